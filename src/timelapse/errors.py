@@ -1,0 +1,204 @@
+"""One tree of errors. Each has a code, a place, and a hint that says what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something is: a file and a line, and what stands there (`Antispam.flag`)."""
+
+    file: str | None = None
+    line: int | None = None
+    what: str | None = None
+
+    def __str__(self) -> str:
+        where = self.file or ""
+        if self.line is not None:
+            where = f"{where}:{self.line}" if where else f"line {self.line}"
+        return " ".join(part for part in (where, self.what) if part)
+
+
+class TimelapseError(Exception):
+    """Base of every error that Timelapse raises on purpose.
+
+    `code` is stable (`TL106`); `place` says where, `hint` what to do about it.
+    """
+
+    code: ClassVar[str] = "TL000"
+
+    def __init__(
+        self, message: str, *, place: Place | None = None, hint: str | None = None, code: str | None = None
+    ) -> None:
+        self.message = message
+        self.place = place or Place()
+        self.hint = hint
+        if code is not None:
+            self.code = code  # type: ignore[misc]  # an instance may narrow its class's code
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        place = str(self.place)
+        head = f"{self.code} {place}: {self.message}" if place else f"{self.code} {self.message}"
+        return f"{head}\n      {self.hint}" if self.hint else head
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process boundaries (Spark workers), so every field must survive.
+        return (_rebuild, (type(self), self.message, self.place, self.hint, self.code))
+
+
+def _rebuild(
+    cls: type[TimelapseError], message: str, place: Place, hint: str | None, code: str
+) -> TimelapseError:
+    error = cls.__new__(cls)
+    TimelapseError.__init__(error, message, place=place, hint=hint, code=code)
+    return error
+
+
+# --- TL1xx: what is refused when a class is defined ------------------------------------------
+
+
+class DefinitionError(TimelapseError):
+    """An event, record or program is declared in a way that cannot be replayed."""
+
+    code = "TL100"
+
+
+# --- TL2xx: values ----------------------------------------------------------------------------
+
+
+class ValueError_(TimelapseError):
+    """Base of errors about a value at run time."""
+
+    code = "TL200"
+
+
+class TypeMismatch(ValueError_):
+    """A value is not of the declared type."""
+
+    code = "TL201"
+
+
+class IntRange(ValueError_):
+    """An integer that would be stored lies outside int64."""
+
+    code = "TL202"
+
+
+class BadString(ValueError_):
+    """A string holds lone surrogates and so has no UTF-8 form."""
+
+    code = "TL203"
+
+
+class NotANumber(ValueError_):
+    """NaN where it is refused: in Max and Min, which have no place for it."""
+
+    code = "TL204"
+
+
+# --- TL4xx: the log -----------------------------------------------------------------------------
+
+
+class LogError(TimelapseError):
+    """A log cannot be written, opened, read or appended to."""
+
+    code = "TL400"
+
+
+class IngestError(LogError):
+    """A source cannot be ingested."""
+
+    code = "TL410"
+
+
+# --- TL5xx: running -----------------------------------------------------------------------------
+
+
+class ReplayError(TimelapseError):
+    """A replay cannot start or go on."""
+
+    code = "TL500"
+
+
+class EventOrderError(ReplayError):
+    """Events that were given as a list are not in log order."""
+
+    code = "TL501"
+
+
+class HandlerError(ReplayError):
+    """A handler raised. Names the first failing event in log order.
+
+    `event` is its text, `handler` the name, `user_traceback` the traceback in the user's code.
+    """
+
+    code = "TL502"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        place: Place | None = None,
+        hint: str | None = None,
+        code: str | None = None,
+        ts: int = 0,
+        seq: int = -1,
+        handler: str = "",
+        event: str = "",
+        user_traceback: str = "",
+    ) -> None:
+        super().__init__(message, place=place, hint=hint, code=code)
+        self.ts = ts
+        self.seq = seq
+        self.handler = handler
+        self.event = event
+        self.user_traceback = user_traceback
+
+    def __reduce__(self) -> tuple[object, ...]:
+        fields = dict(self.__dict__)
+        fields["code"] = self.code
+        return (_rebuild_handler_error, (fields,))
+
+
+def _rebuild_handler_error(fields: dict[str, object]) -> HandlerError:
+    keys = ("place", "hint", "code", "ts", "seq", "handler", "event", "user_traceback")
+    return HandlerError(str(fields["message"]), **{k: fields[k] for k in keys})  # type: ignore[arg-type]
+
+
+class ImpureProgram(ReplayError):
+    """A handler reads something that a replay cannot reproduce (a clock, randomness, the outside)."""
+
+    code = "TL503"
+
+
+class Cancelled(ReplayError):
+    """The user stopped the job."""
+
+    code = "TL504"
+
+
+class RunError(TimelapseError):
+    """A stored run cannot be opened or asked for something it does not hold."""
+
+    code = "TL600"
+
+
+class Diverged(RunError):
+    """A run differs from the serial meaning."""
+
+    code = "TL610"
+
+
+class SetupError(TimelapseError):
+    """The machine lacks something: Java, Spark, memory, a writable place."""
+
+    code = "TL700"
+
+
+class UsageError(TimelapseError):
+    """A command or call was given something that does not make sense."""
+
+    code = "TL800"

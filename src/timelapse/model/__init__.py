@@ -1,0 +1,1 @@
+"""What users write with: events, records, programs, their types and their declarations."""
