@@ -1,0 +1,63 @@
+"""Timelapse: serial-equivalent, massively accelerated replay of stateful event-driven programs.
+
+    import timelapse as tl
+
+Declare events and records (`tl.Event`, `tl.Record`), a program (`tl.Program`) over states
+(`tl.Counter`, `tl.Set`, `tl.Value`, `tl.Max`, `tl.Min`, `tl.First`) with handlers (`@tl.on`), then
+replay it over a log: `tl.replay(program, log)`. The meaning of a program is `tl.run_serial`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from timelapse.errors import TimelapseError
+from timelapse.ids import DAY, HOUR, MINUTE, SECOND
+from timelapse.kinds.base import state
+from timelapse.kinds.counter import Counter
+from timelapse.kinds.extremum import Max, Min
+from timelapse.kinds.first import First
+from timelapse.kinds.set import Set
+from timelapse.kinds.value import Value
+from timelapse.model.events import Event, Record
+from timelapse.model.program import Program, on
+from timelapse.model.resource import resource
+from timelapse.model.types import Time
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from timelapse.log import Log, Source
+    from timelapse.plan import explain
+    from timelapse.run import Run, replay, run_serial
+
+# Loaded when first used: they bring in more than a program's definition needs.
+_LATER = {
+    "Log": "timelapse.log",
+    "Source": "timelapse.log",
+    "Run": "timelapse.run",
+    "replay": "timelapse.run",
+    "run_serial": "timelapse.run",
+    "explain": "timelapse.plan",
+}
+
+__all__ = [
+    "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Event", "First", "Log", "Max", "Min", "Program",
+    "Record", "Run", "Set", "Source", "Time", "TimelapseError", "Value", "explain", "on", "replay",
+    "resource", "run_serial", "state",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module 'timelapse' has no attribute {name!r}")
+    import importlib  # noqa: PLC0415
+
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,203 @@
+"""What all state kinds share: declarations, the store a state stands on, operations and their effects.
+
+A state is a keyed, typed map with few operations. Its *meaning* is ordinary Python over a `Store`
+that can get, put and drop one key's value; who keeps the values (the serial reference, a slice of a
+replay, a live run) supplies the store. A state without a key has the single key `()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Protocol, TypeVar
+
+from timelapse.errors import DefinitionError
+from timelapse.model.types import Check, ValueType, parse_key, parse_value
+
+
+class _Absent:
+    """The one value that says a key is not there (None may be a stored value)."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+    def __reduce__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final[Any] = _Absent()
+UNKEYED: Final = ()
+
+
+class Store(Protocol):
+    """Where a state's values are. Only present keys are stored."""
+
+    def get(self, key: Any, default: Any) -> Any: ...
+
+    def put(self, key: Any, value: Any) -> None: ...
+
+    def drop(self, key: Any) -> None: ...
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        """All present keys with their values, in any order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """What one operation of a kind does, for the analysis.
+
+    `effect` names the write (None: only reads); `reads` says whether its result depends on the
+    state; `all_keys` that it reads every key. Arguments are given by position: where the key
+    stands and where the value stands (None: the operation has none).
+    """
+
+    effect: str | None = None
+    reads: bool = False
+    all_keys: bool = False
+    key: int | None = 0
+    value: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateOptions:
+    """What `tl.state(...)` says of a state."""
+
+    default: Any = ABSENT
+    history: int | None = None
+
+
+def state(*, default: Any = ABSENT, history: int | None = None) -> Any:
+    """Options of a state.
+
+    `default` is what reading a missing key gives; `history` (microseconds) is how far back
+    reads with a variable lag may go.
+    """
+    return StateOptions(default, history)
+
+
+@dataclass(frozen=True, slots=True)
+class StateAlias:
+    """`tl.Counter[int]` before the class that declares it is complete."""
+
+    kind: type[State]
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class StateSpec:
+    """One declared state: name, kind, types, default."""
+
+    name: str
+    kind: type[State]
+    key: ValueType | None
+    value: ValueType | None
+    default: Any = ABSENT
+    line: int | None = field(default=None, compare=False)
+
+    @property
+    def text(self) -> str:
+        args = [t.text for t in (self.key, self.value if self.kind.has_value else None) if t is not None]
+        return f"{self.kind.__name__}[{', '.join(args)}]" if args else self.kind.__name__
+
+    @property
+    def keyed(self) -> bool:
+        return self.key is not None
+
+
+class State:
+    """Base of the state kinds. Subclasses give the operations; users declare, never construct."""
+
+    has_value: ClassVar[bool] = True
+    """Whether the declaration takes a value type."""
+    attribute_style: ClassVar[bool] = False
+    """Whether an un-keyed state is used as a plain attribute (`self.total += 1`)."""
+    ops: ClassVar[dict[str, Op]] = {}
+    """Operations by name: method names, and getitem, setitem, delitem, contains, iadd, isub."""
+    needs_key: ClassVar[bool] = False
+
+    __slots__ = ("_check_key", "_check_value", "_default", "_drop", "_get", "_items", "_put", "_spec")
+
+    def __init__(self, spec: StateSpec, store: Store) -> None:
+        self._spec = spec
+        self._get = store.get
+        self._put = store.put
+        self._drop = store.drop
+        self._items = store.items
+        self._check_key: Check = _no_key if spec.key is None else spec.key.checker(f"a key of {spec.name}")
+        self._check_value: Check = (
+            _unchecked if spec.value is None else spec.value.checker(f"a value of {spec.name}")
+        )
+        self._default = None if spec.default is ABSENT else spec.default
+
+    def __class_getitem__(cls, args: Any) -> Any:
+        if any(isinstance(a, TypeVar) for a in (args if isinstance(args, tuple) else (args,))):
+            return super().__class_getitem__(args)  # type: ignore[misc]  # Generic's, for subclasses
+        return StateAlias(cls, args if isinstance(args, tuple) else (args,))
+
+    def __repr__(self) -> str:
+        return f"<{self._spec.text} {self._spec.name}>"
+
+    def __iter__(self) -> Any:
+        raise TypeError(
+            f"{self._spec.name} does not iterate by itself: use {self._spec.name}.items(), "
+            "which reads every key in key order"
+        )
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"{self._spec.name} has no truth value: ask for a key, `k in self.{self._spec.name}`")
+
+    @classmethod
+    def declare(cls, name: str, args: tuple[Any, ...], options: StateOptions, line: int | None) -> StateSpec:
+        """Parse a declaration. Raises DefinitionError."""
+        key, value = cls._split(name, args)
+        key_type = None if key is None else parse_key(key)
+        value_type = None if value is None else parse_value(value)
+        default = options.default
+        if default is not ABSENT and value_type is not None:
+            default = value_type.checker(f"the default of {name}")(default)
+        elif default is not ABSENT:
+            raise DefinitionError(f"{cls.__name__} takes no default", hint="leave it out")
+        return StateSpec(name, cls, key_type, value_type, default, line)
+
+    @classmethod
+    def _split(cls, name: str, args: tuple[Any, ...]) -> tuple[Any, Any]:
+        """Arguments of the declaration to (key, value); either may be None."""
+        shape = f"{cls.__name__}[Key, Value]" if cls.has_value else f"{cls.__name__}[Key]"
+        if cls.has_value:
+            if len(args) == 2:
+                return args
+            if len(args) == 1:
+                return None, args[0]
+        elif len(args) == 1:
+            return args[0], None
+        elif not args and not cls.needs_key:
+            return None, None
+        raise DefinitionError(f"{cls.__name__} is declared as {shape}", hint=f"for example {name}: tl.{shape}")
+
+    @classmethod
+    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
+        """None when these effects compose exactly (strategy scan), else the reason why not."""
+        raise TypeError("abstract")
+
+
+def _no_key(key: Any) -> Any:
+    return UNKEYED
+
+
+def _unchecked(value: Any) -> Any:
+    return value
+
+
+def needs_default(spec: StateSpec) -> None:
+    """Refuse a state whose missing keys could not be read."""
+    if spec.default is ABSENT and not (spec.value is not None and spec.value.nullable):
+        text = spec.value.text if spec.value is not None else ""
+        raise DefinitionError(
+            f"{spec.kind.__name__} needs a default: a missing key has no {text} to read",
+            hint=f"write `{spec.name}: tl.{spec.text} = tl.state(default=...)`, "
+            f"or make the value optional ({text} | None)",
+            code="TL108",
+        )
+
+
+Factory = Callable[[StateSpec, Store], State]

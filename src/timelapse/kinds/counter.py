@@ -1,0 +1,114 @@
+"""Counter: an integer per key; a counter that returns to 0 is gone.
+
+| operation | effect on (value; 0 when missing) |
+|---|---|
+| `x[k] += n`, `add(k, n=1)` | v -> v + n |
+| `x[k] = n` | v -> n |
+| `del x[k]` | v -> 0 |
+
+Delta: v -> v + n, or v -> n after a reset. Composition: (reset, n) then (reset', n') is
+(reset', n') if reset' else (reset, n + n').
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from timelapse.errors import IntRange
+from timelapse.ids import INT64_MAX, INT64_MIN
+from timelapse.kinds.base import UNKEYED, Op, State, StateOptions, StateSpec, Store
+from timelapse.model.types import INT
+
+K = TypeVar("K")
+
+
+class Counter(State, Generic[K]):
+    """`tl.Counter[K]`: integers that are added up, 0 where nothing was added.
+
+    Without a key (`total: tl.Counter`) it is one integer: `self.total += 1`.
+    """
+
+    has_value = False
+    attribute_style = True
+    ops = {
+        "getitem": Op(reads=True),
+        "contains": Op(reads=True),
+        "setitem": Op(effect="set", value=1),
+        "delitem": Op(effect="set"),
+        "iadd": Op(effect="add", value=1),
+        "isub": Op(effect="add", value=1),
+        "add": Op(effect="add", value=1),
+        "top": Op(reads=True, all_keys=True, key=None),
+        "items": Op(reads=True, all_keys=True, key=None),
+    }
+
+    __slots__ = ()
+
+    def __init__(self, spec: StateSpec, store: Store) -> None:
+        super().__init__(spec, store)
+        self._default = 0
+
+    @classmethod
+    def declare(cls, name: str, args: tuple[Any, ...], options: StateOptions, line: int | None) -> StateSpec:
+        spec = super().declare(name, args, options, line)
+        return StateSpec(spec.name, cls, spec.key, INT, 0, line)
+
+    @classmethod
+    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
+        return None
+
+    if TYPE_CHECKING:
+
+        def __iadd__(self, n: int) -> Counter[K]: ...
+
+        def __isub__(self, n: int) -> Counter[K]: ...
+
+    def __getitem__(self, key: K) -> int:
+        value: int = self._get(self._check_key(key), 0)
+        return value
+
+    def __contains__(self, key: K) -> bool:
+        return self._get(self._check_key(key), 0) != 0
+
+    def __setitem__(self, key: K, value: int) -> None:
+        self._store(self._check_key(key), value)
+
+    def __delitem__(self, key: K) -> None:
+        self._drop(self._check_key(key))
+
+    def add(self, key: K, n: int = 1) -> None:
+        """Add n to the key's count."""
+        checked = self._check_key(key)
+        self._store(checked, self._get(checked, 0) + n)
+
+    def _store(self, key: Any, value: Any) -> None:
+        if type(value) is not int:
+            value = self._check_value(value)
+        if not INT64_MIN <= value <= INT64_MAX:
+            raise IntRange(
+                f"{self._spec.name}[{key!r}] would become {value}, outside int64",
+                hint="stored integers are int64; count in a coarser unit",
+            )
+        if value == 0:
+            self._drop(key)
+        else:
+            self._put(key, value)
+
+    def items(self) -> list[tuple[K, int]]:
+        """Every key with a count that is not 0, in key order."""
+        return sorted(self._items())
+
+    def top(self, n: int) -> list[tuple[K, int]]:
+        """The n largest counts, largest first; ties in key order."""
+        return sorted(self._items(), key=lambda item: (-item[1], item[0]))[:n]
+
+    def _read(self) -> int:
+        """The value of an un-keyed counter."""
+        value: int = self._get(UNKEYED, 0)
+        return value
+
+    def _write(self, value: int) -> None:
+        self._store(UNKEYED, value)
+
+    def _delete(self) -> None:
+        self._drop(UNKEYED)

@@ -1,0 +1,97 @@
+"""Max and Min: the largest (smallest) value added so far, per key.
+
+| operation | absent -> | present v -> |
+|---|---|---|
+| `Max.add(k, c)` | c | c if c > v, else v |
+| `Min.add(k, c)` | c | c if c < v, else v |
+| `del x[k]` | absent | absent |
+
+Ties keep the earlier value (it shows with -0.0 and 0.0). The identity is *absent*, never the
+default. NaN has no order and is refused. Delta and composition: `timelapse.state.effects`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+from timelapse.errors import DefinitionError, NotANumber, TypeMismatch
+from timelapse.kinds.base import ABSENT, UNKEYED, Op, StateOptions, StateSpec
+from timelapse.kinds.value import _READS, ValueLike
+from timelapse.model.types import OptionalType, ScalarType
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Extremum(ValueLike[K, V]):
+    """What Max and Min share."""
+
+    direction: ClassVar[str]
+
+    __slots__ = ()
+
+    @classmethod
+    def declare(cls, name: str, args: tuple[Any, ...], options: StateOptions, line: int | None) -> StateSpec:
+        spec = super().declare(name, args, options, line)
+        inner = spec.value.inner if isinstance(spec.value, OptionalType) else spec.value
+        if not isinstance(inner, ScalarType):
+            text = "" if spec.value is None else spec.value.text
+            raise DefinitionError(f"{cls.__name__} cannot order {text}", hint="use int, float, str or bytes")
+        return spec
+
+    @classmethod
+    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
+        return None
+
+    def add(self, key: Any = ABSENT, value: Any = ABSENT) -> None:
+        """Offer a value for the key: `add(k, v)`, or `add(v)` where the state has no key."""
+        if value is ABSENT and self._spec.key is None:
+            key, value = UNKEYED, key
+        checked = self._check_key(key)
+        offered = self._check_value(value)
+        if offered is None:
+            raise TypeMismatch(f"None was added to {self._spec.name}", hint="None has no order; skip it")
+        if offered != offered:
+            raise NotANumber(
+                f"NaN was added to {self._spec.name}[{checked!r}]",
+                hint=f"{type(self).__name__} has no place for NaN; test with math.isnan first",
+            )
+        found = self._get(checked, ABSENT)
+        if found is ABSENT or self._beats(offered, found):
+            self._put(checked, offered)
+
+    def __delitem__(self, key: K) -> None:
+        self._drop(self._check_key(key))
+
+    def _delete(self) -> None:
+        self._drop(UNKEYED)
+
+    @staticmethod
+    def _beats(new: Any, old: Any) -> bool:
+        raise TypeError("abstract")
+
+
+class Max(Extremum[K, V]):
+    """`tl.Max[K, V]`: the largest value added for the key."""
+
+    direction = "up"
+    ops = {**_READS, "add": Op(effect="top", value=1), "delitem": Op(effect="del")}
+
+    __slots__ = ()
+
+    @staticmethod
+    def _beats(new: Any, old: Any) -> bool:
+        return bool(new > old)
+
+
+class Min(Extremum[K, V]):
+    """`tl.Min[K, V]`: the smallest value added for the key."""
+
+    direction = "down"
+    ops = {**_READS, "add": Op(effect="bottom", value=1), "delitem": Op(effect="del")}
+
+    __slots__ = ()
+
+    @staticmethod
+    def _beats(new: Any, old: Any) -> bool:
+        return bool(new < old)

@@ -1,0 +1,39 @@
+"""First: the first value added, per key; later ones change nothing.
+
+| operation | absent -> | present v -> |
+|---|---|---|
+| `add(k, c)` | c | v |
+
+Delta: the slice's first value. Composition: the earlier one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from timelapse.kinds.base import ABSENT, UNKEYED, Op, StateSpec
+from timelapse.kinds.value import _READS, ValueLike
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class First(ValueLike[K, V]):
+    """`tl.First[K, V]`: the first value added for the key."""
+
+    ops = {**_READS, "add": Op(effect="first", value=1)}
+
+    __slots__ = ()
+
+    @classmethod
+    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
+        return None
+
+    def add(self, key: Any = ABSENT, value: Any = ABSENT) -> None:
+        """Offer a value: `add(k, v)`, or `add(v)` where the state has no key."""
+        if value is ABSENT and self._spec.key is None:
+            key, value = UNKEYED, key
+        checked = self._check_key(key)
+        stored = self._check_value(value)
+        if self._get(checked, ABSENT) is ABSENT:
+            self._put(checked, stored)

@@ -1,0 +1,127 @@
+"""Value: the last value written, per key.
+
+| operation | absent -> | present v -> |
+|---|---|---|
+| `x[k] = c` | c | c |
+| `setdefault(k, c)` | c | v |
+| `del x[k]`, `pop(k)` | absent | absent |
+| `x[k] += n` (int) | default + n | v + n |
+| idiom `if c > x[k]: x[k] = c` | c if c > default, else absent | c if c > v, else v |
+
+Delta and composition: `timelapse.state.effects`, one function of (presence, value) per key.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from timelapse.kinds.base import ABSENT, UNKEYED, Op, State, StateOptions, StateSpec, needs_default
+from timelapse.model.types import INT, TIME
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_READS = {
+    "getitem": Op(reads=True),
+    "get": Op(reads=True),
+    "contains": Op(reads=True),
+    "items": Op(reads=True, all_keys=True, key=None),
+}
+
+
+class ValueLike(State, Generic[K, V]):
+    """What Value, Max, Min and First share: reads."""
+
+    __slots__ = ()
+
+    @classmethod
+    def declare(cls, name: str, args: tuple[Any, ...], options: StateOptions, line: int | None) -> StateSpec:
+        spec = super().declare(name, args, options, line)
+        needs_default(spec)
+        return spec
+
+    def __getitem__(self, key: K) -> V:
+        value: V = self._get(self._check_key(key), self._default)
+        return value
+
+    def get(self, key: K = UNKEYED, default: Any = ABSENT) -> Any:  # type: ignore[assignment]
+        """The value; where the key is missing `default`, or the declared default."""
+        return self._get(self._check_key(key), self._default if default is ABSENT else default)
+
+    def __contains__(self, key: K) -> bool:
+        return self._get(self._check_key(key), ABSENT) is not ABSENT
+
+    def items(self) -> list[tuple[K, V]]:
+        """Every present key with its value, in key order."""
+        return sorted(self._items(), key=lambda item: item[0])
+
+
+class Value(ValueLike[K, V]):
+    """`tl.Value[K, V]`: a value per key. `tl.Value[V]`: one value, used as a plain attribute.
+
+    A missing key reads as None where V is optional, else as the default that must be declared:
+    `tl.state(default=0)`.
+    """
+
+    attribute_style = True
+    ops = {
+        **_READS,
+        "setitem": Op(effect="set", value=1),
+        "delitem": Op(effect="del"),
+        "pop": Op(effect="del", reads=True),
+        "setdefault": Op(effect="first", reads=True, value=1),
+        "iadd": Op(effect="add", value=1),
+        "isub": Op(effect="add", value=1),
+    }
+
+    __slots__ = ()
+
+    @classmethod
+    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
+        folding = sorted(effects & {"add", "up", "up_always", "down", "down_always"})
+        if "add" in folding and spec.value not in (INT, TIME):
+            text = spec.value.text if spec.value is not None else ""
+            return f"adding {text} does not compose exactly (it would be re-associated)"
+        families = {name.removesuffix("_always") for name in folding}
+        if len(families) > 1:
+            return f"{' and '.join(sorted(families))} on one state do not compose into one step"
+        return None
+
+    if TYPE_CHECKING:
+
+        def __iadd__(self, n: Any) -> Value[K, V]: ...
+
+        def __isub__(self, n: Any) -> Value[K, V]: ...
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._put(self._check_key(key), self._check_value(value))
+
+    def __delitem__(self, key: K) -> None:
+        self._drop(self._check_key(key))
+
+    def pop(self, key: K) -> V:
+        """Remove the key; gives what it held, or the default."""
+        checked = self._check_key(key)
+        value: V = self._get(checked, self._default)
+        self._drop(checked)
+        return value
+
+    def setdefault(self, key: K, value: V) -> V:
+        """Write the value if the key is missing; gives what the key then holds."""
+        checked = self._check_key(key)
+        stored = self._check_value(value)
+        found: V = self._get(checked, ABSENT)
+        if found is ABSENT:
+            self._put(checked, stored)
+            return stored  # type: ignore[no-any-return]
+        return found
+
+    def _read(self) -> V:
+        value: V = self._get(UNKEYED, self._default)
+        return value
+
+    def _write(self, value: V) -> None:
+        self._put(UNKEYED, self._check_value(value))
+
+    def _delete(self) -> None:
+        self._drop(UNKEYED)

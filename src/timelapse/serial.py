@@ -1,0 +1,172 @@
+"""The meaning of a program: one loop, one event at a time, in log order. Kept dull on purpose.
+
+Everything fast is tested against this file, so it shares no analysis, planner or execution code
+with the rest; it uses only what users write with (events, programs, state kinds).
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from timelapse.errors import EventOrderError, HandlerError, Place
+from timelapse.ids import Phase, Position
+from timelapse.kinds.base import ABSENT
+from timelapse.model.events import Event, Record
+from timelapse.model.program import HandlerSpec, Program, Rejection, as_program, bind, rejection, spec_of
+
+
+@dataclass(frozen=True)
+class Output:
+    """One emitted record and where it stands."""
+
+    position: Position
+    record: Record
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One rejected event: where it stood, its type's name, the handler, the reason given."""
+
+    position: Position
+    event: str
+    handler: str
+    reason: str
+
+
+@dataclass
+class SerialOutcome:
+    """What the loop gave: outputs in order, rejected events, and the state after the last event."""
+
+    outputs: list[Output] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    states: dict[str, dict[Any, Any]] = field(default_factory=dict)
+    events: int = 0
+
+
+class DictStore:
+    """One state's values in a dict, with a journal so that a rejected event can be undone."""
+
+    def __init__(self, journal: list[tuple[dict[Any, Any], Any, Any]]) -> None:
+        self.data: dict[Any, Any] = {}
+        self._journal = journal
+
+    def get(self, key: Any, default: Any) -> Any:
+        return self.data.get(key, default)
+
+    def put(self, key: Any, value: Any) -> None:
+        self._journal.append((self.data, key, self.data.get(key, ABSENT)))
+        self.data[key] = value
+
+    def drop(self, key: Any) -> None:
+        if key in self.data:
+            self._journal.append((self.data, key, self.data[key]))
+            del self.data[key]
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return self.data.items()
+
+
+def in_order(events: Iterable[Event]) -> Iterator[Event]:
+    """The events with `seq` assigned where a list has none. Raises EventOrderError if out of order."""
+    last: tuple[int, int] | None = None
+    assigned: bool | None = None
+    for index, event in enumerate(events):
+        if assigned is None:
+            assigned = event.seq < 0
+        if assigned != (event.seq < 0):
+            raise EventOrderError(
+                f"event {index} {'has no' if event.seq < 0 else 'has a'} seq, unlike the ones before: {event!r}",
+                hint="give every event a seq, or none",
+            )
+        placed = event._at(event.ts, index) if assigned else event
+        here = (placed.ts, placed.seq)
+        if last is not None and (here <= last or placed.seq <= last[1]):
+            raise EventOrderError(
+                f"event {index} is not after the one before it: {event!r}",
+                hint="events are taken in the order (ts, seq): sort them, or ingest them with tl.Log.write",
+            )
+        last = here
+        yield placed
+
+
+def run(
+    program: Program | type[Program],
+    events: Iterable[Event],
+    *,
+    before: int | None = None,
+    watch: Callable[[Event, dict[str, dict[Any, Any]]], None] | None = None,
+) -> SerialOutcome:
+    """Process the events one by one, in log order.
+
+    `before` stops ahead of everything at that time (microseconds). `watch` is called before each
+    event with the live state; it must not change it. Raises HandlerError for a handler's
+    exception, EventOrderError for events out of order.
+    """
+    program = as_program(program)
+    spec = spec_of(program)
+    outcome = SerialOutcome()
+    journal: list[tuple[dict[Any, Any], Any, Any]] = []
+    stores = {name: DictStore(journal) for name in spec.states}
+    data = {name: store.data for name, store in stores.items()}
+    states = {name: s.kind(s, stores[name]) for name, s in spec.states.items()}
+    emitted: list[Record] = []
+
+    def emit(record: Record) -> None:
+        if not isinstance(record, Record):
+            raise TypeError(f"emit takes a tl.Record, not {type(record).__name__}")
+        emitted.append(record)
+
+    def reject(reason: str | Record = "") -> None:
+        raise rejection(reason)
+
+    bound = bind(program, states, {"emit": emit, "reject": reject, "now": 0})
+    by_type: dict[type[Event], tuple[HandlerSpec, ...]] = {t: spec.handlers_of(t) for t in spec.events}
+    for event in in_order(events):
+        if before is not None and event.ts >= before:
+            break
+        outcome.events += 1
+        if watch is not None:
+            watch(event, data)
+        bound.__dict__["now"] = event.ts
+        journal.clear()
+        emitted.clear()
+        name = ""
+        try:
+            for handler in by_type.get(type(event), ()):
+                name = handler.name
+                handler.function(bound, event)
+        except Rejection as refusal:
+            for table, key, old in reversed(journal):
+                if old is ABSENT:
+                    table.pop(key, None)
+                else:
+                    table[key] = old
+            emitted[:] = [] if refusal.record is None else [refusal.record]
+            place = Position(event.ts, Phase.LOG_EVENT, event.seq, 0)
+            outcome.refused.append(Refusal(place, type(event).__name__, name, refusal.reason))
+        except Exception as error:
+            raise handler_error(program, event, name, error) from error
+        for ordinal, record in enumerate(emitted):
+            place = Position(event.ts, Phase.LOG_EVENT, event.seq, ordinal)
+            outcome.outputs.append(Output(place, record))
+    outcome.states = data
+    return outcome
+
+
+def handler_error(program: Program, event: Event, handler: str, error: BaseException) -> HandlerError:
+    """The error of a run whose handler raised: the event, the handler, the user's traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    # The first frame is the loop that called the handler; the user's code comes after it.
+    user = frames[1:] or frames
+    text = "".join(traceback.format_list(user)) + "".join(traceback.format_exception_only(error))
+    last = user[0] if user else None
+    qualname = f"{spec_of(program).name}.{handler}"
+    return HandlerError(
+        f"{type(error).__name__}: {error} at {event!r}",
+        place=Place(last.filename if last else None, last.lineno if last else None, qualname),
+        ts=event.ts, seq=event.seq, handler=handler, event=repr(event), user_traceback=text,
+        hint="fix the handler, or guard against such an event",
+    )  # fmt: skip

@@ -1,0 +1,177 @@
+"""A 128-bit hash of each row of an Arrow table, and their sum.
+
+The sum modulo 2^64 of each of two independent 64-bit lanes does not depend on the order or the
+grouping of rows, so parts of a result that were computed anywhere can be added up (design.md,
+sections 2 and 3). It finds differences; it is not a defence against somebody who makes collisions
+on purpose. Equal values hash equal only when they are equal to the last bit: -0.0 and 0.0 differ,
+every NaN is one value, and null differs from every value.
+
+The mixing function is the finaliser of MurmurHash3 (A. Appleby, 2011).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+U64 = npt.NDArray[np.uint64]
+
+_MASK = (1 << 64) - 1
+_LANE_SALTS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+_STEP = np.uint64(0x165667B19E3779F9)
+_NULL = np.uint64(0x27D4EB2F165667C5)
+_NAN_BITS = np.uint64(0x7FF8000000000000)
+
+
+class HashSum(NamedTuple):
+    """The sum of row hashes: two lanes, each modulo 2^64, and the number of rows."""
+
+    low: int
+    high: int
+    rows: int
+
+    def __add__(self, other: object) -> HashSum:  # type: ignore[override]
+        if not isinstance(other, HashSum):
+            return NotImplemented
+        return HashSum(
+            (self.low + other.low) & _MASK, (self.high + other.high) & _MASK, self.rows + other.rows
+        )
+
+    @property
+    def hex(self) -> str:
+        return f"{self.high:016x}{self.low:016x}"
+
+
+ZERO = HashSum(0, 0, 0)
+
+
+def seed_of(text: str) -> int:
+    """A 64-bit number for a name (a state, a record type): the key of the row hash."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def mix(x: U64) -> U64:
+    """Spread every input bit over all output bits (bijective)."""
+    x = x ^ (x >> np.uint64(33))
+    x = x * np.uint64(0xFF51AFD7ED558CCD)
+    x = x ^ (x >> np.uint64(33))
+    x = x * np.uint64(0xC4CEB9FE1A85EC53)
+    return x ^ (x >> np.uint64(33))
+
+
+def row_hashes(columns: list[pa.Array], rows: int, seed: int, lane: int) -> U64:
+    """One lane of the hash of each row over `columns` (all of length `rows`)."""
+    with np.errstate(over="ignore"):
+        h = np.full(rows, np.uint64(seed) ^ _LANE_SALTS[lane], dtype=np.uint64)
+        for column in columns:
+            h = mix(h * _STEP + _hash(column, _LANE_SALTS[lane]))
+        return h
+
+
+def hash_sum(columns: list[pa.Array], rows: int, seed: int, mask: npt.NDArray[np.bool_] | None = None) -> HashSum:
+    """The sum over rows (those where `mask` holds, if given)."""
+    lanes = []
+    count = rows if mask is None else int(mask.sum())
+    for lane in (0, 1):
+        h = row_hashes(columns, rows, seed, lane)
+        lanes.append(int((h if mask is None else h[mask]).sum(dtype=np.uint64)) if count else 0)
+    return HashSum(lanes[0], lanes[1], count)
+
+
+def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A column as a single array."""
+    if isinstance(column, pa.ChunkedArray):
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return column
+
+
+def _hash(array: pa.Array, salt: np.uint64) -> U64:
+    """A hash of each element of one column."""
+    if isinstance(array, pa.ChunkedArray):
+        array = one_array(array)
+        if isinstance(array, pa.ChunkedArray):  # combine_chunks may give a chunked array back
+            array = pa.concat_arrays(array.chunks)
+    kind = array.type
+    valid = None
+    if array.null_count:
+        valid = np.asarray(array.is_valid())
+    if pa.types.is_struct(kind):
+        h = np.full(len(array), salt, dtype=np.uint64)
+        for index in range(kind.num_fields):
+            h = mix(h * _STEP + _hash(array.field(index), salt))
+    elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        h = _hash_bytes(array, salt)
+    elif pa.types.is_string(kind):
+        h = _hash_bytes(array.cast(pa.large_string()), salt)
+    elif pa.types.is_binary(kind):
+        h = _hash_bytes(array.cast(pa.large_binary()), salt)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        h = _hash_list(array, salt)
+    else:
+        h = mix(_words(array) + salt)
+    if valid is not None:
+        h = np.where(valid, h, _NULL ^ salt)
+    return h
+
+
+def _words(array: pa.Array) -> U64:
+    """The 64 bits of each fixed-width element; what stands under a null does not matter."""
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        return np.asarray(pc.fill_null(array, False)).astype(np.uint64)
+    if pa.types.is_timestamp(kind):
+        array = array.cast(pa.int64())
+    if pa.types.is_floating(array.type):
+        floats = np.asarray(pc.fill_null(array, 0.0), dtype=np.float64)
+        return np.where(np.isnan(floats), _NAN_BITS, floats.view(np.uint64))
+    return np.asarray(pc.fill_null(array, 0)).astype(np.int64).view(np.uint64)
+
+
+def _ragged(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The concatenation of range(start, start + length) over rows."""
+    total = int(lengths.sum())
+    ends = np.cumsum(lengths)
+    return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+
+
+def _segment_sum(values: U64, lengths: npt.NDArray[np.int64]) -> U64:
+    """The sum of each row's run of `values` (0 for an empty run)."""
+    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)])
+    ends = np.cumsum(lengths)
+    return total[ends] - total[ends - lengths]
+
+
+def _hash_bytes(array: pa.Array, salt: np.uint64) -> U64:
+    count = len(array)
+    if count == 0:
+        return np.zeros(0, np.uint64)
+    _, offsets_buffer, data_buffer = array.buffers()
+    offsets = np.frombuffer(offsets_buffer, dtype=np.int64)[array.offset : array.offset + count + 1]
+    starts = offsets[:-1].astype(np.int64)
+    lengths = np.diff(offsets).astype(np.int64)
+    words = (lengths + 7) // 8
+    first_word = np.cumsum(words) - words
+    total_words = int(words.sum())
+    padded = np.zeros(total_words * 8, np.uint8)
+    if total_words:
+        data = np.frombuffer(data_buffer, dtype=np.uint8)
+        if starts[0] + int(lengths.sum()) == offsets[-1] and bool((lengths % 8 == 0).all()):
+            padded[:] = data[offsets[0] : offsets[-1]]
+        else:
+            padded[_ragged(first_word * 8, lengths)] = data[offsets[0] : offsets[-1]]
+    place = _ragged(np.zeros(count, np.int64), words).astype(np.uint64)
+    mixed = mix(padded.view(np.uint64) + mix(place * _STEP + salt))
+    return mix(_segment_sum(mixed, words) + lengths.astype(np.uint64) * _STEP + salt)
+
+
+def _hash_list(array: pa.Array, salt: np.uint64) -> U64:
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0)).astype(np.int64)
+    values = array.flatten()  # skips what stands under nulls
+    place = _ragged(np.zeros(len(array), np.int64), lengths).astype(np.uint64)
+    mixed = mix(_hash(values, salt) + mix(place * _STEP + salt))
+    return mix(_segment_sum(mixed, lengths) + lengths.astype(np.uint64) * _STEP + salt)
