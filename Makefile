@@ -1,0 +1,53 @@
+# Everything happens in .venv, which `make install` creates. Only Python 3.11 or later and pip are needed.
+
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: install demo test lint format lock clean
+.DEFAULT_GOAL := install
+
+install: $(STAMP)
+
+# `venv` without `ensurepip` (Debian without python3-venv) still makes an environment; pip then installs from outside.
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or later was found; say which: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "$(PYTHON) is older than 3.11; say which to use: make PYTHON=/path/to/python3.11"; exit 1; }
+	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(VENV); \
+	elif $(PYTHON) -m pip --version >/dev/null 2>&1; then $(PYTHON) -m venv --without-pip $(VENV); \
+	else echo "$(PYTHON) has neither ensurepip nor pip: install python3-venv or python3-pip"; exit 1; fi
+
+$(STAMP): requirements.lock pyproject.toml | $(BIN)/python
+	@if $(BIN)/python -c 'import pip' 2>/dev/null; then pip="$(BIN)/python -m pip"; \
+	else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; set -ex; \
+	$$pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
+	$$pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: install
+	$(BIN)/timelapse demo
+
+# ARGS goes to pytest: make test ARGS="tests/log -x"
+test: install
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: install
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/mypy
+
+format: install
+	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests
+
+# Needs uv. Writes the same lock for every platform and for every Python from 3.11 on.
+lock:
+	uv pip compile --universal --python-version 3.11 --all-extras --generate-hashes --no-emit-index-url --no-header \
+		-o requirements.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db

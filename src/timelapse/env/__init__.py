@@ -1,0 +1,1 @@
+"""The machine: Java, Spark sessions, memory, and `doctor`."""

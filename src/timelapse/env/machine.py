@@ -1,0 +1,55 @@
+"""What this machine has: cores and memory, as far as this process may use them; cache folders."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+GIB = 1 << 30
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def memory_bytes() -> int:
+    """Memory that this process may use: the machine's, or the container's limit where that is lower."""
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        total = 4 * GIB
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(limit).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdigit() and 0 < int(text) < total:
+            total = int(text)
+    return total
+
+
+def cache_dir() -> Path:
+    """A folder of this user's for things that can be made again. Created when missing.
+
+    `TIMELAPSE_CACHE`, else the platform's cache folder, else (no writable home) the temporary folder.
+    """
+    given = os.environ.get("TIMELAPSE_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME")
+    places = [Path(given)] if given else []
+    places.append((Path(base) if base else Path.home() / ".cache") / "timelapse")
+    for place in places:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(place, os.W_OK):
+            return place
+    fallback = Path(tempfile.gettempdir()) / f"timelapse-cache-{os.getuid()}"
+    fallback.mkdir(mode=0o700, exist_ok=True)
+    if fallback.stat().st_uid != os.getuid():  # someone else's: what is in it could be run as this user
+        return Path(tempfile.mkdtemp(prefix="timelapse-cache-"))
+    return fallback

@@ -1,0 +1,55 @@
+"""Fixtures for all tests: one Spark session, the real data."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+settings.register_profile(
+    "timelapse", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile("timelapse")
+
+SESSION_TIME_ZONE = "Asia/Kolkata"
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A real local session: two cores, two partitions or more, and a time zone that is not UTC."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from timelapse.env.spark_session import session
+
+    found = session(
+        master="local[2]",
+        conf={
+            "spark.sql.session.timeZone": SESSION_TIME_ZONE,
+            "spark.sql.shuffle.partitions": "3",
+            "spark.default.parallelism": "2",
+            "spark.driver.memory": "2g",
+        },
+    )
+    yield found
+    found.stop()
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of the real data. Its absence fails in CI; elsewhere the test is skipped."""
+    path = Path(os.environ.get("TIMELAPSE_DATA") or Path(__file__).parents[2] / "shared" / "data")
+    if not (path / "CollegeMsg.txt").is_file():
+        message = (
+            f"no real data in {path}: set TIMELAPSE_DATA to a folder with CollegeMsg.txt, OpenSSH_2k.log"
+        )
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return path
