@@ -7,12 +7,15 @@ replay, a live run) supplies the store. A state without a key has the single key
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
 from timelapse.errors import DefinitionError
 from timelapse.model.types import Check, ValueType, parse_key, parse_value
+
+if TYPE_CHECKING:
+    from timelapse.kinds.effects import Delta
 
 
 class _Absent:
@@ -175,6 +178,13 @@ class State:
         raise DefinitionError(f"{cls.__name__} is declared as {shape}", hint=f"for example {name}: tl.{shape}")
 
     @classmethod
+    def delta(cls, spec: StateSpec, journal: list[tuple[dict[Any, Any], Any, Any]] | None) -> Delta:
+        """The object that collects a slice's effects while the state itself is not known."""
+        from timelapse.kinds.effects import FuncDelta  # noqa: PLC0415 it needs this module
+
+        return FuncDelta(spec, journal)
+
+    @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
         """None when these effects compose exactly (strategy scan), else the reason why not."""
         raise TypeError("abstract")
@@ -198,6 +208,3 @@ def needs_default(spec: StateSpec) -> None:
             f"or make the value optional ({text} | None)",
             code="TL108",
         )
-
-
-Factory = Callable[[StateSpec, Store], State]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from timelapse.errors import IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import UNKEYED, Op, State, StateOptions, StateSpec, Store
+from timelapse.kinds.effects import CounterDelta, Delta, Journal
 from timelapse.model.types import INT
 
 K = TypeVar("K")
@@ -52,6 +53,10 @@ class Counter(State, Generic[K]):
     def declare(cls, name: str, args: tuple[Any, ...], options: StateOptions, line: int | None) -> StateSpec:
         spec = super().declare(name, args, options, line)
         return StateSpec(spec.name, cls, spec.key, INT, 0, line)
+
+    @classmethod
+    def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
+        return CounterDelta(spec, journal)
 
     @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:

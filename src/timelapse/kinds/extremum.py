@@ -7,7 +7,7 @@
 | `del x[k]` | absent | absent |
 
 Ties keep the earlier value (it shows with -0.0 and 0.0). The identity is *absent*, never the
-default. NaN has no order and is refused. Delta and composition: `timelapse.state.effects`.
+default. NaN has no order and is refused. Delta and composition: `timelapse.tables.effects`.
 """
 
 from __future__ import annotations

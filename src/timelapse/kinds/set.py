@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar
 
 from timelapse.kinds.base import Op, State, StateSpec
+from timelapse.kinds.effects import Delta, Journal, SetDelta
 
 K = TypeVar("K")
 
@@ -30,6 +31,10 @@ class Set(State, Generic[K]):
     }
 
     __slots__ = ()
+
+    @classmethod
+    def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
+        return SetDelta(spec, journal)
 
     @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:

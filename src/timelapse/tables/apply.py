@@ -1,0 +1,207 @@
+"""Applying a slice's effects to the state at its start, all keys at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from timelapse.kinds.base import StateSpec
+from timelapse.kinds.effects import ADD, DEL, DOWN, KEEP, SET, UP
+from timelapse.model.types import INT, TIME
+from timelapse.tables.rowhash import ZERO, HashSum, hash_sum, one_array, row_hashes, seed_of
+from timelapse.tables.table import (
+    form_of,
+    hashes_of,
+    key_names,
+    locate,
+    make_effects,
+    state_table,
+    to_python,
+    value_type,
+)
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a slice did to a state, in hashes that add up over slices.
+
+    `moved` sums (key, presence, value) over the keys whose presence or value changed: two passes
+    over one slice agree on a state exactly when they agree on this. `content` is the difference
+    it makes to the hash of the whole state: summed over all slices it is the final state's hash.
+    """
+
+    moved: HashSum
+    content: HashSum
+
+
+NO_CHANGE = Change(ZERO, ZERO)
+
+
+def empty(spec: StateSpec) -> pa.Table:
+    """The state before the first event."""
+    return state_table(spec, ())
+
+
+def apply(spec: StateSpec, start: pa.Table, effects: pa.Table) -> tuple[pa.Table, Change]:
+    """The state after `effects`, and the change. Tables as in tables/table.py."""
+    place = locate(spec, start, effects)
+    hit = place >= 0
+    old_values = _old_values(spec, start, place, hit)
+    form = form_of(effects)
+    if form == "const":
+        present = _bools(effects, "present")
+        values = one_array(effects.column("v")) if value_type(spec) is not None else None
+    elif form == "count":
+        present, values = _count(effects, hit, old_values)
+    else:
+        present, values = _func(spec, effects, hit, old_values)
+    keys = [one_array(effects.column(name)) for name in key_names(spec)]
+    change, moved = change_of(spec, keys, hit, old_values, present, values)
+    if not moved.any():
+        return start, change
+    kept = np.ones(start.num_rows, np.bool_)
+    kept[place[hit]] = False
+    columns = [one_array(effects.column("h")), *keys]
+    names = ["h", *key_names(spec)]
+    if values is not None:
+        columns.append(values)
+        names.append("v")
+    fresh = pa.table(columns, names=names).filter(pa.array(present))
+    merged = pa.concat_tables([start.filter(pa.array(kept)), fresh.cast(start.schema)])
+    order = np.argsort(hashes_of(merged), kind="stable")
+    return merged.take(pa.array(order)).combine_chunks(), change
+
+
+def change_of(
+    spec: StateSpec, keys: list[pa.Array], old_present: Bools, old_values: pa.Array | None,
+    present: Bools, values: pa.Array | None,
+) -> tuple[Change, Bools]:  # fmt: skip
+    """The change from old to new, and which rows changed. Values under absent rows are ignored."""
+    rows = len(present)
+    moved = old_present != present
+    if values is not None and old_values is not None:
+        both = old_present & present
+        moved |= both & (row_hashes([values], rows, 0, 0) != row_hashes([old_values], rows, 0, 0))
+        values = _null_where(values, ~present)
+    seed = seed_of(f"state:{spec.name}")
+    new_columns = [*keys, pa.array(present), *([] if values is None else [values])]
+    added = hash_sum(new_columns, rows, seed, moved & present)
+    gone = hash_sum(new_columns, rows, seed, moved & ~present)
+    old_columns = [*keys, pa.array(old_present), *([] if old_values is None else [old_values])]
+    removed = hash_sum(old_columns, rows, seed, moved & old_present)
+    content = HashSum(
+        (added.low - removed.low) % 2**64, (added.high - removed.high) % 2**64, added.rows - removed.rows
+    )
+    return Change(added + gone, content), moved
+
+
+def changes_table(
+    spec: StateSpec, before: dict[Any, Any], after: dict[Any, Any], absent: Any
+) -> tuple[pa.Table, Change]:
+    """What happened to the keys of `before` (key -> value at the start, or `absent`) as const effects.
+
+    `after` is the state at the end. Keys that did not change in the end are left out.
+    """
+    keys = list(before)
+    now = [after.get(k, absent) for k in keys]
+    table = make_effects(
+        spec, "const", keys,
+        {
+            "present": [v is not absent for v in now],
+            "v": [None if v is absent else v for v in now],
+            "a_present": [v is not absent for v in before.values()],
+            "a_value": [None if v is absent else v for v in before.values()],
+        },
+    )  # fmt: skip
+    has_value = value_type(spec) is not None
+    columns = [one_array(table.column(n)) for n in key_names(spec)]
+    change, moved = change_of(
+        spec, columns,
+        _bools(table, "a_present"), one_array(table.column("a_value")) if has_value else None,
+        _bools(table, "present"), one_array(table.column("v")) if has_value else None,
+    )  # fmt: skip
+    wanted = ["h", *key_names(spec), "present", *(["v"] if has_value else [])]
+    return table.select(wanted).filter(pa.array(moved)), change
+
+
+def _bools(table: pa.Table, name: str) -> Bools:
+    return np.asarray(one_array(table.column(name)), dtype=np.bool_)
+
+
+def _old_values(spec: StateSpec, start: pa.Table, place: npt.NDArray[np.int64], hit: Bools) -> pa.Array | None:
+    """The values at the start for each effect's key; null where the key is absent."""
+    if value_type(spec) is None:
+        return None
+    return one_array(start.column("v")).take(pa.array(place, mask=~hit))
+
+
+def _null_where(values: pa.Array, mask: Bools) -> pa.Array:
+    if not mask.any():
+        return values
+    index = pa.array(np.arange(len(values)), mask=mask)
+    return values.take(index)
+
+
+def _count(effects: pa.Table, hit: Bools, old: pa.Array | None) -> tuple[Bools, pa.Array]:
+    n = np.asarray(one_array(effects.column("n")), dtype=np.int64)
+    was = np.where(hit, np.asarray(pc.fill_null(old, 0)), 0).astype(np.int64)
+    with np.errstate(over="ignore"):
+        total = np.where(_bools(effects, "reset"), n, was + n)
+    return total != 0, pa.array(total)
+
+
+def _func(spec: StateSpec, effects: pa.Table, hit: Bools, old: pa.Array | None) -> tuple[Bools, pa.Array]:
+    """The func form: a table of candidate values and, per row, which of them is the result."""
+    rows = effects.num_rows
+    op = np.asarray(one_array(effects.column("p_op")), dtype=np.int8)
+    a_value = one_array(effects.column("a_value"))
+    p_value = one_array(effects.column("p_value"))
+    index = np.arange(rows, dtype=np.int64)
+    use_old = hit & (op == KEEP)
+    use_p = hit & (op == SET)
+    use_sum = hit & (op == ADD)
+    for step in (UP, DOWN):
+        here = hit & (op == step)
+        if here.any():
+            wins = _beats(spec, p_value, old, step) & here
+            use_p |= wins
+            use_old |= here & ~wins
+    pool = [old, a_value, p_value]
+    choice = np.where(use_old, index, np.where(use_p, index + 2 * rows, index + rows))
+    if use_sum.any():
+        was = np.asarray(pc.fill_null(_ints(spec, old), 0)).astype(np.int64)
+        more = np.asarray(pc.fill_null(_ints(spec, p_value), 0)).astype(np.int64)
+        with np.errstate(over="ignore"):
+            pool.append(pa.array(was + more).cast(p_value.type))
+        choice = np.where(use_sum, index + 3 * rows, choice)
+    present = np.where(hit, op != DEL, _bools(effects, "a_present"))
+    return present, pa.concat_arrays(pool).take(pa.array(choice))
+
+
+def _ints(spec: StateSpec, values: pa.Array) -> pa.Array:
+    if spec.value not in (INT, TIME):
+        raise TypeError(f"{spec.name} does not hold integers")
+    return values.cast(pa.int64())
+
+
+def _beats(spec: StateSpec, new: pa.Array, old: pa.Array, step: int) -> Bools:
+    """Whether the new value is strictly better. Ties and NaN keep the old one; None never occurs."""
+    compare = pc.greater if step == UP else pc.less
+    kind = new.type
+    if pa.types.is_struct(kind):
+        assert spec.value is not None
+        pairs = zip(to_python(new, spec.value), to_python(old, spec.value), strict=True)
+        better = [
+            a is not None and b is not None and (a > b if step == UP else a < b) for a, b in pairs
+        ]
+        return np.array(better, np.bool_)
+    if pa.types.is_boolean(kind):
+        new, old = new.cast(pa.int8()), old.cast(pa.int8())
+    return np.asarray(pc.fill_null(compare(new, old), False), dtype=np.bool_)

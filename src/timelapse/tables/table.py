@@ -1,0 +1,212 @@
+"""State as Arrow tables: what is exchanged between slices, stored with runs, and read by people.
+
+A *state table* has the columns `h` (uint64: lane 0 of the key's row hash), the key's parts `k0`,
+`k1`, ... and, for kinds with values, `v`; one row per present key, sorted by `h`. An *effect table*
+has `h`, the key's parts, and the columns of its form (kinds/effects.py), sorted by `h` as well, so
+that both are joined by their sorted hashes; keys are always compared too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.ipc
+
+from timelapse.ids import INT64_MIN
+from timelapse.kinds.base import UNKEYED, StateSpec
+from timelapse.kinds.effects import Delta, Form
+from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
+from timelapse.tables.rowhash import U64, one_array, row_hashes
+
+_KEY_SEED = 0x6B65795F68617368
+
+
+def key_types(spec: StateSpec) -> tuple[ValueType, ...]:
+    """The types of the key's parts; none for a state without a key."""
+    if spec.key is None:
+        return ()
+    return spec.key.items if isinstance(spec.key, TupleType) else (spec.key,)
+
+
+def key_names(spec: StateSpec) -> list[str]:
+    return [f"k{i}" for i in range(len(key_types(spec)))]
+
+
+def value_type(spec: StateSpec) -> ValueType | None:
+    """The type of stored values; None where presence is all there is (Set)."""
+    return spec.value
+
+
+def key_arrays(spec: StateSpec, keys: Sequence[Any]) -> list[pa.Array]:
+    """Keys as columns."""
+    types = key_types(spec)
+    if not types:
+        return []
+    if not isinstance(spec.key, TupleType):
+        return [pa.array(keys, types[0].arrow)]
+    columns: Iterable[Sequence[Any]] = zip(*keys, strict=True) if keys else ([] for _ in types)
+    return [pa.array(column, t.arrow) for column, t in zip(columns, types, strict=True)]
+
+
+def key_list(spec: StateSpec, table: pa.Table) -> list[Any]:
+    """The keys of a table's rows, as handlers write them."""
+    types = key_types(spec)
+    if not types:
+        return [UNKEYED] * table.num_rows
+    parts = [to_python(table.column(n), t) for n, t in zip(key_names(spec), types, strict=True)]
+    return list(zip(*parts, strict=True)) if isinstance(spec.key, TupleType) else parts[0]
+
+
+def key_hashes(columns: list[pa.Array], rows: int) -> U64:
+    """The `h` column for key columns."""
+    return row_hashes(columns, rows, _KEY_SEED, 0)
+
+
+def value_array(kind: ValueType, values: Sequence[Any]) -> pa.Array:
+    """Values as a column; None gives null. Integers outside int64 are taken modulo 2^64."""
+    try:
+        return pa.array(values, kind.arrow)
+    except OverflowError:
+        return pa.array([None if v is None else wrap(v) for v in values], kind.arrow)
+
+
+def wrap(n: int) -> int:
+    """n modulo 2^64, in the int64 range."""
+    return (n - INT64_MIN) % (1 << 64) + INT64_MIN
+
+
+def to_python(column: pa.ChunkedArray | pa.Array, kind: ValueType) -> list[Any]:
+    """A column's values as handlers see them: tuples, NamedTuples, int times."""
+    array = one_array(column)
+    if isinstance(kind, OptionalType):
+        return to_python(array, kind.inner)
+    if isinstance(kind, ScalarType):
+        values: list[Any] = (array.cast(pa.int64()) if kind.name == "Time" else array).to_pylist()
+        return values
+    if isinstance(kind, TupleType):
+        parts = [to_python(array.field(i), t) for i, t in enumerate(kind.items)]
+        make: Any = tuple if kind.cls is None else kind.cls._make  # type: ignore[attr-defined]
+        rows = [make(row) for row in zip(*parts, strict=True)]
+        if array.null_count:
+            rows = [row if ok else None for row, ok in zip(rows, array.is_valid().to_pylist(), strict=True)]
+        return rows
+    if isinstance(kind, ListType):
+        return [None if v is None else tuple(v) for v in array.to_pylist()]
+    raise TypeError(f"no reader for {kind.text}")
+
+
+def state_table(spec: StateSpec, items: Iterable[tuple[Any, Any]]) -> pa.Table:
+    """A state table of these (key, value) pairs."""
+    pairs = list(items)
+    columns = key_arrays(spec, [k for k, _ in pairs])
+    names = key_names(spec)
+    kind = value_type(spec)
+    if kind is not None:
+        columns = [*columns, value_array(kind, [v for _, v in pairs])]
+        names = [*names, "v"]
+    return _sorted(names, columns, len(key_names(spec)), len(pairs))
+
+
+def _sorted(names: list[str], columns: list[pa.Array], keys: int, rows: int) -> pa.Table:
+    h = key_hashes(columns[:keys], rows)
+    table = pa.table([pa.array(h), *columns], names=["h", *names])
+    return table.take(pa.array(np.argsort(h, kind="stable")))
+
+
+def to_dict(spec: StateSpec, table: pa.Table | None) -> dict[Any, Any]:
+    """A state table as a dict; values are True for a Set."""
+    if table is None:
+        return {}
+    keys = key_list(spec, table)
+    kind = value_type(spec)
+    if kind is None:
+        return dict.fromkeys(keys, True)
+    return dict(zip(keys, to_python(table.column("v"), kind), strict=True))
+
+
+def effect_table(delta: Delta) -> pa.Table:
+    """What a delta object collected, as an effect table."""
+    spec = delta.spec
+    keys, columns = delta.columns()
+    return make_effects(spec, delta.form, keys, columns)
+
+
+def make_effects(spec: StateSpec, form: Form, keys: Sequence[Any], columns: dict[str, list[Any]]) -> pa.Table:
+    """An effect table from lists, in the form's columns."""
+    arrays = key_arrays(spec, keys)
+    names = key_names(spec)
+    kind = value_type(spec)
+    for name, values in columns.items():
+        if name in ("present", "reset", "a_present"):
+            arrays.append(pa.array(values, pa.bool_()))
+        elif name == "p_op":
+            arrays.append(pa.array(values, pa.int8()))
+        elif name == "n":
+            arrays.append(_int64(values))
+        elif kind is not None:
+            arrays.append(value_array(kind, values))
+        else:
+            continue
+        names.append(name)
+    table = _sorted(names, arrays, len(key_names(spec)), len(keys))
+    return table.replace_schema_metadata({"form": form})
+
+
+def form_of(table: pa.Table) -> Form:
+    form: Form = table.schema.metadata[b"form"].decode()
+    return form
+
+
+def _int64(values: list[int]) -> pa.Array:
+    try:
+        return pa.array(values, pa.int64())
+    except OverflowError:
+        return pa.array([wrap(v) for v in values], pa.int64())
+
+
+def hashes_of(table: pa.Table) -> U64:
+    """The `h` column."""
+    return np.asarray(one_array(table.column("h")), dtype=np.uint64)
+
+
+def locate(spec: StateSpec, table: pa.Table, wanted: pa.Table) -> npt.NDArray[np.int64]:
+    """For each row of `wanted` the row of `table` with the same key, or -1. Both are sorted by `h`."""
+    have, want = hashes_of(table), hashes_of(wanted)
+    if not len(have) or not len(want):
+        return np.full(len(want), -1, np.int64)
+    place = np.searchsorted(have, want).astype(np.int64)
+    inside = np.minimum(place, len(have) - 1)
+    hit = have[inside] == want
+    place = np.where(hit, inside, -1)
+    clash = bool((have[1:] == have[:-1]).any()) or bool((want[1:] == want[:-1]).any())
+    if not clash and hit.any():
+        rows = pa.array(place[hit])
+        mask = pa.array(hit)
+        clash = not all(
+            table.column(name).take(rows).equals(wanted.column(name).filter(mask)) for name in key_names(spec)
+        )
+    if clash:  # two keys with one 64-bit hash: astronomically rare, and still exact
+        index = {key: i for i, key in enumerate(key_list(spec, table))}
+        return np.array([index.get(key, -1) for key in key_list(spec, wanted)], np.int64)
+    return place
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write an Arrow IPC file, atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with pa.OSFile(str(partial), "wb") as sink, pyarrow.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    os.replace(partial, path)
+
+
+def read_table(path: Path) -> pa.Table:
+    """Open an Arrow IPC file, memory-mapped."""
+    with pa.memory_map(str(path), "r") as source:
+        return pyarrow.ipc.open_file(source).read_all()
