@@ -179,7 +179,7 @@ class _Row(tuple[Any, ...], metaclass=RowMeta):
         return tuple.__getitem__(self, slice(0, len(self.__fields__)))
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and tuple.__eq__(self, other)  # type: ignore[arg-type]
+        return type(self) is type(other) and tuple.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -187,10 +187,10 @@ class _Row(tuple[Any, ...], metaclass=RowMeta):
     def __hash__(self) -> int:
         return hash((type(self).__qualname__, tuple.__hash__(self)))
 
-    def __lt__(self, other: object) -> bool:  # type: ignore[override]
+    def __lt__(self, other: object) -> bool:
         raise TypeError(f"{type(self).__name__} has no order; compare its fields")
 
-    __le__ = __gt__ = __ge__ = __lt__  # type: ignore[assignment]
+    __le__ = __gt__ = __ge__ = __lt__
     __add__ = __mul__ = __rmul__ = __contains__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -205,7 +205,15 @@ def _repr(name: str, fields: Iterable[tuple[str, Any]]) -> str:
     return f"{name}({', '.join(f'{k}={v!r}' for k, v in fields)})"
 
 
-@dataclass_transform(kw_only_default=False, frozen_default=True)
+if typing.TYPE_CHECKING:
+
+    def _place_field(*, default: int, kw_only: typing.Literal[True]) -> Any:
+        """Tells type checkers that every event takes `ts=` and `seq=`, optional and by name only."""
+else:
+    _place_field = None
+
+
+@dataclass_transform(kw_only_default=False, frozen_default=True, field_specifiers=(_place_field,))
 class _EventMeta(RowMeta):
     pass
 
@@ -226,8 +234,9 @@ class Event(_Row, metaclass=_EventMeta):
 
     __abstract__ = True
     __slots__ = ()
-    ts: int
-    seq: int
+    if typing.TYPE_CHECKING:
+        ts: int = _place_field(default=0, kw_only=True)
+        seq: int = _place_field(default=-1, kw_only=True)
 
     def __new__(cls, *args: Any, ts: int = 0, seq: int = -1, **kwargs: Any) -> Self:
         if "__checks__" not in cls.__dict__:
