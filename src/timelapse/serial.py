@@ -6,15 +6,15 @@ with the rest; it uses only what users write with (events, programs, state kinds
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from timelapse.errors import EventOrderError, HandlerError, Place
+from timelapse.errors import EventOrderError
 from timelapse.ids import Phase, Position
 from timelapse.kinds.base import ABSENT
 from timelapse.model.events import Event, Record
+from timelapse.model.failure import handler_error
 from timelapse.model.program import HandlerSpec, Program, Rejection, as_program, bind, rejection, spec_of
 
 
@@ -92,6 +92,64 @@ def in_order(events: Iterable[Event]) -> Iterator[Event]:
         yield placed
 
 
+class Loop:
+    """The loop, event by event. `outcome` is what it has given so far; its states are live."""
+
+    def __init__(self, program: Program | type[Program]) -> None:
+        self.program = as_program(program)
+        self.outcome = SerialOutcome()
+        spec = spec_of(self.program)
+        self._journal: list[tuple[dict[Any, Any], Any, Any]] = []
+        self._emitted: list[Record] = []
+        stores = {name: DictStore(self._journal) for name in spec.states}
+        self.outcome.states = {name: store.data for name, store in stores.items()}
+        states = {name: s.kind(s, stores[name]) for name, s in spec.states.items()}
+        self._bound = bind(self.program, states, {"emit": self._emit, "reject": _reject, "now": 0})
+        self._handlers: dict[type[Event], tuple[HandlerSpec, ...]] = {
+            t: spec.handlers_of(t) for t in spec.events
+        }
+
+    def step(self, event: Event) -> None:
+        """Process one event, which must come after all before. Raises HandlerError for a handler's exception;
+        that event has then had no effect."""
+        self.outcome.events += 1
+        self._bound.__dict__["now"] = event.ts
+        self._journal.clear()
+        self._emitted.clear()
+        name = ""
+        try:
+            for handler in self._handlers.get(type(event), ()):
+                name = handler.name
+                handler.function(self._bound, event)
+        except Rejection as refusal:
+            self._undo()
+            self._emitted[:] = [] if refusal.record is None else [refusal.record]
+            place = Position(event.ts, Phase.LOG_EVENT, event.seq, 0)
+            self.outcome.refused.append(Refusal(place, type(event).__name__, name, refusal.reason))
+        except Exception as error:
+            self._undo()
+            raise handler_error(self.program, event, name, error) from error
+        for ordinal, record in enumerate(self._emitted):
+            place = Position(event.ts, Phase.LOG_EVENT, event.seq, ordinal)
+            self.outcome.outputs.append(Output(place, record))
+
+    def _emit(self, record: Record) -> None:
+        if not isinstance(record, Record):
+            raise TypeError(f"emit takes a tl.Record, not {type(record).__name__}")
+        self._emitted.append(record)
+
+    def _undo(self) -> None:
+        for table, key, old in reversed(self._journal):
+            if old is ABSENT:
+                table.pop(key, None)
+            else:
+                table[key] = old
+
+
+def _reject(reason: str | Record = "") -> None:
+    raise rejection(reason)
+
+
 def run(
     program: Program | type[Program],
     events: Iterable[Event],
@@ -105,68 +163,11 @@ def run(
     event with the live state; it must not change it. Raises HandlerError for a handler's
     exception, EventOrderError for events out of order.
     """
-    program = as_program(program)
-    spec = spec_of(program)
-    outcome = SerialOutcome()
-    journal: list[tuple[dict[Any, Any], Any, Any]] = []
-    stores = {name: DictStore(journal) for name in spec.states}
-    data = {name: store.data for name, store in stores.items()}
-    states = {name: s.kind(s, stores[name]) for name, s in spec.states.items()}
-    emitted: list[Record] = []
-
-    def emit(record: Record) -> None:
-        if not isinstance(record, Record):
-            raise TypeError(f"emit takes a tl.Record, not {type(record).__name__}")
-        emitted.append(record)
-
-    def reject(reason: str | Record = "") -> None:
-        raise rejection(reason)
-
-    bound = bind(program, states, {"emit": emit, "reject": reject, "now": 0})
-    by_type: dict[type[Event], tuple[HandlerSpec, ...]] = {t: spec.handlers_of(t) for t in spec.events}
+    loop = Loop(program)
     for event in in_order(events):
         if before is not None and event.ts >= before:
             break
-        outcome.events += 1
         if watch is not None:
-            watch(event, data)
-        bound.__dict__["now"] = event.ts
-        journal.clear()
-        emitted.clear()
-        name = ""
-        try:
-            for handler in by_type.get(type(event), ()):
-                name = handler.name
-                handler.function(bound, event)
-        except Rejection as refusal:
-            for table, key, old in reversed(journal):
-                if old is ABSENT:
-                    table.pop(key, None)
-                else:
-                    table[key] = old
-            emitted[:] = [] if refusal.record is None else [refusal.record]
-            place = Position(event.ts, Phase.LOG_EVENT, event.seq, 0)
-            outcome.refused.append(Refusal(place, type(event).__name__, name, refusal.reason))
-        except Exception as error:
-            raise handler_error(program, event, name, error) from error
-        for ordinal, record in enumerate(emitted):
-            place = Position(event.ts, Phase.LOG_EVENT, event.seq, ordinal)
-            outcome.outputs.append(Output(place, record))
-    outcome.states = data
-    return outcome
-
-
-def handler_error(program: Program, event: Event, handler: str, error: BaseException) -> HandlerError:
-    """The error of a run whose handler raised: the event, the handler, the user's traceback."""
-    frames = traceback.extract_tb(error.__traceback__)
-    # The first frame is the loop that called the handler; the user's code comes after it.
-    user = frames[1:] or frames
-    text = "".join(traceback.format_list(user)) + "".join(traceback.format_exception_only(error))
-    last = user[0] if user else None
-    qualname = f"{spec_of(program).name}.{handler}"
-    return HandlerError(
-        f"{type(error).__name__}: {error} at {event!r}",
-        place=Place(last.filename if last else None, last.lineno if last else None, qualname),
-        ts=event.ts, seq=event.seq, handler=handler, event=repr(event), user_traceback=text,
-        hint="fix the handler, or guard against such an event",
-    )  # fmt: skip
+            watch(event, loop.outcome.states)
+        loop.step(event)
+    return loop.outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from timelapse.errors import DefinitionError, Place, TimelapseError, UsageError
 from timelapse.kinds.base import StateAlias, StateSpec
@@ -87,7 +87,6 @@ class ProgramSpec:
         return tuple(h for h in self.handlers if event in h.events)
 
 
-@dataclass_transform(kw_only_default=True)
 class ProgramMeta(type):
     """Checks a program's declarations when its class statement ends."""
 
@@ -228,20 +227,30 @@ def rejection(reason: str | Record = "") -> Rejection:
     return Rejection(reason, None)
 
 
-def bind(program: Program, states: Mapping[str, Any], runtime: Mapping[str, Any]) -> Any:
+def bind(
+    program: Program,
+    states: Mapping[str, Any],
+    runtime: Mapping[str, Any],
+    members: Mapping[str, Any] | None = None,
+) -> Any:
     """The `self` that handlers see: the program with live states, `now`, `emit` and `reject`.
 
-    `states` maps names to state objects; `runtime` maps the names in RUNTIME_NAMES.
+    `states` maps names to state objects; `runtime` maps the names in RUNTIME_NAMES; `members`
+    replaces methods of the class.
     The result's `__dict__["now"]` is the time of the step and is set by whoever runs it.
     """
     spec = spec_of(program)
     cls = type(program)
-    plain = {n: s for n, s in states.items() if not _is_attribute(spec.states[n])}
-    namespace: dict[str, Any] = {"__bound__": True, "__setattr__": _guard, "__delattr__": _guard_delete}
+    namespace: dict[str, Any] = {"__setattr__": _guard, "__delattr__": _guard_delete, **(members or {})}
+    plain = {}
     for name, live in states.items():
-        if _is_attribute(spec.states[name]):
+        # A delta object (kinds/effects.py) is only written through methods: never an attribute.
+        if not _is_attribute(spec.states[name]) or not hasattr(live, "_read"):
+            plain[name] = live
+        else:
             namespace[name] = property(_reader(live), _writer(live), _deleter(live))
-    bound_class = type(cls)(cls.__name__, (cls,), namespace)
+    meta: Any = type(cls)
+    bound_class: Any = meta(cls.__name__, (cls,), namespace)
     bound = object.__new__(bound_class)
     bound.__dict__.update(params_of(program))
     bound.__dict__["__params__"] = params_of(program)

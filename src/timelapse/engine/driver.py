@@ -1,0 +1,205 @@
+"""The driver: which passes run over which slices, and what proves the result.
+
+The proof (design.md, section 3, "A run proves itself"): the final pass runs the whole program, so
+it sees what each slice really changes. By induction over slices, if every slice's real change
+equals the one that was used to find the next slice's start, all start states were exact, whatever
+the analysis believed. Where they differ, everything from the next slice on runs again one slice
+after the other from the state that was really reached, and the run says so.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.ipc
+
+from timelapse.engine.executor import Executor
+from timelapse.engine.job import (
+    Failure,
+    Job,
+    SliceReport,
+    SumRow,
+    Task,
+    TaskResult,
+    Totals,
+    outputs_path,
+    rejected_path,
+)
+from timelapse.engine.progress import Progress
+from timelapse.errors import HandlerError, Place
+from timelapse.model.program import spec_of
+
+if TYPE_CHECKING:
+    from timelapse.plan.plan import Plan
+
+
+@dataclass
+class Fallback:
+    """Why a part of the run was done again slice after slice."""
+
+    from_slice: int
+    reason: str
+    is_bug: bool
+
+
+@dataclass
+class Outcome:
+    """What the driver hands on to the commit."""
+
+    totals: Totals
+    schemas: dict[str, pa.Schema]
+    events: int
+    timings: dict[str, float] = field(default_factory=dict)
+    validated: int = 0
+    """Number of slices whose change was compared with the one predicted for it."""
+    fallback: Fallback | None = None
+
+
+class Driver:
+    """Runs one job by a plan."""
+
+    def __init__(self, job: Job, plan: Plan, executor: Executor, progress: Progress) -> None:
+        self._job = job
+        self._plan = plan
+        self._executor = executor
+        self._progress = progress
+        self._next_task = 0
+        self._predicted: dict[tuple[str, int], SumRow] = {}
+        self._timings: dict[str, float] = {}
+        self._work: dict[str, float] = {}
+
+    def run(self) -> Outcome:
+        """Run everything. Raises HandlerError for the first failing event in log order."""
+        slices = self._job.slices
+        known = slices
+        fallback: Fallback | None = None
+        reports: dict[int, SliceReport] = {}
+        if self._plan.mode == "staged" and slices > 1:
+            known = self._find_starts()
+            if known < slices:
+                fallback = Fallback(known, "a handler raised in a pass that runs ahead", is_bug=False)
+            result = self._final(known)
+            reports, failure, broken = self._judge(result, known)
+            if broken is not None:
+                fallback = Fallback(broken + 1, self._blame(reports[broken]), is_bug=True)
+                self._progress.note(
+                    f"slice {broken}: the predicted change was wrong ({fallback.reason}); running on from "
+                    f"slice {broken + 1} one by one. This is a bug in Timelapse, and the result is still exact"
+                )
+            elif failure is not None:
+                raise handler_error(failure)
+            validated = (known - 1) if broken is None else broken
+            begin = slices if fallback is None else fallback.from_slice
+        else:
+            validated, begin = 0, 0
+        if begin < slices:
+            self._discard(begin)
+            reports = {i: r for i, r in reports.items() if i < begin}
+            reports |= self._one_by_one(begin)
+        return self._outcome([reports[i] for i in range(slices)], validated, fallback)
+
+    # --- start states -----------------------------------------------------------------------------
+
+    def _find_starts(self) -> int:
+        """Run the delta and chain passes. Returns for how many slices the start state is known."""
+        job, known = self._job, self._job.slices
+        for index, stage in enumerate(self._plan.stages):
+            if known == 1:
+                break
+            name = stage.name
+            if stage.strategy == "chain":
+                tasks = [self._task("chain", name, index=index, first=0, last=known - 2)]
+            else:
+                tasks = [self._task("pass", name, index=index, first=i, last=i) for i in range(known - 1)]
+            results = self._execute(name, tasks)
+            failed = [r.failure.slice for r in results if r.failure is not None]
+            known = min([known, *(f + 1 for f in failed)])
+            if known == 1:
+                break
+            merges = [
+                self._task("merge", name, index=index, last=known - 1, state=state)
+                for state in job.passes[index].targets
+            ]
+            for merge, result in zip(merges, self._execute(f"{name}: merge", merges), strict=True):
+                for report in result.reports:
+                    self._predicted[merge.state, report.slice] = report.moved[merge.state]
+        return known
+
+    # --- the final pass ---------------------------------------------------------------------------
+
+    def _final(self, known: int) -> list[TaskResult]:
+        return self._execute("final", [self._task("final", "final", first=i, last=i) for i in range(known)])
+
+    def _judge(
+        self, results: list[TaskResult], known: int
+    ) -> tuple[dict[int, SliceReport], Failure | None, int | None]:
+        """The slices' reports; the first failure that is real; the first slice that was mispredicted."""
+        reports: dict[int, SliceReport] = {}
+        for index, result in enumerate(results):
+            if result.failure is not None:
+                return reports, result.failure, None  # all slices before it are validated: it is real
+            report = reports[index] = result.reports[0]
+            if index < known - 1 and self._wrong_states(report):
+                return reports, None, index
+        return reports, None, None
+
+    def _wrong_states(self, report: SliceReport) -> list[str]:
+        names = spec_of(self._job.program).states
+        return [n for n in names if self._predicted.get((n, report.slice)) != report.moved.get(n)]
+
+    def _blame(self, report: SliceReport) -> str:
+        return "state " + ", ".join(self._wrong_states(report))
+
+    def _one_by_one(self, begin: int) -> dict[int, SliceReport]:
+        name = "final" if begin == 0 else f"final, from slice {begin} one by one"
+        task = self._task("final_chain", name, first=begin, last=self._job.slices - 1)
+        (result,) = self._execute(name, [task])
+        if result.failure is not None:
+            raise handler_error(result.failure)
+        return {report.slice: report for report in result.reports}
+
+    def _discard(self, begin: int) -> None:
+        """Remove what the final pass wrote for slices whose start turned out to be wrong."""
+        out = self._job.out
+        for slice_id in range(begin, self._job.slices):
+            for record in (out / "outputs").glob("*"):
+                outputs_path(out, record.name, slice_id).unlink(missing_ok=True)
+            rejected_path(out, slice_id).unlink(missing_ok=True)
+            for state in spec_of(self._job.program).states:
+                self._job.change_path(slice_id, state).unlink(missing_ok=True)
+
+    # --- helpers ----------------------------------------------------------------------------------
+
+    def _task(
+        self, kind: str, name: str, *, index: int = 0, first: int = 0, last: int = 0, state: str = ""
+    ) -> Task:
+        cuts = self._job.cuts
+        events = 0 if kind == "merge" else cuts[last + 1] - cuts[first]
+        self._next_task += 1
+        return Task(self._next_task, kind, name, index, first, last, state, events)  # type: ignore[arg-type]
+
+    def _execute(self, name: str, tasks: list[Task]) -> list[TaskResult]:
+        started = time.perf_counter()
+        results = self._executor.run(name, tasks, self._progress)
+        self._timings[name] = self._timings.get(name, 0.0) + time.perf_counter() - started
+        return results
+
+    def _outcome(self, reports: list[SliceReport], validated: int, fallback: Fallback | None) -> Outcome:
+        totals, schemas = Totals(), {}
+        for report in reports:
+            totals.add(report)
+            for name, data in report.schemas.items():
+                schemas[name] = pa.ipc.read_schema(pa.py_buffer(data))
+        return Outcome(totals, schemas, self._job.reader.count, self._timings, validated, fallback)
+
+
+def handler_error(failure: Failure) -> HandlerError:
+    """The error that a task's failure stands for."""
+    return HandlerError(
+        failure.message, place=Place(failure.file, failure.line, failure.what), hint=failure.hint,
+        code=failure.code, ts=failure.ts, seq=failure.seq, handler=failure.handler, event=failure.event,
+        user_traceback=failure.traceback,
+    )  # fmt: skip

@@ -1,0 +1,174 @@
+"""A replay job: everything that a task needs to know, on whatever machine it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import pyarrow as pa
+
+from timelapse.analysis.result import PassProgram
+from timelapse.log.reader import EventReader
+from timelapse.model.events import Event, Record
+from timelapse.model.program import Program, spec_of
+from timelapse.tables.apply import Change
+from timelapse.tables.rowhash import ZERO, HashSum
+
+
+@dataclass(frozen=True)
+class Job:
+    """One replay. Shipped whole to executors; `scratch` and `out` lie on storage that all of them see."""
+
+    program: Program
+    passes: tuple[PassProgram, ...]
+    """The delta and chain passes, by index; the last one is the final pass."""
+    reader: EventReader
+    cuts: tuple[int, ...]
+    """Slice i is the events with cuts[i] <= seq < cuts[i + 1]."""
+    scratch: Path
+    out: Path
+
+    @property
+    def slices(self) -> int:
+        return len(self.cuts) - 1
+
+    @property
+    def classes(self) -> dict[str, type[Event]]:
+        return {cls.__name__: cls for cls in spec_of(self.program).events}
+
+    def effects_path(self, pass_index: int, slice_id: int, state: str) -> Path:
+        """What a pass found a slice to do to a state."""
+        return self.scratch / "effects" / f"{pass_index}" / f"{slice_id:06d}" / f"{state}.arrow"
+
+    def start_path(self, slice_id: int, state: str) -> Path:
+        """The state at a slice's start (no file for slice 0: it is empty)."""
+        return self.scratch / "starts" / f"{slice_id:06d}" / f"{state}.arrow"
+
+    def change_path(self, slice_id: int, state: str) -> Path:
+        """What the final pass saw a slice change: kept with the run."""
+        return change_path(self.out, slice_id, state)
+
+
+def change_path(run: Path, slice_id: int, state: str) -> Path:
+    """Where a run keeps what a slice changed of a state."""
+    return run / "state" / state / f"{slice_id:06d}.arrow"
+
+
+def outputs_path(run: Path, record: str, slice_id: int) -> Path:
+    """Where a run keeps a slice's outputs of one record type."""
+    return run / "outputs" / record / f"part-{slice_id:06d}.parquet"
+
+
+def rejected_path(run: Path, slice_id: int) -> Path:
+    """Where a run keeps a slice's rejected events."""
+    return run / "rejected" / f"part-{slice_id:06d}.parquet"
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One piece of work.
+
+    - `pass`: run pass `index` over slice `first`, write its effects
+    - `chain`: run pass `index` over slices `first` to `last`, one after the other, from the
+      state at `first`, and write each one's effects
+    - `merge`: state `state`: apply the effects that pass `index` found, slice after slice,
+      and write the state at the start of slices 1 to `last`
+    - `final`: the final pass over slice `first`
+    - `final_chain`: the final pass over slices `first` to `last`, from the changes before `first`
+    """
+
+    id: int
+    kind: Literal["pass", "chain", "merge", "final", "final_chain"]
+    name: str
+    index: int = 0
+    first: int = 0
+    last: int = 0
+    state: str = ""
+    events: int = 0
+
+
+class SumRow(msgspec.Struct, frozen=True):
+    """A HashSum as it travels."""
+
+    low: int
+    high: int
+    rows: int
+
+    @classmethod
+    def of(cls, total: HashSum) -> SumRow:
+        return cls(total.low, total.high, total.rows)
+
+    def sum(self) -> HashSum:
+        return HashSum(self.low, self.high, self.rows)
+
+
+class SliceReport(msgspec.Struct):
+    """What a task says of one slice. `moved` and `content`: see tables.apply.Change."""
+
+    slice: int
+    events: int = 0
+    moved: dict[str, SumRow] = msgspec.field(default_factory=dict)
+    content: dict[str, SumRow] = msgspec.field(default_factory=dict)
+    outputs: dict[str, SumRow] = msgspec.field(default_factory=dict)
+    schemas: dict[str, bytes] = msgspec.field(default_factory=dict)
+    rejected: SumRow = SumRow(0, 0, 0)
+
+    def put_changes(self, changes: Mapping[str, Change]) -> None:
+        self.moved = {name: SumRow.of(c.moved) for name, c in changes.items()}
+        self.content = {name: SumRow.of(c.content) for name, c in changes.items()}
+
+
+class Failure(msgspec.Struct):
+    """A handler's exception, as it travels: the fields of HandlerError."""
+
+    slice: int
+    message: str
+    file: str | None
+    line: int | None
+    what: str | None
+    hint: str | None
+    code: str
+    ts: int
+    seq: int
+    handler: str
+    event: str
+    traceback: str
+
+
+class TaskResult(msgspec.Struct):
+    """What a task returns to the driver: numbers only; tables lie in files."""
+
+    id: int
+    reports: list[SliceReport] = msgspec.field(default_factory=list)
+    failure: Failure | None = None
+    seconds: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+@dataclass
+class Totals:
+    """Sums over the slices of a finished run."""
+
+    outputs: dict[str, HashSum] = field(default_factory=dict)
+    rejected: HashSum = ZERO
+    content: dict[str, HashSum] = field(default_factory=dict)
+
+    def add(self, report: SliceReport) -> None:
+        for name, row in report.outputs.items():
+            self.outputs[name] = self.outputs.get(name, ZERO) + row.sum()
+        for name, row in report.content.items():
+            self.content[name] = self.content.get(name, ZERO) + row.sum()
+        self.rejected = self.rejected + report.rejected.sum()
+
+
+def schema_bytes(schema: pa.Schema) -> bytes:
+    return bytes(schema.serialize())
+
+
+def record_name(record: type[Record]) -> str:
+    return record.__name__
+
+
+def task_bytes(value: Any) -> bytes:
+    return msgspec.json.encode(value)

@@ -1,0 +1,105 @@
+"""A run's directory appears whole or not at all: it is made beside its place and renamed into it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import uuid
+from pathlib import Path
+
+from timelapse.errors import Place, ReplayError, SetupError
+
+_OWNER = "owner"
+_MARK = ".partial-"
+
+
+class PartialRun:
+    """A directory beside `out` in which a run is made."""
+
+    def __init__(self, out: Path, *, overwrite: bool = False) -> None:
+        self.out = out.absolute()
+        self._overwrite = overwrite
+        self._check()
+        try:
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            remove_abandoned(self.out)
+            self.path = self.out.parent / f".{self.out.name}{_MARK}{uuid.uuid4().hex[:12]}"
+            self.path.mkdir()
+            (self.path / _OWNER).write_text(f"{socket.gethostname()} {os.getpid()}")
+        except OSError as error:
+            raise SetupError(
+                f"the run cannot be written: {error.strerror}", place=Place(str(self.out)),
+                hint="choose another directory with --out", code="TL710",
+            ) from None  # fmt: skip
+        self.scratch = self.path / "scratch"
+        self.scratch.mkdir()
+
+    def _check(self) -> None:
+        if not self.out.exists():
+            return
+        if self.out.is_dir() and not any(self.out.iterdir()):
+            return
+        is_run = (self.out / "run.json").is_file()
+        if self._overwrite and is_run:
+            return
+        raise ReplayError(
+            "there is already something at the run's place", place=Place(str(self.out)),
+            hint="choose another --out" + (", or pass --overwrite to replace that run" if is_run else ""),
+            code="TL508",
+        )  # fmt: skip
+
+    def commit(self) -> None:
+        """Put the finished run in its place."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        (self.path / _OWNER).unlink(missing_ok=True)
+        _sync(self.path)
+        self._check()
+        old: Path | None = None
+        if self.out.exists():
+            old = self.out.parent / f".{self.out.name}{_MARK}{uuid.uuid4().hex[:12]}-old"
+            os.rename(self.out, old)
+        os.rename(self.path, self.out)
+        _sync(self.out.parent)
+        if old is not None:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def remove_abandoned(out: Path) -> None:
+    """Remove what killed runs to the same place left, when their process is gone from this machine."""
+    for left in out.parent.glob(f".{out.name}{_MARK}*"):
+        if left.name.endswith("-old"):
+            # A kill between the two renames of an overwrite: put the old run back.
+            if out.exists():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                os.rename(left, out)
+            continue
+        try:
+            host, pid = (left / _OWNER).read_text().split()
+        except (OSError, ValueError):
+            continue
+        if host == socket.gethostname() and not _alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

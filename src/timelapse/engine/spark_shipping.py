@@ -1,0 +1,71 @@
+"""Shipping a job to other processes: the user's code travels with it, by value."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import site
+import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+
+from timelapse.engine.job import Job
+from timelapse.errors import ReplayError
+
+_JOBS: dict[str, Job] = {}
+_KEEP = 4
+
+
+def user_modules() -> list[ModuleType]:
+    """Modules that are not installed: executors can not import them."""
+    installed = [Path(p).resolve() for p in {*sysconfig.get_paths().values(), *site.getsitepackages()}]
+    own = Path(__file__).resolve().parent.parent
+    found = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name == "__main__" or not isinstance(file, str) or module.__name__ != name:
+            continue
+        path = Path(file).resolve()
+        if path.is_relative_to(own) or any(path.is_relative_to(root) for root in installed):
+            continue
+        found.append(module)
+    return found
+
+
+def pack(job: Job) -> bytes:
+    """The job as bytes for `unpack`. Nothing of it is ever stored.
+
+    Raises ReplayError when the program holds something that cannot travel.
+    """
+    from pyspark import cloudpickle  # noqa: PLC0415 only a job for other processes needs it
+
+    modules = user_modules()
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return bytes(cloudpickle.dumps(job))
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise ReplayError(
+            f"the program cannot be shipped to Spark's workers: {error}",
+            hint="keep open files, locks, clients and models out of module globals that handlers use; "
+            "tl.resource(path, load) opens a file in each worker",
+            code="TL506",
+        ) from error
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def job_id(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def unpack(key: str, data: bytes) -> Job:
+    """The job, unpacked once per worker process."""
+    job = _JOBS.get(key)
+    if job is None:
+        while len(_JOBS) >= _KEEP:
+            _JOBS.pop(next(iter(_JOBS)))
+        job = _JOBS[key] = pickle.loads(data)  # noqa: S301 our own bytes, from our own driver
+    return job

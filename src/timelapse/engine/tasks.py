@@ -1,0 +1,210 @@
+"""What a task does. The same code runs in this process and in Spark's workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from timelapse.errors import HandlerError
+from timelapse.engine.digest import hash_outputs, hash_rejected
+from timelapse.engine.job import (
+    Failure,
+    Job,
+    SliceReport,
+    SumRow,
+    Task,
+    TaskResult,
+    outputs_path,
+    record_name,
+    rejected_path,
+    schema_bytes,
+)
+from timelapse.kernels.base import PassResult
+from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.model.events import Event
+from timelapse.model.program import spec_of
+from timelapse.tables.apply import apply, empty
+from timelapse.tables.table import read_table, to_dict, write_table
+
+Report = Callable[[int], None]
+"""Called with the number of events done since the last call."""
+
+
+def execute(job: Job, task: Task, report: Report) -> TaskResult:
+    """Do one task. A handler's exception is part of the result, not raised."""
+    started = time.perf_counter()
+    run = {"pass": _pass, "chain": _chain, "merge": _merge, "final": _final, "final_chain": _final_chain}
+    result = run[task.kind](job, task, report)
+    result.seconds.setdefault("total", time.perf_counter() - started)
+    return result
+
+
+# --- passes that find start states ----------------------------------------------------------------
+
+
+def _pass(job: Job, task: Task, report: Report) -> TaskResult:
+    kernel = InterpretedKernel(
+        job.program, job.passes[task.index], _starts(job, task.index, task.first), final=False
+    )
+    return _run_slices(job, task, kernel, [task.first], report, _keep_effects(job, task))
+
+
+def _chain(job: Job, task: Task, report: Report) -> TaskResult:
+    kernel = InterpretedKernel(
+        job.program, job.passes[task.index], _starts(job, task.index, task.first), final=False
+    )
+    slices = list(range(task.first, task.last + 1))
+    return _run_slices(job, task, kernel, slices, report, _keep_effects(job, task))
+
+
+def _keep_effects(job: Job, task: Task) -> Callable[[SliceReport, PassResult], None]:
+    def keep(report: SliceReport, result: PassResult) -> None:
+        for state in job.passes[task.index].targets:
+            write_table(result.effects[state], job.effects_path(task.index, report.slice, state))
+
+    return keep
+
+
+def _merge(job: Job, task: Task, report: Report) -> TaskResult:
+    """The exclusive prefix: one merged state per cut, and the change that each slice is said to make."""
+    spec = spec_of(job.program).states[task.state]
+    result = TaskResult(task.id)
+    state = empty(spec)
+    for slice_id in range(task.last):
+        effects = read_table(job.effects_path(task.index, slice_id, task.state))
+        state, change = apply(spec, state, effects)
+        write_table(state, job.start_path(slice_id + 1, task.state))
+        slice_report = SliceReport(slice_id)
+        slice_report.put_changes({task.state: change})
+        result.reports.append(slice_report)
+    return result
+
+
+# --- the final pass -------------------------------------------------------------------------------
+
+
+def _final(job: Job, task: Task, report: Report) -> TaskResult:
+    index = len(job.passes) - 1
+    kernel = InterpretedKernel(job.program, job.passes[index], _starts(job, index, task.first), final=True)
+    return _run_slices(job, task, kernel, [task.first], report, _keep_results(job))
+
+
+def _final_chain(job: Job, task: Task, report: Report) -> TaskResult:
+    starts = {
+        name: to_dict(spec, fold(spec, lambda i, n=name: job.change_path(i, n), task.first))  # type: ignore[misc]
+        for name, spec in spec_of(job.program).states.items()
+    }
+    kernel = InterpretedKernel(job.program, job.passes[-1], starts, final=True)
+    slices = list(range(task.first, task.last + 1))
+    return _run_slices(job, task, kernel, slices, report, _keep_results(job))
+
+
+def fold(spec: Any, path_of: Callable[[int], Path], slices: int) -> pa.Table:
+    """The state after the first `slices` slices, from what each of them changed."""
+    state = empty(spec)
+    for slice_id in range(slices):
+        path = path_of(slice_id)
+        if path.exists():
+            state, _ = apply(spec, state, read_table(path))
+    return state
+
+
+def _keep_results(job: Job) -> Callable[[SliceReport, PassResult], None]:
+    def keep(report: SliceReport, result: PassResult) -> None:
+        report.put_changes(result.changes)
+        for state, table in result.effects.items():
+            path = job.change_path(report.slice, state)
+            if table.num_rows:
+                write_table(table, path)
+            else:
+                path.unlink(missing_ok=True)
+        names: dict[str, type] = {}
+        for cls, table in result.outputs.items():
+            name = record_name(cls)
+            if names.setdefault(name, cls) is not cls:
+                raise TypeError(f"two record types are called {name}: rename one")
+            _write_parquet(table, outputs_path(job.out, name, report.slice))
+            report.outputs[name] = SumRow.of(hash_outputs(name, table))
+            report.schemas[name] = schema_bytes(table.schema)
+        assert result.rejected is not None
+        if result.rejected.num_rows:
+            _write_parquet(result.rejected, rejected_path(job.out, report.slice))
+        report.rejected = SumRow.of(hash_rejected(result.rejected))
+
+    return keep
+
+
+def _write_parquet(table: pa.Table, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{time.monotonic_ns()}.partial")
+    pq.write_table(table, partial, compression="zstd")
+    partial.replace(path)
+
+
+# --- both -----------------------------------------------------------------------------------------
+
+
+def _starts(job: Job, index: int, slice_id: int) -> dict[str, dict[Any, Any]]:
+    """The exact states of a pass at a slice's start, as dicts."""
+    if slice_id == 0:
+        return {}
+    states = spec_of(job.program).states
+    return {
+        name: to_dict(states[name], read_table(job.start_path(slice_id, name)))
+        for name in sorted(job.passes[index].exact)
+    }
+
+
+def _run_slices(
+    job: Job, task: Task, kernel: InterpretedKernel, slices: list[int], report: Report,
+    keep: Callable[[SliceReport, PassResult], None],
+) -> TaskResult:  # fmt: skip
+    work = job.passes[-1] if task.kind.startswith("final") else job.passes[task.index]
+    classes = {name: cls for name, cls in job.classes.items() if name in work.columns}
+    result = TaskResult(task.id, seconds={"kernel": 0.0, "write": 0.0})
+    for slice_id in slices:
+        lo, hi = job.cuts[slice_id], job.cuts[slice_id + 1]
+        started = time.perf_counter()
+        events = _events(job, lo, hi, classes, work.columns)
+        done = kernel.run(events, report)
+        middle = time.perf_counter()
+        result.seconds["kernel"] += middle - started
+        if done.failure is not None:
+            error = _with_whole_event(job, done.failure, done.failed_seq)
+            result.failure = _failure(slice_id, error)
+            return result
+        slice_report = SliceReport(slice_id, done.events)
+        keep(slice_report, done)
+        result.reports.append(slice_report)
+        result.seconds["write"] += time.perf_counter() - middle
+    return result
+
+
+def _events(
+    job: Job, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Mapping[str, tuple[str, ...]]
+) -> Iterator[Event]:
+    if not classes:
+        return iter(())
+    return job.reader.events(lo, hi, classes, columns)
+
+
+def _with_whole_event(job: Job, error: HandlerError, seq: int) -> HandlerError:
+    """The error again with the whole event in it: the pass read only the fields that it needed."""
+    whole = next(iter(job.reader.events(seq, seq + 1, job.classes)), None)
+    if whole is not None:
+        error.message = error.message.replace(error.event, repr(whole))
+        error.event = repr(whole)
+    return error
+
+
+def _failure(slice_id: int, error: HandlerError) -> Failure:
+    return Failure(
+        slice=slice_id, message=error.message, file=error.place.file, line=error.place.line,
+        what=error.place.what, hint=error.hint, code=error.code, ts=error.ts, seq=error.seq,
+        handler=error.handler, event=error.event, traceback=error.user_traceback,
+    )  # fmt: skip

@@ -1,0 +1,66 @@
+"""The boundary between the engine and whatever executes handlers.
+
+A kernel is made for one pass of one program from the states at a slice's start. It may be run over
+several slices in a row; each run returns that slice's results and keeps the state. Everything it
+returns is Arrow, so that a compiled kernel and an interpreted one look the same to the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from timelapse.errors import HandlerError
+from timelapse.model.events import Event, Record, arrow_schema
+from timelapse.tables.apply import Change
+
+Tick = Callable[[int], None]
+"""Called with the number of events done since the last call."""
+
+POSITION_FIELDS = [
+    pa.field("ts", pa.int64(), nullable=False),
+    pa.field("phase", pa.int8(), nullable=False),
+    pa.field("seq", pa.int64(), nullable=False),
+    pa.field("ordinal", pa.int64(), nullable=False),
+]
+REJECTED_SCHEMA = pa.schema(
+    [
+        *POSITION_FIELDS[:3],
+        pa.field("event", pa.large_string(), nullable=False),
+        pa.field("handler", pa.large_string(), nullable=False),
+        pa.field("reason", pa.large_string(), nullable=False),
+    ]
+)
+
+
+def output_schema(record: type[Record]) -> pa.Schema:
+    """Columns of a record type's outputs as stored: the position, then the fields."""
+    return pa.schema([*POSITION_FIELDS, *arrow_schema(record)])
+
+
+@dataclass
+class PassResult:
+    """What one pass did over one slice.
+
+    `effects` holds an effect table per target state; `changes` the hashes of those that were kept
+    exactly. `outputs` (by record type) and `rejected` come from the final pass only. `failure` is
+    the first failing event; then nothing else counts.
+    """
+
+    events: int = 0
+    effects: dict[str, pa.Table] = field(default_factory=dict)
+    changes: dict[str, Change] = field(default_factory=dict)
+    outputs: dict[type[Record], pa.Table] = field(default_factory=dict)
+    rejected: pa.Table | None = None
+    failure: HandlerError | None = None
+    failed_seq: int = -1
+
+
+class Kernel(Protocol):
+    """Executes one pass."""
+
+    def run(self, events: Iterator[Event], tick: Tick) -> PassResult:
+        """Process one slice's events, in log order."""

@@ -1,0 +1,189 @@
+"""The kernel that runs handlers as ordinary Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from types import CodeType, TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from timelapse.analysis.result import PassProgram
+from timelapse.ids import Phase
+from timelapse.kernels.base import REJECTED_SCHEMA, PassResult, Tick, output_schema
+from timelapse.kernels.stores import NullStore, PlainStore, TrackedStore
+from timelapse.kinds.base import ABSENT
+from timelapse.kinds.effects import Delta, Journal, undo
+from timelapse.model.events import Event, Record
+from timelapse.model.failure import handler_error
+from timelapse.model.program import Program, Rejection, bind, rejection, spec_of
+from timelapse.tables.apply import changes_table
+from timelapse.tables.table import effect_table
+
+_TICK = 8192
+"""Events between two reports of progress."""
+
+Row = tuple[int, int, int, Record]
+
+
+class InterpretedKernel:
+    """Runs a pass's handlers over events, one by one.
+
+    `starts` holds, for each exact state, its value per key at the start; the kernel takes the
+    dicts over. A state missing there starts empty.
+    """
+
+    def __init__(
+        self, program: Program, work: PassProgram, starts: Mapping[str, dict[Any, Any]], *, final: bool
+    ) -> None:
+        self._program = program
+        self._work = work
+        self._final = final
+        self._spec = spec_of(program)
+        self._journal: Journal | None = [] if work.rejects else None
+        self._deltas: dict[str, Delta] = {}
+        self._tracked: dict[str, TrackedStore] = {}
+        self._plain: dict[str, PlainStore] = {}
+        self._emitted: list[Record] = []
+        states = {name: self._state(name, starts.get(name, {})) for name in self._spec.states}
+        runtime = {"emit": self._emit if final else _drop, "reject": _reject, "now": 0}
+        self._bound = bind(program, states, runtime, work.members)
+        self._by_type: dict[type[Event], tuple[Any, ...]] = {}
+        self._names: dict[CodeType, str] = {}
+        for handler in work.handlers:
+            self._names[handler.function.__code__] = handler.name
+            for event in handler.events:
+                self._by_type[event] = (*self._by_type.get(event, ()), handler.function)
+
+    def _state(self, name: str, start: dict[Any, Any]) -> Any:
+        spec, work = self._spec.states[name], self._work
+        if name in work.delta:
+            delta = self._deltas[name] = spec.kind.delta(spec, self._journal)
+            return delta
+        if name in work.exact:
+            if name in work.targets or self._final or self._journal is not None:
+                tracked = TrackedStore(start, self._journal)
+                if name in work.targets or self._final:
+                    self._tracked[name] = tracked
+                return spec.kind(spec, tracked)
+            plain = self._plain[name] = PlainStore(start)
+            return spec.kind(spec, plain)
+        return spec.kind(spec, NullStore())
+
+    def _emit(self, record: Record) -> None:
+        if not isinstance(record, Record):
+            raise TypeError(f"emit takes a tl.Record, not {type(record).__name__}")
+        self._emitted.append(record)
+
+    def state(self, name: str) -> dict[Any, Any]:
+        """The live values of an exact target state."""
+        return self._tracked[name].data
+
+    def run(self, events: Iterator[Event], tick: Tick) -> PassResult:
+        """Process one slice. After a failure the kernel's state is of no use."""
+        for delta in self._deltas.values():
+            delta.clear()
+        for tracked in self._tracked.values():
+            tracked.before = {}
+        rows: dict[type[Record], list[Row]] = {}
+        refused: list[tuple[int, int, int, str, str, str]] = []
+        result = PassResult()
+        while True:
+            done, failure, event = self._chunk(islice(events, _TICK), rows, refused)
+            result.events += done
+            if failure is not None:
+                assert event is not None
+                handler = self._handler_of(failure.__traceback__)
+                result.failure = handler_error(self._program, event, handler, failure)
+                result.failed_seq = event.seq
+                return result
+            tick(done)
+            if done < _TICK:
+                break
+        for name, delta in self._deltas.items():
+            result.effects[name] = effect_table(delta)
+        for name, tracked in self._tracked.items():
+            spec = self._spec.states[name]
+            table, change = changes_table(spec, tracked.before, tracked.data, ABSENT)
+            result.effects[name] = table
+            result.changes[name] = change
+        if self._final:
+            result.outputs = {cls: _table(cls, found) for cls, found in rows.items()}
+            result.rejected = _rejected_table(refused)
+        return result
+
+    def _chunk(
+        self, events: Iterator[Event], rows: dict[type[Record], list[Row]],
+        refused: list[tuple[int, int, int, str, str, str]],
+    ) -> tuple[int, Exception | None, Event | None]:  # fmt: skip
+        """The hot loop. Returns the number of events done, and what failed at which event."""
+        done = 0
+        by_type = self._by_type
+        bound = self._bound
+        live = bound.__dict__
+        emitted = self._emitted
+        journal = self._journal
+        event: Event | None = None
+        try:
+            for event in events:
+                done += 1
+                live["now"] = event.ts
+                try:
+                    for handler in by_type.get(type(event), ()):
+                        handler(bound, event)
+                except Rejection as refusal:
+                    if journal is None:
+                        raise RuntimeError("an event was rejected in a pass that rejects none") from refusal
+                    undo(journal)
+                    emitted[:] = [] if refusal.record is None or not self._final else [refusal.record]
+                    name = self._handler_of(refusal.__traceback__)
+                    place = (event.ts, Phase.LOG_EVENT, event.seq)
+                    refused.append((*place, type(event).__name__, name, refusal.reason))
+                if journal:
+                    journal.clear()
+                if emitted:
+                    for ordinal, record in enumerate(emitted):
+                        row = (event.ts, event.seq, ordinal, record)
+                        rows.setdefault(type(record), []).append(row)
+                    emitted.clear()
+        except Exception as error:
+            return done, error, event
+        return done, None, None
+
+    def _handler_of(self, trace: TracebackType | None) -> str:
+        """The handler that a traceback from the hot loop passes through."""
+        while trace is not None:
+            name = self._names.get(trace.tb_frame.f_code)
+            if name is not None:
+                return name
+            trace = trace.tb_next
+        return ""
+
+
+def _drop(record: Record) -> None:
+    """Outputs of a pass that is not the final one go nowhere."""
+
+
+def _reject(reason: str | Record = "") -> None:
+    raise rejection(reason)
+
+
+def _table(cls: type[Record], rows: list[Row]) -> pa.Table:
+    """Outputs as a table in the stored columns, in order."""
+    schema = output_schema(cls)
+    ts, seq, ordinal, records = zip(*rows, strict=True)
+    columns: list[Any] = [ts, [Phase.LOG_EVENT] * len(rows), seq, ordinal]
+    # Rows do not iterate for users; here they are the tuples that they are underneath.
+    columns.extend(zip(*map(tuple.__iter__, records), strict=True))
+    return pa.table(
+        [pa.array(column, f.type) for column, f in zip(columns, schema, strict=True)], schema=schema
+    )
+
+
+def _rejected_table(rows: list[tuple[int, int, int, str, str, str]]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(REJECTED_SCHEMA)
+    return pa.table(
+        [pa.array(column, f.type) for column, f in zip(columns, REJECTED_SCHEMA, strict=True)],
+        schema=REJECTED_SCHEMA,
+    )

@@ -1,0 +1,76 @@
+"""Where an interpreted kernel keeps a state's values: dicts, loaded at the slice's start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from timelapse.kinds.base import ABSENT
+from timelapse.kinds.effects import Journal
+
+
+class PlainStore:
+    """A state that the pass keeps exactly but whose changes nobody asks for."""
+
+    __slots__ = ("data", "get", "items", "put")
+
+    def __init__(self, data: dict[Any, Any]) -> None:
+        self.data = data
+        self.get: Callable[[Any, Any], Any] = data.get
+        self.put: Callable[[Any, Any], None] = data.__setitem__
+        self.items: Callable[[], Iterable[tuple[Any, Any]]] = data.items
+
+    def drop(self, key: Any) -> None:
+        self.data.pop(key, None)
+
+
+class TrackedStore:
+    """A state whose changes are collected: `before` holds what each written key was at the start.
+
+    With a journal, writes can be undone within an event.
+    """
+
+    __slots__ = ("before", "data", "get", "items", "journal")
+
+    def __init__(self, data: dict[Any, Any], journal: Journal | None) -> None:
+        self.data = data
+        self.get: Callable[[Any, Any], Any] = data.get
+        self.items: Callable[[], Iterable[tuple[Any, Any]]] = data.items
+        self.before: dict[Any, Any] = {}
+        self.journal = journal
+
+    def put(self, key: Any, value: Any) -> None:
+        data = self.data
+        if key not in self.before:
+            self.before[key] = data.get(key, ABSENT)
+        if self.journal is not None:
+            self.journal.append((data, key, data.get(key, ABSENT)))
+        data[key] = value
+
+    def drop(self, key: Any) -> None:
+        data = self.data
+        old = data.get(key, ABSENT)
+        if old is ABSENT:
+            return
+        self.before.setdefault(key, old)
+        if self.journal is not None:
+            self.journal.append((data, key, old))
+        del data[key]
+
+
+class NullStore:
+    """A state that matters to nobody in this pass."""
+
+    __slots__ = ()
+
+    def get(self, key: Any, default: Any) -> Any:
+        return default
+
+    def put(self, key: Any, value: Any) -> None:
+        """Dropped."""
+
+    def drop(self, key: Any) -> None:
+        """Dropped."""
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return ()

@@ -1,0 +1,197 @@
+"""From `FILE:Class` or `module:Class` to the class, with errors that say what is wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from timelapse.errors import Place, TimelapseError, UsageError
+from timelapse.model.events import Event, Record
+from timelapse.model.program import Program
+
+
+def load_program(reference: str) -> type[Program]:
+    """The program class that `FILE:Class` or `module:Class` names.
+
+    The class may be left out when the file defines one program. Raises UsageError: TL803 when the
+    file or module does not exist, TL804 when the class does not, TL805 when importing it fails.
+    """
+    where, _, name = _split(reference)
+    module = load_module(where)
+    if name:
+        found = module
+        for part in name.split("."):
+            found = getattr(found, part, None)  # type: ignore[assignment]
+        if isinstance(found, type) and issubclass(found, Program) and found is not Program:
+            return found
+        if isinstance(found, Program):
+            raise UsageError(
+                f"{name} is a program with parameters already set", place=Place(where),
+                hint="name the class, and set parameters with --set", code="TL804",
+            )  # fmt: skip
+        known = programs_in(module)
+        what = f"there is no {name}" if found is None else f"{name} is not a tl.Program"
+        raise UsageError(
+            what, place=Place(where), hint=f"programs there: {', '.join(known) or 'none'}", code="TL804"
+        )
+    known = programs_in(module)
+    if len(known) == 1:
+        return next(iter(known.values()))
+    if not known:
+        raise UsageError(
+            "no program is defined there", place=Place(where), hint="subclass tl.Program", code="TL804"
+        )
+    raise UsageError(
+        f"several programs are defined there: {', '.join(known)}", place=Place(where),
+        hint=f"name one: {where}:{next(iter(known))}", code="TL804",
+    )  # fmt: skip
+
+
+def load_events(reference: str) -> dict[str, type[Event]]:
+    """The event classes, by name, that a file or module defines or imports."""
+    module = load_module(_split(reference)[0])
+    return {
+        value.__name__: value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Event) and value is not Event
+    }
+
+
+def programs_in(module: ModuleType) -> dict[str, type[Program]]:
+    """The programs that a module itself defines, by name."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, type)
+        and issubclass(value, Program)
+        and value.__module__ == module.__name__
+        and not issubclass(value, Event | Record)
+    }
+
+
+def _split(reference: str) -> tuple[str, str, str]:
+    """`C:\\rules.py:Antispam` -> file, ':', class. A colon in a path stays with the path."""
+    head, colon, tail = reference.rpartition(":")
+    if not colon or "/" in tail or "\\" in tail or tail.endswith(".py"):
+        return reference, "", ""
+    return head, colon, tail
+
+
+def load_module(where: str) -> ModuleType:
+    """Import a file (its folder goes first on sys.path, as when Python runs it) or a module by name."""
+    path = Path(where)
+    if where.endswith(".py") or "/" in where or path.is_file():
+        if not path.is_file():
+            what = "is a folder" if path.is_dir() else "does not exist"
+            raise UsageError(
+                f"{where or '(empty)'} {what}", hint="name a Python file: rules.py:Antispam", code="TL803"
+            )
+        return _import_file(path.resolve(), where)
+    if not where or not all(part.isidentifier() for part in where.split(".")):
+        raise UsageError(
+            f"{where or '(empty)'} is neither a file nor a module", hint="rules.py:Antispam, or rules:Antispam",
+            code="TL803",
+        )  # fmt: skip
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        missing = importlib.util.find_spec(where) is None
+    except ModuleNotFoundError:
+        missing = True
+    except Exception as error:
+        raise _import_failed(where, error) from error
+    if missing:
+        raise UsageError(
+            f"there is no module {where}", hint=f"if a file is meant, write {where}.py:Class", code="TL803"
+        )
+    return _import(where, where)
+
+
+def _import_file(path: Path, shown: str) -> ModuleType:
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    name = path.stem
+    loaded = sys.modules.get(name)
+    if loaded is not None and _same(loaded, path):
+        return loaded
+    if name.isidentifier() and loaded is None:
+        importlib.invalidate_caches()
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None and Path(spec.origin).resolve() == path:
+            return _import(name, shown)
+    # The name is taken by another module, or is none: give the file a name of its own.
+    name = f"timelapse_user_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        return loaded
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, TimelapseError | KeyboardInterrupt):
+            raise
+        raise _import_failed(shown, error) from error
+    return module
+
+
+def _same(module: ModuleType, path: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and Path(file).resolve() == path
+
+
+def _import(name: str, shown: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except (TimelapseError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # SystemExit too: a script that calls sys.exit when imported
+        raise _import_failed(shown, error) from error
+
+
+def _import_failed(shown: str, error: BaseException) -> UsageError:
+    """The user's part of the traceback: the frames after the import machinery's."""
+    frames = [
+        f
+        for f in traceback.extract_tb(error.__traceback__)
+        if not f.filename.startswith("<frozen") and Path(f.filename) != Path(__file__)
+        and "importlib" not in Path(f.filename).parts
+    ]  # fmt: skip
+    text = "".join(traceback.format_list(frames)) + "".join(traceback.format_exception_only(error))
+    line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
+    file = error.filename if isinstance(error, SyntaxError) else frames[-1].filename if frames else shown
+    hint = "importing the file must work: python " + shown
+    if isinstance(error, ModuleNotFoundError):
+        hint = f"install {error.name}, or put {error.name}.py beside {shown}"
+    return ImportFailed(
+        f"importing it fails: {type(error).__name__}: {error}", place=Place(file or shown, line), hint=hint,
+        user_traceback=text,
+    )  # fmt: skip
+
+
+class ImportFailed(UsageError):
+    """A program's file cannot be imported. `user_traceback` is the traceback in the user's code."""
+
+    code = "TL805"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        place: Place | None = None,
+        hint: str | None = None,
+        code: str | None = None,
+        user_traceback: str = "",
+    ) -> None:
+        super().__init__(message, place=place, hint=hint, code=code)
+        self.user_traceback = user_traceback

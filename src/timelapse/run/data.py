@@ -1,0 +1,68 @@
+"""Where a run's rows and states come from: its directory, or memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from timelapse.engine.job import change_path
+from timelapse.engine.tasks import fold
+from timelapse.kernels.base import REJECTED_SCHEMA
+from timelapse.kinds.base import StateSpec
+from timelapse.tables.table import state_table
+
+
+class RunData(Protocol):
+    """What a run stands on. Tables have the stored columns, in log order."""
+
+    def outputs(self, record: str, schema: pa.Schema) -> pa.Table: ...
+
+    def rejected(self) -> pa.Table: ...
+
+    def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
+        """The state table after the first `slices` slices."""
+
+
+class DirectoryData:
+    """A run's directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def outputs(self, record: str, schema: pa.Schema) -> pa.Table:
+        return _concat(self.path / "outputs" / record, schema)
+
+    def rejected(self) -> pa.Table:
+        return _concat(self.path / "rejected", REJECTED_SCHEMA)
+
+    def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
+        return fold(spec, lambda i: change_path(self.path, i, spec.name), slices)
+
+
+def _concat(folder: Path, schema: pa.Schema) -> pa.Table:
+    parts = [pq.read_table(path) for path in sorted(folder.glob("part-*.parquet"))]
+    return pa.concat_tables([schema.empty_table(), *(p.cast(schema) for p in parts)])
+
+
+class MemoryData:
+    """A run in memory: what the serial reference gave."""
+
+    def __init__(
+        self, outputs: Mapping[str, pa.Table], rejected: pa.Table, states: Callable[[str], dict[Any, Any]]
+    ) -> None:
+        self._outputs = outputs
+        self._rejected = rejected
+        self._states = states
+
+    def outputs(self, record: str, schema: pa.Schema) -> pa.Table:
+        return self._outputs.get(record, schema.empty_table())
+
+    def rejected(self) -> pa.Table:
+        return self._rejected
+
+    def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
+        return state_table(spec, self._states(spec.name).items() if slices else ())

@@ -1,0 +1,137 @@
+"""What a run's directory says of itself: `run.json`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from timelapse.errors import Place, RunError
+from timelapse.kinds.base import ABSENT, StateSpec
+from timelapse.kinds.counter import Counter
+from timelapse.kinds.extremum import Max, Min
+from timelapse.kinds.first import First
+from timelapse.kinds.set import Set
+from timelapse.kinds.value import Value
+from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
+
+FORMAT = 1
+NAME = "run.json"
+KINDS = {kind.__name__: kind for kind in (Counter, Set, Value, Max, Min, First)}
+
+
+class StateEntry(msgspec.Struct, frozen=True):
+    """A state's declaration as stored."""
+
+    name: str
+    kind: str
+    key: Any = None
+    value: Any = None
+
+    @classmethod
+    def of(cls, spec: StateSpec) -> StateEntry:
+        key = None if spec.key is None else _type_out(spec.key)
+        value = None if spec.value is None else _type_out(spec.value)
+        return cls(spec.name, spec.kind.__name__, key, value)
+
+    def spec(self) -> StateSpec:
+        key = None if self.key is None else _type_in(self.key)
+        value = None if self.value is None else _type_in(self.value)
+        return StateSpec(self.name, KINDS[self.kind], key, value, ABSENT)
+
+
+class RecordEntry(msgspec.Struct, frozen=True):
+    """A record type of the run: rows, the hash of its rows, its Arrow schema (IPC) and diff key."""
+
+    name: str
+    rows: int
+    hash: str
+    schema: bytes
+    key: tuple[str, ...] = ()
+
+
+class RunManifest(msgspec.Struct, frozen=True):
+    """Everything about a run but its rows."""
+
+    format: int
+    timelapse: str
+    program: str
+    """The class's qualified name."""
+    source: str | None
+    """`FILE:Class`, where the program can be loaded from again."""
+    fingerprint: str
+    params: dict[str, str]
+    """Parameter values, as Python literals."""
+    log: str | None
+    log_id: str | None
+    events: int
+    cuts: list[int]
+    records: list[RecordEntry]
+    states: list[StateEntry]
+    rejected: int
+    digest: str
+    state_digest: str
+    started: str
+    """UTC, ISO 8601."""
+    seconds: float
+    timings: dict[str, float]
+    executor: str
+    certificate: dict[str, Any]
+    plan: str
+
+
+def write_manifest(manifest: RunManifest, folder: Path) -> None:
+    """Write `run.json`, durably."""
+    with open(folder / NAME, "wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_manifest(folder: Path) -> RunManifest:
+    """Read `run.json`. Raises RunError naming the file."""
+    path = folder / NAME
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise RunError(
+            "this is not a run: it has no run.json", place=Place(str(folder)),
+            hint="give the directory that `timelapse replay --out` named", code="TL601",
+        ) from None  # fmt: skip
+    try:
+        version = msgspec.json.decode(data, type=dict[str, Any]).get("format")
+        if version != FORMAT:
+            raise RunError(
+                f"the run has format {version}; this version of Timelapse reads {FORMAT}",
+                place=Place(str(path)), hint="replay again, or use the version that wrote it", code="TL602",
+            )  # fmt: skip
+        return msgspec.json.decode(data, type=RunManifest)
+    except msgspec.MsgspecError as error:
+        raise RunError(
+            f"the run's description is damaged: {error}", place=Place(str(path)), hint="replay again",
+            code="TL602",
+        ) from None  # fmt: skip
+
+
+def _type_out(kind: ValueType) -> Any:
+    if isinstance(kind, ScalarType):
+        return kind.name
+    if isinstance(kind, OptionalType):
+        return {"optional": _type_out(kind.inner)}
+    if isinstance(kind, ListType):
+        return {"list": _type_out(kind.inner)}
+    if isinstance(kind, TupleType):
+        return {"tuple": [_type_out(t) for t in kind.items], "names": list(kind.names)}
+    raise TypeError(kind.text)
+
+
+def _type_in(stored: Any) -> ValueType:
+    if isinstance(stored, str):
+        return ScalarType(stored)
+    if "optional" in stored:
+        return OptionalType(_type_in(stored["optional"]))
+    if "list" in stored:
+        return ListType(_type_in(stored["list"]))
+    return TupleType(tuple(_type_in(t) for t in stored["tuple"]), tuple(stored["names"]))

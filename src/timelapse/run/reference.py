@@ -1,0 +1,140 @@
+"""`tl.run_serial`: the reference as a Run, so that it can be asked the same questions as a replay."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from timelapse import __version__, serial
+from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest, state_digest
+from timelapse.engine.job import schema_bytes
+from timelapse.kernels.base import REJECTED_SCHEMA, output_schema
+from timelapse.kinds.base import ABSENT, StateSpec
+from timelapse.log import Log, MemoryLog
+from timelapse.model.events import Event, Record
+from timelapse.model.fingerprint import fingerprint
+from timelapse.model.program import Program, as_program, spec_of
+from timelapse.run.data import MemoryData
+from timelapse.run.manifest import FORMAT, RecordEntry, RunManifest, StateEntry
+from timelapse.run.run import Run, RunContext, params_text
+from timelapse.serial import SerialOutcome
+from timelapse.tables.apply import changes_table
+from timelapse.tables.rowhash import ZERO, HashSum
+
+
+class _SerialRun(Run):
+    """A run that the serial loop made: state at a time comes from the loop as well."""
+
+    def __init__(
+        self, manifest: RunManifest, data: MemoryData, context: RunContext, program: Program, events: list[Event]
+    ) -> None:
+        super().__init__(manifest, data, None, context)
+        self._program = program
+        self._events = events
+
+    def _state_before(self, spec: StateSpec, at: int) -> pa.Table:
+        from timelapse.tables.table import state_table  # noqa: PLC0415
+
+        outcome = serial.run(self._program, self._events, before=at)
+        return state_table(spec, outcome.states[spec.name].items())
+
+
+def run_serial(program: Program | type[Program], events: Any) -> Run:
+    """Process events one by one, in plain Python, without Spark: the definition of what is right.
+
+    `events` is a tl.Log, its path, or events in log order. Raises HandlerError, EventOrderError.
+    """
+    program = as_program(program)
+    started = time.perf_counter()
+    path = log_id = None
+    if isinstance(events, str):
+        events = Log.open(events)
+    if isinstance(events, Log):
+        events.bind(spec_of(program).events)
+        path, log_id = str(events.path), events.id
+        reader = events.reader
+        classes = {cls.__name__: cls for cls in spec_of(program).events}
+        listed = list(reader.events(0, reader.count, classes))
+        count = reader.count
+    else:
+        listed = list(serial.in_order(_plain(events)))
+        count = len(listed)
+    outcome = serial.run(program, listed)
+    seconds = time.perf_counter() - started
+    manifest = _manifest(program, outcome, count, seconds, path, log_id)
+    data = MemoryData(output_tables(outcome), rejected_table(outcome), lambda name: outcome.states[name])
+    return _SerialRun(manifest, data, RunContext(program=program), program, listed)
+
+
+def _plain(events: Iterable[Event] | MemoryLog) -> Iterable[Event]:
+    if isinstance(events, MemoryLog):
+        return events.events(0, 2**63 - 1, {t.__name__: t for t in events.classes})
+    return events
+
+
+def output_tables(outcome: SerialOutcome) -> dict[str, pa.Table]:
+    """The loop's outputs by record type, in the stored columns."""
+    by_type: dict[type[Record], list[tuple[Any, ...]]] = {}
+    for output in outcome.outputs:
+        row = (*output.position, *output.record._values())
+        by_type.setdefault(type(output.record), []).append(row)
+    return {cls.__name__: _table(output_schema(cls), rows) for cls, rows in by_type.items()}
+
+
+def rejected_table(outcome: SerialOutcome) -> pa.Table:
+    """The loop's rejected events, in the stored columns."""
+    rows = [(*r.position[:3], r.event, r.handler, r.reason) for r in outcome.refused]
+    return _table(REJECTED_SCHEMA, rows)
+
+
+def _table(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+
+
+def content_hashes(program: Program, states: dict[str, dict[Any, Any]]) -> dict[str, HashSum]:
+    """The hash of each state's contents, as a run adds it up from changes."""
+    result = {}
+    for name, spec in spec_of(program).states.items():
+        _, change = changes_table(spec, dict.fromkeys(states[name], ABSENT), states[name], ABSENT)
+        result[name] = change.content
+    return result
+
+
+def _manifest(
+    program: Program, outcome: SerialOutcome, events: int, seconds: float, path: str | None, log_id: str | None
+) -> RunManifest:
+    spec = spec_of(program)
+    tables = output_tables(outcome)
+    refused = rejected_table(outcome)
+    hashes = {name: hash_outputs(name, table) for name, table in tables.items()}
+    schemas = {name: table.schema for name, table in tables.items()}
+    return RunManifest(
+        format=FORMAT,
+        timelapse=__version__,
+        program=spec.name,
+        source=None,
+        fingerprint=fingerprint(program),
+        params=params_text(program),
+        log=path,
+        log_id=log_id,
+        events=events,
+        cuts=[0, events],
+        records=[
+            RecordEntry(name, hashes.get(name, ZERO).rows, hashes[name].hex, schema_bytes(schemas[name]))
+            for name in sorted(tables)
+        ],
+        states=[StateEntry.of(s) for s in spec.states.values()],
+        rejected=refused.num_rows,
+        digest=run_digest(hashes, schemas, hash_rejected(refused)),
+        state_digest=state_digest(content_hashes(program, outcome.states)),
+        started="",
+        seconds=seconds,
+        timings={"serial": seconds},
+        executor="serial reference",
+        certificate={"mode": "serial"},
+        plan="one event at a time",
+    )

@@ -1,0 +1,272 @@
+"""`tl.replay`: from a program and a log to a published run."""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from timelapse import __version__
+from timelapse.analysis import Analysis, analyse, final_pass
+from timelapse.analysis.result import Severity
+from timelapse.engine.digest import run_digest, state_digest
+from timelapse.engine.driver import Driver, Outcome
+from timelapse.engine.executor import Executor, LocalExecutor
+from timelapse.engine.job import Job, schema_bytes
+from timelapse.engine.progress import Progress, Silent
+from timelapse.engine.publish import PartialRun
+from timelapse.errors import ImpureProgram, UsageError
+from timelapse.kernels.base import output_schema
+from timelapse.log import Log, MemoryLog
+from timelapse.log.reader import EventReader
+from timelapse.model.events import Event, Record
+from timelapse.model.fingerprint import fingerprint
+from timelapse.model.program import Program, as_program, spec_of
+from timelapse.plan import Plan, make_plan
+from timelapse.run.data import DirectoryData
+from timelapse.run.manifest import FORMAT, RecordEntry, RunManifest, StateEntry, write_manifest
+from timelapse.run.run import Run, RunContext, params_text
+from timelapse.tables.rowhash import ZERO
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+IN_PROCESS_EVENTS = 200_000
+"""Logs up to this size are replayed in this process when no Spark session is there already."""
+
+_SLICE_EVENTS = 1_000_000
+"""Events per slice where nobody says how many slices: progress and memory are per slice."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a replay reads: the reader, and where the log is, if it is stored."""
+
+    reader: EventReader
+    counts: Mapping[str, int] | None
+    path: str | None
+    id: str | None
+
+
+def open_source(log: Any, program: Program) -> Source:
+    """A log, its path, or a list of events, checked against the program's event types."""
+    if isinstance(log, str | Path):
+        log = Log.open(log)
+    events = spec_of(program).events
+    if isinstance(log, Log):
+        log.bind(events)
+        counts = {t.name: t.count for t in log.info().types}
+        return Source(log.reader, counts, str(log.path), log.id)
+    if isinstance(log, Iterable) and not isinstance(log, MemoryLog):
+        listed: list[Event] = list(log)
+        log = MemoryLog(listed, list(dict.fromkeys([*events, *(type(e) for e in listed)])))
+    if isinstance(log, MemoryLog):
+        return Source(log, None, None, None)
+    raise UsageError(
+        f"a log is needed, not {type(log).__name__}",
+        hint="a tl.Log, the path of one, or a list of events", code="TL810",
+    )  # fmt: skip
+
+
+def replay(
+    program: Program | type[Program],
+    log: Any,
+    out: str | Path | None = None,
+    slices: int | None = None,
+    spark: SparkSession | Literal[False] | None = None,
+    *,
+    strategy: str | Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+    allow_impure: bool = False,
+    overwrite: bool = False,
+) -> Run:
+    """Replay a program over a log. The result equals `tl.run_serial` to the last bit.
+
+    `log` is a tl.Log, its path, or a list of events in log order. `out` is the run's directory
+    (default: a temporary one, removed with the Run). `slices` is the number of time slices
+    (default: chosen by size and cores). `spark` is the session to use; None takes the active one,
+    or for larger logs starts a local one; False stays in this process. `strategy` forces "chain",
+    "staged", or strategies by state.
+
+    Raises HandlerError naming the first event in log order at which a handler raised,
+    ImpureProgram when a handler reads a clock, randomness or the like (unless `allow_impure`),
+    Cancelled on Ctrl-C. After an error nothing is left at `out`.
+    """
+    program = as_program(program)
+    analysis = analyse(program)
+    _refuse_impure(analysis, allow_impure)
+    source = open_source(log, program)
+    executor = _executor(spark, source.reader.count)
+    listener = progress or Silent()
+    plan = make_plan(
+        analysis, counts=source.counts, cores=executor.cores, slices=slices, force=strategy
+    )
+    keep: list[Any] = []
+    if out is None:
+        folder = tempfile.TemporaryDirectory(prefix="timelapse-run-")
+        keep.append(folder)
+        out = Path(folder.name) / "run"
+    return run_plan(program, analysis, source, plan, executor, Path(out), slices, listener, overwrite, keep)
+
+
+def run_plan(
+    program: Program, analysis: Analysis, source: Source, plan: Plan, executor: Executor, out: Path,
+    slices: int | None, progress: Progress, overwrite: bool, keep: list[Any],
+) -> Run:  # fmt: skip
+    """Replay by a given plan and publish the run at `out`."""
+    started = time.time()
+    clock = time.perf_counter()
+    partial = PartialRun(out, overwrite=overwrite)
+    try:
+        passes = (*(stage.work for stage in plan.stages), final_pass(analysis))
+        count = slices or default_slices(source.reader.count, executor.cores, plan)
+        job = Job(program, passes, source.reader, tuple(cuts(source.reader, count)), partial.scratch, partial.path)
+        executor.start(job)
+        try:
+            outcome = Driver(job, plan, executor, progress).run()
+        finally:
+            executor.close()
+        seconds = time.perf_counter() - clock
+        manifest = _manifest(program, analysis, source, plan, executor, job, outcome, started, seconds)
+        write_manifest(manifest, partial.path)
+        partial.commit()
+    except BaseException:
+        partial.discard()
+        raise
+    context = RunContext(program, source.reader, keep)
+    return Run(manifest, DirectoryData(partial.out), partial.out, context)
+
+
+def default_slices(events: int, cores: int, plan: Plan) -> int:
+    """Number of slices where nobody says: enough for all cores, each small enough to hold."""
+    by_size = -(-events // _SLICE_EVENTS)
+    return max(1, by_size) if plan.mode == "chain" else max(cores, by_size)
+
+
+def cuts(reader: EventReader, slices: int) -> list[int]:
+    """Slice boundaries; never more slices than events, and no empty one."""
+    if slices < 1:
+        raise UsageError(f"slices must be at least 1, not {slices}", code="TL810")
+    found = reader.cuts(max(1, min(slices, reader.count)))
+    return [found[0], *(b for a, b in zip(found, found[1:], strict=False) if b > a)] if reader.count else found
+
+
+def _executor(spark: SparkSession | Literal[False] | None, events: int) -> Executor:
+    if spark is False:
+        return LocalExecutor()
+    from timelapse.env.spark_session import existing, session  # noqa: PLC0415
+
+    found = spark if spark is not None else existing()
+    if found is None:
+        if events <= IN_PROCESS_EVENTS:
+            return LocalExecutor()
+        found = session()
+    from timelapse.engine.spark_executor import SparkExecutor  # noqa: PLC0415
+
+    return SparkExecutor(found)
+
+
+def _refuse_impure(analysis: Analysis, allowed: bool) -> None:
+    bad = [d for d in analysis.diagnostics if d.severity is Severity.ERROR]
+    if bad and not allowed:
+        first = bad[0]
+        more = f" (and {len(bad) - 1} more: see `timelapse explain`)" if len(bad) > 1 else ""
+        raise ImpureProgram(
+            f"{first.message}: a replay would differ from live{more}", place=first.place,
+            hint=f"{first.remedy}. allow_impure=True (--allow-impure) replays all the same",
+            code=first.code,
+        )  # fmt: skip
+
+
+def record_types(program: Program) -> list[type[Record]]:
+    """The record types that a program's code names: they are listed with 0 rows when nothing was emitted."""
+    found: dict[str, type[Record]] = {}
+    module_globals = [h.function.__globals__ for h in spec_of(program).handlers]
+    codes = [
+        member.__code__
+        for base in type(program).__mro__
+        for member in base.__dict__.values()
+        if inspect.isfunction(member)
+    ]
+    names = sorted({name for code in codes for name in code.co_names})
+    for scope in module_globals:
+        for name in names:
+            value = scope.get(name)
+            if isinstance(value, type) and issubclass(value, Record) and value is not Record:
+                found.setdefault(value.__name__, value)
+    return list(found.values())
+
+
+def source_of(program: Program) -> str | None:
+    """`FILE:Class`, where the class can be found again by name."""
+    cls = type(program)
+    try:
+        file = inspect.getsourcefile(cls)
+    except TypeError:
+        return None
+    if file is None or "<" in cls.__qualname__ or not Path(file).is_file():
+        return None
+    return f"{Path(file).resolve()}:{cls.__qualname__}"
+
+
+def _manifest(
+    program: Program, analysis: Analysis, source: Source, plan: Plan, executor: Executor, job: Job,
+    outcome: Outcome, started: float, seconds: float,
+) -> RunManifest:  # fmt: skip
+    spec = spec_of(program)
+    totals, schemas = outcome.totals, dict(outcome.schemas)
+    keys: dict[str, tuple[str, ...]] = {}
+    for cls in record_types(program):
+        schemas.setdefault(cls.__name__, output_schema(cls))
+        keys[cls.__name__] = cls.__key__
+    records = [
+        RecordEntry(name, found.rows, found.hex, schema_bytes(schemas[name]), keys.get(name, ()))
+        for name in sorted(schemas)
+        for found in [totals.outputs.get(name, ZERO)]
+    ]
+    content = {name: totals.content.get(name, ZERO) for name in spec.states}
+    certificate: dict[str, Any] = {
+        "mode": plan.mode,
+        "slices": job.slices,
+        "validated_slices": outcome.validated,
+        "fallback": None
+        if outcome.fallback is None
+        else {
+            "from_slice": outcome.fallback.from_slice,
+            "reason": outcome.fallback.reason,
+            "is_bug": outcome.fallback.is_bug,
+        },
+        "trusted": [str(t) for t in analysis.trusted],
+        "diagnostics": [
+            {"code": d.code, "severity": d.severity.value, "place": str(d.place), "message": d.message}
+            for d in analysis.diagnostics
+        ],
+    }
+    return RunManifest(
+        format=FORMAT,
+        timelapse=__version__,
+        program=spec.name,
+        source=source_of(program),
+        fingerprint=fingerprint(program),
+        params=params_text(program),
+        log=source.path,
+        log_id=source.id,
+        events=source.reader.count,
+        cuts=list(job.cuts),
+        records=records,
+        states=[StateEntry.of(s) for s in spec.states.values()],
+        rejected=totals.rejected.rows,
+        digest=run_digest(totals.outputs, schemas, totals.rejected),
+        state_digest=state_digest(content),
+        started=datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
+        seconds=seconds,
+        timings=outcome.timings,
+        executor=executor.text,
+        certificate=certificate,
+        plan=plan.text(),
+    )

@@ -1,0 +1,311 @@
+"""The Run: what a user asks after a replay."""
+
+from __future__ import annotations
+
+import ast
+import bisect
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
+
+from timelapse.engine.progress import Progress
+from timelapse.errors import RunError
+from timelapse.kinds.base import StateSpec
+from timelapse.model.events import Record
+from timelapse.model.program import Program, params_of, spec_of
+from timelapse.model.types import TIME
+from timelapse.run.data import DirectoryData, RunData
+from timelapse.run.manifest import RunManifest, read_manifest
+from timelapse.tables.table import key_names, to_dict
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from timelapse.log.reader import EventReader
+    from timelapse.run.verify import Verification
+
+_TS = TIME.arrow
+
+
+@dataclass
+class RunContext:
+    """What a run can use beyond its directory: the live program and log, where the caller has them."""
+
+    program: Program | None = None
+    reader: EventReader | None = None
+    keep: list[Any] = field(default_factory=list)
+    """Held as long as the run is (a temporary directory)."""
+
+
+class Run:
+    """A finished replay: outputs, rejected events, states, and what proves it.
+
+    Tables are in log order and start with `ts` (timestamp, UTC) and `seq`. A run is complete when
+    it can be opened: it is published whole or not at all.
+    """
+
+    def __init__(self, manifest: RunManifest, data: RunData, path: Path | None, context: RunContext) -> None:
+        self._manifest = manifest
+        self._data = data
+        self._context = context
+        self.path = path
+        """The run's directory; None where it only exists in memory."""
+
+    @classmethod
+    def open(cls, path: str | Path, program: Program | None = None) -> Run:
+        """Open a run's directory. Raises RunError when there is none or it does not match."""
+        folder = Path(path)
+        return cls(read_manifest(folder), DirectoryData(folder), folder, RunContext(program=program))
+
+    # --- what it was ------------------------------------------------------------------------------
+
+    @property
+    def manifest(self) -> RunManifest:
+        """Everything stored about the run but its rows."""
+        return self._manifest
+
+    @property
+    def program(self) -> str:
+        """The program's name."""
+        return self._manifest.program
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Parameter values."""
+        return {name: _literal(text) for name, text in self._manifest.params.items()}
+
+    @property
+    def events(self) -> int:
+        """Number of events in the log."""
+        return self._manifest.events
+
+    @property
+    def slices(self) -> int:
+        return len(self._manifest.cuts) - 1
+
+    @property
+    def seconds(self) -> float:
+        """How long the replay took."""
+        return self._manifest.seconds
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Seconds by stage."""
+        return dict(self._manifest.timings)
+
+    @property
+    def digest(self) -> str:
+        """32 hex digits over all outputs and rejections and their places; equal for equal results.
+
+        It does not depend on slices, cores, machines or retries.
+        """
+        return self._manifest.digest
+
+    @property
+    def state_digest(self) -> str:
+        """The same over the final state."""
+        return self._manifest.state_digest
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        """What was checked before the run was published."""
+        return dict(self._manifest.certificate)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of outputs by record type."""
+        return {r.name: r.rows for r in self._manifest.records}
+
+    @property
+    def rejected_count(self) -> int:
+        return self._manifest.rejected
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{n:,} {name}" for name, n in self.counts.items()) or "no outputs"
+        return (
+            f"<Run {self.program}: {self.events:,} events, {found}, digest {self.digest[:12]}"
+            f"{f', {self.path}' if self.path else ''}>"
+        )
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def stored(self, record: type[Record] | str) -> pa.Table:
+        """Outputs in the stored columns: ts and seq as integers, phase, ordinal, then the fields."""
+        name, schema = self._record(record)
+        return self._data.outputs(name, schema)
+
+    def table(self, record: type[Record] | str) -> pa.Table:
+        """Outputs of a record type: `ts`, `seq`, then its fields, in log order."""
+        table = self.stored(record)
+        names = [n for n in table.column_names if n not in ("phase", "ordinal")]
+        return _with_times(table.select(names))
+
+    def outputs(self, record: type[Record] | str, spark: SparkSession | None = None) -> DataFrame:
+        """The same as a Spark DataFrame."""
+        from timelapse.env.spark_session import session  # noqa: PLC0415
+
+        table = self.table(record)
+        plain = pa.table(
+            [_spark_column(c) for c in table.columns], names=table.column_names
+        )
+        return session(spark).createDataFrame(plain)
+
+    @property
+    def rejected(self) -> pa.Table:
+        """Rejected events: `ts`, `seq`, event type, handler, reason, in log order."""
+        return _with_times(self._data.rejected().select(["ts", "seq", "event", "handler", "reason"]))
+
+    def stored_rejected(self) -> pa.Table:
+        return self._data.rejected()
+
+    def _record(self, record: type[Record] | str) -> tuple[str, pa.Schema]:
+        from timelapse.kernels.base import output_schema  # noqa: PLC0415
+
+        if isinstance(record, type):
+            return record.__name__, output_schema(record)
+        for entry in self._manifest.records:
+            if entry.name == record:
+                return record, pa.ipc.read_schema(pa.py_buffer(entry.schema))
+        raise RunError(
+            f"the run has no record type {record!r}",
+            hint=f"record types: {', '.join(self.counts) or 'none'}", code="TL603",
+        )  # fmt: skip
+
+    # --- states -----------------------------------------------------------------------------------
+
+    def state(self, name: str, at: int | None = None) -> pa.Table:
+        """A state as a table: columns `key` (a struct for tuple keys) and `value`, in key order.
+
+        Without `at` it is the state after the last event; with `at` (int64 microseconds UTC) the
+        state before everything at that time. Raises RunError for an unknown name.
+        """
+        spec = self._state_spec(name)
+        if at is None:
+            return _presentable(spec, self._data.state_at_cut(spec, self.slices))
+        return _presentable(spec, self._state_before(spec, at))
+
+    def state_at_cut(self, name: str, slices: int) -> dict[Any, Any]:
+        """A state's values after the first `slices` slices."""
+        spec = self._state_spec(name)
+        return to_dict(spec, self._data.state_at_cut(spec, slices))
+
+    def _state_spec(self, name: str) -> StateSpec:
+        program = self._context.program
+        if program is not None and name in spec_of(program).states:
+            return spec_of(program).states[name]
+        for entry in self._manifest.states:
+            if entry.name == name:
+                return entry.spec()
+        raise RunError(
+            f"the program has no state {name!r}",
+            hint=f"states: {', '.join(s.name for s in self._manifest.states) or 'none'}", code="TL603",
+        )  # fmt: skip
+
+    def _state_before(self, spec: StateSpec, at: int) -> pa.Table:
+        from timelapse.run.travel import state_before  # noqa: PLC0415
+
+        reader = self.need_reader()
+        cuts = self._manifest.cuts
+        seq = reader.seq_at(at)
+        slice_id = max(0, bisect.bisect_right(cuts, seq) - 1)
+        slice_id = min(slice_id, self.slices)
+        if slice_id == self.slices or cuts[slice_id] == seq:
+            return self._data.state_at_cut(spec, slice_id)
+        program = self.need_program()
+        starts = {
+            name: to_dict(s, self._data.state_at_cut(s, slice_id))
+            for name, s in spec_of(program).states.items()
+        }
+        return state_before(program, reader, starts, cuts[slice_id], seq, spec)
+
+    # --- the program and log behind it ------------------------------------------------------------
+
+    def need_program(self) -> Program:
+        """The program that ran. Raises RunError when it cannot be had or has changed since."""
+        if self._context.program is None:
+            from timelapse.run.reload import reload_program  # noqa: PLC0415
+
+            self._context.program = reload_program(self._manifest)
+        return self._context.program
+
+    def need_reader(self) -> EventReader:
+        """The log that was replayed. Raises RunError when it is gone or is another one."""
+        if self._context.reader is None:
+            from timelapse.run.reload import reopen_log  # noqa: PLC0415
+
+            self._context.reader = reopen_log(self._manifest)
+        return self._context.reader
+
+    def verify(self, events: int | None = None, progress: Progress | None = None) -> Verification:
+        """Run the serial reference over the log, or its first `events` events, and compare.
+
+        Outputs, rejections and the state at every slice boundary must be equal to the last bit.
+        """
+        from timelapse.run.verify import verify  # noqa: PLC0415
+
+        return verify(self, events, progress)
+
+    def _repr_html_(self) -> str:
+        from html import escape  # noqa: PLC0415
+
+        rows = [("program", self.program), ("events", f"{self.events:,}"), ("digest", self.digest)]
+        rows += [(name, f"{n:,} outputs") for name, n in self.counts.items()]
+        rows += [("rejected", f"{self.rejected_count:,}"), ("seconds", f"{self.seconds:.2f}")]
+        cells = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows)
+        return f"<table>{cells}</table>"
+
+
+def params_text(program: Program) -> dict[str, str]:
+    """Parameter values as Python literals, for the manifest."""
+    return {name: repr(value) for name, value in params_of(program).items()}
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _with_times(table: pa.Table) -> pa.Table:
+    index = table.schema.get_field_index("ts")
+    return table.set_column(index, pa.field("ts", _TS, nullable=False), table.column("ts").cast(_TS))
+
+
+def _spark_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Arrow types that Spark does not take, as those that it does."""
+    if pa.types.is_large_string(column.type):
+        return column.cast(pa.string())
+    if pa.types.is_large_binary(column.type):
+        return column.cast(pa.binary())
+    if pa.types.is_list(column.type) and pa.types.is_large_string(column.type.value_type):
+        return column.cast(pa.list_(pa.string()))
+    if pa.types.is_list(column.type) and pa.types.is_large_binary(column.type.value_type):
+        return column.cast(pa.list_(pa.binary()))
+    return column
+
+
+def _presentable(spec: StateSpec, table: pa.Table) -> pa.Table:
+    """A state table as users see it: key and value, in key order."""
+    names = key_names(spec)
+    if names and table.num_rows:
+        order = pc.sort_indices(table, sort_keys=[(n, "ascending") for n in names])
+        if any(pa.types.is_boolean(table.schema.field(n).type) for n in names):
+            keys = list(to_dict(spec, table))
+            order = pa.array(np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64))
+        table = table.take(order)
+    columns: dict[str, Any] = {}
+    if len(names) == 1:
+        columns["key"] = table.column(names[0])
+    elif names:
+        parts = [table.column(n).combine_chunks() for n in names]
+        columns["key"] = pa.StructArray.from_arrays(parts, names=[f"f{i}" for i in range(len(names))])
+    if spec.value is not None:
+        columns["value"] = table.column("v")
+    return pa.table(columns)
+

@@ -1,0 +1,29 @@
+"""Time travel: the state in the middle of a slice, by running a part of the slice again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from timelapse.analysis import analyse, final_pass
+from timelapse.errors import ReplayError
+from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kinds.base import StateSpec
+from timelapse.log.reader import EventReader
+from timelapse.model.program import Program, spec_of
+from timelapse.tables.table import state_table
+
+
+def state_before(
+    program: Program, reader: EventReader, starts: Mapping[str, dict[Any, Any]], lo: int, hi: int, spec: StateSpec
+) -> pa.Table:
+    """The state table of one state after the events lo <= seq < hi, from the states before `lo`."""
+    work = final_pass(analyse(program))
+    kernel = InterpretedKernel(program, work, starts, final=True)
+    classes = {cls.__name__: cls for cls in spec_of(program).events if cls.__name__ in work.columns}
+    result = kernel.run(reader.events(lo, hi, classes, work.columns), lambda _: None)
+    if result.failure is not None:
+        raise ReplayError("a handler failed where it did not fail before", hint=str(result.failure))
+    return state_table(spec, kernel.state(spec.name).items())

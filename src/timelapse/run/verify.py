@@ -1,0 +1,195 @@
+"""Checking a run against the serial meaning: over the whole log, or a prefix of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from timelapse import serial
+from timelapse.engine.digest import hash_outputs, hash_rejected
+from timelapse.engine.progress import Progress, Silent
+from timelapse.errors import UsageError
+from timelapse.model.events import Event
+from timelapse.model.program import Program, spec_of
+from timelapse.run.reference import output_tables, rejected_table
+from timelapse.run.run import Run
+from timelapse.tables.rowhash import hash_sum, one_array
+from timelapse.tables.table import key_names, state_table, to_dict
+from timelapse.testing.compare import Divergence, Result, Row, compare_runs
+
+_STAGE = "serial reference"
+_TICK = 20_000
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The outcome of a verification.
+
+    `events` of the log's `total` were processed by the serial reference; `boundaries` is the number
+    of slice boundaries at which the whole state was compared; `divergence` is the first difference.
+    """
+
+    ok: bool
+    events: int
+    total: int
+    boundaries: int
+    outputs: int
+    seconds: float
+    divergence: Divergence | None = None
+
+    @property
+    def text(self) -> str:
+        """One line, or the first difference."""
+        part = "all" if self.events == self.total else f"the first {self.events:,} of"
+        if self.divergence is None:
+            return (
+                f"equal to the serial reference: {part} {self.total:,} events, {self.outputs:,} outputs, "
+                f"state at {self.boundaries} slice boundaries, {self.seconds:.1f} s"
+            )
+        return f"differs from the serial reference\n{self.divergence.text}"
+
+
+class _Stop(Exception):
+    """The state differs at a boundary: no need to go on."""
+
+
+def verify(run: Run, events: int | None = None, progress: Progress | None = None) -> Verification:
+    """See Run.verify. Raises UsageError for a number of events that makes no sense."""
+    program, reader = run.need_program(), run.need_reader()
+    total = reader.count
+    if events is not None and events < 1:
+        raise UsageError(f"verify takes at least one event, not {events}", code="TL811")
+    wanted = total if events is None else min(events, total)
+    listener = progress or Silent()
+    started = time.perf_counter()
+    hi = reader.cuts(total)[wanted] if type(reader).__name__ == "MemoryLog" and total else wanted
+    classes = {cls.__name__: cls for cls in spec_of(program).events}
+    checker = _Boundaries(run, program, hi)
+    listener.stage(_STAGE, wanted)
+    try:
+        outcome = serial.run(
+            program, _ticking(reader.events(0, hi, classes), listener, wanted), watch=checker.watch
+        )
+        checker.finish(outcome.states, whole=wanted == total)
+        divergence, outputs = _compare(run, outcome, hi)
+    except _Stop:
+        divergence, outputs = checker.divergence, 0
+    seconds = time.perf_counter() - started
+    listener.finish(_STAGE, seconds)
+    return Verification(divergence is None, wanted, total, checker.compared, outputs, seconds, divergence)
+
+
+def _ticking(events: Iterator[Event], listener: Progress, total: int) -> Iterator[Event]:
+    done = 0
+    while part := list(islice(events, _TICK)):
+        yield from part
+        done += len(part)
+        listener.advance(_STAGE, done, total)
+
+
+class _Boundaries:
+    """Compares the state at each slice boundary that the serial loop passes."""
+
+    def __init__(self, run: Run, program: Program, hi: int) -> None:
+        self._run = run
+        self._specs = spec_of(program).states
+        self._cuts = [(i, cut) for i, cut in enumerate(run.manifest.cuts) if 0 < i and cut <= hi]
+        self._next = 0
+        self._hi = hi
+        self.compared = 0
+        self.divergence: Divergence | None = None
+
+    def watch(self, event: Event, states: dict[str, dict[Any, Any]]) -> None:
+        while self._next < len(self._cuts) and event.seq >= self._cuts[self._next][1]:
+            self._check(self._cuts[self._next][0], states)
+            self._next += 1
+
+    def finish(self, states: dict[str, dict[Any, Any]], *, whole: bool) -> None:
+        """The boundaries at the end of what was processed."""
+        while self._next < len(self._cuts) and (whole or self._cuts[self._next][1] <= self._hi):
+            self._check(self._cuts[self._next][0], states)
+            self._next += 1
+
+    def _check(self, slices: int, states: dict[str, dict[Any, Any]]) -> None:
+        self.compared += 1
+        for name, spec in self._specs.items():
+            mine = state_table(spec, states[name].items())
+            stored = self._run.state_at_cut(name, slices)
+            other = state_table(spec, stored.items())
+            if _same(mine, other, [*key_names(spec), *(["v"] if spec.value is not None else [])]):
+                continue
+            found = compare_runs(
+                Result(states={name: to_dict(spec, mine)}), Result(states={name: stored}), names=("serial", "run")
+            )
+            if found is not None:
+                cut = self._run.manifest.cuts[slices]
+                self.divergence = Divergence(
+                    found.kind, f"{name} (before seq {cut})", found.a, found.b, key=found.key, names=found.names
+                )
+                raise _Stop
+
+
+def _same(a: pa.Table, b: pa.Table, names: list[str]) -> bool:
+    if a.num_rows != b.num_rows:
+        return False
+    sums = [hash_sum([one_array(t.column(n)) for n in names], t.num_rows, 0) for t in (a, b)]
+    return sums[0] == sums[1]
+
+
+def _compare(run: Run, outcome: serial.SerialOutcome, hi: int) -> tuple[Divergence | None, int]:
+    """Outputs and rejections up to `hi`."""
+    tables, refused = output_tables(outcome), rejected_table(outcome)
+    mine: dict[str, list[Row]] = {}
+    other: dict[str, list[Row]] = {}
+    fields: dict[str, tuple[str, ...]] = {}
+    for name in dict.fromkeys([*tables, *run.counts]):
+        stored = _before(run.stored(name) if name in run.counts else None, hi)
+        table = tables.get(name)
+        if table is not None and stored is not None and table.num_rows == stored.num_rows:
+            if hash_outputs(name, table) == hash_outputs(name, stored.cast(table.schema)):
+                continue
+        if (table is None or not table.num_rows) and (stored is None or not stored.num_rows):
+            continue
+        mine[name], other[name] = _rows(table), _rows(stored)
+        fields[name] = tuple((table if table is not None else stored).column_names[4:])  # type: ignore[union-attr]
+    stored_refused = _before(run.stored_rejected(), hi)
+    assert stored_refused is not None
+    left: list[Row] = []
+    right: list[Row] = []
+    if hash_rejected(refused) != hash_rejected(stored_refused):
+        left, right = _refusals(refused), _refusals(stored_refused)
+    found = compare_runs(
+        Result(mine, left, fields=fields), Result(other, right, fields=fields), names=("serial", "run")
+    )
+    return found, len(outcome.outputs)
+
+
+def _before(table: pa.Table | None, hi: int) -> pa.Table | None:
+    if table is None:
+        return None
+    return table.filter(pa.array(np.asarray(one_array(table.column("seq"))) < hi))
+
+
+def _rows(table: pa.Table | None) -> list[Row]:
+    if table is None:
+        return []
+    columns = [_plain(c) for c in table.columns]
+    return [Row(r[0], r[1], r[2], r[3], tuple(r[4:])) for r in zip(*columns, strict=True)]
+
+
+def _refusals(table: pa.Table) -> list[Row]:
+    columns = [_plain(c) for c in table.columns]
+    return [Row(r[0], r[1], r[2], None, tuple(r[3:])) for r in zip(*columns, strict=True)]
+
+
+def _plain(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    values = column.to_pylist()
+    return [tuple(v) if isinstance(v, list) else v for v in values]
