@@ -1,0 +1,457 @@
+"""Turning source columns into an event's typed columns, and finding the rows that do not fit.
+
+Every conversion gives one array in *wire* form (Time as int64, else the field's Arrow type) and a reason for
+every row that fails. The common case of a whole column is done by Arrow or NumPy; values that those do not
+take are looked at one by one, by rules that agree, so where a block of rows happens to end changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from timelapse.errors import IngestError, Place, TimelapseError
+from timelapse.ids import INT64_MAX, INT64_MIN
+from timelapse.model.types import TIME, ListType, OptionalType, ScalarType, ValueType
+
+Reasons = dict[int, str]
+
+_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_WHOLE = re.compile(r"[+-]?[0-9]+\Z")
+_NUMBER = re.compile(
+    r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\Z|[+-]?(nan|inf|infinity)\Z", re.IGNORECASE
+)
+_BOOLS = {"true": True, "false": False, "1": True, "0": False}
+
+
+class Unfit(ValueError):
+    """A value does not fit its field; the text says why."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """How times are read (see Source)."""
+
+    unit: str | None = None
+    time_format: str | None = None
+    year: int | None = None
+    tz: str = "UTC"
+
+    @cached_property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self.tz)
+
+    def of_text(self, text: str) -> int:
+        """Microseconds of a text: by `time_format`, a number by `unit`, else ISO-8601. Raises Unfit."""
+        text = text.strip(" \t")
+        if self.time_format is None and _NUMBER.match(text):
+            return self.of_number(int(text) if _WHOLE.match(text) else _decimal(text))
+        try:
+            if self.time_format is None:
+                moment = datetime.fromisoformat(text)
+            elif self.year is None:
+                moment = datetime.strptime(text, self.time_format)  # noqa: DTZ007 the zone is added below
+            else:  # read with the year, so that 29 February exists
+                moment = datetime.strptime(f"{self.year} {text}", f"%Y {self.time_format}")  # noqa: DTZ007
+        except ValueError:
+            how = (
+                "an ISO-8601 time" if self.time_format is None else f"a time in the format {self.time_format}"
+            )
+            raise Unfit(f"{_short(text)} is not {how}") from None
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=self.zone)
+        return (moment - _EPOCH) // _MICROSECOND
+
+    def of_number(self, value: float | Decimal) -> int:
+        """Microseconds of a number since 1970. Raises Unfit for fractions without a unit, and outside int64."""
+        if isinstance(value, int):
+            micros = value // 1000 if self.unit == "ns" else value * _PER_UNIT[self.unit or "us"]
+        else:
+            if self.unit is None:
+                raise Unfit(f"{value} is a fractional time: say its unit")
+            try:
+                exact = Decimal(repr(value)) if isinstance(value, float) else value
+                if not exact.is_finite() or exact.adjusted() > 30:
+                    raise ValueError
+                factor = Decimal("0.001") if self.unit == "ns" else Decimal(_PER_UNIT[self.unit])
+                micros = int((exact * factor).to_integral_value())
+            except (InvalidOperation, ValueError, OverflowError):
+                raise Unfit(f"{value} is not a time") from None
+        return _in_range(micros, "the time")
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise Unfit(f"{_short(text)} is not a number") from None
+
+
+def _in_range(value: int, what: str) -> int:
+    if not INT64_MIN <= value <= INT64_MAX:
+        raise Unfit(f"{what} is {_short(str(value))}, outside int64")
+    return value
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def wire_type(kind: ValueType) -> pa.DataType:
+    """The Arrow type in which a field travels through Spark: Time as int64, strings with 32-bit offsets."""
+    if isinstance(kind, OptionalType):
+        return wire_type(kind.inner)
+    if isinstance(kind, ListType):
+        return pa.list_(pa.field("element", wire_type(kind.inner), nullable=True))
+    assert isinstance(kind, ScalarType)
+    return {"str": pa.string(), "bytes": pa.binary(), "Time": pa.int64()}.get(kind.name, kind.arrow)
+
+
+def convert(
+    name: str, column: pa.Array, kind: ValueType, times: Times, *, texts: bool, null: str = ""
+) -> tuple[pa.Array, Reasons]:
+    """One column as `kind`. `texts` says that it comes from a text file, where every value is a string.
+
+    Raises IngestError when the column's type can never become `kind`.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    inner = kind.inner if isinstance(kind, OptionalType) else kind
+    if texts:
+        column = _nulls(column, kind, null)
+    if _is_text(column.type) and inner.text != "str":
+        values, reasons = _from_text(name, column.cast(pa.string()), inner, times)
+    else:
+        values, reasons = _from_typed(name, column, inner, times)
+    if not kind.nullable and values.null_count:
+        missing = "is empty" if texts else "is null"
+        for row in np.flatnonzero(np.asarray(values.is_null())).tolist():
+            reasons.setdefault(row, f"{name} {missing}")
+    return values, reasons
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _nulls(column: pa.Array, kind: ValueType, null: str) -> pa.Array:
+    inner = kind.inner if isinstance(kind, OptionalType) else kind
+    if not kind.nullable and inner.text in ("str", "bytes"):
+        return column
+    empty = pc.equal(column, null)
+    if not kind.nullable and null:
+        empty = pc.or_(empty, pc.equal(column, ""))
+    return pc.if_else(empty, pa.scalar(None, column.type), column) if pc.any(empty).as_py() else column
+
+
+# --- texts ----------------------------------------------------------------------------------------------
+
+
+def _from_text(name: str, column: pa.Array, kind: ValueType, times: Times) -> tuple[pa.Array, Reasons]:
+    target = wire_type(kind)
+    if kind.text == "bytes":
+        return column.cast(target), {}
+    quick = _QUICK.get(kind.text)
+    if quick is not None and (kind != TIME or times.time_format is None):
+        done = quick(column, times)
+        if done is not None:
+            return done, {}
+    parse = _text_parser(kind, times)
+    # Log times and codes repeat: each distinct text is parsed once.
+    coded = column.dictionary_encode()
+    values: list[Any] = []
+    failed: dict[int, str] = {}
+    for code, text in enumerate(coded.dictionary.to_pylist()):
+        try:
+            values.append(parse(text))
+        except Unfit as error:
+            values.append(None)
+            failed[code] = f"{name}: {error}"
+    codes = coded.indices
+    reasons: Reasons = {}
+    if failed:
+        for row, code in enumerate(codes.to_pylist()):
+            if code in failed:
+                reasons[row] = failed[code]
+    return pa.array(values, type=target).take(codes), reasons
+
+
+def _quick_int(column: pa.Array, times: Times) -> pa.Array | None:
+    # 18 digits cannot overflow; Arrow alone would also read hexadecimal
+    if pc.all(pc.match_substring_regex(column, r"^-?[0-9]{1,18}$")).as_py() is not False:
+        return column.cast(pa.int64())
+    return None
+
+
+def _quick_time(column: pa.Array, times: Times) -> pa.Array | None:
+    whole = _quick_int(column, times)
+    if whole is not None:
+        micros, bad = _scale(whole, times.unit)
+        return micros if not bad.any() else None
+    if times.tz == "UTC" and pc.all(pc.match_substring_regex(column, _ISO)).as_py() is not False:
+        try:
+            return column.cast(pa.timestamp("us")).cast(pa.int64())
+        except pa.ArrowInvalid:
+            return None
+    return None
+
+
+def _quick_float(column: pa.Array, times: Times) -> pa.Array | None:
+    if pc.all(pc.match_substring_regex(column, r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$")).as_py() is not False:
+        return column.cast(pa.float64())
+    return None
+
+
+_ISO = r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3}([0-9]{3})?)?)?$"
+_QUICK: dict[str, Callable[[pa.Array, Times], pa.Array | None]] = {
+    "int": _quick_int, "Time": _quick_time, "float": _quick_float,
+}  # fmt: skip
+
+
+def _text_parser(kind: ValueType, times: Times) -> Callable[[str | None], Any]:
+    if isinstance(kind, ListType):
+        check = value_checker(kind, times)
+
+        def parse(text: str) -> Any:
+            try:
+                return check(msgspec.json.decode(text))
+            except msgspec.DecodeError:
+                raise Unfit(f"{_short(text)} is not a JSON list") from None
+    else:
+        parse = {"int": _parse_int, "float": _parse_float, "bool": _parse_bool, "Time": times.of_text}[
+            kind.text
+        ]
+    return lambda text: None if text is None else parse(text)
+
+
+def _parse_int(text: str) -> int:
+    text = text.strip(" \t")
+    if not _WHOLE.match(text):
+        raise Unfit(f"{_short(text)} is not a whole number")
+    if len(text) > 30:
+        raise Unfit(f"{_short(text)} is outside int64")
+    return _in_range(int(text), "it")
+
+
+def _parse_float(text: str) -> float:
+    text = text.strip(" \t")
+    if not _NUMBER.match(text):
+        raise Unfit(f"{_short(text)} is not a number")
+    return float(text)
+
+
+def _parse_bool(text: str) -> bool:
+    value = _BOOLS.get(text.strip(" \t").lower())
+    if value is None:
+        raise Unfit(f"{_short(text)} is not true, false, 1 or 0")
+    return value
+
+
+# --- typed columns --------------------------------------------------------------------------------------
+
+
+def _from_typed(name: str, column: pa.Array, kind: ValueType, times: Times) -> tuple[pa.Array, Reasons]:
+    given, target = column.type, wire_type(kind)
+    if pa.types.is_null(given):
+        return pa.nulls(len(column), target), {}
+    if isinstance(kind, ListType):
+        return _lists(name, column, kind, times)
+    test, how = _TYPED[kind.text]
+    if not test(given):
+        raise IngestError(
+            f"the column for {name} is {given}, which cannot become {kind.text}",
+            place=Place(what=name), code="TL413", hint="cast the column, or map another one with fields=",
+        )  # fmt: skip
+    values, bad = how(column, times)
+    reasons: Reasons = {}
+    for row in np.flatnonzero(bad).tolist():
+        reasons[row] = f"{name}: {_short(str(column[row].as_py()))} {_TYPED_REASON[kind.text]}"
+    return values, reasons
+
+
+Typed = tuple[pa.Array, npt.NDArray[np.bool_]]
+
+
+def _none_bad(column: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.zeros(len(column), np.bool_)
+
+
+def _masked(values: npt.NDArray[Any], column: pa.Array, bad: npt.NDArray[np.bool_]) -> Typed:
+    """An array that is null where the column is, or where it is bad."""
+    missing = np.asarray(column.is_null()) if column.null_count else _none_bad(column)
+    bad = bad & ~missing
+    return pa.array(values, mask=missing | bad), bad
+
+
+def _int_from(column: pa.Array, times: Times) -> Typed:
+    if pa.types.is_integer(column.type):
+        if pa.types.is_uint64(column.type):
+            values = np.asarray(pc.fill_null(column, 0))
+            return _masked(values.astype(np.int64), column, values > np.uint64(INT64_MAX))
+        return column.cast(pa.int64()), _none_bad(column)
+    if pa.types.is_floating(column.type):
+        floats = np.asarray(pc.fill_null(column, 0), dtype=np.float64)
+        with np.errstate(invalid="ignore"):
+            bad = ~((floats == np.trunc(floats)) & (np.abs(floats) <= 2.0**53))
+        return _masked(np.where(bad, 0.0, floats).astype(np.int64), column, bad)
+    return _one_by_one(column, pa.int64(), _decimal_to_int)
+
+
+def _decimal_to_int(value: Decimal) -> int:
+    if value != value.to_integral_value():
+        raise Unfit("has a fraction")
+    return _in_range(int(value), "it")
+
+
+def _one_by_one(column: pa.Array, target: pa.DataType, function: Callable[[Any], Any]) -> Typed:
+    values: list[Any] = []
+    bad = _none_bad(column)
+    for row, value in enumerate(column.to_pylist()):
+        try:
+            values.append(None if value is None else function(value))
+        except Unfit:
+            values.append(None)
+            bad[row] = True
+    return pa.array(values, type=target), bad
+
+
+def _float_from(column: pa.Array, times: Times) -> Typed:
+    if pa.types.is_decimal(column.type):
+        return _one_by_one(column, pa.float64(), float)
+    return column.cast(pa.float64(), safe=False), _none_bad(column)  # rounds whole numbers as float() does
+
+
+def _same(target: pa.DataType) -> Callable[[pa.Array, Times], Typed]:
+    def how(column: pa.Array, times: Times) -> Typed:
+        return column.cast(target), _none_bad(column)
+
+    return how
+
+
+def _time_from(column: pa.Array, times: Times) -> Typed:
+    kind = column.type
+    if pa.types.is_integer(kind):
+        whole, bad = _int_from(column, times)
+        scaled, wide = _scale(whole, times.unit)
+        return scaled, bad | wide
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return _one_by_one(column, pa.int64(), times.of_number)
+    if pa.types.is_date(kind):
+        return column.cast(pa.timestamp("us" if pa.types.is_date32(kind) else "ms")).cast(
+            pa.timestamp("us")
+        ).cast(pa.int64()), _none_bad(column)
+    if kind.tz is None and times.tz != "UTC":
+        column = pc.assume_timezone(column, times.tz, ambiguous="earliest", nonexistent="earliest")
+    scaled, bad = _scale(column.cast(pa.int64()), kind.unit)
+    return scaled, bad
+
+
+def _scale(column: pa.Array, unit: str | None) -> Typed:
+    """Whole numbers of a unit to microseconds; bad where that leaves int64. Nanoseconds round down."""
+    if unit in (None, "us"):
+        return column, _none_bad(column)
+    values = np.asarray(pc.fill_null(column, 0))
+    if unit == "ns":
+        return _masked(values // 1000, column, _none_bad(column))
+    factor = _PER_UNIT[unit or "us"]
+    bad = (values > INT64_MAX // factor) | (values < -(INT64_MAX // factor))
+    return _masked(np.where(bad, 0, values) * factor, column, bad)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )  # fmt: skip
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind)) or _is_number(kind)
+
+
+_TYPED: Mapping[str, tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, Times], Typed]]] = {
+    "int": (_is_number, _int_from),
+    "float": (_is_number, _float_from),
+    "bool": (pa.types.is_boolean, _same(pa.bool_())),
+    "str": (_is_text, _same(pa.string())),
+    "bytes": (_is_bytes, _same(pa.binary())),
+    "Time": (_is_time, _time_from),
+}
+_TYPED_REASON = {
+    "int": "is not a whole number in int64", "Time": "is not a time in int64 microseconds",
+    "float": "is not a float", "bool": "is not a bool", "str": "is not a string", "bytes": "are not bytes",
+}  # fmt: skip
+
+
+def _lists(name: str, column: pa.Array, kind: ListType, times: Times) -> tuple[pa.Array, Reasons]:
+    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        raise IngestError(
+            f"the column for {name} is {column.type}, which cannot become {kind.text}",
+            place=Place(what=name), code="TL413", hint="cast the column, or map another one with fields=",
+        )  # fmt: skip
+    check = value_checker(kind, times)
+    values: list[Any] = []
+    reasons: Reasons = {}
+    for row, value in enumerate(column.to_pylist()):
+        try:
+            values.append(None if value is None else check(value))
+        except Unfit as error:
+            values.append(None)
+            reasons[row] = f"{name}: {error}"
+    return pa.array(values, type=wire_type(kind)), reasons
+
+
+def value_checker(kind: ValueType, times: Times) -> Callable[[Any], Any]:
+    """A function from a Python value (of JSON, or of a list column) to the wire value. Raises Unfit."""
+    if isinstance(kind, OptionalType):
+        inner = value_checker(kind.inner, times)
+        return lambda value: None if value is None else inner(value)
+    if isinstance(kind, ListType):
+        item = value_checker(kind.inner, times)
+
+        def items(value: Any) -> Any:
+            if not isinstance(value, list | tuple):
+                raise Unfit(f"{_short(str(value))} is not a list")
+            return [item(v) for v in value]
+
+        return items
+    if kind == TIME:
+        return lambda value: _time_value(value, times)
+    checked = kind.checker("it")
+
+    def scalar(value: Any) -> Any:
+        try:
+            return checked(value)
+        except TimelapseError as error:
+            raise Unfit(error.message.removeprefix("it ")) from None
+
+    return scalar
+
+
+def _time_value(value: Any, times: Times) -> int:
+    if isinstance(value, str):
+        return times.of_text(value)
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo is not None else value.replace(tzinfo=times.zone)
+        return (moment - _EPOCH) // _MICROSECOND
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return times.of_number(value)
+    raise Unfit(f"{_short(str(value))} is not a time")

@@ -1,0 +1,291 @@
+"""Ingest on Spark: read every source, sort by the log's total order, write segments from the tasks.
+
+The rows of all sources travel through one shuffle in one wide form (a struct column per event type). Each
+range of the total order is written by the task that sorted it, into folders with names of their own, so a
+task that Spark runs twice does no harm: the driver keeps what the successful attempts report.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from timelapse.errors import IngestError, Place, TimelapseError
+from timelapse.ids import INT64_MIN
+from timelapse.log import lines as text_lines
+from timelapse.log.canonical import canonical_bytes
+from timelapse.log.convert import wire_type
+from timelapse.log.parse import Bad, Batch, Plan, parse_lines, parse_table
+from timelapse.log.prepare_spark import Prepared, Task, collect
+from timelapse.log.segment import SEGMENT_EVENTS
+from timelapse.log.task import BAD, FATAL, SKIPPED, TaskReport, write_partition
+from timelapse.log.types import EventType
+from timelapse.model.types import ListType, OptionalType, ValueType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+OUT_ROWS = 32 * 1024
+KEYS = ("ts", "t", "f", "r")
+
+
+# --- the wire form --------------------------------------------------------------------------------------
+
+
+def _wire_schema(kind: EventType) -> pa.Schema:
+    return pa.schema(
+        [
+            pa.field("ts", pa.int64()), pa.field("t", pa.int32()), pa.field("f", pa.int64()),
+            pa.field("r", pa.int64()), pa.field("k", pa.binary()), pa.field("why", pa.string()),
+            pa.field("raw", pa.string()), pa.field("e", _struct(kind)),
+        ]
+    )  # fmt: skip
+
+
+def _struct(kind: EventType) -> pa.DataType:
+    # Spark has no empty struct that travels well; "_" is never read.
+    return pa.struct([pa.field("_", pa.bool_()), *(pa.field(f.name, wire_type(f.type)) for f in kind.fields)])
+
+
+def _spark_type(kind: ValueType) -> DataType:
+    from pyspark.sql import types as T  # noqa: N812
+
+    if isinstance(kind, OptionalType):
+        return _spark_type(kind.inner)
+    if isinstance(kind, ListType):
+        return T.ArrayType(_spark_type(kind.inner), True)
+    plain: dict[str, DataType] = {
+        "int": T.LongType(), "Time": T.LongType(), "float": T.DoubleType(), "bool": T.BooleanType(),
+        "str": T.StringType(), "bytes": T.BinaryType(),
+    }  # fmt: skip
+    return plain[kind.text]
+
+
+def _spark_struct(kind: EventType) -> StructType:
+    from pyspark.sql import types as T  # noqa: N812
+
+    own = [T.StructField(f.name, _spark_type(f.type), True) for f in kind.fields]
+    return T.StructType([T.StructField("_", T.BooleanType(), True), *own])
+
+
+def _spark_schema(kind: EventType) -> StructType:
+    from pyspark.sql import types as T  # noqa: N812
+
+    plain: list[tuple[str, DataType]] = [
+        ("ts", T.LongType()), ("t", T.IntegerType()), ("f", T.LongType()), ("r", T.LongType()),
+        ("k", T.BinaryType()), ("why", T.StringType()), ("raw", T.StringType()), ("e", _spark_struct(kind)),
+    ]  # fmt: skip
+    return T.StructType([T.StructField(name, kind_, True) for name, kind_ in plain])
+
+
+def _encode(
+    number: int, plan: Plan, file: int, batch: Batch, order: Sequence[pa.Array] = (), *, keyed: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """A batch in wire form, in parts that Spark can take, the rows that were left out first."""
+    schema = _wire_schema(plan.kind)
+    yield from _encode_bad(number, file, batch, schema, order)
+    total = len(batch.ts)
+    if not total:
+        return
+    kinds = [f.type for f in plan.kind.fields]
+    size = sum(c.nbytes for c in batch.columns)
+    step = max(1, min(OUT_ROWS, total * (32 << 20) // max(size, 1)))
+    for lo in range(0, total, step):
+        n = min(step, total - lo)
+        own = [c.slice(lo, n) for c in batch.columns]
+        key = canonical_bytes(own, kinds, n) if keyed else pa.nulls(n, pa.binary())
+        event = pa.StructArray.from_arrays(
+            [pa.nulls(n, pa.bool_()), *own], fields=list(schema.field("e").type)
+        )
+        columns = [
+            pa.array(batch.ts[lo : lo + n]), _filled(n, number, pa.int32()), _filled(n, file, pa.int64()),
+            pa.array(batch.rows[lo : lo + n]), key, pa.nulls(n, pa.string()), pa.nulls(n, pa.string()), event,
+        ]  # fmt: skip
+        yield _with_order(columns, schema, [o.slice(lo, n) for o in order])
+
+
+def _filled(n: int, value: int, kind: pa.DataType) -> pa.Array:
+    return pa.array(np.full(n, value), type=kind)
+
+
+def _with_order(columns: list[pa.Array], schema: pa.Schema, order: Sequence[pa.Array]) -> pa.RecordBatch:
+    names = [*schema.names, *(f"__order{n}" for n in range(len(order)))]
+    return pa.record_batch([*columns, *order], names)
+
+
+def _encode_bad(
+    number: int, file: int, batch: Batch, schema: pa.Schema, order: Sequence[pa.Array]
+) -> Iterator[pa.RecordBatch]:
+    notes: list[tuple[int, int, str | None, str | None]] = []
+    for bad in batch.bad:
+        kind = f"{number} {'early' if bad.early else 'bad'} "
+        notes.append((BAD, bad.row, kind + bad.reason, bad.raw))
+    if batch.skipped:
+        notes.append((SKIPPED, batch.skipped, f"{number} ", None))
+    if notes:
+        yield _notes(notes, file, schema, order)
+
+
+def _notes(
+    notes: Sequence[tuple[int, int, str | None, str | None]],
+    file: int,
+    schema: pa.Schema,
+    order: Sequence[pa.Array],
+) -> pa.RecordBatch:
+    n = len(notes)
+    marks, rows, whys, raws = zip(*notes, strict=True)
+    columns = [
+        _filled(n, INT64_MIN, pa.int64()), pa.array(marks, pa.int32()), _filled(n, file, pa.int64()),
+        pa.array(rows, pa.int64()), pa.nulls(n, pa.binary()), pa.array(whys, pa.string()), pa.array(raws, pa.string()),
+        pa.nulls(n, schema.field("e").type),
+    ]  # fmt: skip
+    return _with_order(columns, schema, [pa.nulls(n, o.type) for o in order])
+
+
+def _fatal(error: TimelapseError, plan: Plan, order: Sequence[pa.Array] = ()) -> pa.RecordBatch:
+    """An error that ends the ingest, sent to the driver through the data so that it keeps its form."""
+    text = msgspec.json.encode([error.code, error.message, str(error.place), error.hint]).decode()
+    return _notes([(FATAL, 0, text, None)], -1, _wire_schema(plan.kind), order)
+
+
+# --- the job --------------------------------------------------------------------------------------------
+
+
+def _read_files(
+    plans: Sequence[Plan], tasks: Sequence[Task]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                task = tasks[number]
+                plan = plans[task.source]
+                try:
+                    yield from _read_task(task, plan)
+                except TimelapseError as error:
+                    yield _fatal(error, plan)
+
+    return read
+
+
+def _read_task(task: Task, plan: Plan) -> Iterator[pa.RecordBatch]:
+    for piece in task.pieces:
+        for block in text_lines.read_lines(piece):
+            yield from _encode(task.source, plan, piece.number, parse_lines(plan, block))
+    for file, file_number, group, first in task.groups:
+        system, path = file.locate()
+        try:
+            with pq.ParquetFile(system.open_input_file(path)) as opened:
+                names = [c for c in plan.needed if c in opened.schema_arrow.names]
+                row = first
+                for part in opened.iter_batches(OUT_ROWS, [group], names, use_threads=False):
+                    table = pa.Table.from_batches([part])
+                    yield from _encode(task.source, plan, file_number, parse_table(plan, table, row))
+                    row += part.num_rows
+        except (OSError, pa.ArrowInvalid) as error:
+            raise IngestError(
+                f"cannot be read: {error}", place=Place(file.path), code="TL412", hint="leave it out"
+            ) from error
+
+
+def _read_frame(number: int, plan: Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            names = [n for n in table.column_names if n.startswith("__order")]
+            order = [batch.column(table.column_names.index(n)) for n in names]
+            try:
+                done = parse_table(plan, table, 0)
+                kept = pa.array(done.rows)
+                done.rows = np.full(len(done.ts), -1, np.int64)
+                done.bad = [Bad(-1, *b[1:]) for b in done.bad]
+                yield from _encode(number, plan, -1, done, [o.take(kept) for o in order], keyed=True)
+            except TimelapseError as error:
+                yield _fatal(error, plan, order)
+
+    return read
+
+
+def _frames(spark: SparkSession, prepared: Sequence[Prepared]) -> DataFrame:
+    """All sources as one DataFrame in wire form, with a struct column `e<n>` per event type."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import types as T  # noqa: N812
+
+    plans = [p.plan for p in prepared]
+    structs = [_spark_struct(plan.kind) for plan in plans]
+    frames: list[DataFrame] = []
+    orders: list[tuple[int, DataType]] = []
+    read: list[tuple[int, DataFrame, int]] = []
+    for number, one in enumerate(prepared):
+        schema = _spark_schema(one.plan.kind)
+        order_types: list[DataType] = []
+        if one.frame is not None:
+            order_types = [f.dataType for f in one.frame.schema.fields if f.name.startswith("__order")]
+            extra = [T.StructField(f"__order{n}", t, True) for n, t in enumerate(order_types)]
+            made = one.frame.mapInArrow(_read_frame(number, one.plan), T.StructType([*schema.fields, *extra]))
+        elif one.tasks:
+            ids = spark.range(0, len(one.tasks), 1, len(one.tasks))
+            made = ids.mapInArrow(_read_files(plans, one.tasks), schema)
+        else:
+            continue
+        orders.extend((number, t) for t in order_types)
+        read.append((number, made, len(order_types)))
+    for number, made, own_orders in read:
+        events = [
+            (F.col("e") if n == number else F.lit(None).cast(struct)).alias(f"e{n}")
+            for n, struct in enumerate(structs)
+        ]
+        mine = iter(range(own_orders))
+        order_columns = [
+            (F.col(f"__order{next(mine)}") if owner == number else F.lit(None).cast(kind)).alias(f"o{place}")
+            for place, (owner, kind) in enumerate(orders)
+        ]
+        frames.append(made.select(*KEYS, "k", "why", "raw", *order_columns, *events))
+    if not frames:
+        return spark.createDataFrame([], "ts long, t int, f long, r long, k binary, why string, raw string")
+    whole = frames[0]
+    for frame in frames[1:]:
+        whole = whole.unionByName(frame)
+    return whole
+
+
+def run(
+    spark: SparkSession, prepared: Sequence[Prepared], folder: Path, partitions: int | None
+) -> list[TaskReport]:
+    """Sort everything and write the segments below `folder`. The tasks' reports, in log order."""
+    whole = _frames(spark, prepared)
+    total = sum(p.rows for p in prepared)
+    orders = [c for c in whole.columns if c.startswith("o")]
+    keys = [*KEYS, *orders, "k"]
+    number = partitions or _partitions(spark, total)
+    ordered = whole.repartitionByRange(number, *keys).sortWithinPartitions(*keys).drop(*orders, "k")
+    kinds = [p.plan.kind for p in prepared]
+    files = [f.path for p in prepared for f in p.files]
+    target = str(folder)
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        partition = context.partitionId() if context is not None else 0
+        report = write_partition(batches, Path(target), partition, kinds, files)
+        yield pa.record_batch(
+            [pa.array([partition], pa.int64()), pa.array([msgspec.json.encode(report)])], ["p", "report"]
+        )
+
+    rows = collect(spark, ordered.mapInArrow(write, "p long, report binary"))
+    found = sorted((row["p"], bytes(row["report"])) for row in rows)
+    return [msgspec.json.decode(report, type=TaskReport) for _, report in found]
+
+
+def _partitions(spark: SparkSession, rows: int) -> int:
+    """Enough ranges for about a segment each, and for all cores where there is enough to do."""
+    cores = int(spark.conf.get("spark.sql.shuffle.partitions") or 4)
+    return max(1, math.ceil(rows / SEGMENT_EVENTS), min(cores, rows // 100_000))

@@ -1,0 +1,171 @@
+"""Text files in pieces: byte ranges that start and end at line ends, with true line numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from timelapse.errors import IngestError, Place
+from timelapse.log.source import SourceFile
+
+PIECE_BYTES = 32 << 20
+BLOCK_BYTES = 2 << 20
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The lines of a file that start in [start, end); a compressed file is one piece (`end` is None).
+
+    `before` is the number of line ends in the bytes before `start - 1`.
+    """
+
+    file: SourceFile
+    number: int
+    start: int
+    end: int | None
+    before: int = 0
+
+
+class Lines(NamedTuple):
+    """Whole lines, without the last line end, and the number of the first (from 1)."""
+
+    first: int
+    data: bytes
+
+
+def pieces(file: SourceFile, number: int, size: int = PIECE_BYTES) -> list[Piece]:
+    """A file's pieces, with `before` not known yet but for the first."""
+    if file.packed:
+        return [Piece(file, number, 0, None)]
+    starts = range(0, max(file.size, 1), size)
+    return [Piece(file, number, s, min(s + size, file.size)) for s in starts]
+
+
+def _from(piece: Piece) -> int:
+    return max(0, piece.start - 1)
+
+
+def count_line_ends(piece: Piece) -> int:
+    """The line ends in a piece's bytes, both ends moved back by one: summed up they give `before`."""
+    if piece.end is None:
+        return 0
+    total, place, end = 0, _from(piece), max(0, piece.end - 1)
+    with _open(piece) as stream:
+        stream.seek(place)
+        while place < end:
+            data = stream.read(min(BLOCK_BYTES, end - place))
+            if not data:
+                break
+            total += data.count(b"\n")
+            place += len(data)
+    return total
+
+
+def _open(piece: Piece) -> pa.NativeFile:
+    system, path = piece.file.locate()
+    try:
+        if piece.end is None:
+            return system.open_input_stream(path, compression="detect")
+        return system.open_input_file(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _unreadable(piece.file, error) from error
+
+
+def _unreadable(file: SourceFile, error: Exception) -> IngestError:
+    return IngestError(
+        f"cannot be read: {error}",
+        place=Place(file.path),
+        code="TL412",
+        hint="check the file, or leave it out",
+    )
+
+
+def read_lines(piece: Piece, block: int = BLOCK_BYTES) -> Iterator[Lines]:
+    """The piece's lines in blocks of about `block` bytes. A byte order mark at the file's start is dropped."""
+    with _open(piece) as stream:
+        try:
+            yield from _blocks(piece, stream, block)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise _unreadable(piece.file, error) from error
+
+
+def _blocks(piece: Piece, stream: pa.NativeFile, block: int) -> Iterator[Lines]:
+    line = 1
+    place = 0
+    rest = b""
+    if piece.start:
+        # The line that the byte before the piece belongs to is the piece before's.
+        place = piece.start - 1
+        stream.seek(place)
+        line = piece.before + 2
+        while True:
+            data = stream.read(block)
+            if not data:
+                return
+            at = data.find(b"\n")
+            place += len(data) if at < 0 else at + 1
+            if at >= 0:
+                rest = data[at + 1 :]
+                break
+        if piece.end is not None and place >= piece.end:
+            return
+    at_start = piece.start == 0
+    # `place` is the offset of the first byte of `rest`.
+    while True:
+        data = stream.read(block)
+        if at_start and data:
+            at_start = False
+            if data.startswith(_BOM):
+                data, place = data[len(_BOM) :], len(_BOM)
+        rest, ended = rest + data, not data
+        cut = rest.rfind(b"\n")
+        limit = _limit(piece, place, rest)
+        if limit is not None:
+            whole = rest[:limit]
+            if whole:
+                yield Lines(line, whole.removesuffix(b"\n"))
+            return
+        if ended:
+            if rest:
+                yield Lines(line, rest.removesuffix(b"\n"))
+            return
+        if cut < 0:
+            continue
+        whole, rest = rest[:cut], rest[cut + 1 :]
+        yield Lines(line, whole)
+        line += whole.count(b"\n") + 1
+        place += cut + 1
+
+
+def _limit(piece: Piece, place: int, rest: bytes) -> int | None:
+    """How many bytes of `rest` (at offset `place`) are the piece's, once the end of its last line is seen."""
+    if piece.end is None or place + len(rest) < piece.end:
+        return None
+    if piece.end >= piece.file.size:
+        return None
+    at = rest.find(b"\n", max(0, piece.end - 1 - place))
+    return None if at < 0 else at + 1
+
+
+def header_line(file: SourceFile) -> bytes:
+    """A file's first line, without the line end."""
+    piece = Piece(file, 0, 0, None if file.packed else file.size)
+    for lines in read_lines(piece, 64 << 10):
+        return lines.data.split(b"\n", 1)[0].removesuffix(b"\r")
+    return b""
+
+
+def with_line_numbers(parts: Sequence[Piece], counts: Sequence[int]) -> list[Piece]:
+    """Pieces with `before` filled in from the counts of `count_line_ends`, in the same order."""
+    done: list[Piece] = []
+    total, file = 0, -1
+    for piece, count in zip(parts, counts, strict=True):
+        if piece.number != file:
+            total, file = 0, piece.number
+        done.append(Piece(piece.file, piece.number, piece.start, piece.end, total))
+        total += count
+    return done

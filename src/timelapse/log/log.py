@@ -1,0 +1,406 @@
+"""The event log as users see it: write, open, append, look at, read."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import cached_property
+from importlib.metadata import version as package_version
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from timelapse.errors import EventOrderError, IngestError, LogError, Place
+from timelapse.log import manifest as stored
+from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry, SourceEntry
+from timelapse.log.place import as_path, check_free, locked, whole_folder
+from timelapse.log.reader import LogReader, unreadable
+from timelapse.log.segment import BLOCK_EVENTS, write_events
+from timelapse.log.source import Source, as_source, list_files
+from timelapse.log.task import BadRow, TaskReport
+from timelapse.log.types import EventType, bind, event_types
+from timelapse.model.events import Event
+from timelapse.serial import in_order
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from timelapse.log.prepare_spark import Prepared
+
+    SourceLike = Source | DataFrame | str | Path | Sequence[str | Path]
+
+MAX_BAD = 0.001
+_EPOCH_DAY = date(1970, 1, 1)
+
+
+@dataclass(frozen=True)
+class TypeInfo:
+    """One event type of a log: its fields (name, type text), events, and bytes on disk."""
+
+    name: str
+    fields: tuple[tuple[str, str], ...]
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class LogInfo:
+    """What `timelapse log` shows. Times are microseconds; `days` has events per day (UTC) and type, by ISO date."""
+
+    path: str
+    id: str
+    version: int
+    count: int
+    ts_first: int | None
+    ts_last: int | None
+    types: tuple[TypeInfo, ...]
+    days: dict[str, dict[str, int]]
+    missing_days: tuple[str, ...]
+    bytes: int
+    segments: int
+    bad: int
+    skipped: int
+    ingests: tuple[IngestEntry, ...]
+
+
+class Log:
+    """A stored log of events in a total order. Make one with `Log.write`, open one with `Log.open`."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path = path
+        self.manifest = manifest
+
+    # --- making ---------------------------------------------------------------------------------------
+
+    @classmethod
+    def write(
+        cls,
+        path: str | Path,
+        sources: Mapping[type[Event], SourceLike],
+        spark: SparkSession | None = None,
+        *,
+        max_bad: float = MAX_BAD,
+        overwrite: bool = False,
+        rows: int | None = None,
+        partitions: int | None = None,
+        **options: Any,
+    ) -> Log:
+        """Ingest sources, one per event type, into a new log at `path`.
+
+        The order of `sources` is the declared order of the types, which orders events of the same time. A source
+        is a DataFrame, a path (glob, folder, several), or `tl.Source(...)`; `options` are those of tl.Source and
+        apply to the plain ones. Bad rows go to the quarantine; where they are more than `max_bad` (a share) of a
+        source, nothing is written. `rows` is the number of a DataFrame's rows if it is known (otherwise it is
+        counted), `partitions` the number of sorted ranges. Raises IngestError, LogError.
+        """
+        target = as_path(path)
+        types = event_types(sources)
+        wanted = [(kind, as_source(s, options)) for kind, s in zip(types, sources.values(), strict=True)]
+        if not wanted:
+            raise IngestError("no sources", hint="give {EventClass: source}", code="TL411")
+        check_free(target, overwrite=overwrite)
+        with whole_folder(target, overwrite=overwrite) as folder:
+            (folder / "segments").mkdir()
+            (folder / "quarantine").mkdir()
+            prepared, reports = _ingest(spark, wanted, folder, None, rows, partitions)
+            segments, entry = _accept(prepared, reports, max_bad, 1)
+            _clean(folder, segments, entry)
+            manifest = stored.build(types, segments, [entry])
+            stored.write(folder, manifest)
+        return cls.open(target)
+
+    @classmethod
+    def from_events(
+        cls,
+        path: str | Path,
+        events: Iterable[Event],
+        types: Sequence[type[Event]] | None = None,
+        *,
+        overwrite: bool = False,
+        block: int = BLOCK_EVENTS,
+    ) -> Log:
+        """Store events without Spark, in the order given, which must be that of (ts, seq).
+
+        `types` are the declared classes, by default those that occur. The stored `seq` counts from 0. `block` is the
+        number of events per block. Raises EventOrderError for events out of order.
+        """
+        ordered = list(in_order(events))
+        classes = list(dict.fromkeys(type(e) for e in ordered)) if types is None else list(types)
+        kinds = event_types(classes)
+        target = as_path(path)
+        with whole_folder(target, overwrite=overwrite) as folder:
+            (folder / "segments").mkdir()
+            segments = list(write_events(folder / "segments", kinds, ordered, block))
+            entry = IngestEntry(1, len(ordered), 0.0, [], [], _tool())
+            stored.write(folder, stored.build(kinds, segments, [entry]))
+        return cls.open(target)
+
+    @classmethod
+    def open(cls, path: str | Path, version: int | None = None) -> Log:
+        """Open a log (an earlier `version` of it, if given). Raises LogError when it is not complete."""
+        where = as_path(path)
+        manifest = stored.read(where, version)
+        for segment in manifest.segments:
+            for file in segment.files:
+                name = where / "segments" / segment.folder / file.name
+                try:
+                    size = name.stat().st_size
+                except OSError as error:
+                    raise unreadable(name, error.strerror or error) from None
+                if size != file.bytes:
+                    raise unreadable(name, f"it has {size} bytes, not the {file.bytes} that were written")
+        return cls(where, manifest)
+
+    def append(
+        self,
+        sources: Mapping[type[Event], SourceLike],
+        spark: SparkSession | None = None,
+        *,
+        max_bad: float = MAX_BAD,
+        rows: int | None = None,
+        partitions: int | None = None,
+        **options: Any,
+    ) -> Log:
+        """Add later events: all after the log's last time. The log's new version, as a whole or not at all.
+
+        Who has opened an earlier version goes on reading that. Raises EventOrderError, naming the first file and row,
+        when an event is not later; IngestError; LogError.
+        """
+        with locked(self.path):
+            current = stored.read(self.path)
+            known = {t.name: n for n, t in enumerate(current.event_types)}
+            given = [
+                (kind, as_source(s, options))
+                for kind, s in zip(event_types(sources), sources.values(), strict=True)
+            ]
+            wanted: dict[int, tuple[EventType, Source]] = {}
+            for kind, source in given:
+                if kind not in current.event_types:
+                    raise LogError(
+                        f"{kind} is not a type of this log", place=Place(str(self.path)), code="TL407",
+                        hint="its types: " + "; ".join(str(t) for t in current.event_types),
+                    )  # fmt: skip
+                wanted[known[kind.name]] = (kind, source)
+            numbers = sorted(wanted)  # the declared order of the log, whatever the order of `sources`
+            staging = self.path / f".append-{_unique()}"
+            staging.mkdir()
+            try:
+                (staging / "segments").mkdir()
+                (staging / "quarantine").mkdir()
+                prepared, reports = _ingest(
+                    spark, [wanted[n] for n in numbers], staging, current.ts_last, rows, partitions
+                )
+                _refuse_early(reports, current.ts_last)
+                segments, entry = _accept(prepared, reports, max_bad, current.version + 1)
+                segments = [_renumbered(s, numbers) for s in segments]
+                _adopt(staging, self.path, segments, entry)
+                manifest = stored.build(
+                    current.event_types,
+                    [*current.segments, *segments],
+                    [*current.ingests, entry],
+                    current.version + 1,
+                )
+                stored.keep(self.path, current)
+                stored.write(self.path, manifest)
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
+        return Log.open(self.path)
+
+    # --- looking --------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """A hash of types, events and positions: the same for the same log, however it was ingested."""
+        return self.manifest.id
+
+    @property
+    def version(self) -> int:
+        return self.manifest.version
+
+    @property
+    def count(self) -> int:
+        return self.manifest.count
+
+    def __len__(self) -> int:
+        return self.manifest.count
+
+    @cached_property
+    def types(self) -> tuple[EventType, ...]:
+        return self.manifest.event_types
+
+    @cached_property
+    def reader(self) -> LogReader:
+        """The reader of this version: small, picklable, works in any process that sees the files."""
+        return LogReader.of(self.path, self.manifest)
+
+    def bind(self, classes: Iterable[type[Event]]) -> Mapping[str, type[Event]]:
+        """A program's event classes by name. Raises LogError where the log does not have what they need."""
+        return bind(self.types, classes, log=str(self.path))
+
+    def events(self, *classes: type[Event]) -> Iterator[Event]:
+        """The events of these classes, in log order."""
+        return self.reader.events(0, self.count, self.bind(classes))
+
+    def info(self) -> LogInfo:
+        """Types, counts, span, events per day, sizes, and what each ingest left out."""
+        manifest = self.manifest
+        names = [t.name for t in manifest.types]
+        per_day: dict[int, dict[str, int]] = {}
+        sizes = [0] * len(names)
+        for segment in manifest.segments:
+            for number, days in segment.days.items():
+                for day, n in days.items():
+                    own = per_day.setdefault(day, {})
+                    own[names[number]] = own.get(names[number], 0) + n
+            for file in segment.files:
+                sizes[file.type] += file.bytes
+        present = sorted(per_day)
+        absent = [b for a, c in pairwise(present) if c - a <= 3660 for b in range(a + 1, c)]
+        sources = [s for i in manifest.ingests for s in i.sources]
+        return LogInfo(
+            path=str(self.path), id=manifest.id, version=manifest.version, count=manifest.count,
+            ts_first=manifest.ts_first, ts_last=manifest.ts_last,
+            types=tuple(
+                TypeInfo(t.name, tuple(t.fields), t.count, size) for t, size in zip(manifest.types, sizes, strict=True)
+            ),
+            days={_iso(day): per_day[day] for day in present}, missing_days=tuple(map(_iso, absent)),
+            bytes=sum(sizes), segments=len(manifest.segments), bad=sum(s.bad for s in sources),
+            skipped=sum(s.skipped for s in sources), ingests=tuple(manifest.ingests),
+        )  # fmt: skip
+
+    def quarantine(self) -> pa.Table:
+        """The bad rows: file, line (null for DataFrames), type, reason, raw text."""
+        names = [n for i in self.manifest.ingests for n in i.quarantine]
+        tables = [pq.read_table(self.path / "quarantine" / name) for name in names]
+        from timelapse.log.task import QUARANTINE
+
+        return pa.concat_tables(tables) if tables else QUARANTINE.empty_table()
+
+    def __repr__(self) -> str:
+        held = ", ".join(f"{t.name} {t.count:,}" for t in self.manifest.types)
+        return f"Log({str(self.path)!r}, version {self.version}: {held or 'no types'})"
+
+
+def _iso(day: int) -> str:
+    try:
+        return (_EPOCH_DAY + timedelta(days=day)).isoformat()
+    except OverflowError:  # outside the years 1 to 9999
+        return f"day {day}"
+
+
+def _unique() -> str:
+    from uuid import uuid4
+
+    return uuid4().hex[:12]
+
+
+def _tool() -> str:
+    return f"timelapse {package_version('timelapse')}"
+
+
+def _ingest(
+    spark: SparkSession | None, sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None,
+    rows: int | None, partitions: int | None,
+) -> tuple[list[Prepared], list[TaskReport]]:  # fmt: skip
+    from timelapse.env.spark_session import session
+    from timelapse.log import ingest_spark, prepare_spark
+
+    for kind, source in sources:  # before Spark is started
+        if source.is_files:
+            list_files(source.paths)
+        elif not hasattr(source.data, "mapInArrow"):
+            raise IngestError(
+                f"{type(source.data).__name__} is no source", place=Place(what=kind.name), code="TL411",
+                hint="give a Spark DataFrame, a path, or tl.Source(...)",
+            )  # fmt: skip
+    frames = [s.data for _, s in sources if not s.is_files]
+    used = spark or (frames[0].sparkSession if frames else None)  # type: ignore[union-attr]
+    used = session(used)
+    prepared = prepare_spark.prepare(used, sources, floor, rows)
+    reports = ingest_spark.run(used, prepared, folder, partitions)
+    for report in reports:
+        if report.fatal is not None:
+            code, message, place, hint = report.fatal
+            raise IngestError(str(message), place=Place(what=place), hint=hint, code=str(code))
+    return prepared, reports
+
+
+def _accept(
+    prepared: Sequence[Prepared], reports: Sequence[TaskReport], max_bad: float, version: int
+) -> tuple[list[SegmentEntry], IngestEntry]:
+    """The segments and the ingest's entry. Raises IngestError when a source has too many bad rows."""
+    segments = [s for r in reports for s in r.segments]
+    entries: list[SourceEntry] = []
+    for number, one in enumerate(prepared):
+        good = sum(sum(f.rows) for s in segments for f in s.files if f.type == number)
+        bad = sum(r.bad.get(number, 0) for r in reports)
+        skipped = sum(r.skipped.get(number, 0) for r in reports)
+        name = one.plan.kind.name
+        if bad > max_bad * (good + bad):
+            shown = [b for r in reports for b in r.first_bad if b.type == name][:5]
+            raise IngestError(
+                f"{name}: {bad:,} of {good + bad:,} rows are bad ({bad / (good + bad):.2%}), more than {max_bad:.2%}\n"
+                + "\n".join(map(_show, shown)),
+                place=Place(shown[0].file, shown[0].line) if shown else None, code="TL414",
+                hint="fix the rows or how they are read; max_bad= (--max-bad) allows a larger share",
+            )  # fmt: skip
+        entries.append(SourceEntry(name, one.source.describe(), good, bad, skipped))
+    total = sum(s.count for s in segments)
+    quarantine = [r.quarantine for r in reports if r.quarantine is not None]
+    return segments, IngestEntry(version, total, max_bad, entries, quarantine, _tool())
+
+
+def _show(bad: BadRow) -> str:
+    where = bad.file if bad.line is None else f"{bad.file}:{bad.line}"
+    raw = bad.raw if len(bad.raw) <= 100 else bad.raw[:97] + "..."
+    return f"      {where}: {bad.reason}: {raw}"
+
+
+def _refuse_early(reports: Sequence[TaskReport], last: int | None) -> None:
+    early = sum(r.early for r in reports)
+    if early:
+        first = next(b for r in reports for b in r.first_early)
+        raise EventOrderError(
+            f"{early:,} events are not later than the log, which ends at {last}; "
+            f"the first is at {first.reason}: {first.raw[:100]}",
+            place=Place(first.file, first.line, first.type), code="TL408",
+            hint="only later events can be appended: take these out, or write the whole log again",
+        )  # fmt: skip
+
+
+def _clean(folder: Path, segments: Sequence[SegmentEntry], entry: IngestEntry) -> None:
+    """Remove what attempts of tasks that did not count have left."""
+    keep = {s.folder for s in segments}
+    for left in (folder / "segments").iterdir():
+        if left.name not in keep:
+            shutil.rmtree(left)
+    for left in (folder / "quarantine").iterdir():
+        if left.name not in entry.quarantine:
+            left.unlink()
+    if not entry.quarantine:
+        (folder / "quarantine").rmdir()
+
+
+def _adopt(staging: Path, log: Path, segments: Sequence[SegmentEntry], entry: IngestEntry) -> None:
+    """Move an append's files into the log. No manifest names them yet, so a crash here changes nothing."""
+    for segment in segments:
+        (staging / "segments" / segment.folder).rename(log / "segments" / segment.folder)
+    for name in entry.quarantine:
+        (log / "quarantine").mkdir(exist_ok=True)
+        (staging / "quarantine" / name).rename(log / "quarantine" / name)
+    stored.sync_folder(log / "segments")
+
+
+def _renumbered(segment: SegmentEntry, numbers: Sequence[int]) -> SegmentEntry:
+    """A segment of an append, with the log's numbers of the types instead of the append's."""
+    return msgspec.structs.replace(
+        segment,
+        files=[msgspec.structs.replace(f, type=numbers[f.type]) for f in segment.files],
+        days={numbers[n]: days for n, days in segment.days.items()},
+    )

@@ -1,0 +1,226 @@
+"""The manifest: everything that is known about a log without reading its events. Stored as JSON.
+
+A log's current manifest is `manifest.json`; appending keeps the one before as `manifests/<version>.json`,
+so whoever opened an earlier version goes on reading exactly that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+import msgspec
+
+from timelapse.errors import LogError, Place
+from timelapse.log.types import EventType
+
+FORMAT_VERSION = 1
+NAME = "manifest.json"
+_MASK = (1 << 64) - 1
+
+
+class ContentHash(msgspec.Struct, frozen=True):
+    """A hash of a run of events and of their positions, that can be moved and added up.
+
+    Each lane holds the sum of the row hashes h and the sum of position times h, both modulo 2^64; so the hash
+    of two runs one after the other follows from the two, wherever a log is cut into segments.
+    """
+
+    rows: int = 0
+    sums: tuple[int, int] = (0, 0)
+    placed: tuple[int, int] = (0, 0)
+
+    def then(self, other: ContentHash) -> ContentHash:
+        """The hash of this run followed by `other`."""
+        low, high = ((self.placed[n] + other.placed[n] + self.rows * other.sums[n]) & _MASK for n in (0, 1))
+        sums = ((self.sums[0] + other.sums[0]) & _MASK, (self.sums[1] + other.sums[1]) & _MASK)
+        return ContentHash(self.rows + other.rows, sums, (low, high))
+
+    def hex(self) -> str:
+        return "".join(f"{n:016x}" for n in (*self.sums, *self.placed))
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    """One event type's file in a segment. `rows[b]` events stand in block b; a block without any has no row group."""
+
+    type: int
+    name: str
+    bytes: int
+    rows: list[int]
+
+
+class SegmentEntry(msgspec.Struct, frozen=True):
+    """A contiguous run of the log: seq `base` to `base + count`. Block b starts at index `starts[b]` in it."""
+
+    folder: str
+    base: int
+    count: int
+    starts: list[int]
+    ts_first: list[int]
+    ts_last: list[int]
+    files: list[FileEntry]
+    content: ContentHash
+    days: dict[int, dict[int, int]]
+    """Events per type (its index) and day (days since 1970, UTC)."""
+
+
+class TypeEntry(msgspec.Struct, frozen=True):
+    """A declared event type."""
+
+    name: str
+    fields: list[tuple[str, str]]
+    count: int
+
+
+class SourceEntry(msgspec.Struct, frozen=True):
+    """What was read for one event type, how, and what was left out."""
+
+    type: str
+    source: dict[str, Any]
+    rows: int
+    bad: int
+    skipped: int
+
+
+class IngestEntry(msgspec.Struct, frozen=True):
+    """One ingest: the first, or an append."""
+
+    version: int
+    events: int
+    max_bad: float
+    sources: list[SourceEntry]
+    quarantine: list[str]
+    tool: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A log's manifest. `id` depends on types, events and positions, not on how they are cut into segments."""
+
+    format: Literal["timelapse-log"] = "timelapse-log"
+    format_version: int = FORMAT_VERSION
+    version: int
+    id: str
+    count: int
+    ts_first: int | None
+    ts_last: int | None
+    types: list[TypeEntry]
+    segments: list[SegmentEntry]
+    ingests: list[IngestEntry]
+
+    @property
+    def event_types(self) -> tuple[EventType, ...]:
+        return tuple(EventType.parse(t.name, t.fields) for t in self.types)
+
+
+class _Head(msgspec.Struct):
+    format: str = ""
+    format_version: int = 0
+
+
+def build(
+    types: tuple[EventType, ...], segments: list[SegmentEntry], ingests: list[IngestEntry], version: int = 1
+) -> Manifest:
+    """A manifest of segments in log order: their bases, the totals and the id are computed here."""
+    placed: list[SegmentEntry] = []
+    base = 0
+    content = ContentHash()
+    counts = [0] * len(types)
+    for segment in segments:
+        if segment.count == 0:
+            continue
+        if placed and segment.ts_first[0] < placed[-1].ts_last[-1]:
+            raise LogError(
+                f"segment {segment.folder} starts before the end of {placed[-1].folder}: this is a bug in Timelapse"
+            )
+        placed.append(msgspec.structs.replace(segment, base=base))
+        base += segment.count
+        content = content.then(segment.content)
+        for file in segment.files:
+            counts[file.type] += sum(file.rows)
+    schema = msgspec.json.encode([(t.name, t.texts) for t in types])
+    digest = hashlib.blake2b(schema + b"\0" + f"{base} {content.hex()}".encode(), digest_size=16).hexdigest()
+    return Manifest(
+        version=version,
+        id=digest,
+        count=base,
+        ts_first=placed[0].ts_first[0] if placed else None,
+        ts_last=placed[-1].ts_last[-1] if placed else None,
+        types=[TypeEntry(t.name, list(t.texts), n) for t, n in zip(types, counts, strict=True)],
+        segments=placed,
+        ingests=ingests,
+    )
+
+
+def write(folder: Path, manifest: Manifest) -> None:
+    """Put the manifest in place: whole or not at all, also when the power fails."""
+    data = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+    target = folder / NAME
+    temporary = folder / f".{NAME}.{uuid4().hex}"
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(target)
+    sync_folder(folder)
+
+
+def keep(folder: Path, manifest: Manifest) -> None:
+    """Keep a manifest that is about to be replaced, under its version."""
+    kept = folder / "manifests"
+    kept.mkdir(exist_ok=True)
+    target = kept / f"{manifest.version:06d}.json"
+    if not target.exists():
+        temporary = kept / f".{uuid4().hex}"
+        temporary.write_bytes((folder / NAME).read_bytes())
+        temporary.replace(target)
+        sync_folder(kept)
+
+
+def read(folder: Path, version: int | None = None) -> Manifest:
+    """The current manifest, or an earlier version's. Raises LogError, naming the file and what is wrong."""
+    path = folder / NAME
+    if not path.is_file():
+        what = "no such folder" if not folder.is_dir() else f"it has no {NAME}"
+        raise LogError(
+            f"not a log: {what}", place=Place(str(folder)), code="TL403",
+            hint="make one with `timelapse ingest` or tl.Log.write",
+        )  # fmt: skip
+    manifest = _decode(path)
+    if version is None or manifest.version == version:
+        return manifest
+    path = folder / "manifests" / f"{version:06d}.json"
+    if not path.is_file():
+        raise LogError(
+            f"the log has no version {version}", place=Place(str(folder)), code="TL403",
+            hint=f"its versions are 1 to {manifest.version}",
+        )  # fmt: skip
+    return _decode(path)
+
+
+def _decode(path: Path) -> Manifest:
+    try:
+        data = path.read_bytes()
+        head = msgspec.json.decode(data, type=_Head)
+        if head.format != "timelapse-log" or head.format_version != FORMAT_VERSION:
+            raise LogError(
+                f"format {head.format or '?'} {head.format_version}; this version reads timelapse-log {FORMAT_VERSION}",
+                place=Place(str(path)), code="TL404", hint="open it with the version of Timelapse that wrote it",
+            )  # fmt: skip
+        return msgspec.json.decode(data, type=Manifest)
+    except (OSError, msgspec.DecodeError) as error:
+        raise LogError(
+            f"the manifest cannot be read: {error}", place=Place(str(path)), code="TL404",
+            hint="restore the file, or ingest the sources again",
+        ) from error  # fmt: skip
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,405 @@
+"""From pieces of a source to typed columns: CSV, JSON lines, text, and tables (Parquet, DataFrames)."""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from timelapse.errors import IngestError, Place
+from timelapse.log.convert import Reasons, Times, Unfit, convert, value_checker, wire_type
+from timelapse.log.lines import Lines
+from timelapse.log.source import Format, Source
+from timelapse.log.types import EventType
+from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, ListType, OptionalType, ValueType
+
+RAW_LIMIT = 4096
+_PYTHON: dict[str, Any] = {
+    INT.text: int, FLOAT.text: float, BOOL.text: bool, STR.text: str, BYTES.text: bytes, TIME.text: int | float | str,
+}  # fmt: skip
+csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+
+
+class Bad(NamedTuple):
+    """A row that does not fit: its line or row (-1: unknown), why, its text; `early`: before the log's end."""
+
+    row: int
+    reason: str
+    raw: str
+    early: bool = False
+
+
+@dataclass
+class Batch:
+    """Events of one type: times, source rows, fields in wire form; and what was left out."""
+
+    ts: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+    columns: list[pa.Array]
+    bad: list[Bad] = field(default_factory=list)
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one source is read. Travels to the tasks.
+
+    `names`: the source's columns (CSV: of all; else those needed). `floor`: the time after which all events
+    must lie, when a log is appended to.
+    """
+
+    kind: EventType
+    format: Format | None
+    names: tuple[str, ...]
+    columns: tuple[str, ...]
+    """The source column of each field."""
+    ts: str
+    times: Times
+    sep: str
+    quote: str | None
+    header: bool
+    regex: str | None
+    skip_unmatched: bool
+    null: str
+    floor: int | None = None
+
+    @classmethod
+    def of(
+        cls, kind: EventType, source: Source, format_: Format | None, names: Sequence[str], floor: int | None
+    ) -> Plan:
+        """Raises IngestError when a mapped column is missing."""
+        for name in source.fields:
+            if kind.field(name) is None:
+                raise IngestError(
+                    f"{kind.name} has no field {name!r}, which fields= maps", place=Place(what=kind.name), code="TL411",
+                    hint=f"fields: {', '.join(f.name for f in kind.fields)}",
+                )  # fmt: skip
+        return cls(
+            kind=kind, format=format_, names=tuple(names), ts=source.ts,
+            columns=tuple(source.fields.get(f.name, f.name) for f in kind.fields),
+            times=Times(source.unit, source.time_format, source.year, source.tz),
+            sep=source.sep.replace("\\t", "\t"), quote=source.quote if len(source.sep) == 1 else None,
+            header=source.header, regex=source.regex, skip_unmatched=source.unmatched == "skip",
+            null=source.null, floor=floor,
+        )  # fmt: skip
+
+    @property
+    def needed(self) -> list[str]:
+        """Source columns that are read, each once."""
+        return list(dict.fromkeys((self.ts, *self.columns)))
+
+    def check_columns(self, have: Sequence[str], place: str) -> None:
+        """Raises IngestError when `have` lacks a column of a field that must not be null, or of the time."""
+        lacking = [
+            c
+            for c, optional in ((self.ts, False), *((c, f.type.nullable) for c, f in zip(self.columns, self.kind.fields, strict=True)))
+            if c not in have and not optional
+        ]  # fmt: skip
+        if lacking:
+            option = "ts=" if lacking[0] == self.ts else "fields="
+            raise IngestError(
+                f"{self.kind.name} needs the column {lacking[0]!r}, which is not there",
+                place=Place(place), code="TL413",
+                hint=f"columns: {', '.join(map(repr, have)) or 'none'}; map another with {option}",
+            )  # fmt: skip
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        return re.compile(self.regex or "")
+
+    @cached_property
+    def decoder(self) -> msgspec.json.Decoder[Any]:
+        """Reads one JSON object as a struct with the needed columns as c0, c1, ..."""
+        wanted: dict[str, list[ValueType]] = {self.ts: [TIME]}
+        for column, own in zip(self.columns, self.kind.fields, strict=True):
+            wanted.setdefault(column, []).append(own.type)
+        members: list[Any] = []
+        for number, (_, kinds) in enumerate(wanted.items()):
+            # a column mapped to several fields is read loosely, and checked for each
+            python = _python_type(kinds[0]) if len(kinds) == 1 else Any
+            members.append((f"c{number}", python, None) if kinds[0].nullable else (f"c{number}", python))
+        rename = {f"c{number}": column for number, column in enumerate(wanted)}
+        struct = msgspec.defstruct("Line", members, kw_only=True, rename=rename)
+        return msgspec.json.Decoder(struct)
+
+
+def _python_type(kind: ValueType) -> Any:
+    if isinstance(kind, OptionalType):
+        return _python_type(kind.inner) | None
+    if isinstance(kind, ListType):
+        return list[_python_type(kind.inner)]  # type: ignore[misc]
+    return _PYTHON[kind.text]
+
+
+def show(raw: bytes) -> str:
+    """A bad row's text as it is kept: undecodable bytes escaped, at most RAW_LIMIT characters."""
+    text = raw.decode("utf-8", "backslashreplace")
+    return text if len(text) <= RAW_LIMIT else text[: RAW_LIMIT - 3] + "..."
+
+
+# --- lines ----------------------------------------------------------------------------------------------
+
+
+def parse_lines(plan: Plan, lines: Lines) -> Batch:
+    """A block of lines as events. Empty lines are no rows; they are counted as skipped."""
+    data = lines.data
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
+    first = lines.first
+    if plan.format == "csv" and plan.header and first == 1:
+        _, line_end, data = data.partition(b"\n")
+        first = 2
+        if not line_end:
+            return _no_rows(plan)
+    if plan.format == "csv":
+        quick = _quick_csv(plan, data)
+        if quick is not None:
+            rows = np.arange(first, first + quick.num_rows, dtype=np.int64)
+            columns = {name: quick[f"c{plan.names.index(name)}"].combine_chunks() for name in _present(plan)}
+            return _finish(plan, columns, rows, lambda place: show(data.split(b"\n")[place]), texts=True)
+    bad: list[Bad] = []
+    numbers: list[int] = []
+    raws: list[bytes] = []
+    skipped = 0
+    read = _READERS[plan.format or "text"](plan)
+    rows_read: list[Any] = []
+    for number, raw in enumerate(data.split(b"\n"), first):
+        if not raw:
+            skipped += 1
+            continue
+        try:
+            row = read(raw)
+        except UnicodeDecodeError as error:
+            bad.append(Bad(number, f"byte {error.start + 1} is not UTF-8", show(raw)))
+            continue
+        except (Unfit, csv.Error) as error:
+            bad.append(Bad(number, str(error), show(raw)))
+            continue
+        if row is None:
+            skipped += 1
+            continue
+        rows_read.append(row)
+        numbers.append(number)
+        raws.append(raw)
+    place = np.asarray(numbers, np.int64)
+    if plan.format == "json":
+        batch = _finish_json(plan, rows_read, place, lambda n: show(raws[n]))
+    else:
+        wanted = _present(plan)
+        texts = list(zip(*rows_read, strict=True)) if rows_read else [()] * len(wanted)
+        columns = {
+            name: pa.array(values, type=pa.string()) for name, values in zip(wanted, texts, strict=True)
+        }
+        batch = _finish(plan, columns, place, lambda n: show(raws[n]), texts=True)
+    batch.bad = sorted([*bad, *batch.bad])
+    batch.skipped = skipped
+    return batch
+
+
+def _present(plan: Plan) -> list[str]:
+    """The needed columns that the source has (those of optional fields may be missing)."""
+    return [name for name in plan.needed if name in plan.names]
+
+
+def _quick_csv(plan: Plan, data: bytes) -> pa.Table | None:
+    """A block without quotes and without surprises, split by Arrow; None where line by line is needed."""
+    quote = plan.quote.encode() if plan.quote else None
+    if (quote and quote in data) or len(plan.sep.encode()) != 1 or b"\r" in data or not data:
+        return None
+    count = data.count(b"\n") + 1
+    if len(plan.names) == 1 and (b"\n\n" in data or data[:1] == b"\n" or data[-1:] == b"\n"):
+        return None
+    names = [f"c{n}" for n in range(len(plan.names))]
+    wanted = [names[plan.names.index(c)] for c in _present(plan)]
+    try:
+        table = pacsv.read_csv(
+            pa.BufferReader(data),
+            read_options=pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),
+            parse_options=pacsv.ParseOptions(delimiter=plan.sep, quote_char=False, ignore_empty_lines=False),
+            convert_options=pacsv.ConvertOptions(
+                include_columns=wanted,
+                column_types=dict.fromkeys(wanted, pa.string()),
+                strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    return table if table.num_rows == count else None
+
+
+def _csv_reader(plan: Plan) -> Callable[[bytes], list[str]]:
+    expected, quote, sep = len(plan.names), plan.quote, plan.sep
+    picks = [plan.names.index(name) for name in _present(plan)]
+
+    def read(raw: bytes) -> list[str]:
+        line = raw.decode()
+        if quote and quote in line:
+            cells = next(csv.reader([line], delimiter=sep, quotechar=quote, strict=True))
+        else:
+            cells = line.split(sep)
+        if len(cells) != expected:
+            raise Unfit(f"{len(cells)} columns, not {expected}")
+        return [cells[n] for n in picks]
+
+    return read
+
+
+def _text_reader(plan: Plan) -> Callable[[bytes], tuple[str | None, ...] | None]:
+    search = plan.pattern.search
+    wanted = _present(plan)
+
+    def read(raw: bytes) -> tuple[str | None, ...] | None:
+        found = search(raw.decode())
+        if found is None:
+            if plan.skip_unmatched:
+                return None
+            raise Unfit("the regular expression does not match")
+        return tuple([found[name] for name in wanted])
+
+    return read
+
+
+def _json_reader(plan: Plan) -> Callable[[bytes], Any]:
+    decode = plan.decoder.decode
+
+    def read(raw: bytes) -> Any:
+        try:
+            return decode(raw)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Unfit(str(error)) from None
+
+    return read
+
+
+_READERS: dict[str, Callable[[Plan], Callable[[bytes], Any]]] = {
+    "csv": _csv_reader, "text": _text_reader, "json": _json_reader,
+}  # fmt: skip
+
+
+def _finish_json(
+    plan: Plan, rows: list[Any], numbers: npt.NDArray[np.int64], raw: Callable[[int], str]
+) -> Batch:
+    """Decoded objects as typed columns."""
+    names = plan.needed
+    if not rows:
+        return _no_rows(plan)
+    values = {name: list(map(attrgetter(f"c{n}"), rows)) for n, name in enumerate(names)}
+    reasons: Reasons = {}
+    ts = _from_python("ts", values[plan.ts], TIME, plan.times, reasons)
+    columns = [
+        _from_python(f.name, values[column], f.type, plan.times, reasons)
+        for f, column in zip(plan.kind.fields, plan.columns, strict=True)
+    ]
+    return _batch(plan, ts, columns, numbers, reasons, raw)
+
+
+def _from_python(name: str, values: list[Any], kind: ValueType, times: Times, reasons: Reasons) -> pa.Array:
+    target = wire_type(kind)
+    simple = not isinstance(kind, ListType) and kind != TIME and kind != OptionalType(TIME)
+    if simple and _same_types(values, kind):
+        try:
+            return pa.array(values, type=target)
+        except (OverflowError, pa.ArrowInvalid, UnicodeEncodeError):
+            pass
+    check = value_checker(kind, times)
+    out: list[Any] = []
+    for row, value in enumerate(values):
+        try:
+            out.append(check(value))
+        except Unfit as error:
+            out.append(None)
+            reasons.setdefault(row, f"{name}: {error}")
+    return pa.array(out, type=target)
+
+
+def _same_types(values: list[Any], kind: ValueType) -> bool:
+    """Whether all values have the kind's own Python type, so that Arrow converts nothing."""
+    inner = kind.inner if isinstance(kind, OptionalType) else kind
+    allowed = {_PYTHON[inner.text], type(None)} if kind.nullable else {_PYTHON[inner.text]}
+    return set(map(type, values)) <= allowed
+
+
+# --- tables ---------------------------------------------------------------------------------------------
+
+
+def parse_table(plan: Plan, table: pa.Table, first: int | None) -> Batch:
+    """A table's rows as events. `first` is the source row of the first (None: rows have no number)."""
+    rows = np.arange(first, first + table.num_rows, dtype=np.int64) if first is not None else (
+        np.full(table.num_rows, -1, np.int64)
+    )  # fmt: skip
+    columns = {name: _one(table[name]) for name in plan.needed if name in table.column_names}
+
+    def raw(place: int) -> str:
+        values = {name: columns[name][place].as_py() for name in columns}
+        return show(repr(values).encode("utf-8", "backslashreplace"))
+
+    return _finish(plan, columns, rows, raw, texts=False)
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def _finish(
+    plan: Plan,
+    columns: dict[str, pa.Array],
+    rows: npt.NDArray[np.int64],
+    raw: Callable[[int], str],
+    *,
+    texts: bool,
+) -> Batch:
+    reasons: Reasons = {}
+    ts, own = convert("ts", columns[plan.ts], TIME, plan.times, texts=texts, null=plan.null)
+    reasons.update(own)
+    made: list[pa.Array] = []
+    for field_, column in zip(plan.kind.fields, plan.columns, strict=True):
+        if column in columns:
+            given = columns[column]
+            values, own = convert(field_.name, given, field_.type, plan.times, texts=texts, null=plan.null)
+            for row, reason in own.items():
+                reasons.setdefault(row, reason)
+        else:
+            values = pa.nulls(len(rows), wire_type(field_.type))
+        made.append(values)
+    return _batch(plan, ts, made, rows, reasons, raw)
+
+
+def _batch(
+    plan: Plan, ts: pa.Array, columns: list[pa.Array], rows: npt.NDArray[np.int64], reasons: Reasons,
+    raw: Callable[[int], str],
+) -> Batch:  # fmt: skip
+    """Put the rows that fit into a batch, the others aside."""
+    bad = [Bad(int(rows[place]), reason, raw(place)) for place, reason in sorted(reasons.items())]
+    if reasons:
+        keep = np.ones(len(rows), np.bool_)
+        keep[list(reasons)] = False
+        kept = pa.array(np.flatnonzero(keep))
+        ts, columns, rows = ts.take(kept), [c.take(kept) for c in columns], rows[keep]
+        places: npt.NDArray[np.int64] = np.asarray(kept)
+    else:
+        places = np.arange(len(rows))
+    times = np.asarray(ts, dtype=np.int64)
+    if plan.floor is not None and len(times) and (early := times <= plan.floor).any():
+        for at in np.flatnonzero(early).tolist():
+            bad.append(Bad(int(rows[at]), str(int(times[at])), raw(int(places[at])), early=True))
+        keep = ~early
+        kept = pa.array(np.flatnonzero(keep))
+        times, columns, rows = times[keep], [c.take(kept) for c in columns], rows[keep]
+    return Batch(times, rows, columns, bad)
+
+
+def _no_rows(plan: Plan) -> Batch:
+    nothing = np.zeros(0, np.int64)
+    return Batch(nothing, nothing, [pa.array([], type=wire_type(f.type)) for f in plan.kind.fields])

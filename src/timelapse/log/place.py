@@ -1,0 +1,107 @@
+"""Folders that appear whole or not at all."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from timelapse.errors import LogError, Place
+from timelapse.log.manifest import NAME, sync_folder
+
+_AT_FDCWD = -100
+_EXCHANGE = 2
+
+
+def as_path(path: str | Path) -> Path:
+    """A local path. Raises LogError for other schemes: a log lies on a file system that all workers see."""
+    text = str(path)
+    if text.startswith("file:"):
+        text = text.removeprefix("file://").removeprefix("file:")
+    elif "://" in text:
+        raise LogError(
+            f"a log cannot be stored at {text}", code="TL401",
+            hint="give a folder on a file system that the driver and all workers mount",
+        )  # fmt: skip
+    return Path(text).expanduser().absolute()
+
+
+def check_free(path: Path, *, overwrite: bool) -> None:
+    """Raises LogError when something is at `path` that must not be replaced."""
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not (path / NAME).is_file():
+        raise LogError(
+            "there is something here that is not a log", place=Place(str(path)), code="TL401",
+            hint="choose another path, or remove it yourself",
+        )  # fmt: skip
+    if not overwrite:
+        raise LogError(
+            "there is a log here already", place=Place(str(path)), code="TL401",
+            hint="overwrite=True (--overwrite) replaces it; append adds later events",
+        )  # fmt: skip
+
+
+@contextmanager
+def whole_folder(path: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A temporary folder beside `path` that takes its place when the block ends well, and is removed otherwise."""
+    check_free(path, overwrite=overwrite)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{path.name}.tmp-{uuid4().hex[:12]}"
+    temporary.mkdir()
+    try:
+        yield temporary
+        check_free(path, overwrite=overwrite)
+        _put(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _put(temporary: Path, path: Path) -> None:
+    """Rename into place; a log that is there changes places with the new one in one step where the system can."""
+    if path.exists() and any(path.iterdir()):
+        if not _exchange(temporary, path):
+            aside = path.parent / f".{path.name}.tmp-{uuid4().hex[:12]}"
+            path.rename(aside)
+            temporary.rename(path)
+            shutil.rmtree(aside, ignore_errors=True)
+    else:
+        temporary.rename(path)  # an empty folder is replaced
+    sync_folder(path.parent)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Swap two paths atomically; False where the system cannot."""
+    try:
+        swap = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    if swap(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _EXCHANGE) == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        return False
+    raise OSError(error, os.strerror(error), str(b))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One append at a time. Raises LogError at once when another is running."""
+    handle = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LogError(
+                "another append to this log is running", place=Place(str(path)), code="TL406",
+                hint="wait for it to end",
+            ) from None  # fmt: skip
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,320 @@
+"""Reading a log: ranges of it, only the columns that are asked for, in any process, without Spark.
+
+`LogReader` is a small description (paths and block tables) that travels to workers; `MemoryLog` offers the
+same over a list of events.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from timelapse.errors import LogError, Place
+from timelapse.log.manifest import FileEntry, Manifest, SegmentEntry
+from timelapse.log.types import EventType, bind
+from timelapse.model.events import Event
+from timelapse.model.types import ListType, OptionalType, ValueType
+
+Columns = Mapping[str, Sequence[str] | None]
+"""Event types by name, with the fields wanted: None is all, an empty list only `seq` and `ts`."""
+
+
+class Chunk(NamedTuple):
+    """A contiguous range of the log, `seq_lo` to before `seq_hi`.
+
+    `tables` has, for each type that occurs in it, the columns `seq`, `ts` (both int64) and the fields.
+    """
+
+    seq_lo: int
+    seq_hi: int
+    tables: dict[str, pa.Table]
+
+
+class EventReader(Protocol):
+    """What a replay reads from."""
+
+    @property
+    def types(self) -> tuple[EventType, ...]: ...
+    @property
+    def count(self) -> int: ...
+    def cuts(self, n: int) -> list[int]:
+        """`n + 1` seq boundaries of `n` ranges with as equal numbers of events as possible."""
+        ...
+
+    def seq_at(self, ts: int) -> int:
+        """The first seq whose event is at `ts` or later; the end of the log if there is none."""
+        ...
+
+    def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
+        """The events with lo <= seq < hi, in log order, as columns."""
+        ...
+
+    def events(
+        self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Columns | None = None
+    ) -> Iterator[Event]:
+        """The events of the named types with lo <= seq < hi, in log order.
+
+        With `columns`, only those fields are read; the others may hold None.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class LogReader:
+    """A stored log's events. Picklable and small: it holds where things are, no data and no open files."""
+
+    root: str
+    types: tuple[EventType, ...]
+    segments: tuple[SegmentEntry, ...]
+    count: int
+    _bases: tuple[int, ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, root: Path, manifest: Manifest) -> LogReader:
+        segments = tuple(manifest.segments)
+        bases = tuple(s.base for s in segments)
+        return cls(str(root), manifest.event_types, segments, manifest.count, bases)
+
+    def cuts(self, n: int) -> list[int]:
+        return even_cuts(self.count, n)
+
+    def seq_at(self, ts: int) -> int:
+        for segment in self.segments:
+            if segment.ts_last[-1] < ts:
+                continue
+            block = bisect_left(segment.ts_last, ts)
+            lo = segment.base + segment.starts[block]
+            if segment.ts_first[block] >= ts:
+                return lo
+            parts = [self._read(segment, block, file, ()) for file in segment.files if file.rows[block]]
+            return lo + sum(int(np.searchsorted(np.asarray(p["ts"]), ts)) for p in parts)
+        return self.count
+
+    def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
+        wanted = self._wanted(columns)
+        lo, hi = max(lo, 0), min(hi, self.count)
+        if lo >= hi:
+            return
+        for segment in self.segments[bisect_right(self._bases, lo) - 1 :]:
+            if segment.base >= hi:
+                return
+            with _Files(self.root, segment, self.types) as files:
+                entries = [f for f in segment.files if f.type in wanted]
+                ends = [*segment.starts[1:], segment.count]
+                for block, (start, end) in enumerate(zip(segment.starts, ends, strict=True)):
+                    first, last = max(lo, segment.base + start), min(hi, segment.base + end)
+                    if first >= last:
+                        continue
+                    tables = {}
+                    for entry in entries:
+                        table = files.block(entry, block, wanted[entry.type])
+                        table = _cut(table, first, last) if table is not None else None
+                        if table is not None and table.num_rows:
+                            tables[self.types[entry.type].name] = table
+                    yield Chunk(first, last, tables)
+
+    def events(
+        self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Columns | None = None
+    ) -> Iterator[Event]:
+        return rows_of(self, lo, hi, classes, columns)
+
+    def _read(self, segment: SegmentEntry, block: int, entry: FileEntry, names: Sequence[str]) -> pa.Table:
+        with _Files(self.root, segment, self.types) as files:
+            table = files.block(entry, block, names)
+        assert table is not None
+        return table
+
+    def _wanted(self, columns: Columns) -> dict[int, Sequence[str]]:
+        known = {t.name: n for n, t in enumerate(self.types)}
+        wanted: dict[int, Sequence[str]] = {}
+        for name, fields in columns.items():
+            kind = _type_named(self.types, name, self.root)
+            _check_fields(kind, fields, self.root)
+            wanted[known[name]] = [f.name for f in kind.fields] if fields is None else list(fields)
+        return wanted
+
+
+class _Files:
+    """A segment's Parquet files while they are read: each is opened when first needed."""
+
+    def __init__(self, root: str, segment: SegmentEntry, types: Sequence[EventType]) -> None:
+        self._root, self._segment, self._types = root, segment, types
+        self._open: dict[int, pq.ParquetFile] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._open.values():
+            file.close()
+
+    def block(self, entry: FileEntry, block: int, names: Sequence[str]) -> pa.Table | None:
+        """One type's part of a block: `seq`, `ts` and the named fields; None where it has no events there."""
+        if not entry.rows[block]:
+            return None
+        segment = self._segment
+        start = segment.starts[block]
+        end = segment.starts[block + 1] if block + 1 < len(segment.starts) else segment.count
+        alone = entry.rows[block] == end - start  # then the index column is known without reading it
+        path = Path(self._root, "segments", segment.folder, entry.name)
+        group = sum(1 for n in entry.rows[:block] if n)
+        try:
+            if entry.type not in self._open:
+                self._open[entry.type] = pq.ParquetFile(path, memory_map=True)
+            table = self._open[entry.type].read_row_group(
+                group, columns=["ts", *names] if alone else ["i", "ts", *names], use_threads=False
+            )
+        except (OSError, pa.ArrowInvalid) as error:
+            raise unreadable(path, error) from error
+        if table.num_rows != entry.rows[block]:
+            raise unreadable(path, f"row group {group} has {table.num_rows} rows, not {entry.rows[block]}")
+        if alone:
+            seq = np.arange(segment.base + start, segment.base + end, dtype=np.int64)
+        else:
+            seq = table["i"].to_numpy() + segment.base
+        columns = [pa.array(seq), table["ts"], *(table[name] for name in names)]
+        kind = self._types[entry.type]
+        fields = [pa.field("seq", pa.int64(), nullable=False), pa.field("ts", pa.int64(), nullable=False)]
+        return pa.table(columns, schema=pa.schema([*fields, *(kind.schema.field(n) for n in names)]))
+
+
+def unreadable(path: Path, reason: object) -> LogError:
+    """The error for a segment file that is missing or damaged."""
+    return LogError(
+        f"a segment file cannot be read: {reason}", place=Place(str(path)), code="TL405",
+        hint="restore the file from a copy, or ingest the sources again",
+    )  # fmt: skip
+
+
+def _type_named(types: Sequence[EventType], name: str, where: str) -> EventType:
+    for kind in types:
+        if kind.name == name:
+            return kind
+    raise LogError(
+        f"no event type {name} in the log", place=Place(where), code="TL402",
+        hint=f"types: {', '.join(t.name for t in types) or 'none'}",
+    )  # fmt: skip
+
+
+def _check_fields(kind: EventType, fields: Sequence[str] | None, where: str) -> None:
+    for name in fields or ():
+        if kind.field(name) is None:
+            raise LogError(
+                f"{kind.name} has no field {name} in the log", place=Place(where), code="TL402",
+                hint=f"fields: {', '.join(f.name for f in kind.fields) or 'none'}",
+            )  # fmt: skip
+
+
+def _cut(table: pa.Table, lo: int, hi: int) -> pa.Table:
+    """The rows with lo <= seq < hi of a table sorted by seq."""
+    if table.num_rows == 0:
+        return table
+    seq = table["seq"]
+    if seq[0].as_py() >= lo and seq[-1].as_py() < hi:
+        return table
+    first, last = np.searchsorted(seq.to_numpy(), [lo, hi])
+    return table.slice(first, last - first)
+
+
+def even_cuts(count: int, n: int) -> list[int]:
+    """Boundaries of `n` ranges of `count` events whose sizes differ by one at most."""
+    if n < 1:
+        raise LogError(f"a log is cut into one slice or more, not {n}", hint="give slices=1 or higher")
+    return [count * k // n for k in range(n + 1)]
+
+
+# --- rows -----------------------------------------------------------------------------------------------
+
+
+def rows_of(
+    reader: EventReader, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Columns | None = None
+) -> Iterator[Event]:
+    """Events as objects. The loop over events is in C: chunks are chained, rows are made by `map` and `zip`."""
+    if not classes:
+        return iter(())
+    bind(reader.types, classes.values())
+    wanted: dict[str, list[str]] = {}
+    for name, cls in classes.items():
+        some = None if columns is None else columns.get(name)
+        wanted[name] = [f.name for f in cls.__fields__ if some is None or f.name in some]
+    makers = {name: row_maker(cls, wanted[name]) for name, cls in classes.items()}
+
+    def parts() -> Iterator[Iterable[Event]]:
+        for chunk in reader.chunks(lo, hi, wanted):
+            if len(chunk.tables) == 1:
+                ((name, table),) = chunk.tables.items()
+                yield makers[name](table)
+            elif chunk.tables:
+                rows: list[Event] = []
+                for name, table in chunk.tables.items():
+                    rows.extend(makers[name](table))
+                seqs = np.concatenate([table["seq"].to_numpy() for table in chunk.tables.values()])
+                order = np.argsort(seqs, kind="stable")
+                yield itemgetter(*order.tolist())(rows)
+
+    return itertools.chain.from_iterable(parts())
+
+
+def row_maker(cls: type[Event], wanted: Sequence[str]) -> Callable[[pa.Table], Iterable[Event]]:
+    """A function from a chunk's table (`seq`, `ts`, the wanted fields) to the events, in the table's order."""
+    make = cls._raw_maker()
+    fields = [(f.name, f.type, f.name in wanted) for f in cls.__fields__]
+
+    def rows(table: pa.Table) -> Iterable[Event]:
+        unread = [None] * table.num_rows
+        columns = [python_values(table[name], kind) if read else unread for name, kind, read in fields]
+        return map(make, zip(*columns, ints(table["ts"]), ints(table["seq"]), strict=True))
+
+    return rows
+
+
+def ints(column: pa.ChunkedArray) -> list[int]:
+    """An int64 column without nulls as a list."""
+    values: npt.NDArray[np.int64] = column.to_numpy()
+    return values.tolist()  # type: ignore[no-any-return]
+
+
+def python_values(column: pa.ChunkedArray, kind: ValueType) -> list[Any]:
+    """A column as the values that handlers see: times as int microseconds, lists as tuples."""
+    inner = kind.inner if isinstance(kind, OptionalType) else kind
+    if isinstance(inner, ListType):
+        plain = _times_as_ints(column, inner)
+        depth = _depth(inner)
+        return [None if v is None else _tuples(v, depth) for v in plain.to_pylist()]
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    if pa.types.is_int64(column.type) and not column.null_count:
+        return ints(column)
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _depth(kind: ValueType) -> int:
+    if isinstance(kind, OptionalType):
+        return _depth(kind.inner)
+    return 1 + _depth(kind.inner) if isinstance(kind, ListType) else 0
+
+
+def _tuples(values: Any, depth: int) -> Any:
+    if depth == 1 or values is None:
+        return None if values is None else tuple(values)
+    return tuple([_tuples(v, depth - 1) for v in values])
+
+
+def _times_as_ints(column: pa.ChunkedArray, kind: ListType) -> pa.ChunkedArray:
+    """Lists of times as lists of int64."""
+    if "timestamp" not in str(column.type):
+        return column
+    target: pa.DataType = pa.int64()
+    for _ in range(_depth(kind)):
+        target = pa.list_(target)
+    return column.cast(target)

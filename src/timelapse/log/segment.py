@@ -1,0 +1,172 @@
+"""Writing a segment: one Parquet file per event type, in blocks of consecutive events.
+
+A block is a row group in every file that has events in it, so that a range of the log is the same
+few row groups in all files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from timelapse.errors import LogError, Place
+from timelapse.ids import DAY
+from timelapse.log.manifest import ContentHash, FileEntry, SegmentEntry
+from timelapse.log.types import EventType
+from timelapse.model.events import Event
+from timelapse.tables.rowhash import row_hashes, seed_of
+
+I64 = npt.NDArray[np.int64]
+
+BLOCK_EVENTS = 128 * 1024
+BLOCK_BYTES = 64 << 20
+SEGMENT_EVENTS = 1024 * 1024
+_INDEX = pa.field("i", pa.int64(), nullable=False)
+_TS = pa.field("ts", pa.int64(), nullable=False)
+
+
+def file_schema(kind: EventType) -> pa.Schema:
+    """The stored columns: index in the segment, time, fields."""
+    return pa.schema([_INDEX, _TS, *kind.schema])
+
+
+class SegmentWriter:
+    """Writes one segment into a folder of its own, block by block. The folder's parent must exist.
+
+    It does not create the parent: a task that Spark gave up on must not bring a removed folder back.
+    """
+
+    def __init__(self, parent: Path, name: str, types: Sequence[EventType]) -> None:
+        self._types = types
+        self._seeds = [seed_of(str(t)) for t in types]
+        self._folder = parent / f"{name}-{uuid4().hex[:12]}"
+        self._folder.mkdir()
+        self._writers: dict[int, pq.ParquetWriter] = {}
+        self._rows: list[dict[int, int]] = []
+        self._starts: list[int] = []
+        self._first: list[int] = []
+        self._last: list[int] = []
+        self._content = ContentHash()
+        self._days: dict[int, dict[int, int]] = {}
+        self.count = 0
+
+    def write(self, ts: I64, kinds: I64, tables: Mapping[int, pa.Table]) -> None:
+        """Add a block: the events' times and type indices in log order, and each type's fields in that order."""
+        if len(ts) == 0:
+            return
+        rows: dict[int, int] = {}
+        sums, placed = [0, 0], [0, 0]
+        for number, table in sorted(tables.items()):
+            places = np.flatnonzero(kinds == number)
+            if len(places) == 0:
+                continue
+            kind, own_ts = self._types[number], ts[places]
+            table = table.cast(kind.schema)
+            columns = [pa.array(self.count + places), pa.array(own_ts), *table.columns]
+            self._writer(number).write_table(
+                pa.table(columns, schema=file_schema(kind)), row_group_size=len(places)
+            )
+            rows[number] = len(places)
+            hashed = [pa.array(own_ts), *(c.combine_chunks() for c in table.columns)]
+            for lane in (0, 1):
+                h = row_hashes(hashed, len(places), self._seeds[number], lane)
+                sums[lane] += int(h.sum(dtype=np.uint64))
+                with np.errstate(over="ignore"):
+                    placed[lane] += int((h * places.astype(np.uint64)).sum(dtype=np.uint64))
+            per_day = self._days.setdefault(number, {})
+            for day, n in zip(*np.unique(own_ts // DAY, return_counts=True), strict=True):
+                per_day[int(day)] = per_day.get(int(day), 0) + int(n)
+        mask = (1 << 64) - 1
+        self._content = self._content.then(
+            ContentHash(len(ts), (sums[0] & mask, sums[1] & mask), (placed[0] & mask, placed[1] & mask))
+        )
+        self._rows.append(rows)
+        self._starts.append(self.count)
+        self._first.append(int(ts[0]))
+        self._last.append(int(ts[-1]))
+        self.count += len(ts)
+
+    def _writer(self, number: int) -> pq.ParquetWriter:
+        if number not in self._writers:
+            kind = self._types[number]
+            # Dictionaries cost more to read than they save, but where values repeat and are long.
+            wide = [f.name for f in kind.fields if f.type.arrow in (pa.large_string(), pa.large_binary())]
+            self._writers[number] = pq.ParquetWriter(
+                self._folder / f"{kind.name}.parquet",
+                file_schema(kind),
+                compression="lz4",
+                use_dictionary=wide,
+                write_statistics=["i", "ts"],
+                version="2.6",
+            )
+        return self._writers[number]
+
+    def close(self) -> SegmentEntry:
+        """Finish the files and make them durable. The entry's base is set when the log is put together."""
+        files = []
+        for number, writer in sorted(self._writers.items()):
+            writer.close()
+            path = self._folder / f"{self._types[number].name}.parquet"
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            rows = [block.get(number, 0) for block in self._rows]
+            files.append(FileEntry(number, path.name, path.stat().st_size, rows))
+        return SegmentEntry(
+            folder=self._folder.name, base=0, count=self.count, starts=self._starts,
+            ts_first=self._first, ts_last=self._last, files=files, content=self._content, days=self._days,
+        )  # fmt: skip
+
+
+def write_events(
+    parent: Path, types: Sequence[EventType], events: Sequence[Event], block: int = BLOCK_EVENTS
+) -> Iterator[SegmentEntry]:
+    """Write events, which are in log order, without Spark. Yields the finished segments."""
+    numbers = {t.name: n for n, t in enumerate(types)}
+    for first in range(0, len(events), SEGMENT_EVENTS):
+        writer = SegmentWriter(parent, f"{first // SEGMENT_EVENTS:06d}", types)
+        run = events[first : first + SEGMENT_EVENTS]
+        for lo in range(0, len(run), block):
+            part = run[lo : lo + block]
+            kinds = [_number(numbers, e) for e in part]
+            by_type: dict[int, list[Event]] = {}
+            for number, event in zip(kinds, part, strict=True):
+                by_type.setdefault(number, []).append(event)
+            tables = {n: table_of(types[n], own) for n, own in by_type.items()}
+            writer.write(
+                np.fromiter((e.ts for e in part), np.int64, len(part)), np.asarray(kinds, np.int64), tables
+            )
+        yield writer.close()
+
+
+def _number(numbers: Mapping[str, int], event: Event) -> int:
+    try:
+        return numbers[type(event).__name__]
+    except KeyError:
+        raise LogError(
+            f"{type(event).__name__} is not a type of this log", place=Place(what=repr(event)),
+            hint=f"types: {', '.join(numbers)}",
+        ) from None  # fmt: skip
+
+
+def table_of(kind: EventType, events: Sequence[Event]) -> pa.Table:
+    """The fields of events of one type as a table."""
+    columns = zip(*(e._values() for e in events), strict=True) if kind.fields else ()
+    arrays = [pa.array(column, type=f.type.arrow) for f, column in zip(kind.fields, columns, strict=True)]
+    return fields_table(kind, arrays, len(events))
+
+
+def fields_table(kind: EventType, arrays: Sequence[pa.Array], rows: int) -> pa.Table:
+    """A table of fields that keeps its number of rows when the type has no field."""
+    if arrays:
+        return pa.table(list(arrays), schema=kind.schema)
+    return pa.table({"_": pa.nulls(rows)}).select([])

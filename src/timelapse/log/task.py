@@ -1,0 +1,190 @@
+"""What a task does with its sorted range of the log: segments, and a quarantine file for the bad rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from timelapse.log.manifest import SegmentEntry
+from timelapse.log.segment import BLOCK_BYTES, BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter
+from timelapse.log.types import EventType
+
+SHOWN = 5
+# In place of a type's index: rows that carry something else through the shuffle.
+BAD, SKIPPED, FATAL = -1, -2, -3
+QUARANTINE = pa.schema(
+    [
+        pa.field("file", pa.string()), pa.field("line", pa.int64()), pa.field("type", pa.string()),
+        pa.field("reason", pa.string()), pa.field("raw", pa.string()),
+    ]
+)  # fmt: skip
+
+
+class BadRow(msgspec.Struct, frozen=True):
+    """A bad row as an error message shows it; `line` is None where rows have no number."""
+
+    file: str
+    line: int | None
+    type: str
+    reason: str
+    raw: str
+
+
+class TaskReport(msgspec.Struct):
+    """What one task wrote and counted. Counts are per source (its number)."""
+
+    segments: list[SegmentEntry] = []
+    bad: dict[int, int] = {}
+    skipped: dict[int, int] = {}
+    first_bad: list[BadRow] = []
+    first_early: list[BadRow] = []
+    early: int = 0
+    quarantine: str | None = None
+    fatal: list[str | None] | None = None
+
+
+def write_partition(
+    batches: Iterable[pa.RecordBatch],
+    folder: Path,
+    partition: int,
+    kinds: Sequence[EventType],
+    files: Sequence[str],
+) -> TaskReport:
+    """Write a sorted range below `folder` (its `segments` and `quarantine` exist)."""
+    report = TaskReport()
+    notes = _Notes(report, folder / "quarantine", partition, kinds, files)
+    out = _Segments(folder / "segments", partition, kinds)
+    for batch in batches:
+        marks = batch.column("t").to_numpy()
+        # what is not an event is sorted first, but a batch may hold some of each
+        if len(marks) and marks[0] < 0 and (others := int((marks < 0).sum())):
+            notes.add(batch.slice(0, others))
+            batch = batch.slice(others)
+        out.add(batch)
+    notes.close()
+    report.segments = out.close()
+    return report
+
+
+class _Segments:
+    """Collects rows into blocks, and blocks into segments."""
+
+    def __init__(self, folder: Path, partition: int, kinds: Sequence[EventType]) -> None:
+        self._folder, self._partition, self._kinds = folder, partition, kinds
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+        self._writer: SegmentWriter | None = None
+        self._done: list[SegmentEntry] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        while batch.num_rows:
+            part = batch.slice(0, BLOCK_EVENTS - self._rows)
+            batch = batch.slice(part.num_rows)
+            self._waiting.append(part)
+            self._rows += part.num_rows
+            self._bytes += part.nbytes
+            if self._rows >= BLOCK_EVENTS or self._bytes >= BLOCK_BYTES:
+                self._flush()
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        if self._writer is None:
+            name = f"{self._partition:06d}-{len(self._done):04d}"
+            self._writer = SegmentWriter(self._folder, name, self._kinds)
+        table = pa.Table.from_batches(self._waiting)
+        marks = table["t"].to_numpy().astype(np.int64)
+        self._writer.write(
+            table["ts"].to_numpy(),
+            marks,
+            {n: self._fields(table, marks, n) for n in np.unique(marks).tolist()},
+        )
+        self._waiting, self._rows, self._bytes = [], 0, 0
+        if self._writer.count + BLOCK_EVENTS > SEGMENT_EVENTS:
+            self._finish()
+
+    def _fields(self, table: pa.Table, marks: npt.NDArray[np.int64], number: int) -> pa.Table:
+        """The fields of one type's events, in the log's Arrow types."""
+        kind = self._kinds[number]
+        own = table[f"e{number}"]
+        if not (marks == number).all():
+            own = own.take(pa.array(np.flatnonzero(marks == number)))
+        whole = own.combine_chunks()
+        chunks = whole.chunks if isinstance(whole, pa.ChunkedArray) else [whole]
+        tables = [
+            pa.table([c.field(f.name) for f in kind.fields], [f.name for f in kind.fields]) for c in chunks
+        ]
+        return pa.concat_tables(tables).cast(kind.schema)
+
+    def _finish(self) -> None:
+        if self._writer is not None:
+            self._done.append(self._writer.close())
+            self._writer = None
+
+    def close(self) -> list[SegmentEntry]:
+        self._flush()
+        self._finish()
+        return self._done
+
+
+class _Notes:
+    """Counts and keeps what was not an event."""
+
+    def __init__(
+        self,
+        report: TaskReport,
+        folder: Path,
+        partition: int,
+        kinds: Sequence[EventType],
+        files: Sequence[str],
+    ) -> None:
+        self._report, self._kinds, self._files = report, kinds, files
+        self._path = folder / f"{partition:06d}-{uuid4().hex[:12]}.parquet"
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        report = self._report
+        kept: list[BadRow] = []
+        columns = (batch.column(name).to_pylist() for name in ("t", "f", "r", "why", "raw"))
+        for mark, file, row, why, raw in zip(*columns, strict=True):
+            if mark == FATAL:
+                report.fatal = report.fatal or msgspec.json.decode(why)
+                continue
+            number_text, _, reason = why.partition(" ")
+            number = int(number_text)
+            if mark == SKIPPED:
+                report.skipped[number] = report.skipped.get(number, 0) + row
+                continue
+            kind, _, reason = reason.partition(" ")
+            path = self._files[file] if file >= 0 else "DataFrame"
+            bad = BadRow(path, row if row >= 0 else None, self._kinds[number].name, reason, raw)
+            if kind == "early":
+                report.early += 1
+                if len(report.first_early) < SHOWN:
+                    report.first_early.append(bad)
+                continue
+            report.bad[number] = report.bad.get(number, 0) + 1
+            if len(report.first_bad) < SHOWN:
+                report.first_bad.append(bad)
+            kept.append(bad)
+        if kept:
+            self._write(kept)
+
+    def _write(self, rows: list[BadRow]) -> None:
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._path, QUARANTINE, compression="zstd")
+            self._report.quarantine = self._path.name
+        self._writer.write_table(
+            pa.Table.from_pylist([msgspec.structs.asdict(r) for r in rows], schema=QUARANTINE)
+        )
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
