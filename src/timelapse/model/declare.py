@@ -25,7 +25,8 @@ _RESERVED = {*RUNTIME_NAMES, *(n for n in dir(Program) if not n.startswith("__")
 def declare_program(cls: type, options: dict[str, Any]) -> ProgramSpec:
     """The declarations of a program class. Raises DefinitionError naming class, line and remedy."""
     if options:
-        raise _error(cls, None, f"unknown class option {next(iter(options))!r}", "TL105")
+        raise _error(cls, None, f"unknown class option {next(iter(options))!r}", "TL105",
+                     "class P(tl.Program): takes no options")  # fmt: skip
     params: dict[str, ParamSpec] = {}
     states: dict[str, StateSpec] = {}
     for base in reversed(cls.__mro__):
@@ -103,7 +104,8 @@ def _declare_state(base: type, name: str, alias: StateAlias, default: Any, line:
         return alias.kind.declare(name, alias.args, options, line)
     except TimelapseError as error:
         code = error.code if isinstance(error, DefinitionError) and error.code != "TL100" else "TL102"
-        raise _error(base, line, f"state {name!r}: {error.message}", code, error.hint) from None
+        hint = error.hint or f"it is declared as {alias.kind.__name__}[...]: give a value of that type"
+        raise _error(base, line, f"state {name!r}: {error.message}", code, hint) from None
 
 
 def _check_literal_default(base: type, name: str, line: int | None) -> None:

@@ -160,7 +160,8 @@ class _Row(tuple[Any, ...], metaclass=RowMeta):
     def _finish(cls, options: dict[str, Any], place: Place) -> None:
         if options:
             raise DefinitionError(
-                f"unknown class option {next(iter(options))!r}", place=place, code="TL101"
+                f"unknown class option {next(iter(options))!r}", place=place, code="TL101",
+                hint="a record takes key=; an event takes none",
             )
 
     @classmethod

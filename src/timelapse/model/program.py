@@ -36,10 +36,14 @@ def on(*events: type[Event]) -> Callable[[F], F]:
         if not (isinstance(event, type) and issubclass(event, Event) and event is not Event):
             what = "without parentheses" if callable(event) and not isinstance(event, type) else repr(event)
             raise DefinitionError(
-                f"@tl.on takes event types, not {what}", hint="@tl.on(Message)", code="TL105"
+                f"@tl.on takes event types, not {what}",
+                hint="name subclasses of tl.Event: @tl.on(Message), @tl.on(Message, Friendship)",
+                code="TL105",
             )
     if len(set(events)) != len(events):
-        raise DefinitionError("@tl.on names an event type twice", code="TL105")
+        raise DefinitionError(
+            "@tl.on names an event type twice", hint="name each type once", code="TL105"
+        )
 
     def mark(function: F) -> F:
         function.__tl_listens__ = Listens(tuple(events))  # type: ignore[attr-defined]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from timelapse import __version__, serial
 from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest, state_digest
 from timelapse.engine.job import schema_bytes
+from timelapse.ids import INT64_MAX
 from timelapse.kernels.base import REJECTED_SCHEMA, output_schema
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.log import Log, MemoryLog
@@ -50,29 +51,22 @@ def run_serial(program: Program | type[Program], events: Any) -> Run:
     program = as_program(program)
     started = time.perf_counter()
     path = log_id = None
-    if isinstance(events, str):
+    if isinstance(events, str | Path):
         events = Log.open(events)
     if isinstance(events, Log):
         events.bind(spec_of(program).events)
         path, log_id = str(events.path), events.id
-        reader = events.reader
-        classes = {cls.__name__: cls for cls in spec_of(program).events}
-        listed = list(reader.events(0, reader.count, classes))
-        count = reader.count
+    reader = events.reader if isinstance(events, Log) else events if isinstance(events, MemoryLog) else None
+    if reader is None:
+        listed = list(serial.in_order(events))
     else:
-        listed = list(serial.in_order(_plain(events)))
-        count = len(listed)
+        listed = list(reader.events(0, INT64_MAX, {cls.__name__: cls for cls in spec_of(program).events}))
+    count = len(listed) if reader is None else reader.count
     outcome = serial.run(program, listed)
     seconds = time.perf_counter() - started
     manifest = _manifest(program, outcome, count, seconds, path, log_id)
     data = MemoryData(output_tables(outcome), rejected_table(outcome), lambda name: outcome.states[name])
     return _SerialRun(manifest, data, RunContext(program=program), program, listed)
-
-
-def _plain(events: Iterable[Event] | MemoryLog) -> Iterable[Event]:
-    if isinstance(events, MemoryLog):
-        return events.events(0, 2**63 - 1, {t.__name__: t for t in events.classes})
-    return events
 
 
 def output_tables(outcome: SerialOutcome) -> dict[str, pa.Table]:
