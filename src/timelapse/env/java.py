@@ -93,7 +93,9 @@ def installed() -> list[Java]:
     found = []
     named = os.environ.get("JAVA_HOME")
     if named and (Path(named) / "bin" / "java").exists():
-        found.append(Java(Path(named), version_of(Path(named)), "JAVA_HOME"))
+        # a session that this process, or its parent, started on the bundled one has set JAVA_HOME to it
+        own = Path(named).parent == cache_dir()
+        found.append(Java(Path(named), version_of(Path(named)), "bundled" if own else "JAVA_HOME"))
     on_path = shutil.which("java")
     if on_path:
         home = Path(on_path).resolve().parents[1]

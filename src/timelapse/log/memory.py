@@ -28,9 +28,9 @@ class MemoryLog:
 
     def __init__(self, events: Iterable[Event], types: Sequence[type[Event]] | None = None) -> None:
         self._events = list(in_order(events))
-        self._classes = list(dict.fromkeys(type(e) for e in self._events)) if types is None else list(types)
-        self.types = event_types(self._classes)
-        declared = set(self._classes)
+        self.classes = tuple(dict.fromkeys(type(e) for e in self._events) if types is None else types)
+        self.types = event_types(self.classes)
+        declared = set(self.classes)
         for event in self._events:
             if type(event) not in declared:
                 raise LogError(
@@ -75,11 +75,11 @@ class MemoryLog:
     ) -> Iterator[Event]:
         bind(self.types, classes.values())
         first, last = bisect_left(self._seqs, lo), bisect_left(self._seqs, hi)
-        own = {cls.__name__: cls for cls in self._classes}
+        own = {cls.__name__: cls for cls in self.classes}
         part = islice(self._events, first, last)
         if all(own[name] is cls for name, cls in classes.items()):
             wanted = frozenset(classes.values())
-            return part if wanted.issuperset(self._classes) else (e for e in part if type(e) in wanted)
+            return part if wanted.issuperset(self.classes) else (e for e in part if type(e) in wanted)
         return self._converted(part, classes)
 
     @staticmethod
