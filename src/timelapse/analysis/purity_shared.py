@@ -1,0 +1,178 @@
+"""Values that events share without their being a state: mutable globals, closures, defaults; and who changes them."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import types
+from collections import deque
+from collections.abc import Iterator, MutableMapping, MutableSequence, MutableSet
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from timelapse.analysis.purity_names import Reference
+
+if TYPE_CHECKING:
+    from timelapse.analysis.purity import Scope
+
+_BUILTIN = types.BuiltinFunctionType
+
+_MUTATORS = frozenset(
+    (
+        "append", "appendleft", "extend", "extendleft", "insert", "remove", "pop", "popleft", "popitem", "clear",
+        "update", "setdefault", "add", "discard", "sort", "reverse", "rotate", "fill", "put", "resize", "itemset",
+        "intersection_update", "difference_update", "symmetric_difference_update", "subtract", "push",
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SharedState:
+    """A use of something mutable that outlives an event."""
+
+    line: int | None
+    message: str
+    remedy: str
+    written: bool
+
+    @classmethod
+    def at(cls, node: ast.AST, scope: Scope) -> Iterator[SharedState]:
+        """The uses at one node of a function."""
+        if node is scope.node:
+            yield from _defaults(scope)
+        if not isinstance(node, ast.Name) or scope.is_local(node, node.id):
+            return
+        target, found = _past_modules(node, scope)
+        if found is None or not found.has_value or isinstance(found.value, _BUILTIN):
+            return
+        free = node.id in scope.unit.function.__code__.co_freevars
+        own = change_through(target, scope.parents)
+        if own is not None and own.endswith("()") and isinstance(found.value, type):
+            own = None  # a class's method, which is looked at by itself
+        other = None if free or target is not node else _module_changes(scope).get(node.id)
+        where = "the enclosing function" if free else "the module"
+        name = ast.unparse(target)
+        if own is not None:
+            yield cls(
+                node.lineno, f"changes {own}, which belongs to {where}: the change does not reach other slices",
+                f"Declare {name} as a state of the program.", True,
+            )  # fmt: skip
+        elif other is not None and not isinstance(found.value, types.ModuleType | types.FunctionType | type):
+            changer, line = other
+            yield cls(
+                node.lineno, f"reads {name}, which {changer} changes (line {line}): slices may see different values",
+                f"Declare {name} as a state, or pass its value as a parameter.", True,
+            )  # fmt: skip
+        elif is_mutable(found.value) and not found.name.startswith(("sys.", "os.")):
+            yield cls(
+                node.lineno, f"reads {name}, a mutable {type(found.value).__name__} of {where}",
+                f"Make it {_frozen_form(found.value)}, or a parameter.", False,
+            )  # fmt: skip
+
+
+def is_mutable(value: Any) -> bool:
+    """Whether a value is a container that can be changed in place."""
+    if isinstance(value, MutableSequence | MutableMapping | MutableSet | bytearray | deque):
+        return True
+    return (
+        type(value).__module__ == "numpy"
+        and type(value).__name__ == "ndarray"
+        and bool(value.flags.writeable)
+    )
+
+
+def _frozen_form(value: Any) -> str:
+    if isinstance(value, MutableMapping):
+        return "a types.MappingProxyType"
+    if isinstance(value, MutableSet):
+        return "a frozenset"
+    return "bytes" if isinstance(value, bytearray) else "a tuple"
+
+
+def _defaults(scope: Scope) -> Iterator[SharedState]:
+    """Mutable default arguments: one object for all calls."""
+    function = scope.unit.function
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    given = function.__defaults__ or ()
+    pairs = [
+        *zip(names[len(names) - len(given) :], given, strict=True),
+        *(function.__kwdefaults__ or {}).items(),
+    ]
+    for name, value in pairs:
+        if not is_mutable(value):
+            continue
+        uses = [n for n in scope.parents if isinstance(n, ast.Name) and n.id == name]
+        changed = next((n for n in uses if change_through(n, scope.parents) is not None), None)
+        verb = "changes" if changed is not None else "has"
+        yield SharedState(
+            (changed or scope.node).lineno, f"{verb} the default of {name}, a {type(value).__name__} that all calls share",
+            f"Use None or {_frozen_form(value)} as the default.", changed is not None,
+        )  # fmt: skip
+
+
+def _past_modules(node: ast.Name, scope: Scope) -> tuple[ast.expr, Reference | None]:
+    """The first thing that is not a module in a chain like `settings.CACHE`, and what it is."""
+    target: ast.expr = node
+    found = scope.resolve(node)
+    while found is not None and isinstance(found.value, types.ModuleType):
+        parent = scope.parents.get(target)
+        if not isinstance(parent, ast.Attribute) or not isinstance(parent.ctx, ast.Load):
+            break
+        target, found = parent, scope.resolve(parent)
+    return target, found
+
+
+def change_through(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> str | None:
+    """What is changed in place through an expression: `cache[...]`, `cache.append()`, `config.limit`; or None."""
+    at = node
+    text = ast.unparse(node)
+    while True:
+        parent = parents.get(at)
+        if isinstance(parent, ast.Subscript) and parent.value is at:
+            text += "[...]"
+        elif isinstance(parent, ast.Attribute):
+            call = parents.get(parent)
+            if isinstance(call, ast.Call) and call.func is parent:
+                return f"{text}.{parent.attr}()" if parent.attr in _MUTATORS else None
+            text += f".{parent.attr}"
+        else:
+            return None
+        if isinstance(parent.ctx, ast.Store | ast.Del):
+            return text
+        at = parent
+
+
+# --- changes by anybody in a module ---------------------------------------------------------------
+
+
+def _module_changes(scope: Scope) -> dict[str, tuple[str, int]]:
+    lines = linecache.getlines(scope.file, scope.unit.function.__globals__)
+    return _changes_in("".join(lines)) if lines else {}
+
+
+@lru_cache(maxsize=64)
+def _changes_in(text: str) -> dict[str, tuple[str, int]]:
+    """Module-level names that a function of the module rebinds or changes in place: (function, line)."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return {}
+    found: dict[str, tuple[str, int]] = {}
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        parents: dict[ast.AST, ast.AST] = {}
+        for node in ast.walk(function):
+            for child in ast.iter_child_nodes(node):
+                parents[child] = node
+        globals_ = {n for g in ast.walk(function) if isinstance(g, ast.Global) for n in g.names}
+        names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
+        arguments = {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)}
+        stored = {n.id for n in names if isinstance(n.ctx, ast.Store | ast.Del)}
+        local = (stored | arguments) - globals_
+        for name in names:
+            rebound = name.id in globals_ and isinstance(name.ctx, ast.Store | ast.Del)
+            if name.id not in local and (rebound or change_through(name, parents) is not None):
+                found.setdefault(name.id, (function.name, name.lineno))
+    return found
