@@ -1,0 +1,144 @@
+"""Claims about the structure: dependencies run one way, Spark stays in its files, imports stay light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src"
+
+# From what users write with (top) to the command line. A module may import its own layer and those above it.
+LAYERS: list[set[str]] = [
+    {"errors", "ids"},
+    {"model.types", "model.events", "model.source", "model.resource"},
+    {"kinds"},
+    {"model"},
+    {"serial"},
+    {"tables"},
+    {"analysis"},
+    {"plan"},
+    {"log", "env"},
+    {"kernels"},
+    {"engine"},
+    {"run", "synth", "testing"},
+    {"compare", "report", "live"},
+    {"cli"},
+]
+LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+
+class Import(NamedTuple):
+    """An import statement: the module it stands in, its line, the module imported, the names taken from it."""
+
+    module: str
+    line: int
+    target: str
+    names: tuple[str, ...]
+
+
+def _modules() -> list[tuple[str, Path]]:
+    found = []
+    for path in sorted((SRC / "timelapse").rglob("*.py")):
+        parts = path.relative_to(SRC).with_suffix("").parts
+        found.append((".".join(parts).removesuffix(".__init__"), path))
+    return found
+
+
+def _imports(module: str, path: Path) -> Iterator[Import]:
+    """All imports, those inside functions too, but not those that only type checkers see."""
+
+    def walk(node: ast.AST) -> Iterator[Import]:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            return
+        if isinstance(node, ast.Import):
+            yield from (Import(module, node.lineno, alias.name, ()) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno} imports relatively"
+            assert node.module is not None
+            yield Import(module, node.lineno, node.module, tuple(alias.name for alias in node.names))
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child)
+
+    yield from walk(ast.parse(path.read_text(encoding="utf-8"), str(path)))
+
+
+def _level(module: str) -> int | None:
+    """The layer of `timelapse.a.b`: that of `a.b` if it has one of its own, else of `a`."""
+    parts = module.split(".")[1:]
+    return LEVELS.get(".".join(parts[:2]), LEVELS.get(parts[0]) if parts else None)
+
+
+def _violations(imports: Iterator[Import]) -> Iterator[str]:
+    for one in imports:
+        if one.target.split(".")[0] != "timelapse" or one.module == "timelapse":
+            continue  # the package itself offers names of several layers, loading the lower ones when used
+        here = _level(one.module)
+        assert here is not None, f"{one.module} is in no layer: add it to LAYERS"
+        for target in [one.target, *(f"{one.target}.{name}" for name in one.names)]:
+            level = _level(target)
+            if target == "timelapse":
+                if set(one.names) - {"__version__"} and all(
+                    _level(f"timelapse.{n}") is None for n in one.names
+                ):
+                    yield f"{one.module}:{one.line} imports the package as users do"
+            elif level is not None and level > here:
+                yield f"{one.module}:{one.line} imports {target}, which is below it"
+
+
+def test_dependencies_run_one_way() -> None:
+    """No module imports from a lower layer, not even inside a function."""
+    assert [v for module, path in _modules() for v in _violations(_imports(module, path))] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "wrong"),
+    [
+        ("timelapse.serial", "from timelapse.engine import driver", True),
+        ("timelapse.serial", "def f():\n    import timelapse.plan", True),
+        ("timelapse.kinds.base", "from timelapse.model import program", True),
+        ("timelapse.kinds.base", "from timelapse.model.types import INT", False),
+        ("timelapse.log.log", "import timelapse as tl\nfrom timelapse import Run", True),
+        ("timelapse.log.log", "from timelapse import __version__", False),
+        ("timelapse.log.log", "if TYPE_CHECKING:\n    from timelapse.run import Run", False),
+        ("timelapse.run.run", "from timelapse.engine.driver import x", False),
+    ],
+)
+def test_the_direction_test_can_fail(tmp_path: Path, module: str, code: str, wrong: bool) -> None:
+    """Planted imports are judged as they should be."""
+    path = tmp_path / "planted.py"
+    path.write_text(code)
+    assert bool(list(_violations(_imports(module, path)))) is wrong
+
+
+def test_spark_is_imported_only_in_files_named_so() -> None:
+    """Modules that import pyspark say `spark` in their file name."""
+    wrong = [
+        f"{one.module}:{one.line}"
+        for module, path in _modules()
+        for one in _imports(module, path)
+        if one.target.split(".")[0] in ("pyspark", "py4j") and "spark" not in path.name
+    ]
+    assert wrong == []
+
+
+def test_modules_stay_small() -> None:
+    """No module has more than 500 lines."""
+    sizes = {module: len(path.read_text(encoding="utf-8").splitlines()) for module, path in _modules()}
+    assert {m: n for m, n in sizes.items() if n > 500} == {}
+
+
+@pytest.mark.parametrize("heavy", ["pyspark", "numba", "pandas", "typer"])
+def test_importing_timelapse_stays_light(heavy: str) -> None:
+    """`import timelapse`, and defining a program, load neither Spark nor a compiler."""
+    code = (
+        "import sys, timelapse as tl\n"
+        "class E(tl.Event):\n    x: int\n"
+        f"sys.exit(any(m == {heavy!r} or m.startswith({heavy + '.'!r}) for m in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
