@@ -117,11 +117,12 @@ def _blocks(piece: Piece, stream: pa.NativeFile, block: int) -> Iterator[Lines]:
     # `place` is the offset of the first byte of `rest`.
     while True:
         data = stream.read(block)
+        ended = not data
         if at_start and data:
             at_start = False
             if data.startswith(_BOM):
                 data, place = data[len(_BOM) :], len(_BOM)
-        rest, ended = rest + data, not data
+        rest += data
         cut = rest.rfind(b"\n")
         limit = _limit(piece, place, rest)
         if limit is not None:

@@ -172,7 +172,7 @@ class _Files:
             if entry.type not in self._open:
                 self._open[entry.type] = pq.ParquetFile(path, memory_map=True)
             table = self._open[entry.type].read_row_group(
-                group, columns=["ts", *names] if alone else ["i", "ts", *names], use_threads=False
+                group, columns=["ts", *names] if alone else ["_i", "ts", *names], use_threads=False
             )
         except (OSError, pa.ArrowInvalid) as error:
             raise unreadable(path, error) from error
@@ -181,7 +181,7 @@ class _Files:
         if alone:
             seq = np.arange(segment.base + start, segment.base + end, dtype=np.int64)
         else:
-            seq = table["i"].to_numpy() + segment.base
+            seq = table["_i"].to_numpy() + segment.base
         columns = [pa.array(seq), table["ts"], *(table[name] for name in names)]
         kind = self._types[entry.type]
         fields = [pa.field("seq", pa.int64(), nullable=False), pa.field("ts", pa.int64(), nullable=False)]

@@ -28,12 +28,12 @@ I64 = npt.NDArray[np.int64]
 BLOCK_EVENTS = 128 * 1024
 BLOCK_BYTES = 64 << 20
 SEGMENT_EVENTS = 1024 * 1024
-_INDEX = pa.field("i", pa.int64(), nullable=False)
+_INDEX = pa.field("_i", pa.int64(), nullable=False)
 _TS = pa.field("ts", pa.int64(), nullable=False)
 
 
 def file_schema(kind: EventType) -> pa.Schema:
-    """The stored columns: index in the segment, time, fields."""
+    """The stored columns: index in the segment, time, fields. No field starts with an underscore, so none is `_i`."""
     return pa.schema([_INDEX, _TS, *kind.schema])
 
 
@@ -103,7 +103,7 @@ class SegmentWriter:
                 file_schema(kind),
                 compression="lz4",
                 use_dictionary=wide,
-                write_statistics=["i", "ts"],
+                write_statistics=["_i", "ts"],
                 version="2.6",
             )
         return self._writers[number]
