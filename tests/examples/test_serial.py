@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.examples import logs, oracles
 
 import timelapse as tl
+from tests.examples import logs, oracles
 from timelapse import serial
-from timelapse.cli.loading import load_events
+from timelapse.model.load import load_events
 
 
 def records(program: tl.Program, events: list[tl.Event]) -> list[tuple[int, Any]]:

@@ -132,7 +132,7 @@ def test_addresses_are_distinct_dotted_quads() -> None:
     ],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused(options: dict[str, Any]) -> None:
-    """They raise TL811 with the range, and nothing else."""
+    """They raise TL812 with the range, and nothing else."""
     with pytest.raises(UsageError) as caught:
         Network.make(**options)
-    assert caught.value.code == "TL811"
+    assert caught.value.code == "TL812"

@@ -73,12 +73,12 @@ class Network:
     ) -> Network:
         """Settings with defaults: users = events / 10 (10 to a million), addresses = users / 10, 30 days.
 
-        Raises UsageError (TL811) for settings out of range.
+        Raises UsageError (TL812) for settings out of range.
         """
         users = max(10, min(MAX_USERS, events // 10)) if users is None else users
         addresses = max(1, min(MAX_ADDRESSES, users // 10)) if addresses is None else addresses
         if rate is not None and not 1e-9 <= rate <= 1e9:
-            raise UsageError(f"rate is {rate}", hint="from 1e-09 to 1e+09 events per second", code="TL811")
+            raise UsageError(f"rate is {rate}", hint="from 1e-09 to 1e+09 events per second", code="TL812")
         speed = Fraction(max(events, 1), 30 * 86_400) if rate is None else Fraction(rate)
         limits: list[tuple[str, float, float, float]] = [
             ("events", events, 0, 10**12), ("exponent", exponent, 0.0, 10.0), ("seed", seed, 0, 2**63 - 1),
@@ -88,10 +88,10 @@ class Network:
         ]  # fmt: skip
         for name, value, low, high in limits:
             if not low <= value <= high:
-                raise UsageError(f"{name} is {value}", hint=f"from {low:g} to {high:g}", code="TL811")
+                raise UsageError(f"{name} is {value}", hint=f"from {low:g} to {high:g}", code="TL812")
         start -= start % TICK
         if start + int(events / speed) * 1_000_000 > 2**62:
-            raise UsageError("the log would end after the year 100,000", hint="a higher rate", code="TL811")
+            raise UsageError("the log would end after the year 100,000", hint="a higher rate", code="TL812")
         return cls(events, exponent, seed, users, addresses, spammers, friendships, start, speed)
 
     @property

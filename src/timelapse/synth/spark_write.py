@@ -61,7 +61,7 @@ def write_segments(
         number, entry = msgspec.json.decode(row, type=tuple[int, SegmentEntry])
         entries[number] = entry
     if sorted(entries) != list(range(count)):
-        raise LogError(f"Spark returned {len(entries)} of {count} segments", code="TL406")
+        raise LogError(f"Spark returned {len(entries)} of {count} segments", code="TL430")
     return [entries[number] for number in range(count)]
 
 
@@ -97,7 +97,7 @@ def _collect(
     if trouble:
         lines = [line for line in str(trouble[0]).splitlines() if line.strip() and "\tat " not in line]
         raise LogError(
-            "Spark failed while generating: " + "\n      ".join(lines[-8:]), code="TL406",
+            "Spark failed while generating: " + "\n      ".join(lines[-8:]), code="TL430",
             hint="nothing was left; `timelapse doctor` checks the set-up",
         ) from trouble[0]  # fmt: skip
     return rows

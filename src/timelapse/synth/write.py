@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from uuid import uuid4
 
 import numpy as np
 
 from timelapse.engine.progress import Progress, Silent
-from timelapse.errors import LogError, Place
-from timelapse.log.manifest import IngestEntry, SegmentEntry, SourceEntry, build, sync_folder, write
+from timelapse.log.manifest import IngestEntry, SegmentEntry, SourceEntry, build, write
+from timelapse.log.place import as_path, whole_folder
 from timelapse.log.segment import SegmentWriter
 from timelapse.log.types import event_types
 from timelapse.synth.events import EVENTS
@@ -41,16 +39,11 @@ def generate(
     """Write the network as a log at `path`, whole or not at all. Returns the number of events.
 
     `spark=False` makes it in this process; None uses Spark unless it is small. The log is the same
-    either way. Raises LogError when something is at `path` and `overwrite` is not given.
+    either way. Raises LogError when something is at `path` that may not be replaced.
     """
-    target = Path(path).absolute()
-    _check_free(target, overwrite)
     progress = progress or Silent()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    staging = target.parent / f".{target.name}.{uuid4().hex[:12]}"
-    segments = staging / "segments"
-    segments.mkdir(parents=True)
-    try:
+    with whole_folder(as_path(path), overwrite=overwrite) as staging:
+        (staging / "segments").mkdir()
         tables = staging / "tables"
         tables.mkdir()
         save_tables(Tables.make(network), tables)
@@ -66,10 +59,6 @@ def generate(
         shutil.rmtree(tables)
         shutil.rmtree(staging / "progress", ignore_errors=True)
         _commit(staging, network, entries)
-        _publish(staging, target, overwrite)
-    except BaseException:
-        shutil.rmtree(staging, ignore_errors=True)
-        raise
     return network.events
 
 
@@ -126,15 +115,6 @@ def load_tables(folder: Path) -> Tables:
     )
 
 
-def _check_free(target: Path, overwrite: bool) -> None:
-    if overwrite or not target.exists() or (target.is_dir() and not any(target.iterdir())):
-        return
-    raise LogError(
-        "something is there already", place=Place(str(target)), code="TL405",
-        hint="choose another path, or say --overwrite (overwrite=True) to replace it",
-    )  # fmt: skip
-
-
 def _commit(staging: Path, network: Network, entries: list[SegmentEntry]) -> None:
     """Write the manifest, and remove what tasks left that ran twice."""
     from timelapse import __version__
@@ -152,19 +132,3 @@ def _commit(staging: Path, network: Network, entries: list[SegmentEntry]) -> Non
     sources = [SourceEntry(t.name, settings, n, 0, 0) for t, n in zip(TYPES, rows, strict=True)]
     ingest = IngestEntry(1, network.events, 0.0, sources, [], f"timelapse {__version__}")
     write(staging, build(TYPES, entries, [ingest]))
-
-
-def _publish(staging: Path, target: Path, overwrite: bool) -> None:
-    """Move the finished log to its place in one step."""
-    _check_free(target, overwrite)
-    old = None
-    if target.exists():
-        old = target.parent / f".{target.name}.old-{uuid4().hex[:12]}"
-        os.rename(target, old)
-    os.rename(staging, target)
-    sync_folder(target.parent)
-    if old is not None:
-        if old.is_dir() and not old.is_symlink():
-            shutil.rmtree(old)
-        else:
-            old.unlink()

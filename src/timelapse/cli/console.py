@@ -1,0 +1,110 @@
+"""What commands print: text on a terminal, JSON for programs, errors with code, place and hint.
+
+Text from programs and logs is never markup here, and control characters in it are shown, not sent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from timelapse.errors import TimelapseError
+
+OK, DIFFERENT, TROUBLE, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes, as diff(1) has them."""
+
+# C0 and C1 controls, and the characters that reorder or hide what is around them.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def clean(text: object) -> str:
+    """The text with control characters written as escapes; tab and newline stay."""
+    return _UNSAFE.sub(
+        lambda m: f"\\u{ord(m[0]):04x}" if ord(m[0]) > 255 else f"\\x{ord(m[0]):02x}", str(text)
+    )
+
+
+def one_line(text: object, limit: int = 200) -> str:
+    """The same on one line, cut when it is long."""
+    flat = clean(str(text).replace("\n", "\\n").replace("\t", "\\t"))
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+class _Console(Console):
+    """Where the reader has gone, `main` ends quietly; rich would exit with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def console(stderr: bool = False) -> Console:
+    """A console on which text is only text: no markup, no emoji codes, no guessed colours.
+
+    Where the output is no terminal nothing is wrapped: lines are for grep.
+    """
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else int(os.environ.get("COLUMNS") or 200)
+    return _Console(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=False, width=width)
+
+
+def line(*parts: str | tuple[str, str]) -> None:
+    """Print one line on stdout; a part is a text, or (text, style)."""
+    text = Text()
+    for part in parts:
+        if isinstance(part, tuple):
+            text.append(clean(part[0]), style=part[1])
+        else:
+            text.append(clean(part))
+    console().print(text, soft_wrap=True)
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout. Infinite and missing numbers become texts, for JSON has none."""
+    sys.stdout.write(json.dumps(_plain(value), indent=2, ensure_ascii=True, allow_nan=False) + "\n")
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
+        return [_plain(v) for v in value]
+    return value.hex() if isinstance(value, bytes | bytearray) else str(value)
+
+
+def show_error(error: TimelapseError, *, as_json: bool) -> None:
+    """The error on stderr: code, place, message, hint, and the user's own traceback where there is one."""
+    trace = getattr(error, "user_traceback", "")
+    if as_json:
+        body = {
+            "code": error.code, "place": str(error.place), "message": error.message, "hint": error.hint,
+            "traceback": trace or None,
+        }  # fmt: skip
+        sys.stderr.write(json.dumps({"error": body}, ensure_ascii=True) + "\n")
+        return
+    text = Text()
+    text.append(error.code, style="bold red")
+    place = str(error.place)
+    if place:
+        text.append(f" {clean(place)}:", style="bold")
+    text.append(f" {clean(error.message)}")
+    if trace:
+        for row in clean(trace).rstrip().splitlines():
+            text.append(f"\n      {row}", style="dim")
+    if error.hint:
+        text.append(f"\n      {clean(error.hint)}", style="cyan")
+    text.append(f"\n      timelapse help {error.code}", style="dim")
+    console(stderr=True).print(text, soft_wrap=True)

@@ -1,0 +1,223 @@
+"""`synth` and `log`; `ingest` has a file of its own."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from timelapse.cli.options import Json, Local, LogArg, Master, Overwrite, examples
+
+if TYPE_CHECKING:
+    from timelapse.log import LogInfo
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    from timelapse.cli import ingest_command
+
+    app.command(
+        epilog=examples(
+            "timelapse synth --events 1000000 --exponent 0.8 --seed 7 --out logs/social",
+            "timelapse synth --events 100000000 --users 10000000 --out logs/big --master local[8]",
+        )
+    )(synth)
+    ingest_command.register(app)
+    app.command("log", epilog=examples("timelapse log logs/oct", "timelapse log logs/oct --json"))(show_log)
+
+
+def synth(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the log goes.", show_default=False)],
+    events: Annotated[int, typer.Option(help="Number of events.")] = 1_000_000,
+    exponent: Annotated[
+        float, typer.Option(help="Exponent of the power law of users and addresses: 0 even, 4 very skewed.")
+    ] = 0.8,
+    seed: Annotated[int, typer.Option(help="The same seed and settings give the same log.")] = 1,
+    users: Annotated[
+        int | None, typer.Option(help="Users; by default a tenth of the events, at most a million.")
+    ] = None,
+    addresses: Annotated[
+        int | None, typer.Option(help="IP addresses; by default a tenth of the users.")
+    ] = None,
+    spammers: Annotated[float, typer.Option(help="Share of the users who are spammers.")] = 0.02,
+    friendships: Annotated[float, typer.Option(help="Share of the events that are friendships.")] = 0.2,
+    start: Annotated[str, typer.Option(help="Time of the first event, UTC, ISO 8601.")] = "2026-10-01",
+    rate: Annotated[
+        float | None, typer.Option(help="Events per second; by default the log spans 30 days.")
+    ] = None,
+    master: Master = None,
+    local: Local = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Generate a social network: friendships, and messages of which some are spam.
+
+    Users and addresses follow a power law, friends live near each other, spammers write to strangers. The log does
+    not depend on how many machines make it. Event types: Friendship(a, b), Message(id, sender, recipient, ip, text).
+    Up to a million events are made in this process, more on Spark.
+    """
+    from timelapse.cli.console import line, print_json
+    from timelapse.cli.progress_view import progress_for
+    from timelapse.cli.view import took
+    from timelapse.log import Log
+    from timelapse.log.place import as_path, check_free
+    from timelapse.synth import Network, generate
+    from timelapse.synth.write import LOCAL_EVENTS
+
+    network = Network.make(
+        events, exponent=exponent, seed=seed, users=users, addresses=addresses, spammers=spammers,
+        friendships=friendships, start=_time(start), rate=rate,
+    )  # fmt: skip
+    check_free(as_path(out), overwrite=overwrite)
+    began = time.perf_counter()
+    with progress_for(as_json) as progress:
+        from timelapse.cli.options import choose_spark
+
+        spark = choose_spark(events, progress, master=master, local=local, limit=LOCAL_EVENTS)
+        generate(out, network, spark=spark, overwrite=overwrite, progress=progress)
+    seconds = time.perf_counter() - began
+    log = Log.open(out)
+    if as_json:
+        print_json(
+            {
+                **_log_json(log.info()),
+                "seconds": seconds,
+                "users": network.users,
+                "addresses": network.addresses,
+            }
+        )
+        return
+    line(
+        f"{log.count:,} events, {network.users:,} users, {network.addresses:,} addresses, {network.days:,.1f} days, "
+        f"exponent {exponent:g}   ", (took(seconds), "bold"),
+    )  # fmt: skip
+    line(
+        ("log id ", "dim"),
+        log.id,
+        ("   next: ", "dim"),
+        f"timelapse replay examples/antispam.py:Antispam {out}",
+    )
+
+
+def _time(text: str) -> int:
+    from datetime import UTC, datetime
+
+    from timelapse.errors import UsageError
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"--start {text!r} is not a time", hint="2026-10-01, or 2026-10-01T12:30:00Z"
+        ) from None
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 1_000_000
+
+
+def show_log(
+    path: LogArg,
+    version: Annotated[int | None, typer.Option(help="An earlier version of the log.")] = None,
+    bad: Annotated[int, typer.Option(help="Show so many quarantined rows.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Show a log: types, counts, span, events per day, sizes, what ingest left out."""
+    from timelapse.cli.console import print_json
+    from timelapse.log import Log
+
+    log = Log.open(path, version)
+    info = log.info()
+    rows = log.quarantine().slice(0, max(bad, 0)).to_pylist() if bad else []
+    if as_json:
+        body = _log_json(info)
+        if bad:
+            body["quarantine"] = rows
+        print_json(body)
+        return
+    _print_info(info)
+    _print_bad(rows)
+
+
+def _print_info(info: LogInfo) -> None:
+    from rich.table import Table
+
+    from timelapse.cli.console import clean, console, line
+    from timelapse.cli.view import moment, share, size, span
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name, justify in (
+        ("type", "left"),
+        ("events", "right"),
+        ("", "right"),
+        ("size", "right"),
+        ("fields", "left"),
+    ):
+        table.add_column(name, justify=justify, no_wrap=name != "fields")  # type: ignore[arg-type]
+    for kind in info.types:
+        fields = ", ".join(f"{name}: {text}" for name, text in kind.fields)
+        table.add_row(
+            clean(kind.name),
+            f"{kind.count:,}",
+            share(kind.count, info.count),
+            size(kind.bytes),
+            clean(fields),
+        )
+    console().print(table)
+    if info.ts_first is None or info.ts_last is None:
+        line("no events")
+    else:
+        line(
+            f"{moment(info.ts_first)} to {moment(info.ts_last)} UTC ({span(info.ts_last - info.ts_first)})   "
+            f"{info.count:,} events   {size(info.bytes)} in {info.segments:,} segments   version {info.version}"
+        )
+        _print_days(info)
+    if info.missing_days:
+        shown = ", ".join(info.missing_days[:6]) + (" ..." if len(info.missing_days) > 6 else "")
+        line(("warning  ", "yellow"), f"no events on {len(info.missing_days):,} days in between: {shown}")
+    if info.bad or info.skipped:
+        bad = f"{info.bad:,} bad rows ({share(info.bad, info.count + info.bad)}, in {info.path}/quarantine)"
+        skipped = f"{info.skipped:,} lines that did not match"
+        line("left out: " + ", ".join(text for text, n in ((bad, info.bad), (skipped, info.skipped)) if n))
+    line(("id ", "dim"), info.id)
+
+
+def _print_days(info: LogInfo, most: int = 31) -> None:
+    """A bar per day; where there are too many, a sparkline over all of them."""
+    from timelapse.cli.console import line
+    from timelapse.cli.view import bar, sparkline
+
+    totals = {day: sum(kinds.values()) for day, kinds in info.days.items()} | dict.fromkeys(
+        info.missing_days, 0
+    )
+    totals = dict(sorted(totals.items()))
+    if len(totals) > most:
+        days = list(totals)
+        line(f"{days[0]} ", (sparkline(list(totals.values())), "cyan"), f" {days[-1]}  ({len(days):,} days)")
+        return
+    top = max(totals.values(), default=0)
+    for day, count in totals.items():
+        line(f"  {day}  {count:>13,} ", (bar(count, top), "cyan"))
+
+
+def _print_bad(rows: list[dict[str, Any]]) -> None:
+    from timelapse.cli.console import line, one_line
+
+    for row in rows:
+        place = row["file"] + (f":{row['line']}" if row["line"] is not None else "")
+        line(
+            (f"{one_line(place)} ", "bold"),
+            f"{row['type']}: {one_line(row['reason'])}  ",
+            (one_line(row["raw"]), "dim"),
+        )
+
+
+def _log_json(info: LogInfo) -> dict[str, Any]:
+    return {
+        "path": info.path, "id": info.id, "version": info.version, "events": info.count,
+        "ts_first": info.ts_first, "ts_last": info.ts_last, "bytes": info.bytes, "segments": info.segments,
+        "bad": info.bad, "skipped": info.skipped, "days": info.days, "missing_days": info.missing_days,
+        "types": [
+            {"name": t.name, "events": t.count, "bytes": t.bytes, "fields": dict(t.fields)} for t in info.types
+        ],
+    }  # fmt: skip

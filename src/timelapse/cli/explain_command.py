@@ -1,0 +1,73 @@
+"""`timelapse explain`: how a program will be replayed, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from timelapse.cli.options import Json, ProgramArg, Sets, examples
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog=examples(
+            "timelapse explain rules.py:Antispam",
+            "timelapse explain rules.py:Antispam logs/oct --svg plan.svg",
+            "timelapse explain rules.py:Antispam --max-strategy scan   (for CI: exit 1 when a state would be slower)",
+        )
+    )(explain)
+
+
+def explain(
+    program: ProgramArg,
+    log: Annotated[
+        Path | None,
+        typer.Argument(metavar="[LOG]", help="A log, for its numbers of events.", show_default=False),
+    ] = None,
+    settings: Sets = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the dependency graph as a picture.")
+    ] = None,
+    max_strategy: Annotated[
+        str | None, typer.Option(metavar="scan|chain", help="Exit 1 when a state needs a slower strategy.")
+    ] = None,
+    slices: Annotated[int | None, typer.Option(help="Number of time slices to plan for.")] = None,
+    cores: Annotated[int | None, typer.Option(help="Number of cores to plan for.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show a program's states, what they depend on, the strategy of each, the line that causes it, the remedy."""
+    from timelapse.cli.console import console, line, print_json
+    from timelapse.cli.settings import build_program
+    from timelapse.log import Log
+    from timelapse.model.load import load_program
+    from timelapse.plan import explain as make_explanation
+
+    made = build_program(load_program(program), settings or [])
+    opened = None if log is None else Log.open(log)
+    found = make_explanation(made, opened, slices=slices, cores=cores)
+    if svg is not None:
+        svg.parent.mkdir(parents=True, exist_ok=True)
+        svg.write_text(found.svg(), encoding="utf-8")
+    if as_json:
+        print_json(found.to_json())
+    else:
+        console().print(found.rich())
+        if svg is not None:
+            line(("picture ", "dim"), str(svg))
+    if max_strategy is not None:
+        _check(made, max_strategy, slices, cores)
+
+
+def _check(made: object, max_strategy: str, slices: int | None, cores: int | None) -> None:
+    """Exit 1, naming state, line and rewrite, when a state is slower than allowed."""
+    from timelapse.cli.console import DIFFERENT, show_error
+    from timelapse.plan import PlanError, make_plan
+
+    try:
+        make_plan(made, slices=slices, cores=cores or 2, max_strategy=max_strategy)  # type: ignore[arg-type]
+    except PlanError as error:
+        show_error(error, as_json=False)
+        raise typer.Exit(DIFFERENT) from None

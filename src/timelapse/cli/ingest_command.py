@@ -1,0 +1,335 @@
+"""`timelapse ingest`: files to a log."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from timelapse.cli.options import Json, Master, Overwrite, examples
+
+if TYPE_CHECKING:
+    from timelapse.log import Log, Source
+    from timelapse.model.events import Event
+
+_TypeFirst = "May start with TYPE= to apply to one type, and repeat."
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog=examples(
+            "timelapse ingest events.py logs/oct Message=raw/message Friendship=raw/friend --ts sent_at",
+            "timelapse ingest examples/collegemsg.py logs/college Message=CollegeMsg.txt --sep ' ' "
+            "--ts time --unit s --map Message.sender=src --map Message.recipient=dst",
+            "timelapse ingest logins.py logs/ssh Failed=auth.log --year 2016 --time-format '%b %d %H:%M:%S' "
+            "--regex 'Failed=^(?P<ts>.{15}) .* Failed password for (?P<user>\\S+) from (?P<address>\\S+)'",
+            "timelapse ingest events.py logs/oct Message=raw/nov/*.csv --append",
+        )
+    )(ingest)
+
+
+def ingest(
+    events: Annotated[
+        str,
+        typer.Argument(
+            metavar="EVENTS", help="The file (or module) with the event classes.", show_default=False
+        ),
+    ],
+    out: Annotated[Path, typer.Argument(metavar="LOG", help="The log's folder.", show_default=False)],
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TYPE=PATH...",
+            show_default=False,
+            help="For each event type its files: a path, folder or glob. Events of the same time are in the order "
+            "in which the types are named here.",
+        ),
+    ],
+    ts: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Column of the event time, by default ts. " + _TypeFirst),
+    ] = None,
+    unit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="s|ms|us|ns", help="Unit of numeric times, by default us. " + _TypeFirst),
+    ] = None,
+    time_format: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FORMAT", help="strptime format of times in text. " + _TypeFirst),
+    ] = None,
+    year: Annotated[
+        list[str] | None, typer.Option(metavar="YEAR", help="Year of times that have none. " + _TypeFirst)
+    ] = None,
+    tz: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ZONE", help="Zone of times without one, by default UTC. " + _TypeFirst),
+    ] = None,
+    fmt: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format", metavar="csv|json|parquet|text", help="By default by the files' suffix. " + _TypeFirst
+        ),
+    ] = None,
+    sep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT", help=r"What separates columns, by default a comma; \t is a tab. " + _TypeFirst
+        ),
+    ] = None,
+    quote: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CHAR", help="Quoting character of CSV; 'none' for no quoting. " + _TypeFirst),
+    ] = None,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="CSV files have no header; needs --columns.")
+    ] = False,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B,C", help="Names of the columns of CSV files. " + _TypeFirst),
+    ] = None,
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="TYPE.FIELD=COLUMN",
+            help="The column of a field that is named otherwise. May repeat.",
+        ),
+    ] = None,
+    regex: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Text files: named groups are the columns, searched in each line. " + _TypeFirst,
+        ),
+    ] = None,
+    unmatched: Annotated[
+        str,
+        typer.Option(metavar="skip|quarantine", help="What becomes of lines that --regex does not match."),
+    ] = "skip",
+    null: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="The text of a missing value, by default empty. " + _TypeFirst),
+    ] = None,
+    max_bad: Annotated[
+        str, typer.Option(metavar="SHARE", help="More bad rows than this are an error: 0.001, 0.1%, or 0.")
+    ] = "0.1%",
+    append: Annotated[
+        bool, typer.Option("--append", help="Add later events to the log that is there.")
+    ] = False,
+    overwrite: Overwrite = False,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Ingest files into a log, in one total order, on Spark.
+
+    Rows that cannot be read go to the log's quarantine with file, line and reason, and are counted.
+    """
+    from timelapse.errors import UsageError
+    from timelapse.log.place import as_path, check_free
+    from timelapse.model.load import load_events
+
+    classes = load_events(events)
+    paths = _paths(sources, classes, events)
+    given = {
+        "ts": ts, "unit": unit, "time_format": time_format, "year": year, "tz": tz, "format": fmt, "sep": sep,
+        "quote": quote, "columns": columns, "regex": regex, "null": null,
+    }  # fmt: skip
+    options = _options(given, list(paths))
+    fields = _mapping(mapping or [], paths, classes)
+    for own in options.values():
+        if no_header or {"sep", "quote", "columns"} & set(own):  # only CSV has these
+            if "regex" not in own:
+                own.setdefault("format", "csv")
+    made: dict[type[Event], Source] = {}
+    for name, files in paths.items():
+        made[classes[name]] = _source(
+            files, {**options[name], "header": not no_header, "unmatched": unmatched}, fields[name]
+        )
+    share = _share(max_bad)
+    if append and overwrite:
+        raise UsageError("--append and --overwrite exclude each other", hint="give one of them")
+    if not append:
+        check_free(as_path(out), overwrite=overwrite)
+    began = time.perf_counter()
+    log = _run(out, made, share, append=append, overwrite=overwrite, master=master, as_json=as_json)
+    _summary(log, time.perf_counter() - began, events, as_json=as_json)
+
+
+def _run(
+    out: Path, made: dict[type[Event], Source], share: float, *, append: bool, overwrite: bool, master: str | None,
+    as_json: bool,
+) -> Log:  # fmt: skip
+    from timelapse.cli.options import start_spark
+    from timelapse.cli.progress_view import progress_for
+    from timelapse.cli.spark_watch import watching
+    from timelapse.log import Log
+
+    if append:
+        Log.open(out)  # its absence is an error before Spark starts
+    with progress_for(as_json) as progress:
+        spark = start_spark(progress, master)
+        with watching(spark, progress, "ingest"):
+            if append:
+                return Log.open(out).append(made, spark, max_bad=share)
+            return Log.write(out, made, spark, max_bad=share, overwrite=overwrite)
+
+
+def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
+    from timelapse.cli.console import line, print_json
+    from timelapse.cli.data_commands import _log_json
+    from timelapse.cli.view import share, size, span, took
+
+    info = log.info()
+    last = info.ingests[-1]
+    bad = sum(s.bad for s in last.sources)
+    skipped = sum(s.skipped for s in last.sources)
+    if as_json:
+        body = {**_log_json(info), "seconds": seconds, "added": last.events}
+        body["ingest"] = {"bad": bad, "skipped": skipped, "sources": [
+            {"type": s.type, "rows": s.rows, "bad": s.bad, "skipped": s.skipped, "source": s.source} for s in last.sources
+        ]}  # fmt: skip
+        print_json(body)
+        return
+    if bad:
+        line(
+            ("rejected  ", "yellow"),
+            f"{bad:,} bad rows ({share(bad, last.events + bad)}) in {log.path}/quarantine: timelapse log {log.path} --bad 5",
+        )
+    if skipped:
+        line(("skipped   ", "dim"), f"{skipped:,} lines that the pattern does not match")
+    if info.missing_days:
+        shown = ", ".join(info.missing_days[:4]) + (" ..." if len(info.missing_days) > 4 else "")
+        line(("warning   ", "yellow"), f"no events on {len(info.missing_days)} days in between: {shown}")
+    length = span((info.ts_last or 0) - (info.ts_first or 0))
+    added = f" ({last.events:,} added)" if log.version > 1 else ""
+    line(
+        (f"{info.count:,} events", "bold"), f"{added}, {length}, {size(info.bytes)}, version {info.version}   {took(seconds)}",
+        ("      next: ", "dim"), f"timelapse replay {_program(events)} {shlex.quote(str(log.path))}",
+    )  # fmt: skip
+
+
+def _program(events: str) -> str:
+    from timelapse.model.load import load_module, programs_in
+
+    found = list(programs_in(load_module(events.rpartition(":")[0] if ".py:" in events else events)))
+    return f"{events}:{found[0]}" if found else "rules.py:Program"
+
+
+# --- options --------------------------------------------------------------------------------------------
+
+
+def _paths(sources: list[str], classes: dict[str, type[Event]], events: str) -> dict[str, list[str]]:
+    """The files of each type, in the order of first mention."""
+    from timelapse.errors import Place, UsageError
+
+    found: dict[str, list[str]] = {}
+    for source in sources:
+        name, equals, path = source.partition("=")
+        if not equals or not path:
+            raise UsageError(f"{source!r} is not TYPE=PATH", hint="Message=raw/message", code="TL808")
+        if name not in classes:
+            raise UsageError(
+                f"there is no event type {name}", place=Place(events), code="TL808",
+                hint=f"event types there: {', '.join(classes) or 'none'}",
+            )  # fmt: skip
+        found.setdefault(name, []).append(path)
+    return found
+
+
+def _options(given: dict[str, list[str] | None], names: list[str]) -> dict[str, dict[str, Any]]:
+    """Each type's options: `TYPE=value` for that type, a plain value for the others."""
+    from timelapse.errors import UsageError
+
+    found: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for option, values in given.items():
+        general: str | None = None
+        own: dict[str, str] = {}
+        for value in values or []:
+            head, equals, rest = value.partition("=")
+            key = head if equals and head in found else None
+            flag = "--" + option.replace("_", "-")
+            if (key is None and general is not None) or (key is not None and key in own):
+                raise UsageError(
+                    f"{flag} is given twice{f' for {key}' if key else ''}", code="TL808",
+                    hint=f"once for all, or once per type: {flag} {names[0]}=...",
+                )  # fmt: skip
+            if key is None:
+                general = value
+            else:
+                own[key] = rest
+        for name in names:
+            chosen = own.get(name, general)
+            if chosen is not None:
+                found[name][option] = _value(option, chosen)
+    return found
+
+
+def _value(option: str, text: str) -> Any:
+    from timelapse.errors import UsageError
+
+    if option == "year":
+        if not text.isdecimal():
+            raise UsageError(f"--year {text!r} is not a year", hint="--year 2016", code="TL808")
+        return int(text)
+    if option == "sep":
+        return {"\\t": "\t", "tab": "\t"}.get(text, text)
+    if option == "quote":
+        return None if text.lower() in ("none", "") else text
+    if option == "columns":
+        return [name.strip() for name in text.split(",")]
+    return text
+
+
+def _mapping(
+    given: list[str], paths: dict[str, list[str]], classes: dict[str, type[Event]]
+) -> dict[str, dict[str, str]]:
+    """For each type {field: column}. `field=column` without a type is for all types that have the field."""
+    from timelapse.errors import UsageError
+
+    found: dict[str, dict[str, str]] = {name: {} for name in paths}
+    for entry in given:
+        left, equals, column = entry.partition("=")
+        name, dot, field = left.rpartition(".")
+        if not equals or not column or not field:
+            raise UsageError(
+                f"--map {entry!r} is not TYPE.FIELD=COLUMN", hint="--map Message.sender=src", code="TL808"
+            )
+        if dot and name not in paths:
+            raise UsageError(
+                f"--map {entry!r}: {name} is not one of the types that are ingested",
+                hint=f"types: {', '.join(paths)}", code="TL808",
+            )  # fmt: skip
+        wanted = [
+            kind for kind in ([name] if dot else paths) if field in {f.name for f in classes[kind].__fields__}
+        ]
+        if not wanted:
+            fields = "; ".join(f"{k}: {', '.join(f.name for f in classes[k].__fields__)}" for k in paths)
+            raise UsageError(
+                f"--map {entry!r}: there is no field {field}", hint=f"fields: {fields}", code="TL808"
+            )
+        for kind in wanted:
+            found[kind][field] = column
+    return found
+
+
+def _source(files: list[str], options: dict[str, Any], fields: dict[str, str]) -> Source:
+    from timelapse.log import Source
+
+    return Source(files if len(files) > 1 else files[0], fields=fields, **options)
+
+
+def _share(text: str) -> float:
+    """`0.001` or `0.1%`."""
+    from timelapse.errors import UsageError
+
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise UsageError(f"--max-bad {text!r} is not a share", hint="0.001, 0.1% or 0", code="TL808")
+    return value

@@ -1,0 +1,130 @@
+"""The entry point: finds the command, runs it, and turns what goes wrong into an error and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from timelapse.cli import data_commands, demo_command, explain_command, run_commands, system_commands
+from timelapse.cli.console import DIFFERENT, INTERRUPTED, TROUBLE, console, show_error
+from timelapse.errors import Cancelled, TimelapseError, UsageError
+
+APP_HELP = """Replay a log of events through a stateful Python program: exactly, and fast.
+
+A first look: [bold]timelapse demo[/bold]
+
+Programs are named FILE:Class (rules.py:Antispam), runs by their directory, @3 or @last.
+Exit codes: 0 fine, 1 different (verify), 2 trouble, 130 interrupted.
+"""
+
+
+COMMANDS = ("demo", "synth", "ingest", "log", "replay", "verify", "explain", "doctor", "help")
+
+
+def make_app() -> typer.Typer:
+    """The commands, in the order of a first use."""
+    app = typer.Typer(
+        help=APP_HELP, no_args_is_help=True, add_completion=True, rich_markup_mode="rich",
+        pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
+    )  # fmt: skip
+    app.callback()(_options)
+    demo_command.register(app)
+    data_commands.register(app)
+    run_commands.register(app)
+    explain_command.register(app)
+    system_commands.register(app)
+    return app
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from timelapse import __version__
+
+        typer.echo(f"timelapse {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version.", callback=_version, is_eager=True
+    ),
+    debug: bool = typer.Option(False, "--debug", help="Show Timelapse's own traceback with errors."),
+) -> None:
+    """Nothing to do: `--debug` is taken out before parsing, so that it may stand anywhere."""
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line and exit. `args` is for tests."""
+    sys.exit(run(sys.argv[1:] if args is None else list(args)))
+
+
+def run(args: Sequence[str]) -> int:
+    """Run the command line. Returns the exit code."""
+    end = args.index("--") if "--" in args else len(args)
+    debug = "--debug" in args[:end] or bool(os.environ.get("TIMELAPSE_DEBUG"))
+    as_json = "--json" in args[:end]
+    args = [a for a in args[:end] if a != "--debug"] + list(args[end:])
+    try:
+        code = make_app()(args, prog_name="timelapse", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except Cancelled as error:
+        return _interrupted(error.message)
+    except KeyboardInterrupt:
+        return _interrupted("cancelled; what was being made was removed")
+    except BrokenPipeError:
+        # Whoever read us has gone (`| head`): not an error. Python would complain at exit otherwise.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except TimelapseError as error:
+        if debug:
+            traceback.print_exc()
+        show_error(error, as_json=as_json)
+        return DIFFERENT if getattr(error, "different", False) else TROUBLE
+    except Exception as error:
+        return _other(error, debug=debug, as_json=as_json, command=args[0] if args else "")
+
+
+def _interrupted(text: str) -> int:
+    console(stderr=True).print(text)
+    return INTERRUPTED
+
+
+def _other(error: Exception, *, debug: bool, as_json: bool, command: str) -> int:
+    """A wrong command line (the parser's own errors), or a bug."""
+    if type(error).__name__ == "Abort":
+        return _interrupted("cancelled")
+    explain: Any = getattr(error, "format_message", None)
+    if explain is not None:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            sys.stderr.write(explain() + "\n")
+            return TROUBLE
+        known = command if command in COMMANDS else ""
+        hint = f"timelapse {known} --help" if known else "timelapse --help"
+        show_error(UsageError(explain(), hint=hint), as_json=as_json)
+        return TROUBLE
+    if isinstance(error, OSError) and error.strerror:
+        from timelapse.errors import Place
+
+        wrapped: TimelapseError = UsageError(
+            error.strerror, place=Place(str(error.filename) if error.filename is not None else None),
+            hint="check the path, its permissions and the free space", code="TL809",
+        )  # fmt: skip
+    else:
+        wrapped = TimelapseError(
+            f"an error that Timelapse did not expect: {type(error).__name__}: {error}",
+            hint="run the command again with --debug for the traceback, and report it",
+        )
+    if debug:
+        traceback.print_exc()
+    show_error(wrapped, as_json=as_json)
+    return TROUBLE
+
+
+if __name__ == "__main__":
+    main()

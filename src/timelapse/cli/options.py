@@ -1,0 +1,56 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from timelapse.engine.progress import Progress
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Set a parameter of the program. May repeat."),
+]
+Master = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="Spark master, such as local[4] or spark://host:7077."),
+]
+Local = Annotated[bool, typer.Option("--local", help="Stay in this process, without Spark.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+ProgramArg = Annotated[str, typer.Argument(metavar="FILE:CLASS", help="The program.", show_default=False)]
+LogArg = Annotated[Path, typer.Argument(metavar="LOG", help="A log's folder.", show_default=False)]
+
+
+def examples(*lines: str) -> str:
+    """The epilog of a command's help."""
+    return "[bold]Examples[/bold]\n\n" + "\n\n".join(
+        f"  {line.replace('[', chr(92) + '[')}" for line in lines
+    )
+
+
+def choose_spark(
+    events: int, progress: Progress, *, master: str | None, local: bool, limit: int
+) -> SparkSession | Literal[False]:
+    """The session for a job, started here so that the user sees why it takes a while; False: stay in process."""
+    if local and master:
+        from timelapse.errors import UsageError
+
+        raise UsageError("--local and --master exclude each other", hint="give one of them")
+    if local or (master is None and events <= limit):
+        return False
+    return start_spark(progress, master)
+
+
+def start_spark(progress: Progress, master: str | None) -> SparkSession:
+    """A Spark session, with a line about it when it has to be started."""
+    from timelapse.env.spark_session import existing, session
+
+    if existing() is None:
+        progress.note("starting Spark (a few seconds) ...")
+    return session(master=master)

@@ -1,0 +1,128 @@
+"""Progress on stderr: bars with ETA on a terminal, otherwise a plain line at each stage and every two seconds."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from timelapse.cli.console import clean, console
+from timelapse.cli.view import took
+from timelapse.engine.progress import Progress
+
+_EVERY_SECONDS = 2.0
+
+
+class PlainProgress:
+    """Lines, for logs and pipes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._started: dict[str, float] = {}
+        self._said = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def stage(self, name: str, total: int) -> None:
+        """Says that the stage begins."""
+        self._started[name] = self._said = time.monotonic()
+        self._say(f"{name} ..." if not total else f"{name}: {total:,} events ...")
+
+    def advance(self, name: str, done: int, total: int) -> None:
+        """Says how far the stage is, at most every two seconds."""
+        now = time.monotonic()
+        with self._lock:
+            if now - self._said < _EVERY_SECONDS or not total:
+                return
+            self._said = now
+        passed = now - self._started.get(name, now)
+        left = f"  ETA {took(passed * (total - done) / done)}" if done else ""
+        self._say(f"{name}: {100 * done / total:.0f}%{left}")
+
+    def finish(self, name: str, seconds: float) -> None:
+        """Says how long the stage took."""
+        self._say(f"{name}: {took(seconds)}")
+
+    def note(self, text: str) -> None:
+        """Says it."""
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        with self._lock:
+            sys.stderr.write(clean(text) + "\n")
+            sys.stderr.flush()
+
+
+class BarProgress:
+    """One bar per stage, with the time left; finished stages stay on the screen."""
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self._screen = console(stderr=True)
+        self._bars = RichProgress(
+            SpinnerColumn(finished_text=" "),
+            TextColumn("{task.fields[label]:<24}", markup=False),
+            BarColumn(bar_width=30),
+            TextColumn("{task.fields[state]:>14}", markup=False),
+            TimeRemainingColumn(compact=True),
+            console=self._screen,
+            transient=False,
+        )
+        self._tasks: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def stage(self, name: str, total: int) -> None:
+        """Adds a bar, or starts the one of that name again."""
+        with self._lock:
+            old = self._tasks.pop(name, None)
+            if old is not None and not self._bars._tasks[old].finished:
+                self._bars.remove_task(old)
+            label = clean(name)
+            self._tasks[name] = self._bars.add_task(
+                "", total=total or None, label=label if len(label) <= 24 else label[:23] + "…", state=""
+            )
+
+    def advance(self, name: str, done: int, total: int) -> None:
+        """Moves the bar."""
+        task = self._tasks.get(name)
+        if task is not None:
+            self._bars.update(task, completed=done, total=total or None, state=f"{done:,}")
+
+    def finish(self, name: str, seconds: float) -> None:
+        """Fills the bar."""
+        task = self._tasks.get(name)
+        if task is not None:
+            total = self._bars._tasks[task].total or 1
+            self._bars.update(task, completed=total, total=total, state=took(seconds))
+
+    def note(self, text: str) -> None:
+        """A line above the bars."""
+        self._bars.console.print(clean(text))
+
+
+def progress_for(as_json: bool) -> PlainProgress | BarProgress:
+    """The progress that fits: bars when stderr is a terminal and nobody wants JSON."""
+    if as_json or not sys.stderr.isatty():
+        return PlainProgress()
+    return BarProgress()
+
+
+_: type[Progress] = PlainProgress
+_ = BarProgress

@@ -1,0 +1,261 @@
+"""`replay` and `verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from timelapse.cli.options import Json, Local, LogArg, Master, Overwrite, ProgramArg, Sets, examples
+
+if TYPE_CHECKING:
+    from timelapse.log import LogInfo
+    from timelapse.run import Run, Verification
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(
+        epilog=examples(
+            "timelapse replay rules.py:Antispam logs/oct",
+            "timelapse replay rules.py:Antispam logs/oct --set ratio=3.0 --slices 8 --out out/strict",
+            "timelapse replay rules.py:Antispam logs/oct --verify 1%",
+        )
+    )(replay)
+    app.command(epilog=examples("timelapse verify @last", "timelapse verify out/strict --events 1000000"))(
+        verify
+    )
+
+
+def replay(
+    program: ProgramArg,
+    log: LogArg,
+    settings: Sets = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The run's folder; by default runs/<Program>-<n>.")
+    ] = None,
+    slices: Annotated[
+        int | None, typer.Option(help="Number of time slices; by default chosen by size.")
+    ] = None,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Force staged or chain, or STATE=scan|chain for one state. May repeat."
+        ),
+    ] = None,
+    check: Annotated[
+        str | None,
+        typer.Option(
+            "--verify",
+            metavar="1%|N",
+            help="Then check so much of the log's beginning against the serial meaning.",
+        ),
+    ] = None,
+    allow_impure: Annotated[
+        bool,
+        typer.Option("--allow-impure", help="Replay handlers that read a clock, randomness or the like."),
+    ] = False,
+    master: Master = None,
+    local: Local = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Replay a program over a log. The result is exactly that of processing the events one by one.
+
+    Up to 200,000 events are replayed in this process, more on Spark. A run appears whole or not at all.
+    """
+    from timelapse.cli.options import choose_spark
+    from timelapse.cli.places import next_run
+    from timelapse.cli.progress_view import progress_for
+    from timelapse.cli.settings import build_program
+    from timelapse.log import Log
+    from timelapse.model.load import load_program
+    from timelapse.model.program import spec_of
+    from timelapse.run import replay as run_replay
+    from timelapse.run.replay import IN_PROCESS_EVENTS
+
+    made = build_program(load_program(program), settings or [])
+    opened = Log.open(log)
+    opened.bind(spec_of(made).events)
+    wanted = None if check is None else _amount(check, opened.count)
+    target = next_run(spec_of(made).name) if out is None else out
+    with progress_for(as_json) as progress:
+        spark = choose_spark(opened.count, progress, master=master, local=local, limit=IN_PROCESS_EVENTS)
+        run = run_replay(
+            made, opened, target, slices, spark, strategy=_strategy(strategy), progress=progress,
+            allow_impure=allow_impure, overwrite=overwrite,
+        )  # fmt: skip
+        proof = run.verify(wanted, progress) if wanted else None
+    if as_json:
+        _print_run_json(run, proof)
+    else:
+        print_run(run, opened.info(), proof)
+    if proof is not None and not proof.ok:
+        raise typer.Exit(1)
+
+
+def verify(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run's folder, @3 or @last.", show_default=False)
+    ],
+    events: Annotated[
+        str | None,
+        typer.Option(metavar="N|1%", help="Only so much of the log's beginning; by default all of it."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a run against the serial meaning: outputs, rejections, the state at every slice boundary.
+
+    Processes the log's events one by one in plain Python. Exit code 1 and the first difference when there is one.
+    """
+    from timelapse.cli.console import line, print_json
+    from timelapse.cli.places import find_run
+    from timelapse.cli.progress_view import progress_for
+    from timelapse.run import Run
+
+    opened = Run.open(find_run(run))
+    wanted = None if events is None else _amount(events, opened.events)
+    with progress_for(as_json) as progress:
+        proof = opened.verify(wanted, progress)
+    if as_json:
+        print_json({**_proof_json(proof), "digest": opened.digest, "run": str(opened.path)})
+    else:
+        _print_proof(proof)
+        line(("digest ", "dim"), opened.digest)
+    if not proof.ok:
+        raise typer.Exit(1)
+
+
+# --- options --------------------------------------------------------------------------------------------
+
+
+def _amount(text: str, total: int) -> int | None:
+    """`1%` or a number of events, at least one; None for all. Raises UsageError."""
+    from timelapse.errors import UsageError
+
+    try:
+        if text.endswith("%"):
+            percent = float(text[:-1])
+            count = -(-total * percent // 100) if 0 < percent <= 100 else 0
+        else:
+            count = int(text.replace(",", "").replace("_", ""))
+        count = int(count)
+    except ValueError:
+        count = 0
+    if count < 1 and total > 0:
+        raise UsageError(f"{text!r} is not a number of events", hint="give 1% or 100000", code="TL813")
+    return None if count >= total else count
+
+
+def _strategy(given: list[str] | None) -> str | dict[str, str] | None:
+    from timelapse.errors import UsageError
+
+    if not given:
+        return None
+    pairs = {name: value for name, equals, value in (g.partition("=") for g in given) if equals}
+    if not pairs and len(given) == 1:
+        return given[0]
+    if len(pairs) != len(given):
+        raise UsageError(
+            "--strategy mixes a name with STATE=name", hint="--strategy chain, or --strategy friends=chain"
+        )
+    return pairs
+
+
+# --- printing -------------------------------------------------------------------------------------------
+
+
+def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
+    """The summary of a finished run."""
+    from timelapse.cli.console import line
+    from timelapse.cli.places import label
+    from timelapse.cli.view import rate, span, took
+
+    manifest = run.manifest
+    length = (info.ts_last or 0) - (info.ts_first or 0)
+    speed = (
+        f"   {span(length)} at {length / 1e6 / run.seconds:,.0f}x" if run.seconds > 0 and length > 0 else ""
+    )
+    line(
+        (f"{run.events:,} events in {took(run.seconds)}", "bold"),
+        f"{speed}   {rate(run.events, run.seconds)}   {run.slices} slices   {manifest.executor}",
+    )
+    for name, count in run.counts.items():
+        line((name, "bold green"), f"  {count:,} outputs")
+    line(f"rejected {run.rejected_count:,}", ("      stages: ", "dim"), (_timings(run.timings), "dim"))
+    _print_certificate(run.certificate)
+    if proof is not None:
+        _print_proof(proof)
+    where = label(run.path) if run.path is not None else ""
+    line(
+        ("digest ", "dim"),
+        f"{run.digest}",
+        ("      run ", "dim"),
+        f"{where} -> {run.path}" if where.startswith("@") else where,
+    )
+    if proof is None:
+        line(("next: ", "dim"), f"timelapse verify {where}")
+
+
+def _timings(timings: dict[str, float]) -> str:
+    from timelapse.cli.view import took
+
+    return "  ".join(f"{name} {took(seconds)}" for name, seconds in timings.items())
+
+
+def _print_certificate(certificate: dict[str, Any]) -> None:
+    from timelapse.cli.console import line
+
+    fallback = certificate.get("fallback")
+    if certificate.get("mode") == "staged":
+        line(
+            ("proved  ", "green"),
+            f"the final pass changed what was predicted in {certificate.get('validated_slices', 0)} of "
+            f"{max(0, certificate.get('slices', 1) - 1)} slices that have a successor",
+        )
+    else:
+        line(("proved  ", "green"), "slices ran one after the other: nothing was predicted")
+    if fallback:
+        tone = "bold yellow" if fallback.get("is_bug") else "yellow"
+        line(("note    ", tone), f"from slice {fallback['from_slice']} on one by one: {fallback['reason']}")
+        if fallback.get("is_bug"):
+            line("        the result is exact all the same; please report this as a bug in Timelapse")
+    trusted = certificate.get("trusted") or []
+    if trusted:
+        line(
+            ("trusted ", "yellow"),
+            f"{len(trusted)} calls that analysis cannot see through (timelapse explain lists them)",
+        )
+
+
+def _print_proof(proof: Verification) -> None:
+    from timelapse.cli.console import line
+
+    first, *rest = proof.text.splitlines()
+    line(("verified " if proof.ok else "DIFFERS  ", "bold green" if proof.ok else "bold red"), first)
+    for row in rest:
+        line("  ", row)
+
+
+def _proof_json(proof: Verification) -> dict[str, Any]:
+    return {
+        "ok": proof.ok, "events": proof.events, "total": proof.total, "outputs": proof.outputs,
+        "boundaries": proof.boundaries, "seconds": proof.seconds,
+        "divergence": None if proof.divergence is None else proof.divergence.text,
+    }  # fmt: skip
+
+
+def _print_run_json(run: Run, proof: Verification | None) -> None:
+    from timelapse.cli.console import print_json
+
+    manifest = run.manifest
+    print_json(
+        {
+            "path": str(run.path), "program": run.program, "params": run.params, "events": run.events,
+            "slices": run.slices, "seconds": run.seconds, "timings": run.timings, "executor": manifest.executor,
+            "outputs": run.counts, "rejected": run.rejected_count, "digest": run.digest,
+            "state_digest": run.state_digest, "log": manifest.log, "log_id": manifest.log_id,
+            "certificate": run.certificate, "verification": None if proof is None else _proof_json(proof),
+        }
+    )  # fmt: skip

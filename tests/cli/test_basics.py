@@ -1,0 +1,173 @@
+"""The command line itself: help, versions, wrong usage, errors, hostile text."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run_cli import cli, command
+from timelapse.cli.catalogue import CODES, markdown
+from timelapse.cli.console import clean, one_line
+from timelapse.cli.main import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def test_help_lists_the_commands_that_exist() -> None:
+    """Nothing is listed that later versions bring."""
+    shown = cli("--help")
+    assert shown.code == 0
+    listed = re.findall(r"^│ (\w+)  ", shown.out, re.MULTILINE)
+    assert tuple(listed) == COMMANDS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_shows_examples(name: str) -> None:
+    """Every command's help has at least one line that can be copied."""
+    shown = cli(name, "--help")
+    assert shown.code == 0
+    assert "Examples" in shown.out
+    assert f"timelapse {name}" in shown.out.split("Examples")[1]
+
+
+def test_help_is_quick_and_starts_neither_spark_nor_pandas() -> None:
+    """The command line imports only what the command needs."""
+    code = (
+        "import sys, timelapse.cli.main as m; m.run(['--help']); "
+        "bad = {'pyspark', 'pandas', 'numba', 'py4j'} & set(sys.modules); assert not bad, bad"
+    )
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    assert time.perf_counter() - started < 5  # half a second on a quiet machine
+
+
+def test_version() -> None:
+    """--version prints the package's version."""
+    import timelapse
+
+    assert cli("--version").out.strip() == f"timelapse {timelapse.__version__}"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("nonsense",), ("synth",), ("synth", "--evnts", "3"), ("synth", "--events", "many", "--out", "x"), ("log",),
+     ("replay", "x.py"), ("verify",), ("log", "a", "b")],
+)  # fmt: skip
+def test_wrong_usage_is_an_error_with_a_hint(args: tuple[str, ...]) -> None:
+    """Exit 2, a code, and the command whose help to read; on stderr, without a traceback."""
+    shown = cli(*args)
+    assert shown.code == 2
+    assert shown.out == ""
+    assert shown.err.startswith("TL800 ")
+    assert "--help" in shown.err
+    assert "Traceback" not in shown.err
+
+
+def test_errors_as_json(tmp_path: Path) -> None:
+    """With --json an error is one JSON line on stderr, with code, place, message and hint."""
+    shown = cli("log", tmp_path / "nothing", "--json")
+    assert shown.code == 2
+    assert shown.out == ""
+    error = json.loads(shown.err)["error"]
+    assert error["code"] == "TL403"
+    assert str(tmp_path) in error["place"]
+    assert error["message"]
+    assert error["hint"]
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    """--debug may stand anywhere and adds Timelapse's own traceback."""
+    assert "Traceback" in cli("log", "--debug", tmp_path / "nothing").err
+    assert "Traceback" not in cli("log", tmp_path / "nothing").err
+
+
+def test_an_operating_system_error_is_named(tmp_path: Path) -> None:
+    """A path that cannot be used is TL809 or better, and no traceback."""
+    (tmp_path / "file").write_text("x")
+    shown = cli("synth", "--events", 10, "--out", tmp_path / "file" / "log")
+    assert shown.code == 2
+    assert "Traceback" not in shown.err
+    assert re.match(r"TL(809|4\d\d) ", shown.err)
+
+
+@pytest.mark.parametrize(
+    "nasty", ["[red]x[/red]", "[/]", "\x1b[31mred\x1b[0m", "a\x00b", "\u202eevil", ":smile:", "é\n[b]"]
+)
+def test_hostile_paths_are_shown_verbatim(tmp_path: Path, nasty: str) -> None:
+    """Text from users is neither markup nor terminal control."""
+    shown = cli("log", f"{tmp_path}/{nasty}")
+    assert shown.code == 2
+    assert not CONTROL.search(shown.err.replace("\n", ""))
+    if "\n" not in nasty and not CONTROL.search(nasty) and "\u202e" not in nasty:
+        assert nasty in shown.err
+
+
+def test_clean_keeps_text_and_escapes_controls() -> None:
+    """Letters, tabs and newlines stay; controls, direction overrides and lone surrogates become escapes."""
+    assert clean("a\tb\nç 🙂") == "a\tb\nç 🙂"
+    assert clean("\x1b[0m\x9b\u202e\ud800") == "\\x1b[0m\\x9b\\u202e\\ud800"
+    assert one_line("a\nb" + "x" * 300, 10) == "a\\nbxxxxx…"
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    """`timelapse help | head -1` ends quietly."""
+    found = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {' '.join(command('help'))} | head -1"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0
+    assert found.stdout.startswith("TL000")
+    assert found.stderr == ""
+
+
+def used_codes() -> set[str]:
+    """The codes that the package's source raises or reports."""
+    found: set[str] = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        if path.name != "catalogue.py":
+            found |= set(re.findall(r"[\"'](TL\d{3})[\"']", path.read_text(encoding="utf-8")))
+    return found
+
+
+def test_every_code_is_explained_and_every_explained_code_is_used() -> None:
+    """`timelapse help CODE` knows exactly the codes of the source."""
+    assert sorted(used_codes() - set(CODES)) == []
+    assert sorted(set(CODES) - used_codes()) == []
+    assert list(CODES) == sorted(CODES)
+
+
+def test_the_document_is_the_catalogue() -> None:
+    """docs/errors.md is what the catalogue prints."""
+    assert (ROOT / "docs" / "errors.md").read_text(encoding="utf-8") == markdown()
+
+
+def test_help_for_a_code() -> None:
+    """However the code is written; an unknown one is TL814."""
+    assert cli("help", "tl114").out.startswith("TL114")
+    assert cli("help", "114").out == cli("help", "TL114").out
+    assert cli("help", "TL114", "--json").json["code"] == "TL114"
+    assert cli("help", "TL9999").err.startswith("TL814")
+
+
+def test_doctor_reports_without_spark(tmp_path: Path) -> None:
+    """The checks as text and as JSON."""
+    assert "Python" in cli("doctor", tmp_path, "--no-spark").out
+    found = cli("doctor", tmp_path, "--no-spark", "--json")
+    assert found.json["ok"] is True
+    assert {"Python", "Java", "cores", "memory"} <= {c["name"] for c in found.json["checks"]}
+
+
+def test_the_demo_runs_the_examples() -> None:
+    """The programs that `demo` copies are the ones in examples/."""
+    for name in ("antispam.py", "collegemsg.py"):
+        packaged = ROOT / "src" / "timelapse" / "cli" / "demo_programs" / name
+        assert packaged.read_bytes() == (ROOT / "examples" / name).read_bytes()
