@@ -99,6 +99,24 @@ class NotANumber(ValueError_):
     code = "TL204"
 
 
+# --- TL3xx: analysis and plan -------------------------------------------------------------------
+
+
+class PlanError(TimelapseError):
+    """A plan that was asked for cannot be made, or is slower than allowed."""
+
+    code = "TL350"
+
+
+# --- TL3xx: analysis --------------------------------------------------------------------------
+
+
+class AnalysisError(TimelapseError):
+    """A pass was asked for that the analysis does not allow."""
+
+    code = "TL300"
+
+
 # --- TL4xx: the log -----------------------------------------------------------------------------
 
 

@@ -1,0 +1,218 @@
+"""From an analysis to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from timelapse.analysis.result import PassProgram
+from timelapse.errors import PlanError
+from timelapse.model.program import Program
+from timelapse.plan.cost import Law, law_of
+from timelapse.plan.plan import Mode, Plan, Stage
+from timelapse.plan.strategy import (
+    AVAILABLE,
+    Analysed,
+    Choice,
+    Strategy,
+    check_allowed,
+    choose,
+    forced_chain,
+    parse_strategy,
+)
+
+
+class Passes(Protocol):
+    """Cuts passes out of a program; see timelapse.analysis."""
+
+    def build(
+        self, analysis: Analysed, name: str, targets: Sequence[str], delta: Sequence[str]
+    ) -> PassProgram:
+        """The statements that the writes of `targets` need; those in `delta` are collected as effects."""
+
+    def final(self, analysis: Analysed) -> PassProgram:
+        """The whole program."""
+
+
+def make_plan(
+    program: Program | type[Program] | Analysed,
+    *,
+    counts: Mapping[str, int] | None = None,
+    cores: int = 2,
+    slices: int | None = None,
+    force: str | Mapping[str, str] | None = None,
+    max_strategy: str | None = None,
+    passes: Passes | None = None,
+) -> Plan:
+    """Decide how a program is replayed.
+
+    `counts` is the number of events by type, where a log is known; `slices` the number of slices, where somebody
+    says. `force` is "chain" or "staged" for the whole program, "scan" (every state), or a strategy by state's name.
+    `max_strategy` is the slowest strategy that is allowed.
+
+    Raises PlanError for a strategy that does not exist or is not exact, and naming state, line and rewrite where a
+    stage is slower than `max_strategy`.
+    """
+    analysis = _analysed(program)
+    maker = passes or _ProgramPasses()
+    choices = [choose(component, analysis) for component in analysis.components]
+    choices = _forced(choices, force, analysis)
+    if max_strategy is not None:
+        check_allowed(choices, parse_strategy(max_strategy))
+    groups = _groups(choices, analysis)
+    works = []
+    for _, strategy, members in groups:
+        targets = tuple(name for c in members for name in c.states)
+        delta = targets if strategy is Strategy.SCAN else ()
+        works.append(maker.build(analysis, _stage_name(targets), targets, delta))
+    final = maker.final(analysis)
+    law, costs = law_of(
+        [(g[1] is not Strategy.SCAN, w) for g, w in zip(groups, works, strict=True)], final, counts
+    )
+    stages = tuple(
+        Stage(index, level, strategy, members, work, cost)
+        for index, ((level, strategy, members), work, cost) in enumerate(
+            zip(groups, works, costs, strict=True)
+        )
+    )
+    mode, reason = _mode(stages, law, cores, slices, force)
+    plan = Plan(
+        analysis.spec.name,
+        mode,
+        reason,
+        stages,
+        final,
+        law,
+        cores,
+        analysis.spec,
+        tuple(analysis.dependencies),
+    )
+    plan.verify()
+    return plan
+
+
+class _ProgramPasses:
+    """Passes from the real analysis."""
+
+    def build(self, analysis: Any, name: str, targets: Sequence[str], delta: Sequence[str]) -> PassProgram:
+        from timelapse.analysis import build_pass
+
+        return build_pass(analysis, name, targets, delta)
+
+    def final(self, analysis: Any) -> PassProgram:
+        from timelapse.analysis import final_pass
+
+        return final_pass(analysis)
+
+
+def _analysed(program: Any) -> Analysed:
+    if isinstance(program, Program) or (isinstance(program, type) and issubclass(program, Program)):
+        from timelapse.analysis import analyse
+
+        return analyse(program)
+    return program  # type: ignore[no-any-return]
+
+
+# --- stages -----------------------------------------------------------------------------------------
+
+
+def _groups(choices: Sequence[Choice], analysis: Analysed) -> list[tuple[int, Strategy, tuple[Choice, ...]]]:
+    """Components that share a pass: those of one level and one strategy. In order of level, then the fastest."""
+    levels = _levels(choices, analysis)
+    order = {name: i for i, name in enumerate(analysis.spec.states)}
+    found: dict[tuple[int, int], list[Choice]] = {}
+    for choice, level in zip(choices, levels, strict=True):
+        found.setdefault((level, choice.strategy.rank), []).append(choice)
+    return [
+        (level, list(Strategy)[rank], tuple(sorted(found[level, rank], key=lambda c: order[c.states[0]])))
+        for level, rank in sorted(found)
+    ]
+
+
+def _levels(choices: Sequence[Choice], analysis: Analysed) -> list[int]:
+    """1 + the highest level of what a component depends on. Components come in topological order."""
+    of: dict[str, int] = {}
+    levels = []
+    for choice in choices:
+        sources = {s for name in choice.states for s in analysis.facts[name].depends_on} - set(choice.states)
+        missing = sources - of.keys()
+        if missing:
+            raise PlanError(
+                f"{choice.states[0]} depends on {', '.join(sorted(missing))}, which comes later",
+                hint="this is a bug in Timelapse: please report it", code="TL359",
+            )  # fmt: skip
+        level = 1 + max((of[s] for s in sources), default=0)
+        of.update(dict.fromkeys(choice.states, level))
+        levels.append(level)
+    return levels
+
+
+def _stage_name(states: Sequence[str]) -> str:
+    """The states' names, as many as fit on a progress line."""
+    text = " ".join(states)
+    if len(text) <= 32:
+        return text
+    return f"{states[0]} and {len(states) - 1} more" if len(states) > 1 else text
+
+
+# --- what is asked for --------------------------------------------------------------------------------
+
+
+def _forced(choices: list[Choice], force: str | Mapping[str, str] | None, analysis: Analysed) -> list[Choice]:
+    if force is None or force in ("chain", "staged"):
+        return choices
+    if isinstance(force, str):
+        wanted = dict.fromkeys(analysis.spec.states, parse_strategy(force))
+    else:
+        wanted = {name: parse_strategy(text) for name, text in force.items()}
+    for name in wanted:
+        if name not in analysis.spec.states:
+            raise PlanError(
+                f"{analysis.spec.name} has no state {name!r}",
+                hint=f"states: {', '.join(analysis.spec.states) or 'none'}", code="TL351",
+            )  # fmt: skip
+    return [_as_asked(choice, wanted) for choice in choices]
+
+
+def _as_asked(choice: Choice, wanted: Mapping[str, Strategy]) -> Choice:
+    asked = {wanted[name] for name in choice.states if name in wanted}
+    if not asked:
+        return choice
+    if len(asked) > 1:
+        raise PlanError(
+            f"{', '.join(choice.states)} depend on each other and need one strategy, not {' and '.join(sorted(asked))}",
+            place=choice.place, code="TL353",
+        )  # fmt: skip
+    (strategy,) = asked
+    if strategy not in AVAILABLE:
+        raise PlanError(
+            f"the strategy {strategy} is not available in this version",
+            hint=f"available: {', '.join(AVAILABLE)}", code="TL353",
+        )  # fmt: skip
+    if strategy is Strategy.CHAIN:
+        return forced_chain(choice)
+    if choice.blocked is not None:
+        raise PlanError(
+            f"{', '.join(choice.states)} cannot be a scan: {choice.blocked}",
+            place=choice.place, hint=choice.rewrite, code="TL353",
+        )  # fmt: skip
+    return choice
+
+
+def _mode(
+    stages: Sequence[Stage], law: Law, cores: int, slices: int | None, force: str | Mapping[str, str] | None
+) -> tuple[Mode, str]:
+    if force == "chain":
+        return "chain", "asked for"
+    if slices == 1:
+        return "chain", "there is a single slice"
+    if force is not None:
+        return "staged", "asked for"
+    scans = [s for s in stages if s.strategy is Strategy.SCAN]
+    if slices is not None and (scans or not stages):
+        return "staged", f"{slices} slices were asked for"
+    if stages and not scans:
+        return "chain", "no state can be found without running the slices before"
+    staged, one = law.staged(cores, slices), law.one_by_one(slices or 1)
+    times = f"{staged:.2f} of the serial time against {one:.2f}, on {cores} core{'s' if cores != 1 else ''}"
+    return ("staged", f"it takes {times}") if staged < one else ("chain", f"time slices would take {times}")

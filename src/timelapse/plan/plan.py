@@ -1,0 +1,164 @@
+"""A plan: which passes run over the slices, in which order, and why. Printable and checkable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+from timelapse.analysis.result import Dependency, PassProgram
+from timelapse.errors import Place, PlanError
+from timelapse.model.program import ProgramSpec
+from timelapse.plan.cost import Law
+from timelapse.plan.strategy import Choice, Strategy
+
+Mode = Literal["staged", "chain"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One pass over the slices: the components whose start states it finds."""
+
+    index: int
+    """Its place in the plan, from 0: the pass's index."""
+    level: int
+    """1 for states that depend on no others, and so on."""
+    strategy: Strategy
+    choices: tuple[Choice, ...]
+    """Its components, in order of declaration."""
+    work: PassProgram
+    cost: float
+    """Its work, relative to that of the final pass."""
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        return tuple(name for choice in self.choices for name in choice.states)
+
+    @property
+    def name(self) -> str:
+        """What progress calls it."""
+        return self.work.name
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a program is replayed.
+
+    `staged`: the passes in order, each over all slices (but the last), then the final pass over all slices in
+    parallel. `chain`: only the final pass, slice after slice. Both give the same bits.
+    """
+
+    program: str
+    mode: Mode
+    reason: str
+    """Why this mode."""
+    stages: tuple[Stage, ...]
+    final: PassProgram
+    law: Law
+    cores: int
+    spec: ProgramSpec
+    dependencies: tuple[Dependency, ...]
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """All components, in the order of the stages."""
+        return tuple(choice for stage in self.stages for choice in stage.choices)
+
+    def stage_of(self, state: str) -> Stage:
+        """The stage that finds a state's start values."""
+        return next(stage for stage in self.stages if state in stage.states)
+
+    def verify(self) -> None:
+        """Check that the plan is sound, whatever made it. Raises PlanError (TL359) if it is not."""
+        self._verify_cover()
+        ready: set[str] = set()
+        for index, stage in enumerate(self.stages):
+            _expect(stage.index == index, f"stage {index} calls itself {stage.index}")
+            self._verify_stage(stage, ready)
+            ready.update(stage.states)
+        every = frozenset(self.spec.states)
+        _expect(self.final.exact == every, "the final pass does not keep every state")
+        _expect(not self.final.delta, "the final pass collects deltas")
+        _expect(not self.final.ignored, "the final pass ignores a state")
+
+    def _verify_cover(self) -> None:
+        names = [name for stage in self.stages for name in stage.states]
+        _expect(len(names) == len(set(names)), "a state is in two stages")
+        _expect(set(names) == set(self.spec.states), "the stages do not hold exactly the program's states")
+        levels = [stage.level for stage in self.stages]
+        _expect(levels == sorted(levels), "levels do not rise")
+
+    def _verify_stage(self, stage: Stage, ready: set[str]) -> None:
+        own, work, what = set(stage.states), stage.work, f"stage {stage.index + 1} ({stage.work.name})"
+        _expect(set(work.targets) == own, f"{what} targets {sorted(work.targets)}, not {sorted(own)}")
+        for d in self.dependencies:
+            if d.target not in own or d.source in ready:
+                continue
+            same = any(d.target in c.states and d.source in c.states for c in stage.choices)
+            _expect(same, f"{what}: {d.target} depends on {d.source}, which is not known yet")
+            _expect(
+                stage.strategy is not Strategy.SCAN, f"{what}: scan, but {d.target} depends on {d.source}"
+            )
+        known = ready if stage.strategy is Strategy.SCAN else ready | own
+        _expect(work.exact <= known, f"{what} needs {sorted(work.exact - known)}, which is not known yet")
+        if stage.strategy is Strategy.SCAN:
+            _expect(work.delta == own, f"{what}: the deltas are not those of its states")
+            _expect(all(c.blocked is None for c in stage.choices), f"{what} cannot be a scan")
+        else:
+            _expect(not work.delta, f"{what}: a chain collects deltas")
+            _expect(own <= work.exact, f"{what}: a chain does not keep its states")
+        _expect(not (work.delta & work.exact), f"{what}: a state is exact and a delta")
+        _expect(not (work.ignored & (work.delta | work.exact)), f"{what} ignores a state that it needs")
+
+    def text(self) -> str:
+        """The plan for people: stages, their states, strategies and reasons, what each pass reads."""
+        lines = [f"plan of {self.program}: {self.mode}, {self.reason}"]
+        for stage in self.stages:
+            lines.append(f"stage {stage.index + 1}  level {stage.level}  {stage.strategy}")
+            width = max(len(", ".join(c.states)) for c in stage.choices)
+            for choice in stage.choices:
+                at = place_text(choice.place)
+                names = ", ".join(choice.states)
+                lines.append(f"  {names:<{width}}  {choice.because}{f'  [{at}]' if at else ''}")
+                if choice.rewrite is not None:
+                    lines.append(f"  {'':<{width}}  rewrite: {choice.rewrite}")
+            lines.append(f"  pass: {pass_text(stage.work)}")
+        lines.append("final")
+        lines.append(f"  pass: {pass_text(self.final)}")
+        return "\n".join(lines) + "\n"
+
+
+def _expect(holds: bool, message: str) -> None:
+    if not holds:
+        raise PlanError(
+            f"the plan is not sound: {message}",
+            hint="this is a bug in Timelapse: please report it",
+            code="TL359",
+        )
+
+
+def place_text(place: Place) -> str:
+    """`rules.py:31`."""
+    file = PurePath(place.file).name if place.file else ""
+    if place.line is None:
+        return file
+    return f"{file}:{place.line}" if file else f"line {place.line}"
+
+
+def pass_text(work: PassProgram) -> str:
+    """What a pass reads, and from which states."""
+    read = [f"{name}({', '.join(fields)})" for name, fields in columns_of(work)]
+    text = f"reads {', '.join(read) or 'nothing'}"
+    needed = sorted(work.exact - set(work.targets))
+    if needed and work.delta:
+        text += f"; with {', '.join(needed)}"
+    if work.rejects:
+        text += f"; may reject {', '.join(sorted(work.rejects))}"
+    return text
+
+
+def columns_of(work: PassProgram) -> Sequence[tuple[str, tuple[str, ...]]]:
+    """The event types that a pass reads, in the order of its handlers, with the fields."""
+    names = dict.fromkeys(event.__name__ for handler in work.handlers for event in handler.events)
+    return [(name, tuple(work.columns.get(name, ()))) for name in names]

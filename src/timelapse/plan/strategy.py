@@ -1,0 +1,238 @@
+"""Strategies: how a state's value at the start of every slice is found; and which one each component gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from timelapse.analysis.result import Dependency, Diagnostic, StateFacts, Write
+from timelapse.errors import Place, PlanError
+from timelapse.kinds.base import StateSpec
+from timelapse.model.program import ProgramSpec
+
+
+class Strategy(StrEnum):
+    """How start states are found, fastest first."""
+
+    SCAN = "scan"
+    """Each slice's effects are collected without knowing its start; a prefix over slices gives the starts."""
+    BY_KEY = "by key"
+    """Each worker runs its keys over the whole log."""
+    ITERATE = "iterate"
+    """Slices run from guessed starts; events whose decisions change run again."""
+    CHAIN = "chain"
+    """Slice after slice."""
+
+    @property
+    def rank(self) -> int:
+        """0 for the fastest."""
+        return list(Strategy).index(self)
+
+
+AVAILABLE = (Strategy.SCAN, Strategy.CHAIN)
+"""What this version can execute."""
+
+
+class Analysed(Protocol):
+    """What the planner needs of an analysis."""
+
+    @property
+    def spec(self) -> ProgramSpec: ...
+    @property
+    def facts(self) -> Mapping[str, StateFacts]: ...
+    @property
+    def dependencies(self) -> Sequence[Dependency]: ...
+    @property
+    def components(self) -> Sequence[tuple[str, ...]]: ...
+    @property
+    def diagnostics(self) -> Sequence[Diagnostic]: ...
+    @property
+    def trusted(self) -> Sequence[Diagnostic]: ...
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The strategy of one component (states that depend on each other, mostly a single one), and why."""
+
+    states: tuple[str, ...]
+    strategy: Strategy
+    because: str
+    place: Place
+    """The line that causes it."""
+    rewrite: str | None = None
+    """What to write instead so that a faster strategy would do; None where it is the fastest."""
+    blocked: str | None = None
+    """Why scan is not possible; None where it is."""
+
+
+def choose(component: tuple[str, ...], analysis: Analysed) -> Choice:
+    """The fastest strategy that is exact for a component."""
+    facts = analysis.facts
+    if len(component) > 1:
+        inner = [d for d in analysis.dependencies if d.target in component and d.source in component]
+        text = " and ".join([", ".join(component[:-1]), component[-1]])
+        return _chain(component, f"{text} depend on each other", _cycle_place(component, inner, facts),
+                      _cycle_rewrite(component, inner))  # fmt: skip
+    name = component[0]
+    known, spec = facts[name], analysis.spec.states[name]
+    opaque = next((w for w in known.writes if w.effect == "opaque"), None)
+    own = next((d for d in analysis.dependencies if d.target == d.source == name), None)
+    if opaque is not None:
+        reason = known.composes or "a write that does not compose"
+        return _chain(component, reason, opaque.place, _opaque_rewrite(spec, name))
+    if own is not None or name in known.depends_on:
+        via = own.via if own is not None else "value"
+        place = own.place if own is not None else _first_place(known)
+        return _chain(component, _own_reason(name, via), place, _own_rewrite(name, spec, via))
+    if known.composes is not None:
+        return _chain(component, known.composes, _culprit(known, spec), _composes_rewrite(name, spec))
+    return Choice(component, Strategy.SCAN, _scan_reason(known, spec), _first_place(known))
+
+
+def _chain(states: tuple[str, ...], because: str, place: Place, rewrite: str) -> Choice:
+    return Choice(states, Strategy.CHAIN, because, place, rewrite, blocked=because)
+
+
+def forced_chain(choice: Choice) -> Choice:
+    """The same component, run slice after slice because somebody asked for it."""
+    if choice.strategy is Strategy.CHAIN:
+        return choice
+    return Choice(choice.states, Strategy.CHAIN, "asked for", choice.place, "do not force the strategy")
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+_EFFECTS = {
+    "set": "last write", "del": "delete", "add": "integer add", "first": "first write",
+    "up": "maximum", "up_always": "maximum", "top": "maximum",
+    "down": "minimum", "down_always": "minimum", "bottom": "minimum",
+}  # fmt: skip
+_SET_EFFECTS = {"set": "set add", "del": "set discard"}
+
+
+def effect_text(spec: StateSpec, effects: frozenset[str]) -> str:
+    """Effects in words, in a fixed order."""
+    if not effects:
+        return "never written"
+    words = dict(_EFFECTS)
+    if spec.kind.__name__ == "Set":
+        words |= _SET_EFFECTS
+    if spec.kind.__name__ == "Counter":
+        words["set"] = "reset"
+    found = dict.fromkeys(words[e] for e in words if e in effects)
+    return " and ".join(found)
+
+
+def _scan_reason(known: StateFacts, spec: StateSpec) -> str:
+    text = effect_text(spec, known.effects)
+    idioms = dict.fromkeys(w.idiom for w in known.writes if w.idiom is not None)
+    if idioms:
+        text += f" (idiom: {', '.join(idioms)})"
+    if known.depends_on:
+        text += f", depends on {', '.join(sorted(known.depends_on))}"
+    elif known.writes:
+        text += ", from the event alone"
+    return text
+
+
+def _first_place(known: StateFacts) -> Place:
+    return known.writes[0].place if known.writes else Place()
+
+
+def _culprit(known: StateFacts, spec: StateSpec) -> Place:
+    """The write without which the rest would compose; the last one where no single one is to blame."""
+    for write in known.writes:
+        rest = frozenset(w.effect for w in known.writes if w.effect != write.effect)
+        if spec.kind.composes(spec, rest) is None:
+            return write.place
+    return _last(known.writes)
+
+
+def _last(writes: Sequence[Write]) -> Place:
+    return writes[-1].place if writes else Place()
+
+
+def _own_reason(name: str, via: str) -> str:
+    return {
+        "key": f"which key of {name} is written depends on {name} itself",
+        "value": f"the value written to {name} depends on {name} itself",
+        "condition": f"whether {name} is written depends on {name} itself",
+        "reject": f"whether the event is rejected depends on {name}, and a rejection undoes its writes",
+        "opaque": f"{name} is used where the analysis cannot see through",
+    }.get(via, f"{name} depends on itself")
+
+
+def _own_rewrite(name: str, spec: StateSpec, via: str) -> str:
+    if via == "opaque":
+        return "see the diagnostics: move what cannot be analysed out of the handlers that write state"
+    if via == "reject":
+        return f"decide the rejection from states that this event does not write, or skip the writes instead of rejecting: `if ...: return` before {name}"
+    if via == "condition":
+        if spec.kind.__name__ == "Set":
+            return f"write `if k not in self.{name}: self.{name}.add(k)` with nothing between, or add without asking"
+        return (
+            f"recognised forms stay fast: `if k not in self.{name}: self.{name}[k] = v`, "
+            f"`if v > self.{name}[k]: self.{name}[k] = v`"
+        )
+    if spec.kind.__name__ == "Counter":
+        return f"write `self.{name}[k] += n` with n from the event or from other states"
+    return f"keep sums in integers with `self.{name}[k] += n`, extremes in tl.Max or tl.Min, first values in tl.First"
+
+
+def _opaque_rewrite(spec: StateSpec, name: str) -> str:
+    if spec.kind.__name__ in ("Counter", "Value"):
+        return f"write `self.{name}[k] += n` or `self.{name}[k] = v`, with n and v from the event or from other states"
+    return f"write {name} through its own methods, in a handler or a plain helper method"
+
+
+def _composes_rewrite(name: str, spec: StateSpec) -> str:
+    if spec.value is not None and "float" in spec.value.text:
+        return "add integers (cents, microseconds, parts per million) in a tl.Counter: float sums depend on their order"
+    return "keep each kind of update in a state of its own, and combine them where they are read"
+
+
+def _cycle_place(
+    component: tuple[str, ...], inner: Sequence[Dependency], facts: Mapping[str, StateFacts]
+) -> Place:
+    cross = [d for d in inner if d.target != d.source]
+    return cross[0].place if cross else _first_place(facts[component[0]])
+
+
+def _cycle_rewrite(component: tuple[str, ...], inner: Sequence[Dependency]) -> str:
+    cross = [d for d in inner if d.target != d.source]
+    if not cross:
+        return "let one of them be written without reading the others"
+    # The rarest link is the easiest to cut.
+    counts: dict[tuple[str, str], int] = {}
+    for d in cross:
+        counts[(d.target, d.source)] = counts.get((d.target, d.source), 0) + 1
+    (target, source), _ = min(counts.items(), key=lambda item: item[1])
+    place = next(d.place for d in cross if (d.target, d.source) == (target, source))
+    line = f" (line {place.line})" if place.line is not None else ""
+    return f"write {target} without asking {source}{line}: then they are separate stages"
+
+
+# --- what users ask for -----------------------------------------------------------------------------
+
+
+def parse_strategy(text: str) -> Strategy:
+    """A strategy's name. Raises PlanError."""
+    try:
+        return Strategy(text.strip().lower().replace("_", " ").replace("-", " "))
+    except ValueError:
+        raise PlanError(
+            f"there is no strategy {text!r}", hint="strategies: " + ", ".join(Strategy), code="TL351"
+        ) from None
+
+
+def check_allowed(choices: Sequence[Choice], slowest: Strategy) -> None:
+    """Raise PlanError for the first component whose strategy is slower than allowed."""
+    for choice in choices:
+        if choice.strategy.rank > slowest.rank:
+            raise PlanError(
+                f"{', '.join(choice.states)} needs the strategy {choice.strategy}, slower than {slowest}: {choice.because}",
+                place=choice.place, hint=choice.rewrite, code="TL352",
+            )  # fmt: skip

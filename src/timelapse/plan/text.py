@@ -1,0 +1,174 @@
+"""An explanation as a plain table and for the terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from timelapse.plan.explain import Explanation, Note, PassRow, StateRow
+
+COLOURS = {"scan": "green", "by key": "cyan", "iterate": "yellow", "chain": "red"}
+_SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+
+
+def clean(text: str) -> str:
+    """Text without control characters, on one line."""
+    return "".join(c if not unicodedata.category(c).startswith("C") else " " for c in text)
+
+
+def as_text(e: Explanation) -> str:
+    """Everything, in columns."""
+    lines = [_title(e)]
+    lines.extend(f"  {line}" for line in e.doc.splitlines()[:1])
+    lines.append("")
+    lines.extend(_states(e))
+    lines.append("")
+    lines.extend(_passes(e))
+    if e.outputs:
+        lines.append("")
+        rows = [("output", "from", "line", "with")]
+        rows += [(o.record, ", ".join(o.events), ", ".join(o.places), ", ".join(o.states)) for o in e.outputs]
+        lines.extend(table(rows))
+    lines.append("")
+    lines.extend(law_lines(e))
+    for title, notes in (("trusted calls", e.trusted), ("diagnostics", e.diagnostics)):
+        if notes:
+            lines.append("")
+            lines.append(title)
+            lines.extend(f"  {line}" for note in notes for line in note_lines(note))
+    return "\n".join(clean(line).rstrip() for line in lines) + "\n"
+
+
+def _title(e: Explanation) -> str:
+    return f"{e.program}({', '.join(f'{n}: {t}' for n, t in e.params.items())})"
+
+
+def _states(e: Explanation) -> list[str]:
+    if not e.states:
+        return ["no states: every slice runs by itself"]
+    rows = [("stage", "state", "kind", "strategy", "because", "line")]
+    rows += [(str(r.stage), r.state, r.kind, r.strategy, r.because, r.place) for r in e.states]
+    lines = table(rows)
+    out = [lines[0]]
+    for row, line in zip(e.states, lines[1:], strict=True):
+        out.append(line)
+        indent = " " * 7
+        links = dependency_text(row)
+        if links:
+            out.append(f"{indent}<- {links}")
+        if row.rewrite is not None:
+            out.append(f"{indent}rewrite: {row.rewrite}")
+    return out
+
+
+def dependency_text(row: StateRow) -> str:
+    """`friends (condition, rules.py:31)`, one per state that it depends on."""
+    found: dict[str, list[str]] = {}
+    for d in row.depends_on:
+        found.setdefault(d.source, []).append(f"{d.via} {d.place}".strip())
+    return "; ".join(f"{name} ({', '.join(dict.fromkeys(why))})" for name, why in found.items())
+
+
+def _passes(e: Explanation) -> list[str]:
+    rows = [("pass", "states", "reads", "cost")]
+    rows += [pass_cells(p) for p in e.passes]
+    return table(rows)
+
+
+def pass_cells(p: PassRow) -> tuple[str, str, str, str]:
+    """What a pass is called, finds, reads and costs."""
+    reads = ", ".join(f"{n}({', '.join(f)})" for n, f in p.reads.items()) or "nothing"
+    if p.rejects:
+        reads += f"; may reject {', '.join(p.rejects)}"
+    name = "final" if p.stage is None else str(p.stage)
+    states = p.strategy if p.stage is None else ", ".join(p.states)
+    return name, states, reads, f"{p.cost:.2f}"
+
+
+def law_lines(e: Explanation) -> list[str]:
+    """The mode, and the cost law with this program's numbers."""
+    lines = []
+    counted = [f"{n:,} {name}" for name, n in e.events.items() if n is not None]
+    if counted:
+        lines.append(f"log       {', '.join(counted)}")
+    lines.append(f"mode      {e.mode}: {e.reason}")
+    slices = f", {e.slices} slices" if e.slices else ""
+    lines.append(
+        f"predicted {e.ratio:.2f} of the serial time on {e.cores} core{'s' if e.cores != 1 else ''}{slices}"
+    )
+    r = f"R = {e.total:.2f}"
+    if e.chained:
+        r += f", of which {e.chained:.2f} slice after slice"
+    lines.append(f"cost law  {r}: T/T1 = {', '.join(f'{v:.2f} on {n}' for n, v in e.law.items())} cores")
+    return lines
+
+
+def note_lines(note: Note) -> list[str]:
+    """A diagnostic on two lines."""
+    return [f"{note.code} {note.place} {note.message}", f"      {note.remedy}"]
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as aligned columns, two spaces apart."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def as_rich(e: Explanation) -> RenderableType:
+    """For a terminal. User text is never read as markup."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    def text(value: str, style: str = "") -> Text:
+        return Text(clean(value), style=style)
+
+    parts: list[RenderableType] = [
+        Text.assemble((clean(e.program), "bold"), clean(_title(e)[len(e.program) :]))
+    ]
+    parts.extend(text(line, "dim") for line in e.doc.splitlines()[:1])
+    parts.append(Text(""))
+    if e.states:
+        states = Table(box=None, pad_edge=False, header_style="dim")
+        for name in ("stage", "state", "kind", "strategy", "because", "line"):
+            states.add_column(name, overflow="fold", no_wrap=name in ("stage", "strategy"))
+        for row in e.states:
+            colour = COLOURS[row.strategy]
+            why = text(row.because)
+            links = dependency_text(row)
+            if links:
+                why.append(f"\n<- {clean(links)}", style="dim")
+            if row.rewrite is not None:
+                why.append(f"\nrewrite: {clean(row.rewrite)}", style="yellow")
+            states.add_row(str(row.stage), text(row.state, "bold"), text(row.kind, "dim"),
+                           text(row.strategy, colour), why, text(row.place, "dim"))  # fmt: skip
+        parts += [states, Text("")]
+    passes = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("pass", "states", "reads", "cost"):
+        passes.add_column(name, overflow="fold", justify="right" if name == "cost" else "left")
+    for p in e.passes:
+        cells = pass_cells(p)
+        passes.add_row(*(text(c) for c in cells))
+    parts += [passes, Text("")]
+    for output in e.outputs:
+        parts.append(
+            Text.assemble(
+                ("output ", "dim"), (clean(output.record), "bold"),
+                clean(f"  from {', '.join(output.events)} at {', '.join(output.places)}"),
+                clean(f", with {', '.join(output.states)}" if output.states else ""),
+            )
+        )  # fmt: skip
+    parts.extend(text(line) for line in law_lines(e))
+    for title, notes in (("trusted calls", e.trusted), ("diagnostics", e.diagnostics)):
+        if notes:
+            parts += [Text(""), Text(title, style="bold")]
+            for note in notes:
+                first, second = note_lines(note)
+                line = text(first)
+                line.stylize(_SEVERITY.get(note.severity, ""), 0, len(note.code))
+                parts += [line, text(second, "dim")]
+    return Group(*parts)
