@@ -1,0 +1,119 @@
+"""From a program class to everything that is known of it."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from timelapse.analysis.depend import Graph, Relaxed
+from timelapse.analysis.facts import opaque_facts, order_of, state_facts
+from timelapse.analysis.relax import relax
+from timelapse.analysis.result import Dependency, Diagnostic, StateFacts
+from timelapse.analysis.world import Functions
+from timelapse.errors import Place
+from timelapse.model.program import Program, ProgramSpec, spec_of
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What is known of a program.
+
+    facts: per state, in the order of declaration. components: groups of states that depend on each
+    other, each group after what it depends on. trusted: calls that analysis cannot see through.
+    needs_final: the program puts out or rejects something (or may), so outputs need the final pass.
+    """
+
+    spec: ProgramSpec
+    facts: Mapping[str, StateFacts]
+    dependencies: tuple[Dependency, ...]
+    components: tuple[tuple[str, ...], ...]
+    diagnostics: tuple[Diagnostic, ...]
+    trusted: tuple[Diagnostic, ...]
+    needs_final: bool
+    functions: Functions = field(compare=False, repr=False)
+    graph: Graph = field(compare=False, repr=False)
+    relaxed: Mapping[str, Relaxed] = field(compare=False, repr=False)
+
+    @property
+    def opaque(self) -> bool:
+        """Whether some code reads and writes everything, as far as analysis can tell."""
+        return bool(self.functions.opaque)
+
+    def verify(self) -> None:
+        """Check what planning relies on. Raises AssertionError."""
+        states = list(self.spec.states)
+        assert list(self.facts) == states
+        assert sorted(s for c in self.components for s in c) == sorted(states)
+        place = {s: i for i, c in enumerate(self.components) for s in c}
+        for name, facts in self.facts.items():
+            assert facts.depends_on == frozenset(s for w in facts.writes for s in w.reads), name
+            assert facts.effects == frozenset(w.effect for w in facts.writes), name
+            assert {d.source for d in self.dependencies if d.target == name} == facts.depends_on, name
+            for source in facts.depends_on:
+                assert place[source] <= place[name], f"{name} comes before {source}"
+        for fn in self.functions.all:
+            fn.verify()
+
+    def text(self) -> str:
+        """The facts, as text that depends on the program's text alone."""
+        lines = [f"program {self.spec.name}"]
+        for name, facts in self.facts.items():
+            lines.append(f"  {self.spec.states[name].text} {name}")
+            if facts.composes is not None:
+                lines.append(f"    does not compose: {_short(facts.composes)}")
+            for w in facts.writes:
+                needs = ", ".join(s for s in self.facts if s in w.reads) or "nothing"
+                idiom = f" ({w.idiom})" if w.idiom else ""
+                lines.append(f"    {w.effect} at {_at(w.place)}{idiom} needs {needs}")
+        lines += [f"  {d.target} <- {d.source}: {d.via} at {_at(d.place)}" for d in self.dependencies]
+        lines.append("  order: " + " | ".join(", ".join(c) for c in self.components))
+        lines += [f"  {d.code} {_at(d.place)}: {d.message}" for d in (*self.diagnostics, *self.trusted)]
+        return "\n".join(lines)
+
+
+def analyse(program: Program | type[Program]) -> Analysis:
+    """Analyse a program's code (parameters play no part). The result is kept while the code stays the same."""
+    cls = program if isinstance(program, type) else type(program)
+    known = _KNOWN.get(cls)
+    if known is not None and all(f.__code__ is code for f, code in known[1]):
+        return known[0]
+    made = _analyse(cls)
+    _KNOWN[cls] = (made, [(f.function, f.function.__code__) for f in made.functions.all])
+    return made
+
+
+_Codes = list[tuple[types.FunctionType, types.CodeType]]
+_KNOWN: WeakKeyDictionary[type, tuple[Analysis, _Codes]] = WeakKeyDictionary()
+
+
+def _analyse(cls: type[Program]) -> Analysis:
+    spec = spec_of(cls)
+    functions = Functions(cls, spec)
+    graph = Graph(functions)
+    causes = functions.opaque
+    relaxed: dict[str, Relaxed] = {}
+    if causes and spec.states:
+        facts, dependencies = opaque_facts(graph, causes)
+    else:
+        facts, dependencies = {}, []
+        for name in spec.states:
+            relaxed[name] = relax(graph, name)
+            facts[name], found = state_facts(graph, name, relaxed[name])
+            dependencies += found
+    emits = any(v.found.emits for f in functions.all for v in f.vertices)
+    return Analysis(
+        spec, facts, tuple(dependencies), order_of(facts), tuple(causes),
+        tuple(functions.trusted.values()), bool(emits or graph.rejects or causes), functions, graph, relaxed,
+    )  # fmt: skip
+
+
+def _at(place: Place) -> str:
+    return f"{place.what}:{place.line}"
+
+
+def _short(reason: str) -> str:
+    """A reason without the folder of the file it names."""
+    head, paren, place = reason.rpartition(" (")
+    return f"{head}{paren}{place.rpartition('/')[2]}" if paren else reason

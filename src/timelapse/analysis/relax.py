@@ -1,0 +1,177 @@
+"""Where idioms apply: which guards may be dropped, which reads are none, for the deltas of one state.
+
+A guard G is dropped for state X when, in what X's writes need, everything that G decides comes down to
+writes of X that change nothing if G has the opposite outcome: same key, nothing written in between,
+no local set there that is used elsewhere, no loop, no call. Dropping it then gives the same effects.
+In doubt nothing is dropped: the state then depends on itself, and is computed in log order.
+"""
+
+from __future__ import annotations
+
+from timelapse.analysis import cfg
+from timelapse.analysis.depend import Closure, Graph, Relaxed
+from timelapse.analysis.idioms import GUARD_RULES, WRITE_RULES
+from timelapse.analysis.idioms.base import Guard, is_pure, names_of, unchanged_between
+from timelapse.analysis.ir import FunctionIR, StateWrite, Vertex
+
+
+def relax(graph: Graph, state: str) -> Relaxed:
+    """The idioms among the writes of one state."""
+    relaxed = Relaxed()
+    spec = graph.functions.spec.states[state]
+    for vertex, write in graph.writes[state]:
+        if vertex.node.guarded:
+            continue
+        for rule in WRITE_RULES:
+            found = rule.write(graph, spec, vertex, write)
+            if found is not None:
+                key = id(write.node)
+                relaxed.absorbed |= {id(n) for n in found.absorbed}
+                relaxed.effects[key] = found.effect
+                relaxed.values[key] = found.value
+                relaxed.negated[key] = found.negate
+                relaxed.names[key] = rule.name
+                break
+    candidates = [v for fn in _functions(graph, state) for v in fn.vertices if _may_guard(graph, v, state)]
+    changed = True
+    while changed:
+        changed = False
+        for guard in candidates:
+            if guard not in relaxed.guards:
+                trial = _drop(graph, state, guard, relaxed)
+                if trial is not None:
+                    relaxed, changed = trial, True
+    return relaxed
+
+
+def roots(graph: Graph, vertex: Vertex) -> tuple[list[Vertex], list[FunctionIR]]:
+    """What has to be needed and active so that a write always happens when it should."""
+    rejects = graph.rejects_with(vertex.fn)
+    return [vertex, *rejects], [vertex.fn, *(r.fn for r in rejects)]
+
+
+def _functions(graph: Graph, state: str) -> list[FunctionIR]:
+    return list(dict.fromkeys(v.fn for v, _ in graph.writes[state]))
+
+
+def _may_guard(graph: Graph, vertex: Vertex, state: str) -> bool:
+    found = vertex.found
+    return (
+        vertex.node.kind == "test"
+        and vertex.expr is None
+        and not vertex.node.guarded
+        and [r.state for r in found.reads] == [state]
+        and not found.reads[0].all_keys
+        and not (found.writes or found.calls or found.emits or found.rejects or found.late)
+        and not (found.strong or found.weak)
+    )
+
+
+def _closure(graph: Graph, state: str, relaxed: Relaxed) -> Closure:
+    needed: list[Vertex] = []
+    active: list[FunctionIR] = []
+    for vertex, _ in graph.writes[state]:
+        more, functions = roots(graph, vertex)
+        needed += more
+        active += functions
+    return graph.close(needed, active, relaxed)
+
+
+def _drop(graph: Graph, state: str, guard: Vertex, relaxed: Relaxed) -> Relaxed | None:
+    """The relaxation with this guard dropped too, if that is right."""
+    fn, test = guard.fn, guard.node
+    trial = relaxed.copy()
+    trial.guards[guard] = True
+    closure = _closure(graph, state, trial)
+    if guard in closure:
+        return None
+    region = _decided_by(fn, test.index)
+    inside = [v for v in closure.vertices if v.fn is fn and v.node.index in region]
+    written = [(v, w) for v, w in graph.writes[state] if v.fn is fn and v.node.index in region]
+    if not written or not _harmless(fn, guard, inside, closure):
+        return None
+    outcomes: set[bool] = set()
+    for vertex, write in written:
+        verdict = _verdict(graph, state, guard, vertex, write)
+        if verdict is None:
+            return None
+        outcome, effect, value, name = verdict
+        key = id(write.node)
+        if trial.effects.get(key, effect) != effect:
+            return None
+        outcomes.add(outcome)
+        trial.effects[key] = effect
+        trial.names[key] = name
+        if value is not None:
+            trial.values[key] = value
+    if len(outcomes) != 1:
+        return None
+    trial.guards[guard] = outcomes.pop()
+    return trial
+
+
+def _verdict(
+    graph: Graph, state: str, guard: Vertex, vertex: Vertex, write: StateWrite
+) -> tuple[bool, str, object, str] | None:
+    fn, test = guard.fn, guard.node.ast
+    spec = graph.functions.spec.states[state]
+    assert test is not None
+    if vertex.node.guarded or not is_pure(graph, fn, write.key):
+        return None
+    used = names_of(fn, test)  # type: ignore[arg-type]  # a test is an expression
+    if not unchanged_between(graph, fn, guard.node, vertex.node, state, used):
+        return None
+    for rule in GUARD_RULES:
+        found = rule.guard(Guard(graph, spec, fn, test, write, vertex.node))  # type: ignore[arg-type]
+        if found is None:
+            continue
+        compares_value = found.effect in ("up", "down", "top", "bottom")
+        if compares_value and not is_pure(graph, fn, found.value):
+            return None
+        return found.outcome, found.effect, found.value, rule.name
+    return None
+
+
+def _decided_by(fn: FunctionIR, branch: int) -> set[int]:
+    """The nodes that are control dependent on a branch, directly or through others."""
+    found: set[int] = set()
+    todo = [branch]
+    while todo:
+        current = todo.pop()
+        for index, on in fn.control.items():
+            if index not in found and any(b == current for b, _ in on):
+                found.add(index)
+                todo.append(index)
+    return found
+
+
+def _harmless(fn: FunctionIR, guard: Vertex, inside: list[Vertex], closure: Closure) -> bool:
+    """Whether executing all of `inside` although the guard said no shows in nothing but X's writes."""
+    test = guard.node.index
+    real = [[e.target for e in n.edges if e.real] for n in fn.nodes]
+    dominators = cfg.dominators(real, 0)
+    around = [[t for t in out if t != test] for out in real]
+    members = set(inside)
+    for vertex in inside:
+        index = vertex.node.index
+        if index == test or not dominators[index] >> test & 1:
+            return False
+        if (
+            vertex.found.calls
+            or vertex.found.rejects
+            or vertex.found.emits
+            or vertex.node.kind in ("loop", "with")
+        ):
+            return False
+        if any(index in cfg.reachable(around, t) for t in around[index]):
+            return False
+        for name in vertex.node.strong | vertex.node.weak:
+            if index in fn.reaching.get(test, {}).get(name, ()):
+                return False
+            for other in closure.vertices:
+                if other.fn is not fn or other in members:
+                    continue
+                reaches = index in fn.reaching.get(other.node.index, {}).get(name, ())
+                if name in other.found.late or (name in other.found.uses and reaches):
+                    return False
+    return True

@@ -1,0 +1,465 @@
+"""What an expression does: locals, states, calls, emits, rejects."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Protocol
+
+from timelapse.analysis.ir import CallSite, Found, FunctionIR, StateRead, StateWrite
+from timelapse.analysis.mutability import Kind, Mutability
+from timelapse.analysis.scope import UNKNOWN, Scope
+from timelapse.analysis.tables import DYNAMIC, EAGER, builtin_name
+from timelapse.kinds.base import Op, StateSpec
+from timelapse.model.program import ProgramSpec
+from timelapse.model.resource import Resource
+
+
+class Opaque(Exception):
+    """Analysis cannot see through the function: code, the node that causes it, message, remedy."""
+
+    def __init__(self, code: str, node: ast.AST, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.code, self.node, self.message, self.remedy = code, node, message, remedy
+
+
+class World(Protocol):
+    """What scanning one function needs to know of the others."""
+
+    spec: ProgramSpec
+    cls: type
+
+    def callee(self, function: types.FunctionType, receiver: int, node: ast.AST) -> FunctionIR:
+        """The analysed form of a function that is called; `receiver` is self's position among its parameters."""
+
+    def trust(self, node: ast.AST, what: str, why: str) -> None:
+        """Note a call that analysis cannot see through."""
+
+    def pass_arguments(self, callee: FunctionIR, kinds: Sequence[Kind] | None) -> None:
+        """Note the kinds of the arguments (after self) that a function is called with; None: any."""
+
+    def result(self, callee: FunctionIR) -> Kind:
+        """The kind of what a function returns."""
+
+
+def plain_state(spec: StateSpec) -> bool:
+    """Whether the state is used as a plain attribute (`self.total += 1`)."""
+    return spec.key is None and spec.kind.attribute_style
+
+
+@lru_cache(maxsize=256)
+def _signature(function: Callable[..., Any]) -> tuple[list[str], dict[str, Any]]:
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    return [p.name for p in parameters], {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+@dataclass
+class Scanner:
+    """Scans the expressions of one function."""
+
+    world: World
+    scope: Scope
+    receiver: str | None
+    owner: type | None
+    """The class whose body holds the function: where `super()` starts."""
+    mutability: Mutability
+    trusting: bool = True
+    callees: list[FunctionIR] = field(default_factory=list)
+
+    # --- entry points ---------------------------------------------------------------------------
+
+    def expression(self, node: ast.expr | None, *, used: bool = True) -> Found:
+        """What evaluating an expression does; `used`: its value matters."""
+        found = Found()
+        if node is not None:
+            self._visit(node, found, used, False, False, frozenset())
+        return found
+
+    def target(self, node: ast.expr, found: Found) -> None:
+        """Add what assigning to a target does (states as targets are the statement's business)."""
+        match node:
+            case ast.Name(id=name):
+                if name == self.receiver:
+                    raise Opaque("TL307", node, "`self` is assigned", "use another name")
+                found.strong.add(name)
+            case ast.Tuple(elts=elts) | ast.List(elts=elts):
+                for element in elts:
+                    self.target(element, found)
+            case ast.Starred(value=value):
+                self.target(value, found)
+            case ast.Attribute(value=value):
+                state = self.state_of(node) or self.subscripted(node)
+                if state is not None:
+                    found.writes.append(_unknown_write(state.name, node))
+                else:
+                    found.merge(self.expression(value))
+            case ast.Subscript(value=value, slice=index):
+                state = self.state_of(value)
+                found.merge(self.expression(index))
+                if state is not None and not plain_state(state):
+                    found.writes.append(_unknown_write(state.name, node, index))
+                else:
+                    found.merge(self.expression(value))
+        found.weak |= self.mutability.group(self.mutability.changes(node))
+
+    # --- states ---------------------------------------------------------------------------------
+
+    def state_of(self, node: ast.AST) -> StateSpec | None:
+        """The state that `self.X` names."""
+        if isinstance(node, ast.Attribute) and self.is_self(node.value):
+            return self.world.spec.states.get(node.attr)
+        return None
+
+    def is_self(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and self.receiver is not None and node.id == self.receiver
+
+    def subscripted(self, node: ast.AST) -> StateSpec | None:
+        """The keyed state that `self.X[...]` is an element of."""
+        state = self.state_of(node.value) if isinstance(node, ast.Subscript) else None
+        return state if state is not None and not plain_state(state) else None
+
+    def state_call(self, node: ast.AST) -> tuple[StateSpec, Op, ast.expr | None, ast.expr | None] | None:
+        """`self.X.method(...)` as (state, operation, key, value)."""
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            return None
+        state = self.state_of(node.func.value)
+        if state is None or plain_state(state):
+            return None
+        method = node.func.attr
+        op = state.kind.ops.get(method)
+        if op is None or not hasattr(state.kind, method):
+            raise Opaque("TL310", node, f"{state.kind.__name__} has no operation {method!r} that analysis knows",
+                         "use the operations of the kind's table")  # fmt: skip
+        names, defaults = _signature(getattr(state.kind, method))
+        if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
+            raise Opaque("TL310", node, f"the arguments of {method!r} are unpacked", "write them out")
+        given: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
+        given.update({k.arg: k.value for k in node.keywords if k.arg is not None})
+        if state.key is None and op.value is not None and names and names[-1] not in given:
+            # `add(v)` of an un-keyed state
+            return state, op, None, given.get(names[0])
+        key = given.get(names[op.key]) if op.key is not None and op.key < len(names) else None
+        value = given.get(names[op.value]) if op.value is not None and op.value < len(names) else None
+        if op.value is not None and value is None and isinstance(defaults.get(names[op.value]), int):
+            value = ast.copy_location(ast.Constant(defaults[names[op.value]]), node)
+        return state, op, None if state.key is None else key, value
+
+    # --- the walk -------------------------------------------------------------------------------
+
+    def _visit(
+        self, node: ast.AST, out: Found, used: bool, cond: bool, late: bool, bound: frozenset[str]
+    ) -> None:
+        def visit(child: ast.AST | None, conditional: bool = False) -> None:
+            if child is not None:
+                self._visit(child, out, True, cond or conditional, late, bound)
+
+        match node:
+            case ast.Name(id=name):
+                self._name(node, name, out, late, bound)
+            case ast.Attribute():
+                self._attribute(node, out, cond, late, bound)
+            case ast.Subscript(value=value, slice=index):
+                state = self.subscripted(node)
+                if state is not None:
+                    self._needs(state, "getitem", node)
+                    out.reads.append(StateRead(state.name, index, node))
+                else:
+                    visit(value)
+                visit(index)
+            case ast.Compare(left=left, ops=ops, comparators=right):
+                visit(left)
+                previous = left
+                for place, (op, operand) in enumerate(zip(ops, right, strict=True)):
+                    state = self.state_of(operand)
+                    if state is not None and not plain_state(state) and isinstance(op, ast.In | ast.NotIn):
+                        self._needs(state, "contains", node)
+                        out.reads.append(StateRead(state.name, None if state.key is None else previous, node))
+                    else:
+                        visit(operand, place > 0)
+                    previous = operand
+                self._change(node, out, cond, bound)
+            case ast.Call():
+                self._call(node, out, used, cond, late, bound)
+            case ast.BoolOp(values=values):
+                for place, value in enumerate(values):
+                    self._visit(value, out, used, cond or place > 0, late, bound)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                visit(test)
+                self._visit(body, out, used, True, late, bound)
+                self._visit(orelse, out, used, True, late, bound)
+            case ast.NamedExpr(target=target, value=value):
+                visit(value)
+                (out.weak if cond or late else out.strong).add(target.id)
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                self._comprehension(node, out, cond, late or isinstance(node, ast.GeneratorExp), late, bound)
+            case ast.Lambda(args=args, body=body):
+                for default in (*args.defaults, *(d for d in args.kw_defaults if d is not None)):
+                    visit(default)
+                names = {a.arg for a in ast.walk(args) if isinstance(a, ast.arg)}
+                self._visit(body, out, True, True, True, bound | names)
+            case ast.Await() | ast.Yield() | ast.YieldFrom():
+                for child in ast.iter_child_nodes(node):
+                    visit(child)
+            case ast.Starred(value=value):
+                visit(value)
+                self._change(node, out, cond, bound)
+            case ast.AST():
+                for child in ast.iter_child_nodes(node):
+                    visit(child)
+
+    def _name(self, node: ast.Name, name: str, out: Found, late: bool, bound: frozenset[str]) -> None:
+        if name in bound:
+            return
+        if name == self.receiver:
+            raise Opaque("TL307", node, "`self` is used as a value", "call a method of the program instead")
+        if name in self.scope.locals:
+            (out.late if late else out.uses).add(name)
+        elif builtin_name(self.scope.name(name)) in DYNAMIC - {"getattr", "setattr", "delattr"}:
+            raise Opaque("TL306", node, f"{name}() may reach anything", "write the code itself")
+
+    def _attribute(
+        self, node: ast.Attribute, out: Found, cond: bool, late: bool, bound: frozenset[str]
+    ) -> None:
+        if not self.is_self(node.value):
+            self._visit(node.value, out, True, cond, late, bound)
+            return
+        name, spec = node.attr, self.world.spec
+        if name in spec.states:
+            if not plain_state(spec.states[name]):
+                raise Opaque("TL303", node, f"the state self.{name} itself is used as a value",
+                             f"write self.{name}[...] where it is read or written")  # fmt: skip
+            out.reads.append(StateRead(name, None, node))
+            return
+        if name == "now":
+            return
+        if name in spec.params:
+            if isinstance(spec.params[name].default, Resource):
+                self.world.trust(node, f"self.{name}", "a resource")
+            return
+        found = inspect.getattr_static(self.world.cls, name, UNKNOWN)
+        if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
+            self._analysed(node, found.fget, 0, "property", [], out, True, cond, late, bound)
+            return
+        fixed = (int, float, str, bytes, bool, tuple, frozenset, staticmethod, type, type(None))
+        if isinstance(found, fixed) and not name.startswith("__"):
+            return
+        if isinstance(found, types.FunctionType | classmethod):
+            raise Opaque(
+                "TL312", node, f"the method self.{name} is used as a value", "call it where it is needed"
+            )
+        raise Opaque("TL306", node, f"self.{name} may reach anything", "name states and methods directly")
+
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, out: Found,
+        cond: bool, late: bool, outer_late: bool, bound: frozenset[str],
+    ) -> None:  # fmt: skip
+        inner = bound
+        for place, part in enumerate(node.generators):
+            self._visit(part.iter, out, True, cond or place > 0, late if place else outer_late, inner)
+            names = {n.id for n in ast.walk(part.target) if isinstance(n, ast.Name)}
+            if place == 0:
+                self._change(part, out, cond, bound)
+            inner = inner | names
+            for test in part.ifs:
+                self._visit(test, out, True, True, late, inner)
+        for result in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
+            self._visit(result, out, True, True, late, inner)
+
+    def _call(
+        self, node: ast.Call, out: Found, used: bool, cond: bool, late: bool, bound: frozenset[str]
+    ) -> None:
+        operation = self.state_call(node)
+        if operation is not None:
+            self._state_operation(node, operation, out, used, cond, late, bound)
+            return
+        func = node.func
+        if isinstance(func, ast.Attribute) and self.is_self(func.value):
+            if self._method_call(node, func.attr, out, used, cond, late, bound):
+                return
+        elif self._is_super(func):
+            assert isinstance(func, ast.Attribute)
+            target = self._super_target(node, func.attr)
+            self._analysed(node, target, 0, "super", _children(node), out, used, cond, late, bound)
+            return
+        else:
+            target = self.scope.resolve(func)
+            position = next((i for i, a in enumerate(node.args) if self.is_self(a)), None)
+            named = next((k.arg for k in node.keywords if self.is_self(k.value)), None)
+            if position is not None or named is not None:
+                if not isinstance(target, types.FunctionType):
+                    raise Opaque("TL305", node, f"`self` is passed to {ast.unparse(func)}, which analysis cannot see",
+                                 "pass the values that it needs")  # fmt: skip
+                if named is not None:
+                    arguments = target.__code__.co_varnames[: target.__code__.co_argcount]
+                    position = arguments.index(named) if named in arguments else None
+                if position is None or any(isinstance(a, ast.Starred) for a in node.args[:position]):
+                    raise Opaque("TL305", node, "`self` is passed in a way that analysis cannot follow",
+                                 "pass it as the first argument")  # fmt: skip
+                parts = [c for c in _children(node) if not self.is_self(c)]
+                self._analysed(node, target, position, "helper", parts, out, used, cond, late, bound)
+                return
+            self._visit(func, out, True, cond, late, bound)
+            self._trust(node, target)
+        eager = self._is_eager(func)
+        for child in _children(node):
+            if eager and isinstance(child, ast.GeneratorExp):
+                self._comprehension(child, out, cond, late, late, bound)
+            else:
+                self._visit(child, out, True, cond, late, bound)
+        self._change(node, out, cond, bound)
+
+    def _method_call(
+        self, node: ast.Call, name: str, out: Found, used: bool, cond: bool, late: bool, bound: frozenset[str]
+    ) -> bool:
+        """`self.name(...)`. False when only the arguments remain to be looked at."""
+        if name in ("emit", "reject"):
+            if late:
+                raise Opaque(
+                    "TL304", node, f"self.{name} in a nested function", "call it in the handler itself"
+                )
+            sub = Found()
+            for child in _children(node):
+                self._visit(child, sub, True, cond, late, bound)
+            (sub.emits if name == "emit" else sub.rejects).append(node)
+            self._effect(node, sub, out, cond)
+            return True
+        if name in ("send", "cancel"):
+            raise Opaque(
+                "TL313", node, f"self.{name} is not known to this version's analysis", "leave it out"
+            )
+        if name in self.world.spec.params:
+            self._attribute(node.func, out, cond, late, bound)  # type: ignore[arg-type]
+            self.world.trust(node, f"self.{name}", "a resource")
+            return False
+        found = inspect.getattr_static(self.world.cls, name, UNKNOWN)
+        if isinstance(found, types.FunctionType):
+            self._analysed(node, found, 0, "method", _children(node), out, used, cond, late, bound)
+            return True
+        if isinstance(found, staticmethod) and isinstance(found.__func__, types.FunctionType):
+            position = next((i for i, a in enumerate(node.args) if self.is_self(a)), None)
+            if position is not None:
+                parts = [c for c in _children(node) if not self.is_self(c)]
+                self._analysed(node, found.__func__, position, "helper", parts, out, used, cond, late, bound)
+                return True
+            return False
+        if isinstance(found, classmethod):
+            self.world.trust(node, f"self.{name}", "a class method")
+            return False
+        self._attribute(node.func, out, cond, late, bound)  # type: ignore[arg-type]  # a property, or refused
+        return False
+
+    def _is_super(self, func: ast.expr) -> bool:
+        return (
+            isinstance(func, ast.Attribute)
+            and isinstance(func.value, ast.Call)
+            and isinstance(func.value.func, ast.Name)
+            and func.value.func.id == "super"
+            and self.scope.name("super") is super
+        )
+
+    def _super_target(self, node: ast.Call, name: str) -> types.FunctionType:
+        assert isinstance(node.func, ast.Attribute)
+        assert isinstance(node.func.value, ast.Call)
+        if node.func.value.args or self.owner is None or self.owner not in self.world.cls.__mro__:
+            raise Opaque("TL306", node, "super() with arguments", "write super() without arguments")
+        mro = self.world.cls.__mro__
+        for base in mro[mro.index(self.owner) + 1 :]:
+            if name in base.__dict__:
+                found = base.__dict__[name]
+                if isinstance(found, types.FunctionType):
+                    return found
+                break
+        raise Opaque("TL306", node, f"super().{name} is not a plain method", "call the method by its class")
+
+    def _is_eager(self, func: ast.expr) -> bool:
+        if isinstance(func, ast.Attribute):
+            return func.attr == "join" and isinstance(func.value, ast.Constant)
+        return builtin_name(self.scope.resolve(func)) in EAGER
+
+    def _state_operation(
+        self, node: ast.Call, operation: tuple[StateSpec, Op, ast.expr | None, ast.expr | None], out: Found,
+        used: bool, cond: bool, late: bool, bound: frozenset[str],
+    ) -> None:  # fmt: skip
+        state, op, key, value = operation
+        sub = Found()
+        for child in _children(node):
+            self._visit(child, sub, True, cond, late, bound)
+        if op.effect is None:
+            out.merge(sub)
+            out.reads.append(StateRead(state.name, key, node, op.all_keys))
+            return
+        if late:
+            raise Opaque("TL304", node, f"self.{state.name} is written in a nested function",
+                         "write it in the handler itself")  # fmt: skip
+        sub.writes.append(StateWrite(state.name, op.effect, key, value, node))
+        self._effect(node, sub, out, cond)
+        if op.reads and (used or cond):
+            out.reads.append(StateRead(state.name, key, node))
+
+    def _analysed(
+        self, node: ast.expr, function: types.FunctionType, receiver: int, style: str, parts: list[ast.expr],
+        out: Found, used: bool, cond: bool, late: bool, bound: frozenset[str],
+    ) -> None:  # fmt: skip
+        callee = self.world.callee(function, receiver, node)
+        self.callees.append(callee)
+        sub = Found()
+        for part in parts:
+            self._visit(part, sub, True, cond, late, bound)
+        starred = any(isinstance(p, ast.Starred) for p in parts)
+        kinds = [self.mutability.kind(p) for p in parts]
+        self.world.pass_arguments(callee, None if starred else kinds)
+        shared = {n for p in parts for n in self.mutability.names(p)} - bound
+        sub.weak |= self.mutability.group(shared)
+        if callee.leaf:
+            out.merge(sub)
+            return
+        if late:
+            raise Opaque("TL304", node, f"{callee.name} is called in a nested function",
+                         "call it in the handler itself")  # fmt: skip
+        site = CallSite(callee, node, style, bool(shared))
+        sub.calls.append(site)
+        self._effect(node, sub, out, cond)
+        if used or cond:
+            out.results.append(site)
+
+    def _effect(self, node: ast.expr, sub: Found, out: Found, cond: bool) -> None:
+        """Add an effect to what contains it; by itself too where it is always executed."""
+        out.merge(sub)
+        if not cond:
+            alone = Found()
+            alone.merge(sub)
+            alone.subs = []
+            out.subs.append((node, alone))
+
+    def _change(self, node: ast.AST, out: Found, cond: bool, bound: frozenset[str]) -> None:
+        changed = self.mutability.changes(node) - bound
+        if changed:
+            out.weak |= self.mutability.group(changed)
+
+    def _needs(self, state: StateSpec, op: str, node: ast.AST) -> None:
+        if op not in state.kind.ops:
+            raise Opaque("TL310", node, f"{state.kind.__name__} has no operation {op!r}",
+                         "use the operations of the kind's table")  # fmt: skip
+
+    def _trust(self, node: ast.Call, target: Any) -> None:
+        if not self.trusting:
+            return
+        from timelapse.analysis.trust import trusted_calls
+
+        for at, what, why in trusted_calls(self.scope, node, self.mutability):
+            self.world.trust(at, what, why)
+
+
+def _children(node: ast.expr) -> list[ast.expr]:
+    """The arguments of a call, in the order of evaluation."""
+    if not isinstance(node, ast.Call):
+        return []
+    return [*node.args, *(k.value for k in node.keywords)]
+
+
+def _unknown_write(state: str, node: ast.AST, key: ast.expr | None = None) -> StateWrite:
+    return StateWrite(state, "opaque", key, None, node, reason="it is written as one of several targets")

@@ -1,0 +1,167 @@
+"""Passes: the parts of a program that some of its states need."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from timelapse.analysis.columns import columns_of, fields_read
+from timelapse.analysis.depend import Closure, Relaxed
+from timelapse.analysis.ir import FunctionIR
+from timelapse.analysis.relax import roots
+from timelapse.analysis.result import PassHandler, PassProgram
+from timelapse.analysis.rewrite import Cut, Cutter, compiled, definition
+from timelapse.analysis.scan import plain_state
+from timelapse.errors import AnalysisError
+from timelapse.model.source import function_source
+
+if TYPE_CHECKING:
+    from timelapse.analysis.analyse import Analysis
+
+
+def build_pass(analysis: Analysis, name: str, targets: Iterable[str], delta: Iterable[str]) -> PassProgram:
+    """What has to run so that the targets are written as the program writes them.
+
+    Targets in `delta` are written through effects and never read; every other state that is read
+    starts exact and is kept up. Raises AnalysisError for a state that cannot be in `delta`.
+    """
+    chosen, effects = tuple(targets), frozenset(delta)
+    _check(analysis, chosen, effects)
+    if analysis.opaque:
+        return _whole(analysis, name, chosen)
+    graph = analysis.graph
+    relaxed = Relaxed()
+    for state in sorted(effects):
+        relaxed.update(analysis.relaxed[state])
+    needed, active = [], []
+    for state in chosen:
+        for vertex, _ in graph.writes[state]:
+            more, functions = roots(graph, vertex)
+            needed += more
+            active += functions
+    keep = graph.close(needed, active, relaxed, lambda s: s not in effects)
+    read = {r.state for v in keep.vertices for r in graph.reads(v, relaxed)}
+    wrong = sorted(read & effects)
+    if wrong:
+        raise AnalysisError(
+            f"pass {name!r} would read {', '.join(wrong)}, whose start it does not know",
+            hint="put them into an earlier stage",
+        )
+    order = list(analysis.spec.states)
+    exact = frozenset(s for s in order if s in read or (s in chosen and s not in effects))
+    written = {w.state for v in keep.vertices for w in v.found.writes}
+    return _cut(analysis, name, chosen, effects, exact, frozenset(written - exact - effects), keep, relaxed)
+
+
+def final_pass(analysis: Analysis) -> PassProgram:
+    """The whole program, untouched, with every state exact."""
+    return _whole(analysis, "final", tuple(analysis.spec.states))
+
+
+def _check(analysis: Analysis, targets: tuple[str, ...], delta: frozenset[str]) -> None:
+    for state in (*targets, *sorted(delta)):
+        if state not in analysis.spec.states:
+            raise AnalysisError(f"{analysis.spec.name} has no state {state!r}")
+    for state in sorted(delta):
+        facts = analysis.facts[state]
+        if state not in targets:
+            raise AnalysisError(f"{state!r} is no target of the pass")
+        if facts.composes is not None:
+            raise AnalysisError(f"the effects of {state!r} do not compose: {facts.composes}")
+        if state in facts.depends_on:
+            raise AnalysisError(f"{state!r} depends on itself")
+
+
+def _cut(
+    analysis: Analysis, name: str, targets: tuple[str, ...], delta: frozenset[str], exact: frozenset[str],
+    ignored: frozenset[str], keep: Closure, relaxed: Relaxed,
+) -> PassProgram:  # fmt: skip
+    states = analysis.spec.states
+    cut = Cut(keep, relaxed, delta, frozenset(s for s in states if plain_state(states[s])))
+    touched = {v.fn for v in keep.vertices if v.node.kind not in ("entry", "exit")}
+    trees: dict[FunctionIR, ast.FunctionDef] = {}
+
+    def tree(fn: FunctionIR) -> ast.FunctionDef:
+        if fn not in trees:
+            trees[fn] = definition(fn, Cutter(fn, cut).body())
+        return trees[fn]
+
+    handlers = []
+    made: dict[FunctionIR, types.FunctionType] = {}
+    for spec, fn in zip(analysis.spec.handlers, analysis.functions.handlers, strict=True):
+        if fn in touched:
+            node = tree(fn)
+            if not all(isinstance(s, ast.Pass) for s in node.body):
+                made[fn] = made.get(fn) or compiled(fn, node)
+                handlers.append(PassHandler(spec.name, spec.events, made[fn], ast.unparse(node)))
+    members: dict[str, Any] = {}
+    while len(members) < len(cut.members):  # cutting a member may find further ones
+        for member, (fn, style) in list(cut.members.items()):
+            if member not in members:
+                function = made[fn] = made.get(fn) or compiled(fn, tree(fn))
+                members[member] = (
+                    property(function) if style == "property"
+                    else staticmethod(function) if style == "helper" else function
+                )  # fmt: skip
+    names = {h.name for h in handlers}
+    kept = [
+        f for s, f in zip(analysis.spec.handlers, analysis.functions.handlers, strict=True) if s.name in names
+    ]
+    rejecting = {
+        e.__name__ for v, fn in analysis.graph.rejects if v in keep for e in analysis.functions.reached[fn]
+    }
+    columns = {
+        e.__name__: columns_of(e, {a for f in kept if e in f.events for a in _read_of_event(f, tree)})
+        for e in analysis.spec.events if any(e in f.events for f in kept)
+    }  # fmt: skip
+    return PassProgram(
+        name, targets, delta, exact, ignored, tuple(handlers), dict(sorted(members.items())), columns,
+        frozenset(rejecting),
+    )  # fmt: skip
+
+
+def _whole(analysis: Analysis, name: str, targets: tuple[str, ...]) -> PassProgram:
+    functions = analysis.functions
+    bodies: dict[FunctionIR, ast.AST] = {}
+
+    def body(fn: FunctionIR) -> ast.AST:
+        if fn not in bodies:
+            bodies[fn] = _marked(fn)
+        return bodies[fn]
+
+    handlers = tuple(
+        PassHandler(s.name, s.events, s.function, _text(s.function)) for s in analysis.spec.handlers
+    )
+    columns = {
+        e.__name__: columns_of(
+            e, {a for f in functions.handlers if e in f.events for a in _read_of_event(f, body)}
+        )
+        for e in analysis.spec.events
+    }
+    if analysis.opaque:
+        rejects = frozenset(e.__name__ for e in analysis.spec.events)
+    else:
+        rejects = frozenset(e.__name__ for _, fn in analysis.graph.rejects for e in functions.reached[fn])
+    states = frozenset(analysis.spec.states)
+    return PassProgram(name, targets, frozenset(), states, frozenset(), handlers, {}, columns, rejects)
+
+
+def _read_of_event(fn: FunctionIR, body: Any) -> frozenset[str]:
+    if fn.event_param is None:
+        return frozenset({"*"})
+    return fields_read(fn, fn.event_param, body)
+
+
+def _marked(fn: FunctionIR) -> ast.AST:
+    """An uncut body, its calls marked with the functions they call."""
+    for node in fn.nodes:
+        for site in node.main.found.calls:
+            site.node._tl_callee = site.callee  # type: ignore[attr-defined]
+    return ast.Module(list(fn.body), [])
+
+
+def _text(function: types.FunctionType) -> str:
+    source = function_source(function)
+    return "" if source.node is None else ast.unparse(source.node)
