@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import socket
@@ -10,8 +11,8 @@ from pathlib import Path
 
 from timelapse.errors import Place, ReplayError, SetupError
 
-_OWNER = "owner"
 _MARK = ".partial-"
+"""What names a directory in the making: then the host, the process and a random part."""
 
 
 class PartialRun:
@@ -24,9 +25,9 @@ class PartialRun:
         try:
             self.out.parent.mkdir(parents=True, exist_ok=True)
             remove_abandoned(self.out)
-            self.path = self.out.parent / f".{self.out.name}{_MARK}{uuid.uuid4().hex[:12]}"
+            owner = f"{_host()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+            self.path = self.out.parent / f".{self.out.name}{_MARK}{owner}"
             self.path.mkdir()
-            (self.path / _OWNER).write_text(f"{socket.gethostname()} {os.getpid()}")
         except OSError as error:
             raise SetupError(
                 f"the run cannot be written: {error.strerror}", place=Place(str(self.out)),
@@ -52,7 +53,6 @@ class PartialRun:
     def commit(self) -> None:
         """Put the finished run in its place."""
         shutil.rmtree(self.scratch, ignore_errors=True)
-        (self.path / _OWNER).unlink(missing_ok=True)
         _sync(self.path)
         self._check()
         old: Path | None = None
@@ -79,12 +79,14 @@ def remove_abandoned(out: Path) -> None:
             else:
                 os.rename(left, out)
             continue
-        try:
-            host, pid = (left / _OWNER).read_text().split()
-        except (OSError, ValueError):
-            continue
-        if host == socket.gethostname() and not _alive(int(pid)):
+        host, _, rest = left.name.rpartition(_MARK)[2].partition("-")
+        pid = rest.partition("-")[0]
+        if host == _host() and pid.isdigit() and not _alive(int(pid)):
             shutil.rmtree(left, ignore_errors=True)
+
+
+def _host() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 
 
 def _alive(pid: int) -> bool:

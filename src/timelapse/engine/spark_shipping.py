@@ -12,6 +12,7 @@ from types import ModuleType
 
 from timelapse.engine.job import Job
 from timelapse.errors import ReplayError
+from timelapse.model.resource import pickled_resources, ship, shipped_in
 
 _JOBS: dict[str, Job] = {}
 _KEEP = 4
@@ -42,9 +43,12 @@ def pack(job: Job) -> bytes:
 
     modules = user_modules()
     for module in modules:
-        cloudpickle.register_pickle_by_value(module)
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
-        return bytes(cloudpickle.dumps(job))
+        with pickled_resources() as resources:
+            data = bytes(cloudpickle.dumps(job))  # type: ignore[no-untyped-call]
+        ship(resources, _resource_folder(job))
+        return data
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise ReplayError(
             f"the program cannot be shipped to Spark's workers: {error}",
@@ -54,7 +58,11 @@ def pack(job: Job) -> bytes:
         ) from error
     finally:
         for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
+            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def _resource_folder(job: Job) -> Path:
+    return job.scratch / "resources"
 
 
 def job_id(data: bytes) -> str:
@@ -68,4 +76,5 @@ def unpack(key: str, data: bytes) -> Job:
         while len(_JOBS) >= _KEEP:
             _JOBS.pop(next(iter(_JOBS)))
         job = _JOBS[key] = pickle.loads(data)  # noqa: S301 our own bytes, from our own driver
+    shipped_in(_resource_folder(job))
     return job

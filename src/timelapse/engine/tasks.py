@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from timelapse.errors import HandlerError
 from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.engine.job import (
     Failure,
@@ -24,6 +23,7 @@ from timelapse.engine.job import (
     rejected_path,
     schema_bytes,
 )
+from timelapse.errors import HandlerError
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.model.events import Event

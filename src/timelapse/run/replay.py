@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import inspect
+import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,10 +110,17 @@ def replay(
     )
     keep: list[Any] = []
     if out is None:
-        folder = tempfile.TemporaryDirectory(prefix="timelapse-run-")
-        keep.append(folder)
-        out = Path(folder.name) / "run"
+        keep.append(_TemporaryFolder())
+        out = keep[0].path / "run"
     return run_plan(program, analysis, source, plan, executor, Path(out), slices, listener, overwrite, keep)
+
+
+class _TemporaryFolder:
+    """A folder that goes when nobody holds this object any more, or when the process ends."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="timelapse-run-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 def run_plan(

@@ -1,0 +1,125 @@
+"""A run's directory appears whole or not at all, whatever happens and wherever it is killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.engine.programs import A, Chained
+from timelapse.engine.publish import PartialRun
+from timelapse.errors import HandlerError, ReplayError
+from timelapse.log import MemoryLog
+from timelapse.run import Run, replay
+
+EVENTS = [A(k=i % 3, v=i % 2, s="x", ts=i) for i in range(12)]
+
+CHILD = """
+    import importlib, os, sys
+    import timelapse.engine.publish as publish
+    import timelapse.engine.tasks as tasks
+    replay_module = importlib.import_module("timelapse.run.replay")
+    from tests.engine.test_publish import EVENTS, Chained
+    from timelapse.run import replay
+
+    out, where, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+
+    def dying(function):
+        calls = 0
+        def call(*args, **kwargs):
+            nonlocal calls
+            calls += 1
+            if calls == count:
+                os._exit(9)
+            return function(*args, **kwargs)
+        return call
+
+    if where == "rename":
+        os.rename = dying(os.rename)
+    elif where == "write":
+        tasks.write_table = dying(tasks.write_table)
+    elif where == "parquet":
+        tasks._write_parquet = dying(tasks._write_parquet)
+    elif where == "manifest":
+        replay_module.write_manifest = dying(replay_module.write_manifest)
+    elif where == "cleanup":
+        publish.shutil.rmtree = dying(publish.shutil.rmtree)
+    from tests.engine.programs import B
+    from timelapse.log import MemoryLog
+    replay(Chained, MemoryLog(EVENTS, [type(EVENTS[0]), B]), out=out, slices=3, spark=False,
+           strategy="staged", overwrite=True)
+"""
+
+
+def _log() -> MemoryLog:
+    from tests.engine.programs import B
+
+    return MemoryLog(EVENTS, [A, B])
+
+
+def _child(out: Path, where: str, count: int) -> int:
+    command = [sys.executable, "-c", textwrap.dedent(CHILD), str(out), where, str(count)]
+    root = Path(__file__).parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    return subprocess.run(command, cwd=root, env=env, check=False, timeout=120).returncode
+
+
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [("write", 1), ("write", 5), ("parquet", 2), ("manifest", 1), ("cleanup", 1), ("rename", 1)],
+)
+def test_a_killed_replay_leaves_nothing_and_can_be_repeated(tmp_path: Path, where: str, count: int) -> None:
+    """Killed while making a new run: no run is there; the next one cleans up and gives the same result."""
+    out = tmp_path / "run"
+    assert _child(out, where, count) == 9
+    assert not out.exists()
+    left = list(tmp_path.iterdir())
+    assert left, "the child died before it began"
+    run = replay(Chained, _log(), out=out, slices=2, spark=False)
+    assert Run.open(out).digest == run.digest
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_killed_overwrite_leaves_the_old_run_or_the_new_one(tmp_path: Path, count: int) -> None:
+    """Killed between the renames of an overwrite: the old run is put back by the next attempt."""
+    out = tmp_path / "run"
+    old = replay(Chained, _log(), out=out, slices=2, spark=False)
+    assert _child(out, "rename", count) == 9
+    if not out.exists():
+        PartialRun(out, overwrite=True).discard()
+    assert Run.open(out).digest == old.digest
+
+
+def test_an_existing_place_is_refused(tmp_path: Path) -> None:
+    """Something else at `out` is never touched; a run is replaced only when that is asked for."""
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(ReplayError, match="already something"):
+        replay(Chained, _log(), out=tmp_path, spark=False, overwrite=True)
+    assert (tmp_path / "mine.txt").read_text() == "precious"
+    out = tmp_path / "run"
+    replay(Chained, _log(), out=out, spark=False)
+    with pytest.raises(ReplayError, match="--overwrite"):
+        replay(Chained, _log(), out=out, spark=False)
+    replay(Chained(ratio=5.0), _log(), out=out, spark=False, overwrite=True)
+    assert Run.open(out).params == {"ratio": 5.0}
+
+
+def test_a_failed_replay_leaves_nothing(tmp_path: Path) -> None:
+    """After a handler's exception there is no directory, hidden or not."""
+
+    class Bad(Chained):
+        @property
+        def broken(self) -> int:
+            return 1 // 0
+
+        def known(self, a: int, b: int) -> bool:
+            return bool(self.broken)
+
+    with pytest.raises(HandlerError):
+        replay(Bad, _log(), out=tmp_path / "run", spark=False)
+    assert list(tmp_path.iterdir()) == []
