@@ -279,8 +279,16 @@ def _from_typed(name: str, column: pa.Array, kind: ValueType, times: Times) -> t
     values, bad = how(column, times)
     reasons: Reasons = {}
     for row in np.flatnonzero(bad).tolist():
-        reasons[row] = f"{name}: {_short(str(column[row].as_py()))} {_TYPED_REASON[kind.text]}"
+        reasons[row] = f"{name}: {_short(str(plain(column[row])))} {_TYPED_REASON[kind.text]}"
     return values, reasons
+
+
+def plain(scalar: pa.Scalar) -> Any:
+    """A scalar's Python value; its text where Python has none (a timestamp outside the years 1 to 9999)."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return repr(scalar)
 
 
 Typed = tuple[pa.Array, npt.NDArray[np.bool_]]
@@ -410,8 +418,9 @@ def _lists(name: str, column: pa.Array, kind: ListType, times: Times) -> tuple[p
     check = value_checker(kind, times)
     values: list[Any] = []
     reasons: Reasons = {}
-    for row, value in enumerate(column.to_pylist()):
+    for row, scalar in enumerate(column):
         try:
+            value = plain(scalar)
             values.append(None if value is None else check(value))
         except Unfit as error:
             values.append(None)

@@ -10,7 +10,7 @@ from functools import cached_property
 from importlib.metadata import version as package_version
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     SourceLike = Source | DataFrame | str | Path | Sequence[str | Path]
 
 MAX_BAD = 0.001
+E = TypeVar("E", bound=Event)
 _EPOCH_DAY = date(1970, 1, 1)
 
 
@@ -243,9 +244,9 @@ class Log:
         """A program's event classes by name. Raises LogError where the log does not have what they need."""
         return bind(self.types, classes, log=str(self.path))
 
-    def events(self, *classes: type[Event]) -> Iterator[Event]:
+    def events(self, *classes: type[E]) -> Iterator[E]:
         """The events of these classes, in log order."""
-        return self.reader.events(0, self.count, self.bind(classes))
+        return cast(Iterator[E], self.reader.events(0, self.count, self.bind(classes)))
 
     def info(self) -> LogInfo:
         """Types, counts, span, events per day, sizes, and what each ingest left out."""

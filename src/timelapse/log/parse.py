@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from timelapse.errors import IngestError, Place
-from timelapse.log.convert import Reasons, Times, Unfit, convert, value_checker, wire_type
+from timelapse.log.convert import Reasons, Times, Unfit, convert, plain, value_checker, wire_type
 from timelapse.log.lines import Lines
 from timelapse.log.source import Format, Source
 from timelapse.log.types import EventType
@@ -85,11 +85,12 @@ class Plan:
                     f"{kind.name} has no field {name!r}, which fields= maps", place=Place(what=kind.name), code="TL411",
                     hint=f"fields: {', '.join(f.name for f in kind.fields)}",
                 )  # fmt: skip
+        sep = source.sep.replace("\\t", "\t")
         return cls(
             kind=kind, format=format_, names=tuple(names), ts=source.ts,
             columns=tuple(source.fields.get(f.name, f.name) for f in kind.fields),
             times=Times(source.unit, source.time_format, source.year, source.tz),
-            sep=source.sep.replace("\\t", "\t"), quote=source.quote if len(source.sep) == 1 else None,
+            sep=sep, quote=source.quote if len(sep) == 1 else None,
             header=source.header, regex=source.regex, skip_unmatched=source.unmatched == "skip",
             null=source.null, floor=floor,
         )  # fmt: skip
@@ -218,8 +219,8 @@ def _quick_csv(plan: Plan, data: bytes) -> pa.Table | None:
     if (quote and quote in data) or len(plan.sep.encode()) != 1 or b"\r" in data or not data:
         return None
     count = data.count(b"\n") + 1
-    if len(plan.names) == 1 and (b"\n\n" in data or data[:1] == b"\n" or data[-1:] == b"\n"):
-        return None
+    if b"\n\n" in data or data[:1] == b"\n" or data[-1:] == b"\n":
+        return None  # Arrow would make rows of nulls of empty lines
     names = [f"c{n}" for n in range(len(plan.names))]
     wanted = [names[plan.names.index(c)] for c in _present(plan)]
     try:
@@ -341,7 +342,7 @@ def parse_table(plan: Plan, table: pa.Table, first: int | None) -> Batch:
     columns = {name: _one(table[name]) for name in plan.needed if name in table.column_names}
 
     def raw(place: int) -> str:
-        values = {name: columns[name][place].as_py() for name in columns}
+        values = {name: plain(columns[name][place]) for name in columns}
         return show(repr(values).encode("utf-8", "backslashreplace"))
 
     return _finish(plan, columns, rows, raw, texts=False)
