@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from timelapse.cli.options import Json, ProgramArg, Sets, examples
+
+if TYPE_CHECKING:
+    from timelapse.plan.explain import Explanation
+
+TOO_SLOW = "TL352"
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +48,7 @@ def explain(
     from timelapse.cli.settings import build_program
     from timelapse.log import Log
     from timelapse.model.load import load_program
-    from timelapse.plan import explain as make_explanation
+    from timelapse.plan.explain import explain as make_explanation
 
     made = build_program(load_program(program), settings or [])
     opened = None if log is None else Log.open(log)
@@ -58,16 +63,18 @@ def explain(
         if svg is not None:
             line(("picture ", "dim"), str(svg))
     if max_strategy is not None:
-        _check(made, max_strategy, slices, cores)
+        _check(found, max_strategy, as_json=as_json)
 
 
-def _check(made: object, max_strategy: str, slices: int | None, cores: int | None) -> None:
+def _check(found: Explanation, max_strategy: str, *, as_json: bool) -> None:
     """Exit 1, naming state, line and rewrite, when a state is slower than allowed."""
     from timelapse.cli.console import DIFFERENT, show_error
-    from timelapse.plan import PlanError, make_plan
+    from timelapse.errors import PlanError
 
     try:
-        make_plan(made, slices=slices, cores=cores or 2, max_strategy=max_strategy)  # type: ignore[arg-type]
+        found.check(max_strategy)
     except PlanError as error:
-        show_error(error, as_json=False)
+        if error.code != TOO_SLOW:
+            raise
+        show_error(error, as_json=as_json)
         raise typer.Exit(DIFFERENT) from None

@@ -42,7 +42,9 @@ class PlainProgress:
                 return
             self._said = now
         passed = now - self._started.get(name, now)
-        left = f"  ETA {took(passed * (total - done) / done)}" if done else ""
+        left = (
+            f"  ETA {took(passed * (total - done) / done)}" if done * 20 >= total else ""
+        )  # a guess from less is none
         self._say(f"{name}: {100 * done / total:.0f}%{left}")
 
     def finish(self, name: str, seconds: float) -> None:

@@ -211,8 +211,8 @@ def _print_certificate(certificate: dict[str, Any]) -> None:
     if certificate.get("mode") == "staged":
         line(
             ("proved  ", "green"),
-            f"the final pass changed what was predicted in {certificate.get('validated_slices', 0)} of "
-            f"{max(0, certificate.get('slices', 1) - 1)} slices that have a successor",
+            f"{certificate.get('validated_slices', 0)} of {max(0, certificate.get('slices', 1) - 1)} slices that have "
+            "a successor changed the state exactly as predicted",
         )
     else:
         line(("proved  ", "green"), "slices ran one after the other: nothing was predicted")

@@ -1,4 +1,11 @@
-"""Flag who mostly writes to strangers, from addresses that often send e-mail addresses."""
+"""Flag who mostly writes to strangers, from addresses that often send e-mail addresses.
+
+    timelapse synth --events 1000000 --exponent 0.8 --seed 7 --out logs/social
+    timelapse explain examples/antispam.py:Antispam logs/social
+    timelapse replay examples/antispam.py:Antispam logs/social --slices 4
+    timelapse replay examples/antispam.py:Antispam logs/social --set ratio=3.0
+    timelapse verify @last --events 100000
+"""
 
 import timelapse as tl
 
