@@ -41,11 +41,11 @@ class Job:
 
     def effects_path(self, pass_index: int, slice_id: int, state: str) -> Path:
         """What a pass found a slice to do to a state."""
-        return self.scratch / "effects" / f"{pass_index}" / f"{slice_id:06d}" / f"{state}.arrow"
+        return self.scratch / "effects" / f"{pass_index:03d}-{slice_id:06d}-{state}.arrow"
 
     def start_path(self, slice_id: int, state: str) -> Path:
         """The state at a slice's start (no file for slice 0: it is empty)."""
-        return self.scratch / "starts" / f"{slice_id:06d}" / f"{state}.arrow"
+        return self.scratch / "starts" / f"{slice_id:06d}-{state}.arrow"
 
     def change_path(self, slice_id: int, state: str) -> Path:
         """What the final pass saw a slice change: kept with the run."""

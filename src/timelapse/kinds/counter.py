@@ -73,7 +73,7 @@ class Counter(State, Generic[K]):
         return value
 
     def __contains__(self, key: K) -> bool:
-        return self._get(self._check_key(key), 0) != 0
+        return bool(self._get(self._check_key(key), 0) != 0)
 
     def __setitem__(self, key: K, value: int) -> None:
         self._store(self._check_key(key), value)

@@ -11,8 +11,8 @@ import typing
 from typing import Any, ClassVar
 
 from timelapse.errors import DefinitionError, Place, TimelapseError
-from timelapse.kinds.base import StateAlias, StateOptions, StateSpec
 from timelapse.kinds.base import State as StateBase
+from timelapse.kinds.base import StateAlias, StateOptions, StateSpec
 from timelapse.model.events import Event, Record
 from timelapse.model.program import RUNTIME_NAMES, HandlerSpec, Listens, ParamSpec, Program, ProgramSpec
 from timelapse.model.resource import Resource

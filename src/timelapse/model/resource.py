@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from timelapse.errors import DefinitionError, Place, ReplayError
 
 _LOADED: dict[tuple[str, str], Any] = {}
+_FOLDERS: list[Path] = []
+"""Where workers find shipped files, named by fingerprint."""
+_PICKLED: list[Resource] | None = None
+"""While a job is packed: the resources that went into it."""
 
 
 class Resource:
@@ -37,14 +43,21 @@ class Resource:
         """The loaded object. Raises ReplayError when the file has changed since it was declared."""
         key = (self.path, self.fingerprint)
         if key not in _LOADED:
-            found = _fingerprint(self.path)
-            if found != self.fingerprint:
-                raise ReplayError(
-                    "the resource changed after the program was defined", place=Place(self.path),
-                    hint="start again, so that the whole run sees one version", code="TL505",
-                )  # fmt: skip
-            _LOADED[key] = self._load(Path(self.path))
+            _LOADED[key] = self._load(self._file())
         return _LOADED[key]
+
+    def _file(self) -> Path:
+        """The file with the declared contents: a shipped copy, or the original."""
+        for folder in _FOLDERS:
+            shipped = folder / self.fingerprint
+            if shipped.is_file():
+                return shipped
+        if not Path(self.path).is_file() or _fingerprint(self.path) != self.fingerprint:
+            raise ReplayError(
+                "the resource changed after the program was defined", place=Place(self.path),
+                hint="start again, so that the whole run sees one version", code="TL505",
+            )  # fmt: skip
+        return Path(self.path)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.value(*args, **kwargs)
@@ -61,6 +74,8 @@ class Resource:
         return getattr(self.value, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if _PICKLED is not None:
+            _PICKLED.append(self)
         return (_rebuild, (self.path, self._load, self.fingerprint))
 
     def __repr__(self) -> str:
@@ -71,6 +86,31 @@ def _rebuild(path: str, load: Callable[[Path], Any], fingerprint: str) -> Resour
     made = Resource.__new__(Resource)
     made.path, made._load, made.fingerprint = path, load, fingerprint
     return made
+
+
+@contextmanager
+def pickled_resources() -> Iterator[list[Resource]]:
+    """Within it, the list of the resources that were pickled so far."""
+    global _PICKLED
+    found: list[Resource] = []
+    _PICKLED = found
+    try:
+        yield found
+    finally:
+        _PICKLED = None
+
+
+def ship(resources: Iterable[Resource], folder: Path) -> None:
+    """Copy resources to where workers can read them, checked against their fingerprints."""
+    for each in {r.fingerprint: r for r in resources}.values():
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(each._file(), folder / each.fingerprint)
+
+
+def shipped_in(folder: Path) -> None:
+    """In a worker: a folder that may hold shipped resources."""
+    if folder not in _FOLDERS:
+        _FOLDERS[:] = [folder, *_FOLDERS[:7]]
 
 
 def _fingerprint(path: str) -> str:

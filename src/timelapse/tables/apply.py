@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.effects import ADD, DEL, DOWN, KEEP, SET, UP
 from timelapse.model.types import INT, TIME
-from timelapse.tables.rowhash import ZERO, HashSum, hash_sum, one_array, row_hashes, seed_of
+from timelapse.tables.rowhash import ZERO, HashSum, both_lanes, one_array, row_hashes, seed_of, sum_of
 from timelapse.tables.table import (
     form_of,
     hashes_of,
@@ -90,12 +90,17 @@ def change_of(
         both = old_present & present
         moved |= both & (row_hashes([values], rows, 0, 0) != row_hashes([old_values], rows, 0, 0))
         values = _null_where(values, ~present)
+    if not moved.any():
+        return NO_CHANGE, moved
+    # Only rows that changed are hashed: a slice touches many keys that end where they began.
+    index = pa.array(np.flatnonzero(moved))
+    now, was = present[moved], old_present[moved]
+    own = [column.take(index) for column in keys]
+    new = [*own, pa.array(now), *([] if values is None else [values.take(index)])]
+    old = [*own, pa.array(was), *([] if old_values is None else [old_values.take(index)])]
     seed = seed_of(f"state:{spec.name}")
-    new_columns = [*keys, pa.array(present), *([] if values is None else [values])]
-    added = hash_sum(new_columns, rows, seed, moved & present)
-    gone = hash_sum(new_columns, rows, seed, moved & ~present)
-    old_columns = [*keys, pa.array(old_present), *([] if old_values is None else [old_values])]
-    removed = hash_sum(old_columns, rows, seed, moved & old_present)
+    after, before = both_lanes(new, len(index), seed), both_lanes(old, len(index), seed)
+    added, gone, removed = sum_of(after, now), sum_of(after, ~now), sum_of(before, was)
     content = HashSum(
         (added.low - removed.low) % 2**64, (added.high - removed.high) % 2**64, added.rows - removed.rows
     )

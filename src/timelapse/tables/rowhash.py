@@ -35,7 +35,7 @@ class HashSum(NamedTuple):
     high: int
     rows: int
 
-    def __add__(self, other: object) -> HashSum:  # type: ignore[override]
+    def __add__(self, other: object) -> HashSum:
         if not isinstance(other, HashSum):
             return NotImplemented
         return HashSum(
@@ -75,12 +75,24 @@ def row_hashes(columns: list[pa.Array], rows: int, seed: int, lane: int) -> U64:
 
 def hash_sum(columns: list[pa.Array], rows: int, seed: int, mask: npt.NDArray[np.bool_] | None = None) -> HashSum:
     """The sum over rows (those where `mask` holds, if given)."""
-    lanes = []
-    count = rows if mask is None else int(mask.sum())
-    for lane in (0, 1):
-        h = row_hashes(columns, rows, seed, lane)
-        lanes.append(int((h if mask is None else h[mask]).sum(dtype=np.uint64)) if count else 0)
-    return HashSum(lanes[0], lanes[1], count)
+    return sum_of(both_lanes(columns, rows, seed), np.ones(rows, np.bool_) if mask is None else mask)
+
+
+def both_lanes(columns: list[pa.Array], rows: int, seed: int) -> tuple[U64, U64]:
+    """Both lanes of the hash of each row."""
+    if not rows:
+        nothing = np.zeros(0, np.uint64)
+        return nothing, nothing
+    return row_hashes(columns, rows, seed, 0), row_hashes(columns, rows, seed, 1)
+
+
+def sum_of(lanes: tuple[U64, U64], mask: npt.NDArray[np.bool_]) -> HashSum:
+    """The sum over the rows where `mask` holds."""
+    count = int(mask.sum())
+    if not count:
+        return ZERO
+    low, high = (int(lane[mask].sum(dtype=np.uint64)) for lane in lanes)
+    return HashSum(low, high, count)
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -123,27 +135,33 @@ def _words(array: pa.Array) -> U64:
     """The 64 bits of each fixed-width element; what stands under a null does not matter."""
     kind = array.type
     if pa.types.is_boolean(kind):
-        return np.asarray(pc.fill_null(array, False)).astype(np.uint64)
+        return np.asarray(_filled(array, False)).astype(np.uint64)
     if pa.types.is_timestamp(kind):
         array = array.cast(pa.int64())
     if pa.types.is_floating(array.type):
-        floats = np.asarray(pc.fill_null(array, 0.0), dtype=np.float64)
+        floats = np.asarray(_filled(array, 0.0), dtype=np.float64)
         return np.where(np.isnan(floats), _NAN_BITS, floats.view(np.uint64))
-    return np.asarray(pc.fill_null(array, 0)).astype(np.int64).view(np.uint64)
+    return np.asarray(_filled(array, 0)).astype(np.int64).view(np.uint64)
+
+
+def _filled(array: pa.Array, value: float) -> pa.Array:
+    return pc.fill_null(array, value) if array.null_count else array
 
 
 def _ragged(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The concatenation of range(start, start + length) over rows."""
     total = int(lengths.sum())
     ends = np.cumsum(lengths)
-    return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    places: npt.NDArray[np.int64] = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    return places
 
 
 def _segment_sum(values: U64, lengths: npt.NDArray[np.int64]) -> U64:
     """The sum of each row's run of `values` (0 for an empty run)."""
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)])
     ends = np.cumsum(lengths)
-    return total[ends] - total[ends - lengths]
+    sums: U64 = total[ends] - total[ends - lengths]
+    return sums
 
 
 def _hash_bytes(array: pa.Array, salt: np.uint64) -> U64:
