@@ -133,8 +133,8 @@ def used_codes() -> set[str]:
     """The codes that the package's source raises or reports."""
     found: set[str] = set()
     for path in (ROOT / "src").rglob("*.py"):
-        if path.name != "catalogue.py":
-            found |= set(re.findall(r"[\"'](TL\d{3})[\"']", path.read_text(encoding="utf-8")))
+        pattern = r"code=\"(TL\d{3})\"" if path.name == "catalogue.py" else r"[\"'](TL\d{3})[\"']"
+        found |= set(re.findall(pattern, path.read_text(encoding="utf-8")))
     return found
 
 

@@ -102,6 +102,9 @@ Such a string has no UTF-8 form. Clean it: text.encode("utf-8", "replace").decod
 TL204 NaN in Max or Min
 NaN has no place in an order. Test for it (x == x) before adding.
 
+TL300 A pass that the analysis does not allow
+This is a bug in Timelapse. Please report it with the program.
+
 TL301 Code without source
 Analysis needs the source of handlers and helpers. Without it the function counts as reading and writing every state.
 
@@ -146,6 +149,21 @@ Analysis cannot see into this function (a library), so it is trusted to be pure:
 
 TL321 A resource's call
 The object that a tl.resource loads is trusted to be pure. Listed by explain and in the run's certificate.
+
+TL350 A plan that cannot be made
+The base of the errors below.
+
+TL351 A strategy or state that does not exist
+Strategies are scan and chain for states; staged and chain for a whole program.
+
+TL352 A state that needs a slower strategy than allowed
+--max-strategy makes this an error (exit 1), for CI. The message has the line and what to write instead.
+
+TL353 A strategy that cannot be forced
+A state can only be forced to a strategy that is exact for it and that this version can run.
+
+TL359 A plan that does not hold
+Every plan is checked when it is made; this one failed. It is a bug in Timelapse: please report it with the program.
 
 TL400 A log that cannot be used
 The base of the errors below.

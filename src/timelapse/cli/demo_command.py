@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from timelapse.model.program import Program
     from timelapse.run import Run
 
-_VERIFIED = 200_000
+_VERIFIED = 300_000
 
 
 def register(app: typer.Typer) -> None:
@@ -44,8 +44,8 @@ def demo(
     ),
 ) -> None:
     """Generate a million events, explain a program, replay it, check it, show what it found."""
-    from timelapse.cli.console import line
     from timelapse.cli.progress_view import progress_for
+    from timelapse.cli.run_commands import print_proof
     from timelapse.errors import Place, UsageError
 
     if data is not None and not data.is_file():
@@ -72,7 +72,7 @@ def demo(
         )
         proof = run.verify(min(_VERIFIED, log.count), progress) if log.count else None
     if proof is not None:
-        line(("equal  " if proof.ok else "DIFFERS  ", "bold green" if proof.ok else "bold red"), proof.text)
+        print_proof(proof)
     _findings(run)
     _next(program[1], run, out)
     if proof is not None and not proof.ok:

@@ -121,7 +121,7 @@ def verify(
     if as_json:
         print_json({**_proof_json(proof), "digest": opened.digest, "run": str(opened.path)})
     else:
-        _print_proof(proof)
+        print_proof(proof)
         line(("digest ", "dim"), opened.digest)
     if not proof.ok:
         raise typer.Exit(1)
@@ -186,7 +186,7 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
     line(f"rejected {run.rejected_count:,}", ("      stages: ", "dim"), (_timings(run.timings), "dim"))
     _print_certificate(run.certificate)
     if proof is not None:
-        _print_proof(proof)
+        print_proof(proof)
     where = label(run.path) if run.path is not None else ""
     line(
         ("digest ", "dim"),
@@ -229,7 +229,8 @@ def _print_certificate(certificate: dict[str, Any]) -> None:
         )
 
 
-def _print_proof(proof: Verification) -> None:
+def print_proof(proof: Verification) -> None:
+    """What a verification found."""
     from timelapse.cli.console import line
 
     first, *rest = proof.text.splitlines()
