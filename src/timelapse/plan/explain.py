@@ -14,7 +14,7 @@ from timelapse.model.program import Program, as_program, params_of, spec_of
 from timelapse.plan.make import make_plan
 from timelapse.plan.plan import Plan, columns_of, place_text
 from timelapse.plan.strategy import Analysed, Strategy, parse_strategy
-from timelapse.plan.uses import Code, code_of, events_at
+from timelapse.plan.uses import Code, code_of, events_at, states_behind
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -69,7 +69,7 @@ class PassRow:
 
 @dataclass(frozen=True)
 class OutputRow:
-    """Records of one type: where they are put out, and the states that the handlers there use."""
+    """Records of one type: where they are put out, and the states that decide whether and with what."""
 
     record: str
     places: tuple[str, ...]
@@ -210,7 +210,7 @@ def explain_analysis(
         events={e.__name__: None if counts is None else counts.get(e.__name__, 0) for e in spec.events},
         states=tuple(rows),
         passes=tuple(_pass_rows(plan)),
-        outputs=tuple(_outputs(program, codes)),
+        outputs=tuple(_outputs(program, analysis, codes)),
         mode=plan.mode,
         reason=plan.reason,
         cores=cores,
@@ -283,7 +283,7 @@ def _pass_rows(plan: Plan) -> list[PassRow]:
     return rows
 
 
-def _outputs(program: Program, codes: list[Code]) -> list[OutputRow]:
+def _outputs(program: Program, analysis: Analysed, codes: list[Code]) -> list[OutputRow]:
     spec = spec_of(program)
     found: dict[str, tuple[dict[str, None], dict[str, None], dict[str, None]]] = {}
     for code in codes:
@@ -291,7 +291,8 @@ def _outputs(program: Program, codes: list[Code]) -> list[OutputRow]:
             places, events, states = found.setdefault(emission.record, ({}, {}, {}))
             places[place_text(emission.place)] = None
             events.update(dict.fromkeys(e.__name__ for e in code.handler.events))
-            states.update(dict.fromkeys(code.states(spec)))
+            behind = states_behind(analysis, emission)
+            states.update(dict.fromkeys(code.states(spec) if behind is None else behind))
     return [
         OutputRow(name, tuple(places), tuple(events), tuple(s for s in spec.states if s in states))
         for name, (places, events, states) in found.items()

@@ -212,7 +212,11 @@ def _cycle_rewrite(component: tuple[str, ...], inner: Sequence[Dependency]) -> s
     (target, source), _ = min(counts.items(), key=lambda item: item[1])
     place = next(d.place for d in cross if (d.target, d.source) == (target, source))
     line = f" (line {place.line})" if place.line is not None else ""
-    return f"write {target} without asking {source}{line}: then they are separate stages"
+    rest = [name for name in component if any(d.target == d.source == name for d in inner)]
+    after = (
+        f"; {', '.join(rest)} would still ask {'itself' if len(rest) == 1 else 'themselves'}" if rest else ""
+    )
+    return f"write {target} without asking {source}{line}: then they are separate stages{after}"
 
 
 # --- what users ask for -----------------------------------------------------------------------------

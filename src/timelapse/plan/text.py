@@ -134,7 +134,7 @@ def as_rich(e: Explanation) -> RenderableType:
     parts.append(Text(""))
     if e.states:
         states = Table(box=None, pad_edge=False, header_style="dim")
-        for name in ("stage", "state", "kind", "strategy", "because", "line"):
+        for name in ("stage", "state", "strategy", "because", "line"):
             states.add_column(name, overflow="fold", no_wrap=name in ("stage", "strategy"))
         for row in e.states:
             colour = COLOURS[row.strategy]
@@ -144,8 +144,9 @@ def as_rich(e: Explanation) -> RenderableType:
                 why.append(f"\n<- {clean(links)}", style="dim")
             if row.rewrite is not None:
                 why.append(f"\nrewrite: {clean(row.rewrite)}", style="yellow")
-            states.add_row(str(row.stage), text(row.state, "bold"), text(row.kind, "dim"),
-                           text(row.strategy, colour), why, text(row.place, "dim"))  # fmt: skip
+            label = text(row.state, "bold")
+            label.append(f"\n{clean(row.kind)}", style="dim")
+            states.add_row(str(row.stage), label, text(row.strategy, colour), why, text(row.place, "dim"))
         parts += [states, Text("")]
     passes = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("pass", "states", "reads", "cost"):

@@ -102,3 +102,20 @@ def events_at(places: Sequence[Place], codes: Sequence[Code]) -> tuple[type[Even
     return tuple(
         dict.fromkeys(e for code in codes if any(code.holds(p) for p in places) for e in code.handler.events)
     )
+
+
+def states_behind(analysis: Any, emission: Emission) -> frozenset[str] | None:
+    """The states on which an emission depends: whether it happens, and what it holds. None where that is not known."""
+    graph = getattr(analysis, "graph", None)
+    if graph is None:
+        return None
+    found: set[str] | None = None
+    for fn in graph.functions.all:
+        if fn.file != emission.place.file:
+            continue
+        for vertex in fn.vertices:
+            puts_out = (*vertex.found.emits, *vertex.found.rejects)
+            if any(getattr(node, "lineno", None) == emission.place.line for node in puts_out):
+                closure = graph.close([vertex], [fn])
+                found = (found or set()) | {r.state for v in closure.vertices for r in graph.reads(v)}
+    return None if found is None else frozenset(found)

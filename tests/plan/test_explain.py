@@ -1,0 +1,178 @@
+"""Explanations say what the planner decided, why, and what would be faster; in text, JSON and for the terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import timelapse as tl
+from examples.antispam import Antispam
+from tests.plan.programs import Ledger, Login
+from timelapse.errors import PlanError, UsageError
+from timelapse.plan import Explanation, explain
+
+
+@pytest.fixture(scope="module")
+def ledger() -> Explanation:
+    return explain(Ledger(limit=7), cores=2, slices=4)
+
+
+@pytest.fixture(scope="module")
+def antispam() -> Explanation:
+    return explain(Antispam, {"Message": 9_000_000, "Friendship": 1_000_000}, cores=8)
+
+
+def row(e: Explanation, state: str) -> Any:
+    return next(r for r in e.states if r.state == state)
+
+
+def test_it_is_exported_from_the_package() -> None:
+    assert tl.explain is explain
+
+
+def test_every_state_has_one_row_and_slow_strategies_come_first(ledger: Explanation) -> None:
+    assert sorted(r.state for r in ledger.states) == sorted(Ledger.__spec__.states)
+    assert [r.strategy for r in ledger.states] == ["chain"] * 3 + ["scan"] * 9
+
+
+def test_a_row_says_why_where_and_what_to_rewrite(ledger: Explanation) -> None:
+    score = row(ledger, "score")
+    assert score.kind == "Value[int, float]"
+    assert score.because == "the value written to score depends on score itself"
+    assert score.place.startswith("programs.py:")
+    assert "integers" in score.rewrite
+    assert row(ledger, "failures").rewrite is None
+
+
+def test_a_row_names_the_events_that_write_the_state(ledger: Explanation) -> None:
+    assert row(ledger, "score").written_by == ("Transfer",)
+    assert row(ledger, "address_count").written_by == ("Login",)
+
+
+def test_a_row_lists_dependencies_with_their_lines(ledger: Explanation) -> None:
+    (link,) = row(ledger, "addresses").depends_on
+    assert (link.source, link.via) == ("failures", "condition")
+    assert link.place.startswith("programs.py:")
+
+
+def test_the_members_of_a_cycle_are_known(ledger: Explanation) -> None:
+    assert row(ledger, "balance").component == row(ledger, "credit").component == ("balance", "credit")
+    assert row(ledger, "score").component == ()
+
+
+def test_parameters_and_the_programs_own_text_are_shown(ledger: Explanation) -> None:
+    assert ledger.params == {"limit": "int = 7", "weight": "float = 0.25"}
+    assert ledger.doc.startswith("Transfers refused")
+
+
+def test_outputs_name_the_states_that_decide_them(ledger: Explanation) -> None:
+    """Not the states that the handler happens to write as well."""
+    outputs = {o.record: o.states for o in ledger.outputs}
+    assert outputs == {"Refused": ("balance", "credit"), "Suspicious": ("last_login", "score")}
+
+
+def test_a_log_gives_counts_and_weights(antispam: Explanation) -> None:
+    assert antispam.events == {"Friendship": 1_000_000, "Message": 9_000_000}
+    few = explain(Antispam, {"Message": 0, "Friendship": 10}, cores=8)
+    assert few.passes[0].cost != antispam.passes[0].cost
+
+
+def test_a_log_is_asked_for_its_counts() -> None:
+    log = SimpleNamespace(info=lambda: SimpleNamespace(types=[SimpleNamespace(name="Message", count=5)]))
+    assert explain(Antispam, log).events == {"Friendship": 0, "Message": 5}
+    assert explain(Antispam, SimpleNamespace(count=3, types=())).events == {
+        "Friendship": None,
+        "Message": None,
+    }
+
+
+def test_something_that_is_no_log_or_program_is_refused() -> None:
+    with pytest.raises(UsageError, match="a log is needed"):
+        explain(Antispam, "logs/oct")
+    with pytest.raises(UsageError):
+        explain(Login)  # type: ignore[arg-type]
+
+
+def test_passes_list_what_they_read_and_need(antispam: Explanation) -> None:
+    first, second, final = antispam.passes
+    assert first.reads == {"Friendship": ("a", "b"), "Message": ("ip", "text")}
+    assert second.needs == ("friends",)
+    assert final.stage is None
+    assert final.reads["Message"] == ("id", "sender", "recipient", "ip", "text")
+    assert final.cost == 1.0
+
+
+def test_the_law_falls_with_cores_and_a_chain_bounds_it(antispam: Explanation, ledger: Explanation) -> None:
+    assert list(antispam.law.values()) == sorted(antispam.law.values(), reverse=True)
+    assert antispam.law[64] < 0.1
+    assert ledger.law[64] > ledger.chained * 63 / 64
+
+
+def test_check_names_state_line_and_rewrite(ledger: Explanation, antispam: Explanation) -> None:
+    antispam.check("scan")
+    ledger.check("chain")
+    with pytest.raises(PlanError, match="balance needs the strategy chain") as caught:
+        ledger.check("scan")
+    assert caught.value.place.line is not None
+    assert caught.value.hint
+
+
+def test_json_is_plain_and_complete(ledger: Explanation) -> None:
+    text = json.dumps(ledger.to_json())
+    found = json.loads(text)
+    assert {r["state"] for r in found["states"]} == set(Ledger.__spec__.states)
+    assert found["mode"] == "staged"
+    assert found["law"]["64"] > 0
+
+
+def test_the_text_shows_everything(ledger: Explanation) -> None:
+    text = str(ledger)
+    for word in (*Ledger.__spec__.states, "Refused", "Suspicious", "rewrite:", "cost law", "chain", "final"):
+        assert word in text
+    assert max(len(line) for line in text.splitlines()) < 200
+
+
+def rendered(e: Explanation, width: int = 100) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, force_terminal=True, color_system="truecolor").print(e.rich())
+    return out.getvalue()
+
+
+def test_the_terminal_version_shows_every_state(ledger: Explanation) -> None:
+    for width in (60, 100, 200):
+        assert "balance" in rendered(ledger, width)
+
+
+def test_hostile_text_reaches_neither_markup_nor_the_terminal(antispam: Explanation) -> None:
+    """A docstring or parameter cannot colour, hide or escape anything."""
+    nasty = replace(
+        antispam, doc="[red]x[/red] \x1b[31m <script>alert(1)</script> & \u202e", params={"p": "'[bold]'"}
+    )
+    text = rendered(nasty, 200)
+    assert "[red]x[/red]" in text
+    assert "'[bold]'" in text
+    assert "\x1b[31m <" not in text
+    assert "\u202e" not in text + str(nasty) + nasty.svg()
+    assert "\x1b" not in str(nasty) + nasty.svg()
+    assert "<script>" not in nasty.svg()
+    assert "&lt;script&gt;" in nasty.svg()
+
+
+class Quiet(tl.Program):
+    @tl.on(Login)
+    def nothing(self, e: Login) -> None:
+        pass
+
+
+def test_a_program_without_states_or_outputs_can_be_explained() -> None:
+    found = explain(Quiet, cores=4)
+    assert "no states" in str(found)
+    assert found.mode == "staged"
+    assert rendered(found)
+    assert "<svg" in found.svg()
