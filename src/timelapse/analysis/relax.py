@@ -128,8 +128,19 @@ def _verdict(
         compares_value = found.effect in ("up", "down", "top", "bottom")
         if compares_value and not is_pure(graph, fn, found.value):
             return None
+        # Another effect says the same only where the guard holds.
+        if found.effect != write.effect and _avoids(fn, guard, vertex, found.outcome):
+            return None
         return found.outcome, found.effect, found.value, rule.name
     return None
+
+
+def _avoids(fn: FunctionIR, guard: Vertex, vertex: Vertex, outcome: bool) -> bool:
+    """Whether the write can be reached although the guard had the other outcome."""
+    test = guard.node.index
+    real = [[e.target for e in n.edges if e.real and e.target != test] for n in fn.nodes]
+    other = [e.target for e in guard.node.edges if e.real and e.label != ("true" if outcome else "false")]
+    return any(vertex.node.index in cfg.reachable(real, t) for t in other if t != test)
 
 
 def _decided_by(fn: FunctionIR, branch: int) -> set[int]:

@@ -314,7 +314,8 @@ def compiled(fn: FunctionIR, node: ast.FunctionDef) -> types.FunctionType:
     if free:
         outer = ast.arguments([], [ast.arg(n) for n in free], None, [], [], None, [])
         inner = ast.FunctionDef("_tl_scope", outer, [node], [], None, None)
-        inner.lineno, inner.col_offset = node.lineno, 0
+        inner.lineno = inner.end_lineno = node.lineno
+        inner.col_offset = inner.end_col_offset = 0
     module = ast.fix_missing_locations(ast.Module([inner], []))
     code = compile(module, function.__code__.co_filename, "exec", dont_inherit=True)
     for _ in range(2 if free else 1):

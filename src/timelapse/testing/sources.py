@@ -1,0 +1,67 @@
+"""Random programs, as source text: for oracles that compare two ways of computing the same.
+
+    text = random_program(random.Random(7))
+    program = load_source(text)
+    events = random_events(program, random.Random(8), 40)
+
+The programs are odd on purpose: few keys, writes that cancel, idioms next to what only looks like
+one, early returns, loops, `try`, helpers that touch states, rejects. They never raise and always end.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import random
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from timelapse.model.events import Event
+from timelapse.model.program import Program, spec_of
+from timelapse.testing.program_writer import Writer
+
+_COUNT = itertools.count()
+_FOLDER: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def random_program(rng: random.Random, size: int = 4) -> str:
+    """The source of a module with a program `P` of 2 to 4 states, its events and its record.
+
+    `size` is the largest number of statements at the top of a handler.
+    """
+    return Writer(rng, size).program()
+
+
+def load_source(text: str, name: str = "P") -> type[Program]:
+    """Import a module's text from a temporary file and give the class `name` in it."""
+    if not _FOLDER:
+        _FOLDER.append(tempfile.TemporaryDirectory(prefix="timelapse-sources-"))
+    module = f"timelapse_source_{next(_COUNT)}"
+    path = Path(_FOLDER[0].name) / f"{module}.py"
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(module, path)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[module] = made
+    spec.loader.exec_module(made)
+    found = getattr(made, name)
+    assert isinstance(found, type)
+    assert issubclass(found, Program)
+    return found
+
+
+def random_events(program: type[Program], rng: random.Random, count: int) -> list[Event]:
+    """Events for a random program: few keys, many ties in time."""
+    types: tuple[Any, ...] = spec_of(program).events
+    ts = 0
+    events: list[Event] = []
+    for _ in range(count):
+        ts += rng.choice([0, 0, 1, 5])
+        events.append(rng.choice(types)(
+            a=rng.randrange(4), b=rng.randrange(4), s=rng.choice(["", "x", "yy"]), on=rng.random() < 0.5,
+            items=[rng.randrange(4) for _ in range(rng.randrange(4))], ts=ts,
+        ))  # fmt: skip
+    return events
