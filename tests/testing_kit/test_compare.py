@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.testing_kit.programs import Account, Big, Move
 
+from tests.testing_kit.programs import Account, Big, Move
 from timelapse import serial
 from timelapse.errors import UsageError
 from timelapse.testing import NOTHING, Result, Row, assert_same, compare_runs, identical

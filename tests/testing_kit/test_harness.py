@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.testing_kit.programs import Account, Bad, Big, Move, Reset
 
 import timelapse as tl
+from tests.testing_kit.programs import Account, Bad, Big, Move, Reset
 from timelapse import serial
 from timelapse.errors import EventOrderError, HandlerError, TypeMismatch, UsageError
 from timelapse.testing import Harness, assert_same

@@ -14,7 +14,7 @@ from timelapse.plan.strategy import Strategy
 from timelapse.plan.text import clean
 
 if TYPE_CHECKING:
-    from timelapse.plan.explain import Explanation, StateRow
+    from timelapse.plan.explanation import Explanation, StateRow
 
 _WIDTH = 1060.0
 """What is aimed at: shrunk to 800 pixels it can still be read."""
@@ -375,7 +375,7 @@ def _text(x: float, y: float, value: str, css: str, tip: str = "") -> str:
 def _kind(kind: str, room: int) -> str:
     """A kind's text, shortened: `Set[tuple[int, str]]`, `Set[(int, str)]`, `Set`."""
     short = re.sub(r"tuple\[([^\[\]]*)\]", r"(\1)", kind)
-    return next((k for k in (kind, short) if len(k) <= room), _cut(kind.split("[")[0], room))
+    return next((k for k in (kind, short) if len(k) <= room), _cut(kind.split("[", maxsplit=1)[0], room))
 
 
 def _tag_width(tag: str) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from timelapse.plan.explain import Explanation, Note, PassRow, StateRow
+    from timelapse.plan.explanation import Explanation, Note, PassRow, StateRow
 
 COLOURS = {"scan": "green", "by key": "cyan", "iterate": "yellow", "chain": "red"}
 _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}

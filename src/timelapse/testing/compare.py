@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from timelapse.errors import UsageError
 from timelapse.model.events import Event, Record
 
@@ -270,6 +272,8 @@ def result_of(source: Any) -> Result:
         return source
     if all(hasattr(source, name) for name in ("outputs", "refused", "states")):
         return _of_outcome(source)
+    if all(hasattr(source, name) for name in ("stored", "stored_rejected", "state_at_cut", "manifest")):
+        return _of_run(source)
     raise UsageError(
         f"{type(source).__name__} is not a result that can be compared",
         hint="give what tl.run_serial, tl.replay or timelapse.serial.run returns",
@@ -291,6 +295,40 @@ def _of_outcome(outcome: Any) -> Result:
         for r in outcome.refused
     ]
     return Result(outputs, rejected, outcome.states, fields)
+
+
+def _of_run(run: Any) -> Result:
+    outputs, fields = {}, {}
+    for name in run.counts:
+        table = run.stored(name)
+        fields[name] = tuple(table.column_names[4:])
+        rows = zip(*(_values(column) for column in table.columns), strict=True)
+        outputs[name] = [Row(r[0], r[1], r[2], r[3], r[4:]) for r in rows]
+    refused = zip(*(_values(column) for column in run.stored_rejected().columns), strict=True)
+    rejected = [Row(r[0], r[1], r[2], None, r[3:]) for r in refused]
+    names = [entry.name for entry in run.manifest.states]
+    states = {name: run.state_at_cut(name, run.slices) for name in names}
+    return Result({n: rows for n, rows in outputs.items() if rows}, rejected, states, fields)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """A stored column as Python values: times as integers, lists as tuples."""
+    plain = _with_ints(column.type)
+    if plain != column.type:
+        column = column.cast(plain)
+    return [_frozen(value) for value in column.to_pylist()]
+
+
+def _with_ints(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_ints(kind.value_type)))
+    return kind
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(v) for v in value) if isinstance(value, list) else value
 
 
 __all__ = [
