@@ -10,7 +10,7 @@ import typer
 from timelapse.cli.options import Json, ProgramArg, Sets, examples
 
 if TYPE_CHECKING:
-    from timelapse.plan.explain import Explanation
+    from timelapse.plan import Explanation
 
 TOO_SLOW = "TL352"
 
@@ -48,7 +48,7 @@ def explain(
     from timelapse.cli.settings import build_program
     from timelapse.log import Log
     from timelapse.model.load import load_program
-    from timelapse.plan.explain import explain as make_explanation
+    from timelapse.plan import explain as make_explanation
 
     made = build_program(load_program(program), settings or [])
     opened = None if log is None else Log.open(log)
