@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from examples.antispam import Antispam
 from examples.collegemsg import Strangers
 from examples.sshd import BruteForce
 from tests.purity.harness import Check
-
 from timelapse.analysis.purity import purity_findings
 
 

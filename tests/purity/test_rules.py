@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.purity.harness import Check
 
+from tests.purity.harness import Check
 from timelapse.analysis.result import Severity
 
 
