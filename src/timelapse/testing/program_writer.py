@@ -48,11 +48,21 @@ class Writer:
             self.lines += [f"class {event}(tl.Event):", "    a: int", "    b: int", "    s: str", "    on: bool",
                            "    items: list[int]", "", ""]  # fmt: skip
         self.lines += ["class Out(tl.Record):", "    a: int", "    b: int", "", ""]
-        put("class P(tl.Program):")
+        self._helpers()
+        split = rng.randint(1, len(self.states))
+        put("class Base(tl.Program):")
         put("    limit: int = 2")
-        for name, kind in self.states.items():
-            put(f"    {name}: {_KINDS[kind]}")
-        put("")
+        declared = [f"    {name}: {_KINDS[kind]}" for name, kind in self.states.items()]
+        self.lines += [*declared[:split], ""]
+        self._base_methods()
+        put("class P(Base):")
+        self.lines += [*declared[split:], ""]
+        if rng.random() < 0.5:
+            self.lines += ["    def grow(self, xs, e):", f"        n = k = {self._event_int()} % 4"]
+            self.locals = ["n"]
+            self._line(2, f"if {self._bool(1)}:")
+            self._line(3, "super().grow(xs, e)")
+            self.lines += ["        xs.append(2)", ""]
         for number in range(rng.randint(0, 3)):
             self._method(number)
         for number in range(rng.randint(1, 3)):
@@ -62,6 +72,24 @@ class Writer:
             self._body(rng.randint(1, self.size), "")
             put("")
         return "\n".join(self.lines) + "\n"
+
+    def _helpers(self) -> None:
+        """Functions at the module's top: one changes its argument, one is given the program."""
+        name, kind = self.rng.choice(list(self.states.items()))
+        write = {"counter": f"{name}[k] += n", "value": f"{name}[k] = small(n)", "optional": f"{name}[k] = small(n)",
+                 "set": f"{name}.add(k)", "pairs": f"{name}.add((k, 1))", "total": f"{name} += n",
+                 "single": f"{name} = small(n)"}.get(kind, f"{name}.add(k, small(n))")  # fmt: skip
+        self.lines += [
+            "def fill(xs, x):", "    if x > 2:", "        xs.append(x)", "    xs.append(1)", "", "",
+            "def bump(program, k, n=1):", f"    program.{write}", "    return k + n", "", "",
+        ]  # fmt: skip
+
+    def _base_methods(self) -> None:
+        name, kind = "s0", self.states["s0"]
+        self.lines += [
+            "    def grow(self, xs, e):", f"        xs.append({self._read(name, kind, 'e.a')})", "",
+            "    def threes(self, e):", "        for x in e.items:", "            yield x % 3", "", "",
+        ]  # fmt: skip
 
     def _method(self, number: int) -> None:
         rng = self.rng
@@ -204,7 +232,7 @@ class Writer:
         makers: list[Callable[[int, int], None]] = [self._simple] * 8
         if depth > 0:
             makers += [self._if, self._if, self._if, self._for, self._while, self._try, self._match, self._idiom,
-                       self._idiom, self._list, self._with]  # fmt: skip
+                       self._idiom, self._list, self._with, self._odd, self._odd]  # fmt: skip
         rng.choice(makers)(indent, depth - 1)
 
     def _simple(self, indent: int, depth: int) -> None:
@@ -410,6 +438,31 @@ class Writer:
         if self.rng.random() < 0.5:
             self._line(indent + 1, "case _:")
             self._block(indent + 2, 0)
+
+    def _odd(self, indent: int, depth: int) -> None:
+        """What hides a dependency: aliases, late binding, iterators, jumps through `finally`."""
+        rng, name = self.rng, f"o{next(self.names)}"
+        first, second = self._int(1), self._small(1)
+        out = "return" if self.may_return == "return" else f"return {self._int(0)}"
+        lines = rng.choice([
+            [f"{name} = (x + n for x in e.items)", f"n = {second}", f"k = small(sum({name}))"],
+            [f"{name} = lambda: n + {first}", f"n = {second}", f"k = small({name}())"],
+            [f"{name} = iter(e.items)", f"if {self._bool(1)}:", f"    next({name}, 0)", f"n = next({name}, {second})"],
+            [f"{name} = {{1: {first}}}", f"if {self._bool(1)}:", f"    {name}[1] = {second}", f"n = {name}.get(1, 0)"],
+            [f"{name} = []", f"fill({name}, {first})", f"n = {name}[0] + len({name})"],
+            [f"{name} = [1]", f"self.grow({name}, e)", f"k = small({name}[-1])"],
+            [f"def {name}():", f"    return n + {rng.choice(['k', 'e.a'])}", f"n = {second}", f"k = small({name}())"],
+            ["while True:", "    n += 1", f"    if n > 5 or {self._bool(1)}:", "        break"],
+            [f"for {name} in self.threes(e):", f"    n = small(n + {name})"],
+            [f"n, *{name} = [{first}, {second}, 1]", f"k = small({name}[0])"],
+            ["try:", f"    if {self._bool(1)}:", f"        {out}", f"    n = {first}", "finally:", f"    k = {second}"],
+            [f"{name} = n", f"{name} += {first}", f"n = small({name})"],
+            [f"n = small(sum(map(small, [{first}, {second}])))"],
+            [f"if 0 < {first} < {second}:", "    n = 1"],
+        ] + ([[f"bump(self, {self._key()}, {first})"], [f"n = small(bump(self, {self._key()}, n=k))"]]
+             if self.may_write else []))  # fmt: skip
+        for line in lines:
+            self._line(indent, line)
 
     def _list(self, indent: int, depth: int) -> None:
         name = f"xs{next(self.names)}"
