@@ -25,6 +25,8 @@ Exit codes: 0 fine, 1 different (verify), 2 trouble, 130 interrupted.
 
 COMMANDS = ("demo", "synth", "ingest", "log", "replay", "verify", "explain", "doctor", "help")
 
+CANCELLED = "cancelled; what was being made was removed"
+
 
 def make_app() -> typer.Typer:
     """The commands, in the order of a first use."""
@@ -72,11 +74,13 @@ def run(args: Sequence[str]) -> int:
     try:
         code = make_app()(args, prog_name="timelapse", standalone_mode=False)
         sys.stdout.flush()
+        if code == INTERRUPTED:  # typer turns Ctrl-C into this exit code
+            return _interrupted(CANCELLED)
         return code if isinstance(code, int) else 0
     except Cancelled as error:
         return _interrupted(error.message)
     except KeyboardInterrupt:
-        return _interrupted("cancelled; what was being made was removed")
+        return _interrupted(CANCELLED)
     except BrokenPipeError:
         # Whoever read us has gone (`| head`): not an error. Python would complain at exit otherwise.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

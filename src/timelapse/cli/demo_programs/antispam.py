@@ -1,5 +1,7 @@
 """Flag who mostly writes to strangers, from addresses that often send e-mail addresses.
 
+Over a generated social network, or any log with these two events:
+
     timelapse synth --events 1000000 --exponent 0.8 --seed 7 --out logs/social
     timelapse explain examples/antispam.py:Antispam logs/social
     timelapse replay examples/antispam.py:Antispam logs/social --slices 4
