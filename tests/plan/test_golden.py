@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,9 @@ PROGRAMS = {
     "ledger": "tests/plan/programs.py:Ledger",
 }
 
+EDITED = ("antispam", "collegemsg", "sshd")
+"""Programs whose text is edited for its readers: lines are left out."""
+
 
 def text_of(reference: str) -> str:
     return make_plan(load_program(str(ROOT / reference)), slices=4).text()
@@ -31,6 +35,8 @@ def text_of(reference: str) -> str:
 def test_the_plan_is_the_golden_one(name: str) -> None:
     path = GOLDEN / f"{name}.txt"
     found = text_of(PROGRAMS[name])
+    if name in EDITED:
+        found = re.sub(r"\.py:\d+", ".py", found)
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(found)
     assert found == path.read_text()
