@@ -150,6 +150,21 @@ class TupleType(ValueType):
                 raise _mismatch(what, self.text, value)
             return make([c(v) for c, v in zip(checks, value, strict=True)])
 
+        if cls is None and self.items == (INT, INT):  # the commonest composite key, on every access
+
+            def check_pair(value: Any) -> Any:
+                if type(value) is tuple and len(value) == 2:
+                    a, b = value
+                    if (
+                        type(a) is int
+                        and type(b) is int
+                        and INT64_MIN <= a <= INT64_MAX
+                        and INT64_MIN <= b <= INT64_MAX
+                    ):
+                        return value
+                return check(value)
+
+            return check_pair
         return check
 
 
