@@ -262,9 +262,10 @@ _LIBRARY = tuple(
 
 def is_user_code(module: str | None, file: str, cls: type[Program]) -> bool:
     """Whether a function is the user's own: of the program's package, or from outside the installed libraries."""
-    if (module or "").split(".")[0] == "timelapse":
-        return False
-    if (module or "").split(".")[0] == cls.__module__.split(".")[0]:
+    top = (module or "").split(".")[0]
+    if top == "timelapse":
+        return module == cls.__module__  # the programs of the demo
+    if top == cls.__module__.split(".")[0]:
         return True
     if file.startswith("<"):
         return False

@@ -21,6 +21,9 @@ from timelapse.plan.strategy import (
     parse_strategy,
 )
 
+_WORTH_IT = 0.95
+"""Time slices are taken when they promise at least 5% less: the prediction is not better than that."""
+
 
 class Passes(Protocol):
     """Cuts passes out of a program; see timelapse.analysis."""
@@ -215,4 +218,6 @@ def _mode(
         return "chain", "no state can be found without running the slices before"
     staged, one = law.staged(cores, slices), law.one_by_one(slices or 1)
     times = f"{staged:.2f} of the serial time against {one:.2f}, on {cores} core{'s' if cores != 1 else ''}"
-    return ("staged", f"it takes {times}") if staged < one else ("chain", f"time slices would take {times}")
+    if staged < one * _WORTH_IT:
+        return "staged", f"it takes {times}"
+    return "chain", f"time slices would take {times}"
