@@ -93,8 +93,9 @@ class InterpretedKernel:
             done, failure, event = self._chunk(islice(events, _TICK), rows, refused)
             result.events += done
             if failure is not None:
-                assert event is not None
                 handler = self._handler_of(failure.__traceback__)
+                if event is None or (not handler and _beyond(failure.__traceback__)):
+                    raise failure  # reading the log failed, no handler did
                 result.failure = handler_error(self._program, event, handler, failure)
                 result.failed_seq = event.seq
                 return result
@@ -159,6 +160,11 @@ class InterpretedKernel:
                 return name
             trace = trace.tb_next
         return ""
+
+
+def _beyond(trace: TracebackType | None) -> bool:
+    """Whether something was raised in code that the hot loop called, not in the loop itself."""
+    return trace is not None and trace.tb_next is not None
 
 
 def _drop(record: Record) -> None:
