@@ -145,7 +145,7 @@ def _replay(program: Program, log: Log, out: Path, progress: Progress) -> Run:
     from timelapse.cli.options import choose_spark
     from timelapse.cli.run_commands import print_run
     from timelapse.run import replay
-    from timelapse.run.replay import IN_PROCESS_EVENTS
+    from timelapse.run.start import IN_PROCESS_EVENTS
 
     _head(3, "the replay")
     spark = choose_spark(log.count, progress, master=None, local=False, limit=IN_PROCESS_EVENTS)

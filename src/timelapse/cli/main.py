@@ -11,7 +11,8 @@ from typing import Any
 import typer
 
 from timelapse.cli import data_commands, demo_command, explain_command, run_commands, system_commands
-from timelapse.cli.console import DIFFERENT, INTERRUPTED, TROUBLE, console, show_error
+from timelapse.cli.console import INTERRUPTED, TROUBLE, console, show_error
+from timelapse.cli.interrupt import interrupted, watching_interrupts
 from timelapse.errors import Cancelled, TimelapseError, UsageError
 
 APP_HELP = """Replay a log of events through a stateful Python program: exactly, and fast.
@@ -71,6 +72,11 @@ def run(args: Sequence[str]) -> int:
     debug = "--debug" in args[:end] or bool(os.environ.get("TIMELAPSE_DEBUG"))
     as_json = "--json" in args[:end]
     args = [a for a in args[:end] if a != "--debug"] + list(args[end:])
+    with watching_interrupts():
+        return _guarded(args, debug=debug, as_json=as_json)
+
+
+def _guarded(args: Sequence[str], *, debug: bool, as_json: bool) -> int:
     try:
         code = make_app()(args, prog_name="timelapse", standalone_mode=False)
         sys.stdout.flush()
@@ -88,9 +94,13 @@ def run(args: Sequence[str]) -> int:
     except TimelapseError as error:
         if debug:
             traceback.print_exc()
+        if interrupted():
+            return _interrupted(CANCELLED)
         show_error(error, as_json=as_json)
-        return DIFFERENT if getattr(error, "different", False) else TROUBLE
+        return TROUBLE
     except Exception as error:
+        if interrupted():
+            return _interrupted(CANCELLED)
         return _other(error, debug=debug, as_json=as_json, command=args[0] if args else "")
 
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from timelapse.cli.console import clean, console
+from timelapse.cli.interrupt import raise_if_interrupted
 from timelapse.cli.view import took
 from timelapse.engine.progress import Progress
 
@@ -31,11 +32,13 @@ class PlainProgress:
 
     def stage(self, name: str, total: int) -> None:
         """Says that the stage begins."""
+        raise_if_interrupted()
         self._started[name] = self._said = time.monotonic()
         self._say(f"{name} ..." if not total else f"{name}: {total:,} events ...")
 
     def advance(self, name: str, done: int, total: int) -> None:
         """Says how far the stage is, at most every two seconds."""
+        raise_if_interrupted()
         now = time.monotonic()
         with self._lock:
             if now - self._said < _EVERY_SECONDS or not total:
@@ -92,6 +95,7 @@ class BarProgress:
 
     def stage(self, name: str, total: int) -> None:
         """Adds a bar, or starts the one of that name again."""
+        raise_if_interrupted()
         with self._lock:
             old = self._tasks.pop(name, None)
             if old is not None and not self._bars._tasks[old].finished:
@@ -103,6 +107,7 @@ class BarProgress:
 
     def advance(self, name: str, done: int, total: int) -> None:
         """Moves the bar."""
+        raise_if_interrupted()
         task = self._tasks.get(name)
         if task is not None:
             self._bars.update(task, completed=done, total=total or None, state=f"{done:,}")

@@ -73,7 +73,7 @@ def replay(
     from timelapse.model.load import load_program
     from timelapse.model.program import spec_of
     from timelapse.run import replay as run_replay
-    from timelapse.run.replay import IN_PROCESS_EVENTS
+    from timelapse.run.start import IN_PROCESS_EVENTS
 
     made = build_program(load_program(program), settings or [])
     opened = Log.open(log)
