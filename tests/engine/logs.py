@@ -22,8 +22,9 @@ def logs(max_size: int = 30) -> st.SearchStrategy[list[tl.Event]]:
     """Events in log order, most of them at the same times as others."""
     steps = st.lists(st.tuples(_A | _B, st.sampled_from([0, 0, 0, 1, 1_000_000])), max_size=max_size)
 
-    def place(found: list[tuple[tl.Event, int]]) -> list[tl.Event]:
-        now, placed = 5, []
+    def place(found: list[tuple[A | B, int]]) -> list[tl.Event]:
+        now = 5
+        placed: list[tl.Event] = []
         for event, step in found:
             now += step
             placed.append(event._at(now, -1))

@@ -88,7 +88,7 @@ class Idioms(tl.Program):
     def go(self, e: A) -> None:
         if e.k not in self.seen:
             self.seen.add(e.k)
-            self.unique += 1  # type: ignore[misc, assignment]
+            self.unique += 1
         if e.v > self.best[e.k]:
             self.best[e.k] = e.v
         self.low[e.s] = min(self.low[e.s], e.v)
@@ -177,7 +177,7 @@ class Cancelling(tl.Program):
             self.n[e.s] = 5
         elif e.v == 1:
             del self.n[e.s]
-        self.total += e.v  # type: ignore[misc, assignment]
+        self.total += e.v
         self.last = e.s  # type: ignore[assignment]
 
     @tl.on(B)

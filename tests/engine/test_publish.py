@@ -22,7 +22,7 @@ CHILD = """
     import importlib, os, sys
     import timelapse.engine.publish as publish
     import timelapse.engine.tasks as tasks
-    replay_module = importlib.import_module("timelapse.run.replay")
+    replay_module = importlib.import_module("timelapse.run.start")
     from tests.engine.test_publish import EVENTS, Chained
     from timelapse.run import replay
 

@@ -21,10 +21,12 @@ from timelapse.errors import HandlerError
 from timelapse.log import MemoryLog
 from timelapse.plan import Plan, make_plan
 from timelapse.run import Run, run_serial
-from timelapse.run.replay import open_source, run_plan
+from timelapse.run.start import open_source, run_plan
 
 
-def planted(program: tl.Program, log: Any, slices: int, fault: Callable[[PassProgram], PassProgram], out: Path) -> Run:
+def planted(
+    program: tl.Program, log: Any, slices: int, fault: Callable[[PassProgram], PassProgram], out: Path
+) -> Run:
     """Replay by a plan whose passes were tampered with."""
     analysis = analyse(program)
     plan = make_plan(analysis, cores=2, slices=slices, force="staged")

@@ -155,7 +155,7 @@ def test_unkeyed_states_are_single_values() -> None:
 
     class P(Kinds):
         def step(self, e: E) -> None:
-            self.total += e.v  # type: ignore[misc, assignment]
+            self.total += e.v
             self.emit(Out(k=self.total, v=len(self.seen)))  # type: ignore[arg-type]
             self.seen = "four"  # type: ignore[assignment]
             if e.v == 3:

@@ -27,8 +27,8 @@ class Account(tl.Program):
     moved: tl.Counter[str]
     seen: tl.Set[str]
     last: tl.Value[str, float] = tl.state(default=-0.0)
-    total: tl.Counter  # type: ignore[type-arg]
-    best: tl.Max[int] = tl.state(default=0)  # type: ignore[type-arg]
+    total: tl.Counter
+    best: tl.Max[int] = tl.state(default=0)
 
     @tl.on(Move)
     def move(self, e: Move) -> None:

@@ -87,7 +87,7 @@ class SparkExecutor:
                     context.setLocalProperty("spark.job.description", f"timelapse: {stage}")
                 frame = self._spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(runner, "result binary")
                 answer.extend(bytes(row[0]) for row in frame.collect())
-            except BaseException as error:  # noqa: BLE001 handed to the waiting thread
+            except BaseException as error:
                 trouble.append(error)
 
         thread = threading.Thread(target=work, name="timelapse-spark", daemon=True)
@@ -111,7 +111,7 @@ class SparkExecutor:
     def _context(self) -> Any:
         try:
             return self._spark.sparkContext
-        except Exception:  # noqa: BLE001 Spark Connect has none, and says so in its own way
+        except Exception:
             return None
 
     def _cancel(self) -> None:

@@ -39,7 +39,7 @@ def pack(job: Job) -> bytes:
 
     Raises ReplayError when the program holds something that cannot travel.
     """
-    from pyspark import cloudpickle  # noqa: PLC0415 only a job for other processes needs it
+    from pyspark import cloudpickle
 
     modules = user_modules()
     for module in modules:

@@ -7,15 +7,21 @@ replay, a live run) supplies the store. A state without a key has the single key
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from timelapse.errors import DefinitionError
 from timelapse.model.types import Check, ValueType, parse_key, parse_value
 
 if TYPE_CHECKING:
     from timelapse.kinds.effects import Delta
+
+
+def TypeVar(name: str, default: Any = None) -> Any:  # noqa: N802 it stands in for typing's
+    """typing.TypeVar, which takes a default only from Python 3.13 on."""
+    return typing.TypeVar(name)
 
 
 class _Absent:
@@ -133,7 +139,7 @@ class State:
         self._default = None if spec.default is ABSENT else spec.default
 
     def __class_getitem__(cls, args: Any) -> Any:
-        if any(isinstance(a, TypeVar) for a in (args if isinstance(args, tuple) else (args,))):
+        if any(isinstance(a, typing.TypeVar) for a in (args if isinstance(args, tuple) else (args,))):
             return super().__class_getitem__(args)  # type: ignore[misc]  # Generic's, for subclasses
         return StateAlias(cls, args if isinstance(args, tuple) else (args,))
 
@@ -175,12 +181,14 @@ class State:
             return args[0], None
         elif not args and not cls.needs_key:
             return None, None
-        raise DefinitionError(f"{cls.__name__} is declared as {shape}", hint=f"for example {name}: tl.{shape}")
+        raise DefinitionError(
+            f"{cls.__name__} is declared as {shape}", hint=f"for example {name}: tl.{shape}"
+        )
 
     @classmethod
     def delta(cls, spec: StateSpec, journal: list[tuple[dict[Any, Any], Any, Any]] | None) -> Delta:
         """The object that collects a slice's effects while the state itself is not known."""
-        from timelapse.kinds.effects import FuncDelta  # noqa: PLC0415 it needs this module
+        from timelapse.kinds.effects import FuncDelta
 
         return FuncDelta(spec, journal)
 

@@ -12,7 +12,7 @@ Delta: v -> v + n, or v -> n after a reset. Composition: (reset, n) then (reset'
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from timelapse.errors import IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
@@ -20,7 +20,12 @@ from timelapse.kinds.base import UNKEYED, Op, State, StateOptions, StateSpec, St
 from timelapse.kinds.effects import CounterDelta, Delta, Journal
 from timelapse.model.types import INT
 
-K = TypeVar("K")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # with defaults: PEP 696
+else:
+    from timelapse.kinds.base import TypeVar
+
+K = TypeVar("K", default=Any)
 
 
 class Counter(State, Generic[K]):

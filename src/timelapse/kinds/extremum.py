@@ -12,15 +12,20 @@ default. NaN has no order and is refused. Delta and composition: `timelapse.tabl
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from timelapse.errors import DefinitionError, NotANumber, TypeMismatch
 from timelapse.kinds.base import ABSENT, UNKEYED, Op, StateOptions, StateSpec
 from timelapse.kinds.value import _READS, ValueLike
 from timelapse.model.types import OptionalType, ScalarType
 
-K = TypeVar("K")
-V = TypeVar("V")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # with defaults: PEP 696
+else:
+    from timelapse.kinds.base import TypeVar
+
+K = TypeVar("K", default=Any)
+V = TypeVar("V", default=Any)
 
 
 class Extremum(ValueLike[K, V]):

@@ -9,13 +9,18 @@ Delta: the slice's first value. Composition: the earlier one.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from timelapse.kinds.base import ABSENT, UNKEYED, Op, StateSpec
 from timelapse.kinds.value import _READS, ValueLike
 
-K = TypeVar("K")
-V = TypeVar("V")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # with defaults: PEP 696
+else:
+    from timelapse.kinds.base import TypeVar
+
+K = TypeVar("K", default=Any)
+V = TypeVar("V", default=Any)
 
 
 class First(ValueLike[K, V]):

@@ -10,12 +10,17 @@ Delta: the last operation wins. Composition: the later one.
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from timelapse.kinds.base import Op, State, StateSpec
 from timelapse.kinds.effects import Delta, Journal, SetDelta
 
-K = TypeVar("K")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # with defaults: PEP 696
+else:
+    from timelapse.kinds.base import TypeVar
+
+K = TypeVar("K", default=Any)
 
 
 class Set(State, Generic[K]):

@@ -13,13 +13,18 @@ Delta and composition: `timelapse.tables.effects`, one function of (presence, va
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from timelapse.kinds.base import ABSENT, UNKEYED, Op, State, StateOptions, StateSpec, needs_default
 from timelapse.model.types import INT, TIME
 
-K = TypeVar("K")
-V = TypeVar("V")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # with defaults: PEP 696
+else:
+    from timelapse.kinds.base import TypeVar
+
+K = TypeVar("K", default=Any)
+V = TypeVar("V", default=Any)
 
 _READS = {
     "getitem": Op(reads=True),

@@ -44,9 +44,7 @@ def declare_program(cls: type, options: dict[str, Any]) -> ProgramSpec:
 # --- names: parameters and states ---------------------------------------------------------------
 
 
-def _declare_names(
-    cls: type, base: type, params: dict[str, ParamSpec], states: dict[str, StateSpec]
-) -> None:
+def _declare_names(cls: type, base: type, params: dict[str, ParamSpec], states: dict[str, StateSpec]) -> None:
     annotations = base.__dict__.get("__annotations__", {})
     lines = _annotation_lines(base)
     for name in annotations:
@@ -244,7 +242,9 @@ def _handlers(cls: type) -> tuple[HandlerSpec, ...]:
                          "define it with def; put other decorators on helpers")  # fmt: skip
         own = getattr(function, "__tl_listens__", listens)
         _check_signature(cls, name, function)
-        handlers.append(HandlerSpec(name, own.events, function, _place(function, f"{cls.__qualname__}.{name}")))
+        handlers.append(
+            HandlerSpec(name, own.events, function, _place(function, f"{cls.__qualname__}.{name}"))
+        )
     return tuple(handlers)
 
 
@@ -319,11 +319,19 @@ def _check_function(
 
 
 def _check_attribute(
-    at: Place, node: ast.Attribute, known: set[str], states: dict[str, StateSpec], params: dict[str, ParamSpec]
+    at: Place,
+    node: ast.Attribute,
+    known: set[str],
+    states: dict[str, StateSpec],
+    params: dict[str, ParamSpec],
 ) -> None:
     if isinstance(node.ctx, ast.Store | ast.Del):
         spec = states.get(node.attr)
-        if spec is not None and spec.key is None and (isinstance(node.ctx, ast.Del) or spec.kind.attribute_style):
+        if (
+            spec is not None
+            and spec.key is None
+            and (isinstance(node.ctx, ast.Del) or spec.kind.attribute_style)
+        ):
             return
         if node.attr in states:
             hint = f"write to a key: self.{node.attr}[...] = ..."
@@ -365,7 +373,7 @@ def _place(function: types.FunctionType, what: str) -> Place:
 
 def _class_node(cls: type) -> ast.ClassDef | None:
     """The class statement: found through one of its functions, else by name in its module's file."""
-    import linecache  # noqa: PLC0415
+    import linecache
 
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     for value in cls.__dict__.values():

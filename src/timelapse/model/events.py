@@ -87,7 +87,7 @@ def _define(cls: RowMeta, namespace: dict[str, Any], options: dict[str, Any]) ->
 
 
 def _getter(index: int, doc: str) -> Any:
-    from collections import _tuplegetter  # type: ignore[attr-defined]  # noqa: PLC0415 C speed; as namedtuple
+    from collections import _tuplegetter  # type: ignore[attr-defined]
 
     return _tuplegetter(index, doc)
 
@@ -160,7 +160,9 @@ class _Row(tuple[Any, ...], metaclass=RowMeta):
     def _finish(cls, options: dict[str, Any], place: Place) -> None:
         if options:
             raise DefinitionError(
-                f"unknown class option {next(iter(options))!r}", place=place, code="TL101",
+                f"unknown class option {next(iter(options))!r}",
+                place=place,
+                code="TL101",
                 hint="a record takes key=; an event takes none",
             )
 
@@ -171,7 +173,7 @@ class _Row(tuple[Any, ...], metaclass=RowMeta):
 
     @classmethod
     def _raw_maker(cls) -> Callable[[Iterable[Any]], Self]:
-        import functools  # noqa: PLC0415
+        import functools
 
         return functools.partial(tuple.__new__, cls)
 
@@ -302,6 +304,6 @@ _TS_CHECK = TIME.checker("ts")
 _SEQ_CHECK = INT.checker("seq")
 
 
-def arrow_schema(cls: type[Event] | type[Record]) -> pa.Schema:
+def arrow_schema(cls: type[Event | Record]) -> pa.Schema:
     """The Arrow schema of a class's declared fields (without `ts` and `seq`)."""
     return pa.schema([pa.field(f.name, f.type.arrow, nullable=f.type.nullable) for f in cls.__fields__])

@@ -108,6 +108,8 @@ def _text(value: Any) -> str:
     if isinstance(value, frozenset | set):
         return repr(sorted(map(repr, value)))
     if callable(value):  # a library's function or object: its name, never its address
-        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+        return (
+            f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+        )
     text = repr(value)
     return f"{type(value).__module__}.{type(value).__qualname__}" if " at 0x" in text else text

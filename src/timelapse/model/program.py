@@ -41,9 +41,7 @@ def on(*events: type[Event]) -> Callable[[F], F]:
                 code="TL105",
             )
     if len(set(events)) != len(events):
-        raise DefinitionError(
-            "@tl.on names an event type twice", hint="name each type once", code="TL105"
-        )
+        raise DefinitionError("@tl.on names an event type twice", hint="name each type once", code="TL105")
 
     def mark(function: F) -> F:
         function.__tl_listens__ = Listens(tuple(events))  # type: ignore[attr-defined]
@@ -102,7 +100,7 @@ class ProgramMeta(type):
         declared = "__qualname__" in namespace and bool(bases)
         cls = super().__new__(mcs, name, bases, namespace)
         if declared:
-            from timelapse.model.declare import declare_program  # noqa: PLC0415 it needs this module
+            from timelapse.model.declare import declare_program
 
             cls.__spec__ = declare_program(cls, options)  # type: ignore[attr-defined]
         return cls

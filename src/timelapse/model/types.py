@@ -199,9 +199,7 @@ def _mismatch(what: str, expected: str, value: object) -> TypeMismatch:
         hint = "bool is not int here; write int(...) if a number is meant"
     elif type(value).__module__ == "numpy":
         hint = f"convert it: {expected}(...)"
-    return TypeMismatch(
-        f"{what} must be {expected}, not {type(value).__name__} {_show(value)}", hint=hint
-    )
+    return TypeMismatch(f"{what} must be {expected}, not {type(value).__name__} {_show(value)}", hint=hint)
 
 
 def _check_int(what: str) -> Check:
@@ -318,7 +316,12 @@ def _parse(annotation: object, *, tuples: bool) -> ValueType:
     if tuples and origin is tuple and args and Ellipsis not in args:
         items = tuple(_parse(a, tuples=True) for a in args)
         return TupleType(items, tuple(f"f{i}" for i in range(len(items))))
-    if tuples and isinstance(annotation, type) and issubclass(annotation, tuple) and hasattr(annotation, "_fields"):
+    if (
+        tuples
+        and isinstance(annotation, type)
+        and issubclass(annotation, tuple)
+        and hasattr(annotation, "_fields")
+    ):
         hints = typing.get_type_hints(annotation, include_extras=True)
         names = tuple(annotation._fields)
         return TupleType(tuple(_parse(hints[n], tuples=True) for n in names), names, annotation)

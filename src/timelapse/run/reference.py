@@ -30,14 +30,19 @@ class _SerialRun(Run):
     """A run that the serial loop made: state at a time comes from the loop as well."""
 
     def __init__(
-        self, manifest: RunManifest, data: MemoryData, context: RunContext, program: Program, events: list[Event]
+        self,
+        manifest: RunManifest,
+        data: MemoryData,
+        context: RunContext,
+        program: Program,
+        events: list[Event],
     ) -> None:
         super().__init__(manifest, data, None, context)
         self._program = program
         self._events = events
 
     def _state_before(self, spec: StateSpec, at: int) -> pa.Table:
-        from timelapse.tables.table import state_table  # noqa: PLC0415
+        from timelapse.tables.table import state_table
 
         outcome = serial.run(self._program, self._events, before=at)
         return state_table(spec, outcome.states[spec.name].items())
@@ -99,7 +104,12 @@ def content_hashes(program: Program, states: dict[str, dict[Any, Any]]) -> dict[
 
 
 def _manifest(
-    program: Program, outcome: SerialOutcome, events: int, seconds: float, path: str | None, log_id: str | None
+    program: Program,
+    outcome: SerialOutcome,
+    events: int,
+    seconds: float,
+    path: str | None,
+    log_id: str | None,
 ) -> RunManifest:
     spec = spec_of(program)
     tables = output_tables(outcome)

@@ -147,12 +147,10 @@ class Run:
 
     def outputs(self, record: type[Record] | str, spark: SparkSession | None = None) -> DataFrame:
         """The same as a Spark DataFrame."""
-        from timelapse.env.spark_session import session  # noqa: PLC0415
+        from timelapse.env.spark_session import session
 
         table = self.table(record)
-        plain = pa.table(
-            [_spark_column(c) for c in table.columns], names=table.column_names
-        )
+        plain = pa.table([_spark_column(c) for c in table.columns], names=table.column_names)
         return session(spark).createDataFrame(plain)
 
     @property
@@ -164,7 +162,7 @@ class Run:
         return self._data.rejected()
 
     def _record(self, record: type[Record] | str) -> tuple[str, pa.Schema]:
-        from timelapse.kernels.base import output_schema  # noqa: PLC0415
+        from timelapse.kernels.base import output_schema
 
         if isinstance(record, type):
             return record.__name__, output_schema(record)
@@ -207,7 +205,7 @@ class Run:
         )  # fmt: skip
 
     def _state_before(self, spec: StateSpec, at: int) -> pa.Table:
-        from timelapse.run.travel import state_before  # noqa: PLC0415
+        from timelapse.run.travel import state_before
 
         reader = self.need_reader()
         cuts = self._manifest.cuts
@@ -228,7 +226,7 @@ class Run:
     def need_program(self) -> Program:
         """The program that ran. Raises RunError when it cannot be had or has changed since."""
         if self._context.program is None:
-            from timelapse.run.reload import reload_program  # noqa: PLC0415
+            from timelapse.run.reload import reload_program
 
             self._context.program = reload_program(self._manifest)
         return self._context.program
@@ -236,7 +234,7 @@ class Run:
     def need_reader(self) -> EventReader:
         """The log that was replayed. Raises RunError when it is gone or is another one."""
         if self._context.reader is None:
-            from timelapse.run.reload import reopen_log  # noqa: PLC0415
+            from timelapse.run.reload import reopen_log
 
             self._context.reader = reopen_log(self._manifest)
         return self._context.reader
@@ -246,12 +244,12 @@ class Run:
 
         Outputs, rejections and the state at every slice boundary must be equal to the last bit.
         """
-        from timelapse.run.verify import verify  # noqa: PLC0415
+        from timelapse.run.verify import verify
 
         return verify(self, events, progress)
 
     def _repr_html_(self) -> str:
-        from html import escape  # noqa: PLC0415
+        from html import escape
 
         rows = [("program", self.program), ("events", f"{self.events:,}"), ("digest", self.digest)]
         rows += [(name, f"{n:,} outputs") for name, n in self.counts.items()]
@@ -308,4 +306,3 @@ def _presentable(spec: StateSpec, table: pa.Table) -> pa.Table:
     if spec.value is not None:
         columns["value"] = table.column("v")
     return pa.table(columns)
-

@@ -17,7 +17,12 @@ from timelapse.tables.table import state_table
 
 
 def state_before(
-    program: Program, reader: EventReader, starts: Mapping[str, dict[Any, Any]], lo: int, hi: int, spec: StateSpec
+    program: Program,
+    reader: EventReader,
+    starts: Mapping[str, dict[Any, Any]],
+    lo: int,
+    hi: int,
+    spec: StateSpec,
 ) -> pa.Table:
     """The state table of one state after the events lo <= seq < hi, from the states before `lo`."""
     work = final_pass(analyse(program))

@@ -99,7 +99,7 @@ class _Boundaries:
     def __init__(self, run: Run, program: Program, hi: int) -> None:
         self._run = run
         self._specs = spec_of(program).states
-        self._cuts = [(i, cut) for i, cut in enumerate(run.manifest.cuts) if 0 < i and cut <= hi]
+        self._cuts = [(i, cut) for i, cut in enumerate(run.manifest.cuts) if i > 0 and cut <= hi]
         self._next = 0
         self._hi = hi
         self.compared = 0
@@ -125,12 +125,19 @@ class _Boundaries:
             if _same(mine, other, [*key_names(spec), *(["v"] if spec.value is not None else [])]):
                 continue
             found = compare_runs(
-                Result(states={name: to_dict(spec, mine)}), Result(states={name: stored}), names=("serial", "run")
+                Result(states={name: to_dict(spec, mine)}),
+                Result(states={name: stored}),
+                names=("serial", "run"),
             )
             if found is not None:
                 cut = self._run.manifest.cuts[slices]
                 self.divergence = Divergence(
-                    found.kind, f"{name} (before seq {cut})", found.a, found.b, key=found.key, names=found.names
+                    found.kind,
+                    f"{name} (before seq {cut})",
+                    found.a,
+                    found.b,
+                    key=found.key,
+                    names=found.names,
                 )
                 raise _Stop
 

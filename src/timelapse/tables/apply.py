@@ -140,7 +140,9 @@ def _bools(table: pa.Table, name: str) -> Bools:
     return np.asarray(one_array(table.column(name)), dtype=np.bool_)
 
 
-def _old_values(spec: StateSpec, start: pa.Table, place: npt.NDArray[np.int64], hit: Bools) -> pa.Array | None:
+def _old_values(
+    spec: StateSpec, start: pa.Table, place: npt.NDArray[np.int64], hit: Bools
+) -> pa.Array | None:
     """The values at the start for each effect's key; null where the key is absent."""
     if value_type(spec) is None:
         return None
@@ -203,9 +205,7 @@ def _beats(spec: StateSpec, new: pa.Array, old: pa.Array, step: int) -> Bools:
     if pa.types.is_struct(kind):
         assert spec.value is not None
         pairs = zip(to_python(new, spec.value), to_python(old, spec.value), strict=True)
-        better = [
-            a is not None and b is not None and (a > b if step == UP else a < b) for a, b in pairs
-        ]
+        better = [a is not None and b is not None and (a > b if step == UP else a < b) for a, b in pairs]
         return np.array(better, np.bool_)
     if pa.types.is_boolean(kind):
         new, old = new.cast(pa.int8()), old.cast(pa.int8())

@@ -73,7 +73,9 @@ def row_hashes(columns: list[pa.Array], rows: int, seed: int, lane: int) -> U64:
         return h
 
 
-def hash_sum(columns: list[pa.Array], rows: int, seed: int, mask: npt.NDArray[np.bool_] | None = None) -> HashSum:
+def hash_sum(
+    columns: list[pa.Array], rows: int, seed: int, mask: npt.NDArray[np.bool_] | None = None
+) -> HashSum:
     """The sum over rows (those where `mask` holds, if given)."""
     return sum_of(both_lanes(columns, rows, seed), np.ones(rows, np.bool_) if mask is None else mask)
 
@@ -152,7 +154,9 @@ def _ragged(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> np
     """The concatenation of range(start, start + length) over rows."""
     total = int(lengths.sum())
     ends = np.cumsum(lengths)
-    places: npt.NDArray[np.int64] = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    places: npt.NDArray[np.int64] = np.arange(total, dtype=np.int64) + np.repeat(
+        starts - (ends - lengths), lengths
+    )
     return places
 
 

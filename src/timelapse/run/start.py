@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import inspect
+import itertools
 import shutil
 import tempfile
 import time
@@ -23,6 +24,7 @@ from timelapse.engine.job import Job, schema_bytes
 from timelapse.engine.progress import Progress, Silent
 from timelapse.engine.publish import PartialRun
 from timelapse.errors import ImpureProgram, UsageError
+from timelapse.ids import INT64_MAX
 from timelapse.kernels.base import output_schema
 from timelapse.log import Log, MemoryLog
 from timelapse.log.reader import EventReader
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 
 IN_PROCESS_EVENTS = 200_000
 """Logs up to this size are replayed in this process when no Spark session is there already."""
+
+_SHIPPED_EVENTS = 20_000
+"""Events in memory that may travel to Spark's workers inside the job."""
 
 _SLICE_EVENTS = 1_000_000
 """Events per slice where nobody says how many slices: progress and memory are per slice."""
@@ -105,9 +110,7 @@ def replay(
     source = open_source(log, program)
     executor = _executor(spark, source.reader.count)
     listener = progress or Silent()
-    plan = make_plan(
-        analysis, counts=source.counts, cores=executor.cores, slices=slices, force=strategy
-    )
+    plan = make_plan(analysis, counts=source.counts, cores=executor.cores, slices=slices, force=strategy)
     keep: list[Any] = []
     if out is None:
         keep.append(_TemporaryFolder())
@@ -132,9 +135,12 @@ def run_plan(
     clock = time.perf_counter()
     partial = PartialRun(out, overwrite=overwrite)
     try:
+        reader = (
+            source.reader if isinstance(executor, LocalExecutor) else _spilled(source.reader, partial.scratch)
+        )
         passes = (*(stage.work for stage in plan.stages), final_pass(analysis))
-        count = slices or default_slices(source.reader.count, executor.cores, plan)
-        job = Job(program, passes, source.reader, tuple(cuts(source.reader, count)), partial.scratch, partial.path)
+        count = slices or default_slices(reader.count, executor.cores, plan)
+        job = Job(program, passes, reader, tuple(cuts(reader, count)), partial.scratch, partial.path)
         executor.start(job)
         try:
             outcome = Driver(job, plan, executor, progress).run()
@@ -151,6 +157,16 @@ def run_plan(
     return Run(manifest, DirectoryData(partial.out), partial.out, context)
 
 
+def _spilled(reader: EventReader, scratch: Path) -> EventReader:
+    """Many events in memory as a log in files, so that they are not shipped inside every task."""
+    if not isinstance(reader, MemoryLog) or reader.count <= _SHIPPED_EVENTS:
+        return reader
+    events = list(reader.events(0, INT64_MAX, {cls.__name__: cls for cls in reader.classes}))
+    if events[0].seq != 0 or events[-1].seq != len(events) - 1:
+        return reader  # a stored log numbers its events without gaps, and seq must stay what it is
+    return Log.from_events(scratch / "log", events, reader.classes).reader
+
+
 def default_slices(events: int, cores: int, plan: Plan) -> int:
     """Number of slices where nobody says: enough for all cores, each small enough to hold."""
     by_size = -(-events // _SLICE_EVENTS)
@@ -162,20 +178,20 @@ def cuts(reader: EventReader, slices: int) -> list[int]:
     if slices < 1:
         raise UsageError(f"slices must be at least 1, not {slices}", code="TL810")
     found = reader.cuts(max(1, min(slices, reader.count)))
-    return [found[0], *(b for a, b in zip(found, found[1:], strict=False) if b > a)] if reader.count else found
+    return [found[0], *(b for a, b in itertools.pairwise(found) if b > a)] if reader.count else found
 
 
 def _executor(spark: SparkSession | Literal[False] | None, events: int) -> Executor:
     if spark is False:
         return LocalExecutor()
-    from timelapse.env.spark_session import existing, session  # noqa: PLC0415
+    from timelapse.env.spark_session import existing, session
 
     found = spark if spark is not None else existing()
     if found is None:
         if events <= IN_PROCESS_EVENTS:
             return LocalExecutor()
         found = session()
-    from timelapse.engine.spark_executor import SparkExecutor  # noqa: PLC0415
+    from timelapse.engine.spark_executor import SparkExecutor
 
     return SparkExecutor(found)
 

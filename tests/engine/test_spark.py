@@ -1,0 +1,233 @@
+"""The same on Spark: equal bits, shipped code, cancelling, a real cluster of processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import timelapse as tl
+from tests.engine.logs import logs
+from tests.engine.programs import ALL, A, B, Chained
+from tests.engine.test_equivalence import Failing, assert_equal
+from timelapse.errors import HandlerError, ReplayError
+from timelapse.log import Log, MemoryLog
+from timelapse.run import Run, replay, run_serial
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parents[2]
+
+
+def stored(events: list[tl.Event], folder: Path) -> Log:
+    log: Log = Log.from_events(folder / "log", events, [A, B], overwrite=True)
+    return log
+
+
+@pytest.mark.parametrize("program", ALL, ids=lambda p: p.__name__)
+@settings(max_examples=3)
+@given(events=logs(), slices=st.sampled_from([1, 2, 3, 7]))
+def test_replay_on_spark_equals_the_serial_meaning(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, program: type[tl.Program],
+    events: list[tl.Event], slices: int,
+) -> None:  # fmt: skip
+    """Outputs, rejections and the state at every boundary, from a stored log, in Spark's workers."""
+    log = stored(events, tmp_path_factory.mktemp("spark"))
+    assert_equal(replay(program, log, slices=slices, spark=spark), run_serial(program, log))
+
+
+def test_the_active_session_is_used_and_a_list_of_events_works(spark: SparkSession) -> None:
+    """Without `spark=`, an existing session is taken as it is."""
+    events = [A(k=i % 3, v=i % 2, s="x", ts=i) for i in range(50)]
+    run = replay(Chained, events, slices=3)
+    assert "Spark" in run.manifest.executor
+    assert run.digest == run_serial(Chained, events).digest
+
+
+def test_outputs_are_a_spark_dataframe_in_log_order(spark: SparkSession) -> None:
+    """`Run.outputs` gives the rows of `Run.table`."""
+    events = [A(k=i % 3, v=2, s="x", ts=i * 1_000_000) for i in range(9)]
+    run = replay(Chained, events, slices=2, spark=spark)
+    rows = run.outputs("Out", spark).collect()
+    table = run.table("Out")
+    assert [(r["seq"], r["k"], r["v"]) for r in rows] == [
+        tuple(r.values()) for r in table.select(["seq", "k", "v"]).to_pylist()
+    ]
+    assert len(rows) == 9
+
+
+def test_a_failing_handler_on_spark_gives_the_users_traceback(spark: SparkSession) -> None:
+    """The error names the first failing event and the user's line, not Spark's."""
+    events = [B(k=1, x=0.0, on=True, tags=[], ts=0)] + [A(k=1, v=0, s="", ts=1)] * 3
+    events = [e._at(i, -1) for i, e in enumerate([*events, B(k=1, x=0.0, on=True, tags=[], ts=9)])]
+    with pytest.raises(HandlerError) as caught:
+        replay(Failing, events, slices=2, spark=spark)
+    assert caught.value.seq == 4
+    assert "raise ValueError" in caught.value.user_traceback
+    assert "py4j" not in str(caught.value)
+
+
+def test_what_cannot_be_shipped_is_a_clear_error(spark: SparkSession) -> None:
+    """A lock in a handler's reach: the error says what to do."""
+    import threading
+
+    lock = threading.Lock()
+
+    class Locked(Chained):
+        @tl.on(A)
+        def wait(self, e: A) -> None:
+            with lock:
+                pass
+
+    events = [A(k=i, v=0, s="", ts=i) for i in range(4)]
+    with pytest.raises(ReplayError, match="shipped") as caught:
+        replay(Locked, events, slices=2, spark=spark, allow_impure=True)
+    assert caught.value.code == "TL506"
+
+
+PROGRAM = """
+    import timelapse as tl
+    from helper_module import scale
+
+    class Tick(tl.Event):
+        k: int
+
+    class Seen(tl.Record):
+        k: int
+        n: int
+
+    class Count(tl.Program):
+        names: object = tl.resource("names.json", lambda path: __import__("json").loads(path.read_text()))
+        n: tl.Counter[int]
+
+        @tl.on(Tick)
+        def count(self, e):
+            self.n[e.k] += scale(e.k)
+            if self.names[str(e.k % 2)] == "odd":
+                self.emit(Seen(k=e.k, n=self.n[e.k]))
+"""
+
+CLUSTER = """
+    import json, sys, timelapse as tl
+    from pyspark.sql import SparkSession
+    sys.path.insert(0, ".")
+    import user_rules
+    spark = (SparkSession.builder.master("local-cluster[2,1,2048]").config("spark.ui.enabled", "false")
+             .config("spark.executor.memory", "1g").getOrCreate())
+    events = [user_rules.Tick(k=i % 5, ts=i // 3) for i in range(200)]
+    log = tl.Log.write("log", {user_rules.Tick: spark.createDataFrame(
+        [(e.k, e.ts) for e in events], "k long, ts long")}, spark=spark)
+    run = tl.replay(user_rules.Count, log, out="run", slices=5, spark=spark)
+    reference = tl.run_serial(user_rules.Count, log)
+    found = run.verify()
+    print(json.dumps([run.digest, reference.digest, found.ok, found.text, run.manifest.executor]))
+    spark.stop()
+"""
+
+
+def test_a_cluster_of_processes_runs_shipped_modules_and_resources(tmp_path: Path) -> None:
+    """local-cluster[2,1,2048]: executors get the user's modules and files with the job."""
+    (tmp_path / "helper_module.py").write_text("def scale(k):\n    return 2 * k + 1\n")
+    (tmp_path / "names.json").write_text('{"0": "even", "1": "odd"}')
+    (tmp_path / "user_rules.py").write_text(textwrap.dedent(PROGRAM))
+    (tmp_path / "main.py").write_text(textwrap.dedent(CLUSTER))
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": _spark_home()}
+    done = subprocess.run(
+        [sys.executable, "main.py"],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    digest, reference, ok, text, executor = json.loads(done.stdout.strip().splitlines()[-1])
+    assert (digest, ok) == (reference, True), text
+    assert "local-cluster" in executor
+    assert Run.open(tmp_path / "run").digest == digest
+
+
+def _spark_home() -> str:
+    import pyspark
+
+    return str(Path(pyspark.__file__).parent)
+
+
+SLOW = """
+    import sys, time, timelapse as tl
+
+    class Tick(tl.Event):
+        k: int
+
+    class Slow(tl.Program):
+        n: tl.Counter[int]
+
+        @tl.on(Tick)
+        def count(self, e):
+            time.sleep(0.05)
+            self.n[e.k] += 1
+
+    class Show:
+        def stage(self, name, total): pass
+        def advance(self, name, done, total):
+            if done: print("running", flush=True)
+        def finish(self, name, seconds): pass
+        def note(self, text): pass
+
+    if __name__ == "__main__":
+        from timelapse.env.spark_session import session
+        spark = session(master="local[2]")
+        log = tl.Log.from_events("log", [Tick(k=i % 5, ts=i) for i in range(60_000)])
+        try:
+            tl.replay(Slow, log, out="run", slices=2, spark=spark, progress=Show(), allow_impure=True)
+        except tl.TimelapseError as error:
+            print(error.code, flush=True)
+            tasks = 1
+            for _ in range(100):
+                tracker = spark.sparkContext.statusTracker()
+                infos = [tracker.getStageInfo(i) for i in tracker.getActiveStageIds()]
+                tasks = sum(i.numActiveTasks for i in infos if i is not None)
+                if not tasks:
+                    break
+                time.sleep(0.1)
+            print("active tasks", tasks, flush=True)
+            spark.stop()
+"""
+
+
+def test_ctrl_c_cancels_sparks_work_and_leaves_nothing(tmp_path: Path) -> None:
+    """SIGINT during a replay: tasks are stopped, the error says so, no directory is left."""
+    (tmp_path / "slow.py").write_text(textwrap.dedent(SLOW))
+    process = subprocess.Popen(
+        [sys.executable, "slow.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert "running" in line, process.communicate()[1][-2000:]
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=90)
+    assert "TL504" in out, err[-3000:]
+    assert "active tasks 0" in out
+    assert time.monotonic() - started < 60
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["log", "slow.py"]
+
+
+def test_memory_logs_are_written_for_spark_when_they_are_large(spark: SparkSession) -> None:
+    """Many events in memory travel as a log in files, not inside every task."""
+    events = [A(k=i % 7, v=i % 3, s="x", ts=i) for i in range(60_000)]
+    run = replay(Chained, MemoryLog(events, [A, B]), slices=2, spark=spark)
+    assert run.digest == run_serial(Chained, events).digest
