@@ -7,7 +7,12 @@ that they reach, with captured constants. Libraries are taken by name and not lo
 from __future__ import annotations
 
 import hashlib
+import site
+import sys
+import sysconfig
 import types
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from timelapse.model.events import Event, Record
@@ -54,20 +59,34 @@ class _Writer:
             value = value.fget
         elif isinstance(value, staticmethod | classmethod):
             value = value.__func__
-        if isinstance(value, types.FunctionType):
+        if isinstance(value, types.FunctionType) and not _is_library(value.__module__):
             self.add(name, "function")
             self.function(value)
         elif isinstance(value, type):
-            self.add(name, "class", value.__module__, value.__qualname__)
-            if issubclass(value, Event | Record):
-                for f in value.__fields__:
-                    self.add(f.name, f.type.text)
+            self._class(name, value)
         elif isinstance(value, Resource):
             self.add(name, "resource", value.fingerprint)
         elif isinstance(value, types.ModuleType):
             self.add(name, "module", value.__name__)
         else:
             self.add(name, type(value).__qualname__, _text(value))
+
+    def _class(self, name: str, cls: type) -> None:
+        """A class by its name, without its module: a file is imported under more than one name."""
+        if _is_library(cls.__module__):
+            self.add(name, "class", cls.__module__, cls.__qualname__)
+            return
+        self.add(name, "class", cls.__qualname__)
+        if id(cls) in self._seen:
+            return
+        self._seen.add(id(cls))
+        if issubclass(cls, Event | Record):
+            for f in cls.__fields__:
+                self.add(f.name, f.type.text)
+        elif not issubclass(cls, Program):
+            for key, member in sorted(cls.__dict__.items()):
+                if isinstance(member, types.FunctionType | property | staticmethod | classmethod):
+                    self.value(f"member:{key}", member)
 
     def function(self, function: types.FunctionType) -> None:
         if id(function) in self._seen:
@@ -94,6 +113,18 @@ class _Writer:
                 self._code(const)
             else:
                 self.add(type(const).__qualname__, _text(const))
+
+
+@lru_cache(maxsize=1024)
+def _is_library(module: str | None) -> bool:
+    """Whether a module is installed (or built in): taken by name, not looked into."""
+    if module is None or module == "__main__":
+        return False
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if not isinstance(file, str):
+        return module in sys.builtin_module_names
+    roots = {*sysconfig.get_paths().values(), *site.getsitepackages(), str(Path(__file__).parents[1])}
+    return any(Path(file).resolve().is_relative_to(Path(root).resolve()) for root in roots)
 
 
 def _names(code: types.CodeType) -> list[str]:
