@@ -315,8 +315,17 @@ class Mutability:
 
     def _set(self, name: str, kind: Kind, value: ast.expr | None) -> None:
         self.kinds[name] = max(kind, self.kinds.get(name, Kind.IMMUTABLE))
-        if kind > Kind.IMMUTABLE and value is not None:
+        if kind > Kind.IMMUTABLE and value is not None and not self._is_fresh(value):
             self._union({name, *self.names(value)})
+
+    def _is_fresh(self, node: ast.expr) -> bool:
+        """Whether the value is a new container that shares nothing mutable with what it is made of."""
+        if self.kind(node) != Kind.BOX:
+            return False
+        if isinstance(node, ast.Call):
+            return builtin_name(self.scope.resolve(node.func)) in ("dict", "list", "set", "sorted")
+        made = ast.List | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
+        return isinstance(node, made) and not any(isinstance(n, ast.NamedExpr) for n in ast.walk(node))
 
     def _find(self, name: str) -> str:
         while self._parent.get(name, name) != name:

@@ -320,7 +320,8 @@ class Writer:
             verb = rng.choice(["add", "add", "discard"])
             lines = rng.choice([
                 [f"if {key} not in {x}{extra}:", f"    {also or 'pass'}", f"    {x}.{verb}({wanted})"],
-                [f"if {key} in {x}{extra}:", f"    {x}.{verb}({wanted})"],
+                [f"if {key} not in {x}:", f"    {rng.choice([f'{x}.discard({other})', 'k = e.a'])}", f"    {x}.add({wanted})"],
+                    [f"if {key} in {x}{extra}:", f"    {x}.{verb}({wanted})"],
                 [f"if {key} in {x}:", "    return" if self.may_return == "return" else "    n += 0", f"{x}.{verb}({wanted})"],
                 [f"if {key} not in {x}:", f"    {x}.{verb}({wanted})", f"    n = {self._int(1)}"],
             ])  # fmt: skip
