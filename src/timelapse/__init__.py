@@ -52,7 +52,7 @@ def __getattr__(name: str) -> Any:
     module = _LATER.get(name)
     if module is None:
         raise AttributeError(f"module 'timelapse' has no attribute {name!r}")
-    import importlib  # noqa: PLC0415
+    import importlib
 
     value = getattr(importlib.import_module(module), name)
     globals()[name] = value

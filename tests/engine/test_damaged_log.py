@@ -39,3 +39,16 @@ def test_a_damaged_segment_is_a_log_error(tmp_path: Path, where: float, slices: 
     assert caught.value.code == "TL405"
     assert str(file) in str(caught.value)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["log"]
+
+
+@pytest.mark.parametrize("where", [0.5, 0.8])  # times and values; the index before them is not read
+def test_one_flipped_bit_is_found(tmp_path: Path, where: float) -> None:
+    """Pages carry checksums: a changed value is an error, not another result."""
+    log = tl.Log.from_events(tmp_path / "log", [Tick(n=n * 7919, ts=n) for n in range(20_000)])
+    (file,) = (tmp_path / "log" / "segments").glob("*/Tick.parquet")
+    data = bytearray(file.read_bytes())
+    data[int(len(data) * where)] ^= 4
+    file.write_bytes(bytes(data))
+    with pytest.raises(LogError) as caught:
+        tl.replay(Count, log, tmp_path / "run", 2, spark=False)
+    assert caught.value.code == "TL405"

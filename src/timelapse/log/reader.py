@@ -170,7 +170,9 @@ class _Files:
         group = sum(1 for n in entry.rows[:block] if n)
         try:
             if entry.type not in self._open:
-                self._open[entry.type] = pq.ParquetFile(path, memory_map=True)
+                self._open[entry.type] = pq.ParquetFile(
+                    path, memory_map=True, page_checksum_verification=True
+                )
             table = self._open[entry.type].read_row_group(
                 group, columns=["ts", *names] if alone else ["_i", "ts", *names], use_threads=False
             )

@@ -105,6 +105,7 @@ class SegmentWriter:
                 use_dictionary=wide,
                 write_statistics=["_i", "ts"],
                 version="2.6",
+                write_page_checksum=True,  # a bit that flips on the disk must not change a replay
             )
         return self._writers[number]
 
