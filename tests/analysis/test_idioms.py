@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def test_the_pass_of_a_fixture_gives_the_serial_state(case: Case) -> None:
     """Whatever was recognised: effects applied one by one give what the program gives."""
     made = program(case.body, methods=case.methods, top=case.top)
     rng = random.Random(case.title)
-    event = made.__spec__.events[0]
+    event: Any = made.__spec__.events[0]
     events = [
         event(
             a=rng.randrange(3), b=rng.randrange(-2, 4), s=rng.choice("xyz"), x=rng.choice([-1.0, 0.5, 2.0]),

@@ -474,6 +474,8 @@ class Builder:
 def _may_raise(node: ast.AST | None) -> bool:
     if node is None or isinstance(node, ast.Pass | ast.Break | ast.Continue | ast.Constant):
         return False
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+        return not all(isinstance(t, ast.Name) for t in node.targets)
     return not (isinstance(node, ast.Return) and (node.value is None or isinstance(node.value, ast.Constant)))
 
 

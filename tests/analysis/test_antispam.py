@@ -1,0 +1,61 @@
+"""The analysis of the design's own example, as text."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from timelapse.analysis import Analysis, analyse, build_pass
+from timelapse.analysis.analyse import _analyse
+from timelapse.testing.sources import load_source
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "antispam.py"
+
+GOLDEN = """\
+program Antispam
+  Set[tuple[int, int]] friends
+    set at Antispam.befriend needs nothing
+  Counter[int] to_friends
+    add at Antispam.count needs friends
+  Counter[int] to_others
+    add at Antispam.count needs friends
+  Counter[str] sent
+    add at Antispam.count needs nothing
+  Counter[str] with_email
+    add at Antispam.count needs nothing
+  to_friends <- friends: condition at Antispam.count
+  to_others <- friends: condition at Antispam.count
+  order: friends | to_friends | to_others | sent | with_email"""
+
+
+def antispam() -> Analysis:
+    return analyse(load_source(EXAMPLE.read_text(), "Antispam"))
+
+
+def test_the_golden_text() -> None:
+    """Counting depends on friendship only. Line numbers are left out: others edit the example."""
+    assert re.sub(r":\d+", "", antispam().text()) == GOLDEN
+
+
+def test_counting_does_not_read_what_flagging_reads() -> None:
+    """Two passes: friends, addresses; then counts with friends exact. The text is read only for addresses."""
+    found = antispam()
+    first = build_pass(found, "1", ["friends", "sent", "with_email"], ["friends", "sent", "with_email"])
+    assert first.columns == {"Friendship": ("a", "b"), "Message": ("ip", "text")}
+    assert not first.exact
+    second = build_pass(found, "2", ["to_friends", "to_others"], ["to_friends", "to_others"])
+    assert second.columns == {"Friendship": ("a", "b"), "Message": ("sender", "recipient")}
+    assert second.exact == {"friends"}
+    assert [h.name for h in second.handlers] == ["befriend", "count"]
+
+
+def test_analysis_takes_milliseconds() -> None:
+    """Under 50 ms, best of three."""
+    made = load_source(EXAMPLE.read_text(), "Antispam")
+    best = 1.0
+    for _ in range(3):
+        start = time.perf_counter()
+        _analyse(made)
+        best = min(best, time.perf_counter() - start)
+    assert best < 0.05, best
