@@ -28,7 +28,9 @@ from timelapse.synth import Network, generate
 def main(events: int, rounds: int) -> None:
     spark = session(master="local[2]")
     with tempfile.TemporaryDirectory() as folder:
-        log = generate(Path(folder) / "log", Network(events=events, exponent=0.8, seed=7), spark=spark)
+        path = Path(folder) / "log"
+        generate(path, Network.make(events, exponent=0.8, seed=7), spark=spark)
+        log = tl.Log.open(path)
         candidates: dict[str, Callable[[], tl.Run]] = {
             "run_serial": lambda: tl.run_serial(Antispam, log),
             "replay (planner's choice)": lambda: tl.replay(Antispam, log, spark=spark),

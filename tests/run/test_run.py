@@ -18,7 +18,7 @@ import timelapse as tl
 from tests.engine.logs import logs
 from tests.engine.programs import A, B, Cancelling, Chained, Idioms, Note, Out, Rejecting
 from timelapse import serial
-from timelapse.errors import RunError, UsageError
+from timelapse.errors import RunError, TimelapseError, UsageError
 from timelapse.log import Log, MemoryLog
 from timelapse.run import Run, replay, run_serial
 
@@ -212,3 +212,27 @@ def test_no_output_at_all_is_a_run_too() -> None:
     run = replay(Nothing, EVENTS, slices=3, spark=False)
     assert run.counts == {"Out": 4}
     assert run.verify().ok
+
+
+def test_two_record_types_of_one_name_are_refused() -> None:
+    """A run keeps outputs by name: the serial reference and every slicing refuse two classes of one name."""
+
+    def twin() -> type[tl.Record]:
+        class Out(tl.Record):
+            other: int
+
+        return Out
+
+    Twin = twin()
+
+    class Both(tl.Program):
+        @tl.on(A)
+        def one(self, e: A) -> None:
+            self.emit(Out(k=e.k, v=e.v) if e.v < 2 else Twin(other=e.v))
+
+    for slices in (1, 2, 4):
+        with pytest.raises(TimelapseError, match="two record types are called Out") as caught:
+            replay(Both, EVENTS, slices=slices, spark=False)
+        assert caught.value.code == "TL509"
+    with pytest.raises(TimelapseError, match="two record types"):
+        run_serial(Both, EVENTS)

@@ -237,6 +237,9 @@ Nothing was published. The message has Spark's own last lines; `timelapse doctor
 TL508 Something is at the run's place
 Choose another --out; --overwrite replaces a run (and nothing but a run).
 
+TL509 Two record types of one name
+A run keeps outputs by the name of the record class. Rename one of the two.
+
 TL600 A run that cannot be used
 The base of the errors below.
 

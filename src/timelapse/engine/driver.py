@@ -25,8 +25,7 @@ from timelapse.engine.job import (
     Task,
     TaskResult,
     Totals,
-    outputs_path,
-    rejected_path,
+    same_name,
 )
 from timelapse.engine.progress import Progress
 from timelapse.errors import HandlerError, Place
@@ -95,10 +94,12 @@ class Driver:
             begin = slices if fallback is None else fallback.from_slice
         else:
             validated, begin = 0, 0
+        reports = {i: r for i, r in reports.items() if i < begin}
+        self._accept(reports)
         if begin < slices:
-            self._discard(begin)
-            reports = {i: r for i, r in reports.items() if i < begin}
-            reports |= self._one_by_one(begin)
+            rest = self._one_by_one(begin)
+            self._accept(rest)
+            reports |= rest
         return self._outcome([reports[i] for i in range(slices)], validated, fallback)
 
     # --- start states -----------------------------------------------------------------------------
@@ -161,15 +162,14 @@ class Driver:
             raise handler_error(result.failure)
         return {report.slice: report for report in result.reports}
 
-    def _discard(self, begin: int) -> None:
-        """Remove what the final pass wrote for slices whose start turned out to be wrong."""
-        out = self._job.out
-        for slice_id in range(begin, self._job.slices):
-            for record in (out / "outputs").glob("*"):
-                outputs_path(out, record.name, slice_id).unlink(missing_ok=True)
-            rejected_path(out, slice_id).unlink(missing_ok=True)
-            for state in spec_of(self._job.program).states:
-                self._job.change_path(slice_id, state).unlink(missing_ok=True)
+    def _accept(self, reports: dict[int, SliceReport]) -> None:
+        """Move the results of these slices into the run. Those of no other attempt ever get there."""
+        for report in reports.values():
+            folder = self._job.attempt_path(report.attempt)
+            for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+                target = self._job.out / path.relative_to(folder)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(target)
 
     # --- helpers ----------------------------------------------------------------------------------
 
@@ -189,8 +189,12 @@ class Driver:
 
     def _outcome(self, reports: list[SliceReport], validated: int, fallback: Fallback | None) -> Outcome:
         totals, schemas = Totals(), {}
+        classes: dict[str, str] = {}
         for report in reports:
             totals.add(report)
+            for name, cls in report.classes.items():
+                if classes.setdefault(name, cls) != cls:
+                    raise same_name(name)
             for name, data in report.schemas.items():
                 schemas[name] = pa.ipc.read_schema(pa.py_buffer(data))
         return Outcome(totals, schemas, self._job.reader.count, self._timings, validated, fallback)

@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
+from timelapse.errors import ReplayError
 from timelapse.log.reader import EventReader
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, spec_of
@@ -47,9 +48,9 @@ class Job:
         """The state at a slice's start (no file for slice 0: it is empty)."""
         return self.scratch / "starts" / f"{slice_id:06d}-{state}.arrow"
 
-    def change_path(self, slice_id: int, state: str) -> Path:
-        """What the final pass saw a slice change: kept with the run."""
-        return change_path(self.out, slice_id, state)
+    def attempt_path(self, attempt: str) -> Path:
+        """Where one attempt at the final pass of a slice puts its results, laid out as in a run."""
+        return self.scratch / "results" / attempt
 
 
 def change_path(run: Path, slice_id: int, state: str) -> Path:
@@ -105,10 +106,16 @@ class SumRow(msgspec.Struct, frozen=True):
 
 
 class SliceReport(msgspec.Struct):
-    """What a task says of one slice. `moved` and `content`: see tables.apply.Change."""
+    """What a task says of one slice.
+
+    `moved` and `content`: see tables.apply.Change. `attempt` names the folder of its results;
+    `classes` maps the names of the record types in it to the classes.
+    """
 
     slice: int
     events: int = 0
+    attempt: str = ""
+    classes: dict[str, str] = msgspec.field(default_factory=dict)
     moved: dict[str, SumRow] = msgspec.field(default_factory=dict)
     content: dict[str, SumRow] = msgspec.field(default_factory=dict)
     outputs: dict[str, SumRow] = msgspec.field(default_factory=dict)
@@ -164,6 +171,14 @@ class Totals:
 
 def schema_bytes(schema: pa.Schema) -> bytes:
     return bytes(schema.serialize())
+
+
+def same_name(name: str) -> ReplayError:
+    """The error for two record classes that a run could not tell apart."""
+    return ReplayError(
+        f"two record types are called {name}: a run keeps outputs by that name", hint="rename one of them",
+        code="TL509",
+    )  # fmt: skip
 
 
 def record_name(record: type[Record]) -> str:

@@ -53,7 +53,8 @@ class PartialRun:
     def commit(self) -> None:
         """Put the finished run in its place."""
         shutil.rmtree(self.scratch, ignore_errors=True)
-        _sync(self.path)
+        for path in [*self.path.rglob("*"), self.path]:
+            _sync(path)
         self._check()
         old: Path | None = None
         if self.out.exists():
@@ -99,8 +100,9 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    """Make a file or a folder's entries durable."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

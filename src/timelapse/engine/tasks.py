@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ from timelapse.engine.job import (
     SumRow,
     Task,
     TaskResult,
+    change_path,
     outputs_path,
     record_name,
     rejected_path,
+    same_name,
     schema_bytes,
 )
 from timelapse.errors import HandlerError
@@ -104,7 +107,7 @@ def _final(job: Job, task: Task, report: Report) -> TaskResult:
 
 def _final_chain(job: Job, task: Task, report: Report) -> TaskResult:
     starts = {
-        name: to_dict(spec, fold(spec, lambda i, n=name: job.change_path(i, n), task.first))  # type: ignore[misc]
+        name: to_dict(spec, fold(spec, lambda i, n=name: change_path(job.out, i, n), task.first))  # type: ignore[misc]
         for name, spec in spec_of(job.program).states.items()
     }
     kernel = InterpretedKernel(job.program, job.passes[-1], starts, final=True)
@@ -123,25 +126,30 @@ def fold(spec: Any, path_of: Callable[[int], Path], slices: int) -> pa.Table:
 
 
 def _keep_results(job: Job) -> Callable[[SliceReport, PassResult], None]:
+    """Write a slice's results to a folder of this attempt's own; the driver takes over what it accepts.
+
+    An attempt that Spark gave up on, and that goes on all the same, can so never spoil a run.
+    """
+
     def keep(report: SliceReport, result: PassResult) -> None:
+        report.attempt = uuid.uuid4().hex
+        folder = job.attempt_path(report.attempt)
+        folder.mkdir(parents=True)
         report.put_changes(result.changes)
         for state, table in result.effects.items():
-            path = job.change_path(report.slice, state)
             if table.num_rows:
-                write_table(table, path)
-            else:
-                path.unlink(missing_ok=True)
-        names: dict[str, type] = {}
+                write_table(table, change_path(folder, report.slice, state))
         for cls, table in result.outputs.items():
             name = record_name(cls)
-            if names.setdefault(name, cls) is not cls:
-                raise TypeError(f"two record types are called {name}: rename one")
-            _write_parquet(table, outputs_path(job.out, name, report.slice))
+            if name in report.classes:
+                raise same_name(name)
+            _write_parquet(table, outputs_path(folder, name, report.slice))
+            report.classes[name] = f"{cls.__module__}.{cls.__qualname__}"
             report.outputs[name] = SumRow.of(hash_outputs(name, table))
             report.schemas[name] = schema_bytes(table.schema)
         assert result.rejected is not None
         if result.rejected.num_rows:
-            _write_parquet(result.rejected, rejected_path(job.out, report.slice))
+            _write_parquet(result.rejected, rejected_path(folder, report.slice))
         report.rejected = SumRow.of(hash_rejected(result.rejected))
 
     return keep
@@ -149,9 +157,7 @@ def _keep_results(job: Job) -> Callable[[SliceReport, PassResult], None]:
 
 def _write_parquet(table: pa.Table, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{time.monotonic_ns()}.partial")
-    pq.write_table(table, partial, compression="zstd")
-    partial.replace(path)
+    pq.write_table(table, path, compression="zstd")
 
 
 # --- both -----------------------------------------------------------------------------------------

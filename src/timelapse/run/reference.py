@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from timelapse import __version__, serial
 from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest, state_digest
-from timelapse.engine.job import schema_bytes
+from timelapse.engine.job import same_name, schema_bytes
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.base import REJECTED_SCHEMA, output_schema
 from timelapse.kinds.base import ABSENT, StateSpec
@@ -80,6 +80,10 @@ def output_tables(outcome: SerialOutcome) -> dict[str, pa.Table]:
     for output in outcome.outputs:
         row = (*output.position, *output.record._values())
         by_type.setdefault(type(output.record), []).append(row)
+    names = [cls.__name__ for cls in by_type]
+    for name in names:
+        if names.count(name) > 1:
+            raise same_name(name)
     return {cls.__name__: _table(output_schema(cls), rows) for cls, rows in by_type.items()}
 
 

@@ -9,6 +9,7 @@ that both are joined by their sorted hashes; keys are always compared too.
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -200,7 +201,7 @@ def locate(spec: StateSpec, table: pa.Table, wanted: pa.Table) -> npt.NDArray[np
 def write_table(table: pa.Table, path: Path) -> None:
     """Write an Arrow IPC file, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
     with pa.OSFile(str(partial), "wb") as sink, pyarrow.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     os.replace(partial, path)
