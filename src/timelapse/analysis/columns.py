@@ -16,6 +16,8 @@ Body = Callable[[FunctionIR], ast.AST]
 """The (cut) syntax tree of an analysed function."""
 
 EVERYTHING = "*"
+_DYNAMIC = {"eval", "exec", "locals", "vars", "_getframe", "currentframe", "stack"}
+"""Names through which a helper may reach its parameters without naming them."""
 
 
 def fields_read(fn: FunctionIR, param: str, body: Body) -> frozenset[str]:
@@ -72,7 +74,7 @@ def _parameter(params: list[str], given: list[ast.expr], call: ast.Call, name: s
     if len(places) + len(named) != 1:
         return None
     if named:
-        return named[0]
+        return named[0] if named[0] in params else None  # it may be taken by **kwargs
     return params[places[0]] if places[0] < len(params) else None
 
 
@@ -80,16 +82,20 @@ def _of_helper(scope: Scope, call: ast.Call, name: str) -> frozenset[str]:
     target = scope.resolve(call.func)
     if not isinstance(target, types.FunctionType):
         return frozenset({EVERYTHING})
-    params = list(target.__code__.co_varnames[: target.__code__.co_argcount])
-    param = _parameter(params, list(call.args), call, name)
+    param = _parameter(_params_of(target), list(call.args), call, name)
     return frozenset({EVERYTHING}) if param is None else _of_function(target, param, 0)
+
+
+def _params_of(function: types.FunctionType) -> list[str]:
+    """The parameters that can be filled by place or by name."""
+    return list(function.__code__.co_varnames[: function.__code__.co_argcount])
 
 
 @lru_cache(maxsize=1024)
 def _of_function(function: types.FunctionType, param: str, depth: int) -> frozenset[str]:
     """Attributes that a plain function reads of one of its parameters."""
     source = function_source(function)
-    if source.node is None or depth > 5:
+    if source.node is None or depth > 5 or _DYNAMIC & set(_all_names(function.__code__)):
         return frozenset({EVERYTHING})
     found: set[str] = set()
     scope = Scope.of(function)
@@ -99,12 +105,19 @@ def _of_function(function: types.FunctionType, param: str, depth: int) -> frozen
         if call is None:
             found.add(use)
         elif isinstance(target, types.FunctionType):
-            params = list(target.__code__.co_varnames[: target.__code__.co_argcount])
-            name = _parameter(params, list(call.args), call, param)
+            name = _parameter(_params_of(target), list(call.args), call, param)
             found |= _of_function(target, name, depth + 1) if name is not None else {EVERYTHING}
         else:
             found.add(EVERYTHING)
     return frozenset(found)
+
+
+def _all_names(code: types.CodeType) -> Iterable[str]:
+    """The global names that a code object and those inside it use."""
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _all_names(const)
 
 
 def columns_of(event: type[Event], attributes: Iterable[str]) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ class InterpretedKernel:
 
     def _emit(self, record: Record) -> None:
         if not isinstance(record, Record):
-            raise TypeError(f"emit takes a tl.Record, not {type(record).__name__}")
+            raise _not_a_record(record)
         self._emitted.append(record)
 
     def state(self, name: str) -> dict[Any, Any]:
@@ -168,7 +168,13 @@ def _beyond(trace: TracebackType | None) -> bool:
 
 
 def _drop(record: Record) -> None:
-    """Outputs of a pass that is not the final one go nowhere."""
+    """Outputs of a pass that is not the final one go nowhere; what is none raises as it does there."""
+    if not isinstance(record, Record):
+        raise _not_a_record(record)
+
+
+def _not_a_record(value: object) -> TypeError:
+    return TypeError(f"emit takes a tl.Record, not {type(value).__name__}")
 
 
 def _reject(reason: str | Record = "") -> None:
