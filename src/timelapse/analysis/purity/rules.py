@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from timelapse.analysis.purity_names import Reference
-from timelapse.analysis.purity_shared import SharedState
-from timelapse.analysis.purity_values import hash_is_stable, order_shows, set_elements
+from timelapse.analysis.purity.names import Reference
+from timelapse.analysis.purity.shared import SharedState
+from timelapse.analysis.purity.values import hash_is_stable, order_shows, set_elements
 from timelapse.analysis.result import Severity
 
 if TYPE_CHECKING:
-    from timelapse.analysis.purity import Scope
+    from timelapse.analysis.purity.walk import Scope
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from timelapse.analysis.purity_names import Reference
+from timelapse.analysis.purity.names import Reference
 
 if TYPE_CHECKING:
-    from timelapse.analysis.purity import Scope
+    from timelapse.analysis.purity.walk import Scope
 
 _BUILTIN = types.BuiltinFunctionType
 

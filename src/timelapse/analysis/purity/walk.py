@@ -2,7 +2,7 @@
 
 Walks the handlers and all user code that they reach (methods, helpers, helper classes), resolves names through
 the functions' actual globals and closures (so that `from datetime import datetime as dt; dt.now()` is found), and
-asks every rule of `purity_rules.RULES` about every use. Code of installed libraries is not walked: what it does is
+asks every rule of `purity.rules.RULES` about every use. Code of installed libraries is not walked: what it does is
 known to the rules by name, or trusted.
 """
 
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from timelapse.analysis.purity_names import CODE_TYPES, Reference, resolve_chain, root_of
-from timelapse.analysis.purity_rules import RULES, Finding
+from timelapse.analysis.purity.names import CODE_TYPES, Reference, resolve_chain, root_of
+from timelapse.analysis.purity.rules import RULES, Finding
 from timelapse.analysis.result import Diagnostic
 from timelapse.errors import Place
 from timelapse.model.events import Event, Record

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
 
 if TYPE_CHECKING:
-    from timelapse.analysis.purity import Scope
+    from timelapse.analysis.purity.walk import Scope
 
 Kind = Literal["number", "text", "unknown"]
 
