@@ -217,6 +217,7 @@ class Builder:
             case ast.Delete(targets=targets):
                 for target in targets:
                     self._delete(node, target, found)
+                found.weak |= scan.mutability.group(scan.mutability.changes(node))
             case ast.FunctionDef(name=name):
                 self._nested(node, found)
                 found.strong.add(name)

@@ -195,8 +195,8 @@ class Mutability:
         match node:
             case ast.Call():
                 return self._call_changes(node)
-            case ast.For(iter=it) | ast.comprehension(iter=it):
-                return self._used_up(it)
+            case ast.For(target=target, iter=it) | ast.comprehension(target=target, iter=it):
+                return self._used_up(it) | self._stored(target)
             case ast.Compare(ops=ops, comparators=right):
                 inside = [c for op, c in zip(ops, right, strict=True) if isinstance(op, ast.In | ast.NotIn)]
                 return {n for c in inside for n in self._used_up(c)}
@@ -217,13 +217,15 @@ class Mutability:
                 return self._stored(target)
             case ast.Delete(targets=targets):
                 return {n for t in targets for n in self._stored(t)}
-            case ast.withitem(context_expr=expr):
-                return self.names(expr)
+            case ast.withitem(context_expr=expr, optional_vars=vars_):
+                return self.names(expr) | (self._stored(vars_) if vars_ is not None else set())
         return set()
 
     def _stored(self, target: ast.expr) -> set[str]:
         if isinstance(target, ast.Tuple | ast.List):
             return {n for t in target.elts for n in self._stored(t)}
+        if isinstance(target, ast.Starred):
+            return self._stored(target.value)
         if isinstance(target, ast.Attribute | ast.Subscript):
             root = root_of(target)
             return {root} if root in self.scope.locals and root != self.scope.receiver and root else set()
