@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.testing_kit.programs import Account, Big, Move
 from timelapse import serial
+from timelapse.divergence import time_text
 from timelapse.errors import UsageError
 from timelapse.testing import NOTHING, Result, Row, assert_same, compare_runs, identical
-from timelapse.testing.compare import time_text
 
 
 class Point(NamedTuple):

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse import serial
+from timelapse.divergence import Divergence, Result, Row, compare_runs
 from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.engine.progress import Progress, Silent
 from timelapse.errors import UsageError
@@ -21,7 +22,6 @@ from timelapse.run.reference import output_tables, rejected_table
 from timelapse.run.run import Run
 from timelapse.tables.rowhash import hash_sum, one_array
 from timelapse.tables.table import key_names, state_table, to_dict
-from timelapse.testing.compare import Divergence, Result, Row, compare_runs
 
 _STAGE = "serial reference"
 _TICK = 20_000

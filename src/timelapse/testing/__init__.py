@@ -1,9 +1,9 @@
-"""Tools for testing programs: a harness for handlers, an exact comparison of results.
+"""Tools for testing programs: a harness for handlers, random logs, replay against the serial meaning.
 
-from timelapse.testing import Harness, assert_same, compare_runs
+from timelapse.testing import Harness, check_replay, random_log, assert_same, compare_runs
 """
 
-from timelapse.testing.compare import (
+from timelapse.divergence import (
     NOTHING,
     Divergence,
     Result,
@@ -14,8 +14,9 @@ from timelapse.testing.compare import (
     result_of,
 )  # fmt: skip
 from timelapse.testing.harness import Harness, KeyView, ValueView
+from timelapse.testing.oracle import check_replay, random_log
 
 __all__ = [
-    "NOTHING", "Divergence", "Harness", "KeyView", "Result", "Row", "ValueView", "assert_same", "compare_runs",
-    "identical", "result_of",
+    "NOTHING", "Divergence", "Harness", "KeyView", "Result", "Row", "ValueView", "assert_same", "check_replay",
+    "compare_runs", "identical", "random_log", "result_of",
 ]  # fmt: skip

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
 
+from timelapse.divergence import in_key_order
 from timelapse.errors import EventOrderError, UsageError
 from timelapse.ids import SECOND
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, spec_of
 from timelapse.serial import Loop, Refusal
-from timelapse.testing.compare import in_key_order
 
 R = TypeVar("R", bound=Record)
 
