@@ -45,6 +45,9 @@ _FIXED = (
     types.BuiltinFunctionType, types.ModuleType, type(Ellipsis),
 )  # fmt: skip
 
+_RAISED = "%raised"
+"""Stands for the exceptions that the function raises: they may carry what they were made from."""
+
 SelfKind = Callable[[ast.expr], "Kind | None"]
 """Tells the kind of an expression that begins with the receiver; None for other expressions."""
 
@@ -65,6 +68,7 @@ class Mutability:
         self._parent: dict[str, str] = {}
         self.mutated: set[str] = set()
         nodes = [n for s in body for n in ast.walk(s)]
+        self._catches = any(isinstance(n, ast.ExceptHandler) and n.name for n in nodes)
         shared = [p for p, k in params.items() if k > Kind.IMMUTABLE]
         self._union(shared)
         for _ in range(12):
@@ -97,7 +101,7 @@ class Mutability:
             case ast.Constant() | ast.JoinedStr() | ast.Compare() | ast.FormattedValue():
                 return Kind.IMMUTABLE
             case ast.Name(id=name):
-                if name in self.scope.locals:
+                if name in self.scope.locals or name in self.kinds:  # or a comprehension's variable
                     return self.kinds.get(name, Kind.IMMUTABLE)
                 value = self.scope.name(name)
                 return _kind_of_value(value)
@@ -156,7 +160,7 @@ class Mutability:
         target = self.scope.resolve(node.func)
         args = max((self.kind(a) for a in _arguments(node)), default=Kind.IMMUTABLE)
         name = builtin_name(target)
-        if name in GIVES_IMMUTABLE or is_math(target):
+        if (name in GIVES_IMMUTABLE and (name != "type" or len(node.args) == 1)) or is_math(target):
             return Kind.IMMUTABLE
         if name in ("min", "max", "sum", "abs", "round", "divmod", "pow"):
             inner = max(
@@ -167,7 +171,8 @@ class Mutability:
             inner = max((self.element(a) for a in node.args), default=Kind.IMMUTABLE)
             return Kind.IMMUTABLE if inner == Kind.IMMUTABLE else Kind.ANYTHING
         if name in ("list", "set", "sorted", "dict"):
-            return _box(self.element(a) for a in node.args)
+            named = [self.kind(k.value) for k in node.keywords] if name == "dict" else []
+            return _box([*(self.element(a) for a in node.args), *named])
         if isinstance(target, type) and issubclass(target, Event | Record | tuple):
             return Kind.IMMUTABLE if args == Kind.IMMUTABLE else Kind.ANYTHING
         if isinstance(target, types.FunctionType):
@@ -232,6 +237,21 @@ class Mutability:
         return set()
 
     def _used_up(self, node: ast.expr) -> set[str]:
+        """The locals that iterating over an expression's value may change."""
+        if isinstance(node, ast.GeneratorExp):
+            return self.names(node)
+        if isinstance(node, ast.Call):
+            target = self.scope.resolve(node.func)
+            name = builtin_name(target)
+            if name in PURE_BUILTINS and name not in ("map", "filter"):
+                return {n for a in node.args for n in self._used_up(a)}
+            owner = node.func.value if isinstance(node.func, ast.Attribute) and target is UNKNOWN else None
+            if owner is not None and node.func.attr in READING_METHODS:  # type: ignore[attr-defined]
+                return self._used_up(owner)
+            if isinstance(target, types.FunctionType):
+                worst = max((self.kind(a) for a in _arguments(node)), default=Kind.IMMUTABLE)
+                return self.names(node) if not helper(target, worst)[0] else set()
+            return self.names(node)  # perhaps a generator, which goes on only now
         return {n for n in self.names(node) if self.kinds.get(n, 0) == Kind.ANYTHING}
 
     def _call_changes(self, node: ast.Call) -> set[str]:
@@ -241,7 +261,9 @@ class Mutability:
         if name in PURE_BUILTINS:
             if name in NOT_CONSUMING:
                 return set()
-            return {n for n in arguments if self.kinds.get(n, 0) == Kind.ANYTHING}
+            # A method handed over (`map(xs.append, ...)`, `key=xs.append`) may be called.
+            methods = {n for a in _arguments(node) if isinstance(a, ast.Attribute) for n in self.names(a)}
+            return methods | {n for n in arguments if self.kinds.get(n, 0) == Kind.ANYTHING}
         if is_math(target) or (isinstance(target, type) and issubclass(target, Event | Record | tuple)):
             return set()
         if isinstance(target, types.FunctionType):
@@ -272,8 +294,11 @@ class Mutability:
                 self._bind_all(target, self.element(it), it)
             case ast.withitem(context_expr=value, optional_vars=ast.expr() as target):
                 self._bind_all(target, Kind.ANYTHING, value)
+            case ast.Raise() | ast.Call() if self._catches:
+                self._union({_RAISED, *self.names(node)})
             case ast.ExceptHandler(name=str() as name):
                 self._set(name, Kind.ANYTHING, None)
+                self._union({_RAISED, name})
             case ast.Match(subject=subject):
                 for inner in (n for c in node.cases for n in ast.walk(c.pattern)):
                     captured = getattr(inner, "name", None) or getattr(inner, "rest", None)

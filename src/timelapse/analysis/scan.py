@@ -412,7 +412,7 @@ class Scanner:
         starred = any(isinstance(p, ast.Starred) for p in parts)
         kinds = [self.mutability.kind(p) for p in parts]
         self.world.pass_arguments(callee, None if starred else kinds)
-        shared = {n for p in parts for n in self.mutability.names(p)} - bound
+        shared = {n for p in parts for n in self.mutability.names(p)}
         sub.weak |= self.mutability.group(shared)
         if callee.leaf:
             out.merge(sub)
@@ -436,7 +436,8 @@ class Scanner:
             out.subs.append((node, alone))
 
     def _change(self, node: ast.AST, out: Found, cond: bool, bound: frozenset[str]) -> None:
-        changed = self.mutability.changes(node) - bound
+        # What is bound by a comprehension may share its object with a local: no name is left out.
+        changed = self.mutability.changes(node)
         if changed:
             out.weak |= self.mutability.group(changed)
 

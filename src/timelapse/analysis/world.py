@@ -166,7 +166,8 @@ class Functions:
             params[fn.args.kwarg.arg] = Kind.BOX if max(params.values()) == Kind.IMMUTABLE else Kind.CONTAINER
         scanner.mutability = Mutability(scope, fn.body, params, lambda n: self._self_kind(scanner, n))
         Builder(fn, scanner).build()
-        result = scanner.mutability.returns(fn.body)
+        is_generator = fn.function.__code__.co_flags & _GENERATOR
+        result = Kind.ANYTHING if is_generator else scanner.mutability.returns(fn.body)
         if result > self._results.get(key, Kind.IMMUTABLE):
             self._results[key] = result
             self._changed = True
