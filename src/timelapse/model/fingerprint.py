@@ -6,6 +6,7 @@ that they reach, with captured constants. Libraries are taken by name and not lo
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import site
 import sys
@@ -31,6 +32,8 @@ def fingerprint(program: Program) -> str:
         writer.add("state", state.name, state.text, repr(state.default))
     for handler in spec.handlers:
         writer.add("handler", handler.name, *(e.__name__ for e in handler.events))
+        for event in handler.events:
+            writer.value("event", event)
         writer.function(handler.function)
     for base in type(program).__mro__:
         if base in (object, Program):
@@ -41,10 +44,14 @@ def fingerprint(program: Program) -> str:
     return writer.digest()
 
 
+_PLAIN = (int, float, str, bytes, bool, tuple, frozenset, type(None))
+
+
 class _Writer:
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
         self._seen: set[int] = set()
+        self._open: set[int] = set()
 
     def digest(self) -> str:
         return self._hash.hexdigest()
@@ -68,8 +75,54 @@ class _Writer:
             self.add(name, "resource", value.fingerprint)
         elif isinstance(value, types.ModuleType):
             self.add(name, "module", value.__name__)
+        elif isinstance(value, tuple | list):
+            self.add(name, type(value).__qualname__, str(len(value)))
+            for item in value:
+                self.value("item", item)
+        elif isinstance(value, dict):
+            self.add(name, type(value).__qualname__, str(len(value)))
+            for key, item in value.items():
+                self.value("key", key)
+                self.value("item", item)
+        elif isinstance(value, frozenset | set):
+            self.add(name, type(value).__qualname__, *sorted(map(_digest_of, value)))
+        elif isinstance(value, functools.partial):
+            self.add(name, "partial")
+            self.value("part", (value.func, value.args, value.keywords))
+        elif isinstance(value, types.MethodType):
+            self.add(name, "method")
+            self.value("part", (value.__func__, value.__self__))
+        elif isinstance(getattr(value, "__wrapped__", None), types.FunctionType):
+            self.add(name, "wrapped")
+            self.value("part", value.__wrapped__)
+        elif not _is_library(type(value).__module__) and hasattr(value, "__dict__"):
+            self._object(name, value)
         else:
             self.add(name, type(value).__qualname__, _text(value))
+
+    def _object(self, name: str, value: Any) -> None:
+        """An object of a user's class: its class and its attributes."""
+        self._class(name, type(value))
+        if id(value) in self._seen:
+            return
+        self._seen.add(id(value))
+        for key, item in sorted(vars(value).items()):
+            self.value(f"attribute:{key}", item)
+
+    def _module(self, module: types.ModuleType, names: list[str]) -> None:
+        """What code that uses these names can reach of a user's module."""
+        if _is_library(module.__name__):
+            return
+        for name in names:
+            if name in vars(module):
+                found = vars(module)[name]
+                if isinstance(found, types.ModuleType):
+                    if found is not module and id(found) not in self._open:
+                        self._open.add(id(found))
+                        self._module(found, names)
+                        self._open.discard(id(found))
+                else:
+                    self.value(f"of:{name}", found)
 
     def _class(self, name: str, cls: type) -> None:
         """A class by its name, without its module: a file is imported under more than one name."""
@@ -83,10 +136,14 @@ class _Writer:
         if issubclass(cls, Event | Record):
             for f in cls.__fields__:
                 self.add(f.name, f.type.text)
-        elif not issubclass(cls, Program):
-            for key, member in sorted(cls.__dict__.items()):
-                if isinstance(member, types.FunctionType | property | staticmethod | classmethod):
-                    self.value(f"member:{key}", member)
+        if issubclass(cls, Program):
+            return
+        for base in cls.__bases__:
+            self._class("base", base)
+        for key, member in sorted(cls.__dict__.items()):
+            is_code = isinstance(member, types.FunctionType | property | staticmethod | classmethod)
+            if is_code or (not key.startswith("__") and isinstance(member, _PLAIN)):
+                self.value(f"member:{key}", member)
 
     def function(self, function: types.FunctionType) -> None:
         if id(function) in self._seen:
@@ -102,9 +159,13 @@ class _Writer:
                 continue
             if not (isinstance(content, type) and issubclass(content, Program)):  # super()'s class
                 self.value("cell", content)
-        for name in _names(function.__code__):
+        names = _names(function.__code__)
+        for name in names:
             if name in function.__globals__:
-                self.value(f"global:{name}", function.__globals__[name])
+                found = function.__globals__[name]
+                self.value(f"global:{name}", found)
+                if isinstance(found, types.ModuleType):
+                    self._module(found, names)
 
     def _code(self, code: types.CodeType) -> None:
         self.add(code.co_name, code.co_code.hex(), *code.co_names, *code.co_varnames)
@@ -112,7 +173,7 @@ class _Writer:
             if isinstance(const, types.CodeType):
                 self._code(const)
             else:
-                self.add(type(const).__qualname__, _text(const))
+                self.value("const", const)
 
 
 @lru_cache(maxsize=1024)
@@ -135,9 +196,14 @@ def _names(code: types.CodeType) -> list[str]:
     return names
 
 
+def _digest_of(value: Any) -> str:
+    """The digest of one value, for sets: their order differs from process to process."""
+    writer = _Writer()
+    writer.value("", value)
+    return writer.digest()
+
+
 def _text(value: Any) -> str:
-    if isinstance(value, frozenset | set):
-        return repr(sorted(map(repr, value)))
     if callable(value):  # a library's function or object: its name, never its address
         return (
             f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"

@@ -55,7 +55,13 @@ def _same(a: types.CodeType, b: types.CodeType) -> bool:
 def _same_const(x: Any, y: Any) -> bool:
     if isinstance(x, types.CodeType):
         return isinstance(y, types.CodeType) and _same(x, y)
-    return type(x) is type(y) and repr(x) == repr(y)
+    if type(x) is not type(y):
+        return False
+    if isinstance(x, tuple):
+        return len(x) == len(y) and all(map(_same_const, x, y))
+    if isinstance(x, frozenset):  # equal ones may list their elements in different orders
+        return sorted(map(repr, x)) == sorted(map(repr, y))
+    return repr(x) == repr(y)
 
 
 @lru_cache(maxsize=4096)

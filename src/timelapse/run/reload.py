@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 from timelapse.errors import Place, RunError, TimelapseError
@@ -10,8 +9,9 @@ from timelapse.log import Log
 from timelapse.log.reader import EventReader
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.load import load_program
-from timelapse.model.program import Program
+from timelapse.model.program import Program, spec_of
 from timelapse.run.manifest import RunManifest
+from timelapse.run.run import parameter, text_of
 
 
 def reload_program(manifest: RunManifest) -> Program:
@@ -23,8 +23,9 @@ def reload_program(manifest: RunManifest) -> Program:
         )  # fmt: skip
     try:
         cls = load_program(manifest.source)
-        params = {name: ast.literal_eval(text) for name, text in manifest.params.items()}
-        program = cls(**params)
+        defaults = {name: text_of(p.default) for name, p in spec_of(cls).params.items() if not p.required}
+        given = {n: text for n, text in manifest.params.items() if defaults.get(n) != text}
+        program = cls(**{name: parameter(text) for name, text in given.items()})
     except (TimelapseError, ValueError, SyntaxError) as error:
         raise RunError(
             f"the run's program cannot be loaded from {manifest.source}: {error}",
