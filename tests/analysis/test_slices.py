@@ -176,12 +176,10 @@ def test_an_event_that_escapes_is_read_whole(use: str) -> None:
 
 def test_rejects_name_the_events_that_kept_code_may_reject() -> None:
     """F is rejected nowhere in the pass for what only E writes."""
-    parts = {
-        "handlers": "@tl.on(F)\ndef f(self, e):\n    self.other[1] += 1\n    if e.a:\n        self.reject('no')"
-    }
-    assert cut("self.count[e.a] += 1", "count", **parts).rejects == frozenset()
-    assert cut("self.count[e.a] += 1", "other", **parts).rejects == {"F"}
-    assert final_pass(analysis("self.count[e.a] += 1", **parts)).rejects == {"F"}
+    handlers = "@tl.on(F)\ndef f(self, e):\n    self.other[1] += 1\n    if e.a:\n        self.reject('no')"
+    assert cut("self.count[e.a] += 1", "count", handlers=handlers).rejects == frozenset()
+    assert cut("self.count[e.a] += 1", "other", handlers=handlers).rejects == {"F"}
+    assert final_pass(analysis("self.count[e.a] += 1", handlers=handlers)).rejects == {"F"}
 
 
 def test_states_that_are_written_but_matter_to_nobody_are_ignored() -> None:
@@ -209,7 +207,7 @@ def test_what_a_pass_cannot_do_is_refused() -> None:
 def test_cut_functions_travel_by_value() -> None:
     """cloudpickle ships them, with closures, although the module has functions of the same name."""
     work = cut("self.bump(pair(e.a, e.b)[0])", "count", methods=METHODS)
-    again = cloudpickle.loads(cloudpickle.dumps(work))
+    again = cloudpickle.loads(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
     assert again.handlers[0].function is not work.handlers[0].function
     assert again.handlers[0].function.__code__ == work.handlers[0].function.__code__
     assert again.columns == work.columns

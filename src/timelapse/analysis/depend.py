@@ -71,7 +71,7 @@ class Graph:
         self.writes: dict[str, list[tuple[Vertex, StateWrite]]] = {s: [] for s in functions.spec.states}
         self.rejects: list[tuple[Vertex, FunctionIR]] = []
         self._write_vertices()
-        self._writing = self._transitive_writes()
+        self.writing = self._transitive_writes()
 
     def _write_vertices(self) -> None:
         for fn in self.functions.all:
@@ -107,7 +107,7 @@ class Graph:
         """States that executing the vertex may write, callees included."""
         found = {w.state for w in vertex.found.writes}
         for site in vertex.found.calls:
-            found |= self._writing[site.callee]
+            found |= self.writing[site.callee]
         return found
 
     def rejects_with(self, fn: FunctionIR) -> list[Vertex]:

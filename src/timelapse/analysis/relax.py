@@ -8,6 +8,8 @@ In doubt nothing is dropped: the state then depends on itself, and is computed i
 
 from __future__ import annotations
 
+import ast
+
 from timelapse.analysis import cfg
 from timelapse.analysis.depend import Closure, Graph, Relaxed
 from timelapse.analysis.idioms import GUARD_RULES, WRITE_RULES
@@ -21,6 +23,11 @@ def relax(graph: Graph, state: str) -> Relaxed:
     spec = graph.functions.spec.states[state]
     for vertex, write in graph.writes[state]:
         if vertex.node.guarded:
+            continue
+        if _writes_meanwhile(graph, vertex, write):
+            # `x[k] += f()` reads x[k] before f() writes it.
+            relaxed.effects[id(write.node)] = "opaque"
+            write.reason = "its value writes the state too"
             continue
         for rule in WRITE_RULES:
             found = rule.write(graph, spec, vertex, write)
@@ -48,6 +55,15 @@ def roots(graph: Graph, vertex: Vertex) -> tuple[list[Vertex], list[FunctionIR]]
     """What has to be needed and active so that a write always happens when it should."""
     rejects = graph.rejects_with(vertex.fn)
     return [vertex, *rejects], [vertex.fn, *(r.fn for r in rejects)]
+
+
+def _writes_meanwhile(graph: Graph, vertex: Vertex, write: StateWrite) -> bool:
+    """Whether a statement that reads and writes the state may write it in between."""
+    if not isinstance(write.node, ast.AugAssign | ast.Assign | ast.AnnAssign):
+        return False
+    found = vertex.node.main.found
+    others = [w for w in found.writes if w.state == write.state and w is not write]
+    return bool(others) or any(write.state in graph.writing[s.callee] for s in found.calls)
 
 
 def _functions(graph: Graph, state: str) -> list[FunctionIR]:

@@ -329,6 +329,7 @@ def compiled(fn: FunctionIR, node: ast.FunctionDef) -> types.FunctionType:
     made.__kwdefaults__ = function.__kwdefaults__
     made.__qualname__ = function.__qualname__
     made.__module__ = function.__module__
+    made.__dict__["__tl_text__"] = ast.unparse(node)  # what was cut has no source in any file
     return made
 
 

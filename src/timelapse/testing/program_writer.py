@@ -76,8 +76,8 @@ class Writer:
     def _helpers(self) -> None:
         """Functions at the module's top: one changes its argument, one is given the program."""
         name, kind = self.rng.choice(list(self.states.items()))
-        write = {"counter": f"{name}[k] += n", "value": f"{name}[k] = small(n)", "optional": f"{name}[k] = small(n)",
-                 "set": f"{name}.add(k)", "pairs": f"{name}.add((k, 1))", "total": f"{name} += n",
+        write = {"counter": f"{name}[k] += small(n)", "value": f"{name}[k] = small(n)", "optional": f"{name}[k] = small(n)",
+                 "set": f"{name}.add(k)", "pairs": f"{name}.add((k, 1))", "total": f"{name} += small(n)",
                  "single": f"{name} = small(n)"}.get(kind, f"{name}.add(k, small(n))")  # fmt: skip
         self.lines += [
             "def fill(xs, x):", "    if x > 2:", "        xs.append(x)", "    xs.append(1)", "", "",
@@ -87,7 +87,7 @@ class Writer:
     def _base_methods(self) -> None:
         name, kind = "s0", self.states["s0"]
         self.lines += [
-            "    def grow(self, xs, e):", f"        xs.append({self._read(name, kind, 'e.a')})", "",
+            "    def grow(self, xs, e):", f"        xs.append({self._read(name, kind, '1')})", "",
             "    def threes(self, e):", "        for x in e.items:", "            yield x % 3", "", "",
         ]  # fmt: skip
 
@@ -248,7 +248,7 @@ class Writer:
             call = self._call(2)
             self._line(indent, call if call.endswith(")") else f"n = {call}")
         elif choice == 9:
-            self._line(indent, f"self.emit(Out(a={self._int(1)}, b={self._small(1)}))")
+            self._line(indent, f"self.emit(Out(a={self._small(1)}, b={self._small(1)}))")
         elif choice == 10 and self.may_return:
             test = self._bool(1)
             self._line(indent, f"if {test}:")
@@ -256,7 +256,7 @@ class Writer:
         elif choice == 11 and rng.random() < 0.5:
             self._line(indent, f"if {self._bool(1)}:")
             self._line(indent + 1, rng.choice([
-                'self.reject("no")', "self.reject(Out(a=1, b=n))", 'self.reject("later")',
+                'self.reject("no")', "self.reject(Out(a=1, b=k % 4))", 'self.reject("later")',
             ]))  # fmt: skip
         elif choice == 12 and self.in_loop:
             self._line(indent, f"if {self._bool(1)}:")
@@ -279,12 +279,12 @@ class Writer:
         x, key = f"self.{name}", self._key()
         match kind:
             case "counter":
-                text = rng.choice([f"{x}[{key}] += {self._int(1)}", f"{x}[{key}] -= 1", f"{x}[{key}] = {self._small()}",
+                text = rng.choice([f"{x}[{key}] += {self._small(1)}", f"{x}[{key}] -= 1", f"{x}[{key}] = {self._small()}",
                                    f"del {x}[{key}]", f"{x}.add({key})", f"{x}.add({key}, n=2)",
-                                   f"{x}[{key}] *= 2 if n < 3 else 0"])  # fmt: skip
+                                   f"{x}[{key}] *= -1 if n < 3 else 0"])  # fmt: skip
             case "total" | "single":
                 text = rng.choice(
-                    [f"{x} += {self._int(1)}", f"{x} -= 1", f"{x} = {self._small()}", f"del {x}"]
+                    [f"{x} += {self._small(1)}", f"{x} -= 1", f"{x} = {self._small()}", f"del {x}"]
                 )
             case "set":
                 text = rng.choice([f"{x}.add({key})", f"{x}.add({key})", f"{x}.discard({key})"])
@@ -311,7 +311,7 @@ class Writer:
             return self._simple(indent, depth)
         name, kind = rng.choice(list(self.states.items()))
         x, key, other = f"self.{name}", rng.choice(["e.a", "k", "e.b"]), rng.choice(["e.a", "k", "e.b"])
-        v = rng.choice(["n", "e.b", "small(n)", "e.a + 1", "2"])
+        v = rng.choice(["e.b", "small(n)", "small(k)", "e.a + 1", "2"])
         also = rng.choice(["", "", "k = 3", "n += 1"])
         extra = rng.choice(["", "", "", f" and {self._bool(1)}"])
         if kind in ("set", "pairs"):
@@ -453,7 +453,7 @@ class Writer:
             [f"{name} = []", f"fill({name}, {first})", f"n = {name}[0] + len({name})"],
             [f"{name} = [1]", f"self.grow({name}, e)", f"k = small({name}[-1])"],
             [f"def {name}():", f"    return n + {rng.choice(['k', 'e.a'])}", f"n = {second}", f"k = small({name}())"],
-            ["while True:", "    n += 1", f"    if n > 5 or {self._bool(1)}:", "        break"],
+            [f"{name} = 0", "while True:", f"    {name} += 1", f"    if {name} > 5 or {self._bool(1)}:", "        break"],
             [f"for {name} in self.threes(e):", f"    n = small(n + {name})"],
             [f"n, *{name} = [{first}, {second}, 1]", f"k = small({name}[0])"],
             ["try:", f"    if {self._bool(1)}:", f"        {out}", f"    n = {first}", "finally:", f"    k = {second}"],

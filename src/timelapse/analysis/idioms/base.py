@@ -167,7 +167,7 @@ def unchanged_between(
         if used & (node.strong | node.weak) or any(state in graph.may_write(v) for v in node.vertices):
             return False
     writes = [w for w in write.main.found.writes if w.state == state]
-    inside = any(state in graph._writing[s.callee] for s in write.main.found.calls)
+    inside = any(state in graph.writing[s.callee] for s in write.main.found.calls)
     return len(writes) == 1 and not inside and not used & write.main.found.weak and not (
         test.strong | test.weak
     )  # fmt: skip

@@ -22,6 +22,8 @@ def field_types(graph: Graph, fn: FunctionIR, node: ast.expr) -> list[ValueType]
         or fn.definitions(fn.event_param) != [fn.entry]
     ):
         return None
+    if graph.functions.sites[fn]:  # also called as a method, with anything
+        return None
     found = []
     for event in fn.events:
         types = {f.name: f.type for f in event.__fields__}
