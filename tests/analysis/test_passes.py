@@ -14,7 +14,6 @@ from timelapse.analysis import analyse, build_pass, final_pass
 from timelapse.model.program import Rejection, bind, rejection, spec_of
 from timelapse.testing.sources import load_source, random_events, random_program
 
-
 # A seed says nothing when it gets smaller: the program is printed instead.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 
