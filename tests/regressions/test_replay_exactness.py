@@ -178,3 +178,12 @@ def test_a_stored_run_finds_its_program_with_every_type_of_parameter(
     assert opened.verify().ok
     expected = run_serial(cls(**given), log).state("n", at=5)
     assert opened.state("n", at=5).to_pylist() == expected.to_pylist()
+
+
+def test_both_ways_list_record_types_that_nothing_was_put_out_of() -> None:
+    """`table` of a record type without rows is empty, from a replay and from the serial meaning."""
+    cls = program("if e.v > 99: self.emit(Out(k=1))")
+    listed = events(cls)
+    run, reference = replay(cls, listed, slices=3, spark=False), run_serial(cls, listed)
+    assert run.counts == reference.counts == {"Out": 0}
+    assert run.table("Out").schema == reference.table("Out").schema

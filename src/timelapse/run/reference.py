@@ -21,6 +21,7 @@ from timelapse.model.program import Program, as_program, spec_of
 from timelapse.run.data import MemoryData
 from timelapse.run.manifest import FORMAT, RecordEntry, RunManifest, StateEntry
 from timelapse.run.run import Run, RunContext, params_text
+from timelapse.run.start import record_types
 from timelapse.serial import SerialOutcome
 from timelapse.tables.apply import changes_table
 from timelapse.tables.rowhash import ZERO, HashSum
@@ -120,6 +121,10 @@ def _manifest(
     refused = rejected_table(outcome)
     hashes = {name: hash_outputs(name, table) for name, table in tables.items()}
     schemas = {name: table.schema for name, table in tables.items()}
+    keys: dict[str, tuple[str, ...]] = {}
+    for cls in record_types(program):
+        schemas.setdefault(cls.__name__, output_schema(cls))
+        keys[cls.__name__] = cls.__key__
     return RunManifest(
         format=FORMAT,
         timelapse=__version__,
@@ -132,8 +137,9 @@ def _manifest(
         events=events,
         cuts=[0, events],
         records=[
-            RecordEntry(name, hashes.get(name, ZERO).rows, hashes[name].hex, schema_bytes(schemas[name]))
-            for name in sorted(tables)
+            RecordEntry(name, found.rows, found.hex, schema_bytes(schemas[name]), keys.get(name, ()))
+            for name in sorted(schemas)
+            for found in [hashes.get(name, ZERO)]
         ],
         states=[StateEntry.of(s) for s in spec.states.values()],
         rejected=refused.num_rows,
