@@ -177,7 +177,7 @@ def _print_info(info: LogInfo) -> None:
         line(("warning  ", "yellow"), f"no events on {len(info.missing_days):,} days in between: {shown}")
     if info.bad or info.skipped:
         bad = f"{info.bad:,} bad rows ({share(info.bad, info.count + info.bad)}, in {info.path}/quarantine)"
-        skipped = f"{info.skipped:,} lines that did not match"
+        skipped = f"{info.skipped:,} lines that were empty or did not match"
         line("left out: " + ", ".join(text for text, n in ((bad, info.bad), (skipped, info.skipped)) if n))
     line(("id ", "dim"), info.id)
 

@@ -200,7 +200,7 @@ def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
             f"{bad:,} bad rows ({share(bad, last.events + bad)}) in {log.path}/quarantine: timelapse log {log.path} --bad 5",
         )
     if skipped:
-        line(("skipped   ", "dim"), f"{skipped:,} lines that the pattern does not match")
+        line(("skipped   ", "dim"), f"{skipped:,} lines that are empty or that --regex does not match")
     if info.missing_days:
         shown = ", ".join(info.missing_days[:4]) + (" ..." if len(info.missing_days) > 4 else "")
         line(("warning   ", "yellow"), f"no events on {len(info.missing_days)} days in between: {shown}")

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
-import socket
-import uuid
 from pathlib import Path
 
 from timelapse.errors import Place, ReplayError, SetupError
-
-_MARK = ".partial-"
-"""What names a directory in the making: then the host, the process and a random part."""
+from timelapse.log.place import aside_path, partial_path, remove_abandoned
 
 
 class PartialRun:
@@ -25,8 +20,7 @@ class PartialRun:
         try:
             self.out.parent.mkdir(parents=True, exist_ok=True)
             remove_abandoned(self.out)
-            owner = f"{_host()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-            self.path = self.out.parent / f".{self.out.name}{_MARK}{owner}"
+            self.path = partial_path(self.out)
             self.path.mkdir()
         except OSError as error:
             raise SetupError(
@@ -58,7 +52,7 @@ class PartialRun:
         self._check()
         old: Path | None = None
         if self.out.exists():
-            old = self.out.parent / f".{self.out.name}{_MARK}{uuid.uuid4().hex[:12]}-old"
+            old = aside_path(self.out)
             os.rename(self.out, old)
         os.rename(self.path, self.out)
         _sync(self.out.parent)
@@ -68,36 +62,6 @@ class PartialRun:
     def discard(self) -> None:
         """Leave nothing behind."""
         shutil.rmtree(self.path, ignore_errors=True)
-
-
-def remove_abandoned(out: Path) -> None:
-    """Remove what killed runs to the same place left, when their process is gone from this machine."""
-    for left in out.parent.glob(f".{out.name}{_MARK}*"):
-        if left.name.endswith("-old"):
-            # A kill between the two renames of an overwrite: put the old run back.
-            if out.exists():
-                shutil.rmtree(left, ignore_errors=True)
-            else:
-                os.rename(left, out)
-            continue
-        host, _, rest = left.name.rpartition(_MARK)[2].partition("-")
-        pid = rest.partition("-")[0]
-        if host == _host() and pid.isdigit() and not _alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _host() -> str:
-    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _sync(path: Path) -> None:

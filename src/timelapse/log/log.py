@@ -189,6 +189,7 @@ class Log:
                     )  # fmt: skip
                 wanted[known[kind.name]] = (kind, source)
             numbers = sorted(wanted)  # the declared order of the log, whatever the order of `sources`
+            _remove_unnamed(self.path, current)
             staging = self.path / f".append-{_unique()}"
             staging.mkdir()
             try:
@@ -386,6 +387,22 @@ def _clean(folder: Path, segments: Sequence[SegmentEntry], entry: IngestEntry) -
             left.unlink()
     if not entry.quarantine:
         (folder / "quarantine").rmdir()
+
+
+def _remove_unnamed(log: Path, manifest: Manifest) -> None:
+    """Remove what a killed append left: files that no manifest names (those before `manifest` name fewer)."""
+    segments = {s.folder for s in manifest.segments}
+    bad = {name for i in manifest.ingests for name in i.quarantine}
+    left = [p for p in log.iterdir() if p.name.startswith((".append-", f".{stored.NAME}."))]
+    left += (log / "manifests").glob(".*")
+    left += [p for p in (log / "segments").iterdir() if p.name not in segments]
+    if (log / "quarantine").is_dir():
+        left += [p for p in (log / "quarantine").iterdir() if p.name not in bad]
+    for path in left:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _adopt(staging: Path, log: Path, segments: Sequence[SegmentEntry], entry: IngestEntry) -> None:

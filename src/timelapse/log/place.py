@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import hashlib
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,8 @@ from timelapse.log.manifest import NAME, sync_folder
 
 _AT_FDCWD = -100
 _EXCHANGE = 2
+_MARK = ".partial-"
+"""What names a folder in the making: then the host, the process and a random part."""
 
 
 def as_path(path: str | Path) -> Path:
@@ -50,10 +54,14 @@ def check_free(path: Path, *, overwrite: bool) -> None:
 
 @contextmanager
 def whole_folder(path: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A temporary folder beside `path` that takes its place when the block ends well, and is removed otherwise."""
+    """A temporary folder beside `path` that takes its place when the block ends well, and is removed otherwise.
+
+    What a killed process left beside `path` is removed first.
+    """
     check_free(path, overwrite=overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.tmp-{uuid4().hex[:12]}"
+    remove_abandoned(path)
+    temporary = partial_path(path)
     temporary.mkdir()
     try:
         yield temporary
@@ -63,11 +71,57 @@ def whole_folder(path: Path, *, overwrite: bool) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def partial_path(path: Path) -> Path:
+    """A name beside `path` for what is to take its place: it says which process makes it."""
+    return path.parent / f".{path.name}{_MARK}{_host()}-{os.getpid()}-{uuid4().hex[:8]}"
+
+
+def aside_path(path: Path) -> Path:
+    """A name beside `path` for what is there, while something else takes its place."""
+    return path.parent / f".{path.name}{_MARK}{uuid4().hex[:12]}-old"
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove what killed processes that were making `path` left, when they are gone from this machine."""
+    start = f".{path.name}{_MARK}"
+    for left in [p for p in path.parent.iterdir() if p.name.startswith(start)]:
+        if left.name.endswith("-old"):
+            # A kill between the two renames of an overwrite: put back what was there.
+            if path.exists():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.rename(path)
+            continue
+        host, _, rest = left.name.removeprefix(start).partition("-")
+        pid = rest.partition("-")[0]
+        if host == _host() and pid.isdigit() and not _alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _host() -> str:
+    """This machine; in a container its own processes only, for those are all that `_alive` sees."""
+    try:
+        space = str(os.stat("/proc/self/ns/pid").st_ino)
+    except OSError:
+        space = ""
+    return hashlib.sha256(f"{socket.gethostname()} {space}".encode()).hexdigest()[:8]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
 def _put(temporary: Path, path: Path) -> None:
     """Rename into place; a log that is there changes places with the new one in one step where the system can."""
     if path.exists() and any(path.iterdir()):
         if not _exchange(temporary, path):
-            aside = path.parent / f".{path.name}.tmp-{uuid4().hex[:12]}"
+            aside = aside_path(path)
             path.rename(aside)
             temporary.rename(path)
             shutil.rmtree(aside, ignore_errors=True)
