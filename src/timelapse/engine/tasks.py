@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from timelapse.analysis.result import PassProgram
 from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.engine.job import (
     Failure,
@@ -29,11 +30,10 @@ from timelapse.engine.job import (
 )
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import PassResult
-from timelapse.kernels.interpreted import InterpretedKernel
-from timelapse.model.events import Event
+from timelapse.kernels.choose import SliceKernel, Source
 from timelapse.model.program import spec_of
 from timelapse.tables.apply import apply, empty
-from timelapse.tables.table import read_table, to_dict, write_table
+from timelapse.tables.table import read_table, write_table
 
 Report = Callable[[int], None]
 """Called with the number of events done since the last call."""
@@ -59,16 +59,12 @@ def execute(job: Job, task: Task, report: Report) -> TaskResult:
 
 
 def _pass(job: Job, task: Task, report: Report) -> TaskResult:
-    kernel = InterpretedKernel(
-        job.program, job.passes[task.index], _starts(job, task.index, task.first), final=False
-    )
+    kernel = _kernel(job, task, job.passes[task.index], _starts(job, task.index, task.first), final=False)
     return _run_slices(job, task, kernel, [task.first], report, _keep_effects(job, task))
 
 
 def _chain(job: Job, task: Task, report: Report) -> TaskResult:
-    kernel = InterpretedKernel(
-        job.program, job.passes[task.index], _starts(job, task.index, task.first), final=False
-    )
+    kernel = _kernel(job, task, job.passes[task.index], _starts(job, task.index, task.first), final=False)
     slices = list(range(task.first, task.last + 1))
     return _run_slices(job, task, kernel, slices, report, _keep_effects(job, task))
 
@@ -101,16 +97,16 @@ def _merge(job: Job, task: Task, report: Report) -> TaskResult:
 
 def _final(job: Job, task: Task, report: Report) -> TaskResult:
     index = len(job.passes) - 1
-    kernel = InterpretedKernel(job.program, job.passes[index], _starts(job, index, task.first), final=True)
+    kernel = _kernel(job, task, job.passes[index], _starts(job, index, task.first), final=True)
     return _run_slices(job, task, kernel, [task.first], report, _keep_results(job))
 
 
 def _final_chain(job: Job, task: Task, report: Report) -> TaskResult:
     starts = {
-        name: to_dict(spec, fold(spec, lambda i, n=name: change_path(job.out, i, n), task.first))  # type: ignore[misc]
+        name: fold(spec, lambda i, n=name: change_path(job.out, i, n), task.first)  # type: ignore[misc]
         for name, spec in spec_of(job.program).states.items()
     }
-    kernel = InterpretedKernel(job.program, job.passes[-1], starts, final=True)
+    kernel = _kernel(job, task, job.passes[-1], starts, final=True)
     slices = list(range(task.first, task.last + 1))
     return _run_slices(job, task, kernel, slices, report, _keep_results(job))
 
@@ -163,19 +159,22 @@ def _write_parquet(table: pa.Table, path: Path) -> None:
 # --- both -----------------------------------------------------------------------------------------
 
 
-def _starts(job: Job, index: int, slice_id: int) -> dict[str, dict[Any, Any]]:
-    """The exact states of a pass at a slice's start, as dicts."""
+def _kernel(
+    job: Job, task: Task, work: PassProgram, starts: Mapping[str, pa.Table], *, final: bool
+) -> SliceKernel:
+    return SliceKernel(job.program, work, starts, task.events, final=final)
+
+
+def _starts(job: Job, index: int, slice_id: int) -> dict[str, pa.Table]:
+    """The exact states of a pass at a slice's start."""
     if slice_id == 0:
         return {}
-    states = spec_of(job.program).states
-    return {
-        name: to_dict(states[name], read_table(job.start_path(slice_id, name)))
-        for name in sorted(job.passes[index].exact)
-    }
+    exact = sorted(job.passes[index].exact)
+    return {name: read_table(job.start_path(slice_id, name)) for name in exact}
 
 
 def _run_slices(
-    job: Job, task: Task, kernel: InterpretedKernel, slices: list[int], report: Report,
+    job: Job, task: Task, kernel: SliceKernel, slices: list[int], report: Report,
     keep: Callable[[SliceReport, PassResult], None],
 ) -> TaskResult:  # fmt: skip
     work = job.passes[-1] if task.kind.startswith("final") else job.passes[task.index]
@@ -184,8 +183,7 @@ def _run_slices(
     for slice_id in slices:
         lo, hi = job.cuts[slice_id], job.cuts[slice_id + 1]
         started = time.perf_counter()
-        events = _events(job, lo, hi, classes, work.columns)
-        done = kernel.run(events, report)
+        done = kernel.run(Source(job.reader, lo, hi, classes, work.columns), report)
         middle = time.perf_counter()
         result.seconds["kernel"] += middle - started
         if done.failure is not None:
@@ -197,14 +195,6 @@ def _run_slices(
         result.reports.append(slice_report)
         result.seconds["write"] += time.perf_counter() - middle
     return result
-
-
-def _events(
-    job: Job, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Mapping[str, tuple[str, ...]]
-) -> Iterator[Event]:
-    if not classes:
-        return iter(())
-    return job.reader.events(lo, hi, classes, columns)
 
 
 def _with_whole_event(job: Job, error: HandlerError, seq: int) -> HandlerError:

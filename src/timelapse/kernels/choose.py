@@ -1,0 +1,168 @@
+"""Which kernel runs a pass: the compiled one where the pass compiles and is worth it, else Python."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from timelapse.analysis.result import PassProgram
+from timelapse.errors import UsageError
+from timelapse.kernels.base import PassResult, Tick
+from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.log.reader import EventReader
+from timelapse.log.types import bind
+from timelapse.model.events import Event
+from timelapse.model.program import Program, spec_of
+from timelapse.tables.table import to_dict
+
+if TYPE_CHECKING:
+    from timelapse.kernels.native.kernel import NativeKernel
+    from timelapse.kernels.native.unit import Unit
+
+WARM_EVENTS = 200_000
+"""From this many events on a pass runs compiled if its machine code is on disk."""
+COLD_EVENTS = 2_000_000
+"""From this many events on it is worth waiting for the compiler."""
+SWITCH = "TIMELAPSE_KERNEL"
+"""Environment variable: native (compile whatever compiles), python, or auto."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A slice's events, as rows and as columns."""
+
+    reader: EventReader
+    lo: int
+    hi: int
+    classes: Mapping[str, type[Event]]
+    columns: Mapping[str, tuple[str, ...]]
+
+    def events(self) -> Iterator[Event]:
+        if not self.classes:
+            return iter(())
+        return self.reader.events(self.lo, self.hi, self.classes, self.columns)
+
+    def chunks(self) -> Iterator[Any]:
+        if not self.classes:
+            return iter(())
+        bind(self.reader.types, self.classes.values())
+        return self.reader.chunks(self.lo, self.hi, self.columns)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a pass runs. `reason` says why it is not compiled; empty if it is."""
+
+    compiled: bool
+    reason: str = ""
+
+
+class SliceKernel:
+    """Runs one pass over slices, compiled if possible.
+
+    A slice in which the compiled pass meets something that only Python can do runs again in Python
+    from its start, and so do all later ones of this kernel: results never differ.
+    """
+
+    def __init__(
+        self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool
+    ) -> None:
+        self._program, self._work, self._final = program, work, final
+        self._native: NativeKernel | None = None
+        self._python: InterpretedKernel | None = None
+        unit = _unit(program, work, events, final=final)
+        if unit is not None:
+            from timelapse.kernels.native.kernel import NativeKernel
+
+            try:
+                self._native = NativeKernel(program, work, unit, starts, final=final)
+            except OSError:
+                self._native = None  # machine code cannot be kept on this disk
+        if self._native is None:
+            self._interpret(starts)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether it runs compiled (until now, at least)."""
+        return self._native is not None
+
+    def run(self, source: Source, tick: Tick) -> PassResult:
+        """Process one slice. After a failure the kernel is of no use."""
+        if self._native is not None:
+            from timelapse.kernels.native.kernel import LeftEarly
+
+            done = 0
+
+            def count(events: int) -> None:
+                nonlocal done
+                done += events
+                tick(events)
+
+            try:
+                return self._native.run(source.chunks(), count)
+            except LeftEarly:
+                self._interpret(self._native.slice_start())
+                self._native = None
+                tick = _after(done, tick)
+        assert self._python is not None
+        return self._python.run(source.events(), tick)
+
+    def _interpret(self, starts: Mapping[str, pa.Table]) -> None:
+        states = spec_of(self._program).states
+        known = {name: to_dict(states[name], table) for name, table in starts.items()}
+        self._python = InterpretedKernel(self._program, self._work, known, final=self._final)
+
+
+def _after(skip: int, tick: Tick) -> Tick:
+    """Report progress only beyond what was reported before."""
+
+    def report(events: int) -> None:
+        nonlocal skip
+        quiet = min(skip, events)
+        skip -= quiet
+        tick(events - quiet)
+
+    return report
+
+
+def choice(program: Program, work: PassProgram, *, final: bool) -> Choice:
+    """Whether a pass can be compiled, and if not why not. Compiles nothing."""
+    try:
+        _lowered(program, work, final=final)
+    except _refused() as refusal:
+        return Choice(False, str(refusal))
+    return Choice(True)
+
+
+def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> Unit | None:
+    """The pass to be compiled, or None where it runs as Python."""
+    switch = os.environ.get(SWITCH, "auto")
+    if switch not in ("auto", "native", "python"):
+        raise UsageError(f"{SWITCH} is {switch!r}", hint="set it to auto, native or python")
+    if switch == "python" or (switch == "auto" and events < WARM_EVENTS):
+        return None
+    try:
+        unit = _lowered(program, work, final=final)
+    except _refused():
+        return None
+    from timelapse.kernels.native.build import is_compiled
+
+    if switch == "auto" and events < COLD_EVENTS and not is_compiled(unit):
+        return None
+    return unit
+
+
+def _lowered(program: Program, work: PassProgram, *, final: bool) -> Unit:
+    from timelapse.kernels.native.lower import Lowering
+
+    return Lowering(program, work, final=final).run()
+
+
+def _refused() -> type[Exception]:
+    from timelapse.kernels.native.values import Refused
+
+    return Refused

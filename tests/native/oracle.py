@@ -1,0 +1,109 @@
+"""Running one pass by both kernels, slice after slice, and comparing everything they return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+import timelapse as tl
+from tests.native.programs import A, B
+from timelapse.analysis import PassProgram, analyse, build_pass, final_pass
+from timelapse.kernels.base import PassResult
+from timelapse.kernels.choose import SWITCH, SliceKernel, Source
+from timelapse.log import MemoryLog
+from timelapse.model.events import Event
+from timelapse.model.program import as_program
+
+INTS = st.sampled_from([0, 1, 1, 2, 3, -1, 5, 2**53, 2**53 + 1, -(2**63), 2**63 - 1])
+SMALL = st.integers(-1, 3)
+WORDS = st.sampled_from(["", "a", "é", "b", "zz", "a" * 9, "\0", "\U0001f600a"])
+FLOATS = st.sampled_from([0.0, -0.0, 0.1, float("nan"), float("inf"), 2.0**53, -1e300])
+RAW = st.sampled_from([b"", b"a", b"\xff\0"])
+
+
+def logs(keys: st.SearchStrategy[int] = SMALL, max_size: int = 25) -> st.SearchStrategy[list[Event]]:
+    """Events in log order; `keys` are their integers."""
+    a: Any = st.builds(lambda *v: A(*v), keys, keys, WORDS, st.booleans(), FLOATS, RAW, SMALL)
+    b: Any = st.builds(lambda *v: B(*v), keys, WORDS)
+    steps = st.lists(st.tuples(a | b, st.sampled_from([0, 0, 1])), max_size=max_size)
+
+    def place(found: list[tuple[Any, int]]) -> list[Event]:
+        now, placed = 3, []
+        for event, step in found:
+            now += step
+            placed.append(event._at(now, -1))
+        return placed
+
+    return steps.map(place)
+
+
+def passes(program: type[tl.Program]) -> list[tuple[PassProgram, bool]]:
+    """Passes as a planner could make them: each component's own, deltas where possible, and the final one."""
+    found = analyse(program)
+    made: list[tuple[PassProgram, bool]] = []
+    for component in found.components:
+        exact = build_pass(found, "exact", component, ())
+        delta = [
+            s for s in component if found.facts[s].composes is None and s not in found.facts[s].depends_on
+        ]
+        made += [(exact, False), (build_pass(found, "delta", component, delta), False)]
+    return [*made, (final_pass(found), True)]
+
+
+def run(
+    program: tl.Program, work: PassProgram, final: bool, events: Sequence[Event], cuts: Sequence[int],
+    kernel: str, monkeypatch: Any,
+) -> tuple[list[PassResult], SliceKernel, list[int]]:  # fmt: skip
+    """The results of consecutive slices, the kernel, the progress reported for each."""
+    log = MemoryLog(events, [A, B])
+    classes = {c.__name__: c for c in (A, B) if c.__name__ in work.columns}
+    monkeypatch.setenv(SWITCH, kernel)
+    made = SliceKernel(program, work, {}, 0, final=final)
+    results, ticks = [], []
+    for lo, hi in pairwise(cuts):
+        told: list[int] = []
+        results.append(made.run(Source(log, lo, hi, classes, work.columns), told.append))
+        ticks.append(sum(told))
+        if results[-1].failure is not None:
+            break
+    return results, made, ticks
+
+
+def assert_equal(found: PassResult, expected: PassResult) -> None:
+    """Everything that a kernel returns, to the last bit."""
+    assert (found.failed_seq, str(found.failure)) == (expected.failed_seq, str(expected.failure))
+    if expected.failure is not None:
+        return
+    assert found.events == expected.events
+    assert list(found.effects) == list(expected.effects) or set(found.effects) == set(expected.effects)
+    for name, table in expected.effects.items():
+        assert same(found.effects[name], table), name
+    assert found.changes == expected.changes
+    assert set(found.outputs) == set(expected.outputs)
+    for record, table in expected.outputs.items():
+        assert same(found.outputs[record], table), record
+    assert (found.rejected is None) == (expected.rejected is None)
+
+
+def same(a: pa.Table, b: pa.Table) -> bool:
+    """Equal rows, order and schema; -0.0 is not 0.0, NaN is NaN."""
+    return bool(a.schema.equals(b.schema, check_metadata=True)) and repr(a.to_pylist()) == repr(b.to_pylist())
+
+
+def compare(program: Any, events: list[Event], cuts: Sequence[int], monkeypatch: Any) -> int:
+    """Compare all passes of a program. Returns how many of them ran compiled to the end."""
+    made = as_program(program)
+    count = 0
+    for work, final in passes(type(made)):
+        python, _, ticks = run(made, work, final, events, cuts, "python", monkeypatch)
+        native, kernel, told = run(made, work, final, events, cuts, "native", monkeypatch)
+        assert len(native) == len(python)
+        for found, expected in zip(native, python, strict=True):
+            assert_equal(found, expected)
+        assert told == ticks or python[-1].failure is not None
+        count += kernel.compiled
+    return count
