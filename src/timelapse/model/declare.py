@@ -8,6 +8,7 @@ import inspect
 import sys
 import types
 import typing
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from timelapse.errors import DefinitionError, Place, TimelapseError
@@ -371,6 +372,15 @@ def _place(function: types.FunctionType, what: str) -> Place:
     return Place(function.__code__.co_filename, function.__code__.co_firstlineno, what)
 
 
+@lru_cache(maxsize=8)
+def _classes(text: str) -> tuple[ast.ClassDef, ...]:
+    """The class statements of a file. Kept, because every declaration in it asks for them."""
+    try:
+        return tuple(n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ClassDef))
+    except SyntaxError:
+        return ()
+
+
 def _class_node(cls: type) -> ast.ClassDef | None:
     """The class statement: found through one of its functions, else by name in its module's file."""
     import linecache
@@ -380,14 +390,9 @@ def _class_node(cls: type) -> ast.ClassDef | None:
         if isinstance(value, types.FunctionType):
             file = value.__code__.co_filename
             break
-    text = "".join(linecache.getlines(file)) if file else ""
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:
-        return None
+    classes = _classes("".join(linecache.getlines(file)) if file else "")
     lines = {v.__code__.co_firstlineno for v in cls.__dict__.values() if isinstance(v, types.FunctionType)}
-    named = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == cls.__name__]
-    for node in named:
+    for node in (n for n in classes if n.name == cls.__name__):
         if all(node.lineno <= line <= (node.end_lineno or line) for line in lines):
             return node
     return None
