@@ -42,6 +42,14 @@ class P(tl.Program):
     c: tl.Counter[int]
     d: tl.Counter[int]
 
+    s: tl.Set[int]
+    v: tl.Value[int, int] = tl.state(default=0)
+    m: tl.Max[int, int] = tl.state(default=0)
+
+    def next(self):
+        self.d[50] += 1
+        return self.d[50]
+
     def generate(self, xs):
         xs.append(3)
         yield 4
@@ -86,6 +94,17 @@ CHANGES = {
     "generator method used in parts": "it = self.generate(xs)\nif e.v: next(it)\nxs.append(len(list(it)))",
     "generator expression driven by a loop": "for _ in (xs.append(i) for i in range(3)): pass",
 }
+ORDER = {
+    "key before value in +=": "self.c[self.next()] += self.next()",
+    "key before value in +=, of a list": "ys = [1, 2, 3]\nself.c[ys.pop()] += ys.pop()",
+    "value before key in =": "y = 1\nself.v[y] = (y := 3)",
+    "walrus in the key": "y = 1\nself.v[(y := 2)] = y\nself.v[y] += (y := 7)",
+    "named arguments out of order": "self.m.add(value=self.next(), key=self.next())",
+    "a guard that ends a loop": "while e.k not in self.s: self.s.add(e.k)",
+    "a guard that ends a loop, with more": (
+        "n = 0\nwhile n < 3 and e.k + n not in self.s:\n    self.s.add(e.k + n)\n    n += 1"
+    ),
+}
 FIELDS = {
     "a field through **kwargs": "self.c[from_kwargs(event=e)] += 1",
     "a field through a method's **kwargs": "self.c[self.key(event=e)] += 1",
@@ -114,9 +133,12 @@ def assert_exact(run: Run, reference: Run) -> None:
     assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
 
 
-@pytest.mark.parametrize("body", (CHANGES | ERRORS).values(), ids=(CHANGES | ERRORS).keys())
+BODIES = CHANGES | ERRORS | ORDER
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
 def test_what_a_handler_does_to_locals_is_followed(body: str) -> None:
-    """A change in place, or a caught error, reaches the passes that find start states."""
+    """A change in place, a caught error, the order of evaluation: all reach the passes that find start states."""
     cls = program(body)
     listed = events(cls)
     reference = run_serial(cls, listed)

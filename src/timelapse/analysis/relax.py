@@ -96,6 +96,8 @@ def _closure(graph: Graph, state: str, relaxed: Relaxed) -> Closure:
 def _drop(graph: Graph, state: str, guard: Vertex, relaxed: Relaxed) -> Relaxed | None:
     """The relaxation with this guard dropped too, if that is right."""
     fn, test = guard.fn, guard.node
+    if _ends_loop(fn, test.ast):
+        return None
     trial = relaxed.copy()
     trial.guards[guard] = True
     closure = _closure(graph, state, trial)
@@ -124,6 +126,14 @@ def _drop(graph: Graph, state: str, guard: Vertex, relaxed: Relaxed) -> Relaxed 
         return None
     trial.guards[guard] = outcomes.pop()
     return trial
+
+
+def _ends_loop(fn: FunctionIR, test: ast.AST | None) -> bool:
+    """Whether the test is a part of a `while` condition: without it the loop would not end."""
+    return any(
+        n is test
+        for s in fn.body for loop in ast.walk(s) if isinstance(loop, ast.While) for n in ast.walk(loop.test)
+    )  # fmt: skip
 
 
 def _verdict(

@@ -227,14 +227,30 @@ class Cutter:
     def _effect(self, write: StateWrite, like: ast.stmt) -> list[ast.stmt]:
         value = self._value(write)
         key = self._key(write, like)
-        if value is not None and _has_call(value) and _has_call(key):
-            # An assignment evaluates its value before its key.
+        if value is not None and not isinstance(like, ast.AugAssign) and self._order_shows(key, value):
+            # An assignment evaluates its value before its key (an augmented one its key first).
             self._temporaries += 1
             name = f"_tl_value{self._temporaries}"
             first = _at(ast.Assign([_at(ast.Name(name, ast.Store()), like)], value), like)
             call = self._call(write, key, _at(ast.Name(name, ast.Load()), like), like)
             return [first, _at(ast.Expr(call), like)]
         return [_at(ast.Expr(self._call(write, key, value, like)), like)]
+
+    def _order_shows(self, key: ast.expr, value: ast.expr) -> bool:
+        """Whether evaluating the key before the value may give something else."""
+        if isinstance(value, ast.Constant) or isinstance(key, ast.Constant):
+            return False
+        if any(isinstance(n, ast.NamedExpr) for n in ast.walk(value)) or self._has_call(key):
+            return True
+        return self._has_call(value) and any(isinstance(n, ast.Subscript) for n in ast.walk(key))
+
+    def _has_call(self, node: ast.expr) -> bool:
+        """Whether evaluating it may change something: a call, a walrus, a property of the program."""
+        return any(
+            isinstance(n, ast.Call | ast.NamedExpr)
+            or (isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == self.fn.receiver)
+            for n in ast.walk(node)
+        )
 
     def _value(self, write: StateWrite) -> ast.expr | None:
         key = id(write.node)
@@ -339,10 +355,6 @@ def _not(test: ast.expr) -> ast.expr:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return test.operand
     return _at(ast.UnaryOp(ast.Not(), test), test)
-
-
-def _has_call(node: ast.AST) -> bool:
-    return any(isinstance(n, ast.Call | ast.NamedExpr) for n in ast.walk(node))
 
 
 N = TypeVar("N", bound=ast.AST)

@@ -139,6 +139,10 @@ class Scanner:
             raise Opaque("TL310", node, f"the arguments of {method!r} are unpacked", "write them out")
         given: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
         given.update({k.arg: k.value for k in node.keywords if k.arg is not None})
+        order = [names.index(k.arg) for k in node.keywords if k.arg in names]
+        if order != sorted(order):
+            raise Opaque("TL310", node, f"the arguments of {method!r} are given out of order",
+                         "write the key before the value")  # fmt: skip
         if state.key is None and op.value is not None and names and names[-1] not in given:
             # `add(v)` of an un-keyed state
             return state, op, None, given.get(names[0])
