@@ -248,7 +248,11 @@ class Cutter:
         """Whether evaluating it may change something: a call, a walrus, a property of the program."""
         return any(
             isinstance(n, ast.Call | ast.NamedExpr)
-            or (isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == self.fn.receiver)
+            or (
+                isinstance(n, ast.Attribute)
+                and isinstance(n.value, ast.Name)
+                and n.value.id == self.fn.receiver
+            )
             for n in ast.walk(node)
         )
 
