@@ -63,6 +63,7 @@ REFUSED = {
         "TL105", "n: int = tl.state", "class P(tl.Program):\n    n: int = tl.state(default=0)",
     ),
     "reserved name": ("TL105", "now: int", "class P(tl.Program):\n    now: int = 1"),
+    "reserved method": ("TL105", "", "class P(tl.Program):\n    def emit(self, r):\n        pass"),
     "undeclared write": (
         "TL103", "self.y = e.x",
         "class P(tl.Program):\n    @tl.on(E)\n    def h(self, e):\n        self.y = e.x",
@@ -161,6 +162,7 @@ class Base(tl.Program):
     where: tl.Value[tuple[int, str], Point | None]
     best: tl.Max[int, float] = tl.state(default=0.0)
     first: tl.First[bytes, int | None]
+    low: tl.Min[int, int] = tl.state(default=-2**63)
     seen: tl.Set[bool]
 
     @tl.on(E)
@@ -201,7 +203,7 @@ def test_accepted_declarations(tmp_path: Path) -> None:
     module = load(ACCEPTED, tmp_path)
     base, sub, less = module.Base.__spec__, module.Sub.__spec__, module.Less.__spec__
     assert list(base.params) == ["limit", "share", "names", "many"]
-    assert list(base.states) == ["a", "total", "last", "where", "best", "first", "seen"]
+    assert list(base.states) == ["a", "total", "last", "where", "best", "first", "low", "seen"]
     assert [h.name for h in sub.handlers] == ["one", "two", "three"]
     assert sub.handlers[0].function.__qualname__ == "Sub.one"
     assert [h.name for h in less.handlers] == ["one"]

@@ -34,6 +34,11 @@ def declare_program(cls: type, options: dict[str, Any]) -> ProgramSpec:
         if not isinstance(base, type) or base in (object, Program):
             continue
         _declare_names(cls, base, params, states)
+    for base in cls.__mro__:
+        for name in RUNTIME_NAMES:
+            if base not in (object, Program) and name in base.__dict__:
+                raise _error(cls, _line_of(base, name), f"the name {name!r} is taken by tl.Program", "TL105",
+                             "rename it: in handlers self." + name + " is what the run supplies")  # fmt: skip
     handlers = _handlers(cls)
     for name in _method_names(cls):
         function = _function(cls, name)
@@ -124,6 +129,8 @@ def _check_literal_default(base: type, name: str, line: int | None) -> None:
 
 
 def _is_literal(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp | ast.BinOp):  # -2**63 and the like, of plain numbers
+        return not any(isinstance(n, ast.Name | ast.Call | ast.Attribute) for n in ast.walk(node))
     if isinstance(node, ast.Call):  # a NamedTuple of literals
         return not node.keywords and all(_is_literal(a) for a in node.args)
     try:
