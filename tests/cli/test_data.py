@@ -148,3 +148,39 @@ def test_ingest_refuses_bad_arguments(tmp_path: Path, events_file: Path, extra: 
 def test_ingest_names_the_event_types_there_are(tmp_path: Path, events_file: Path) -> None:
     """The hint lists them."""
     assert "Message, Friendship" in cli("ingest", events_file, tmp_path / "log", "Nobody=x").err
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "words"),
+    [
+        (1_082_040_961, 1_098_777_142, "1970"),  # seconds, read as microseconds
+        (1_700_000_000_000, 1_700_900_000_000, "1970"),  # milliseconds, read as microseconds
+        (1_700_000_000_000 * 10**6, 1_700_900_000_000 * 10**6, "2900"),  # milliseconds, read as seconds
+        (1_082_040_961 * 10**6, 1_098_777_142 * 10**6, None),
+        (-1, 5, None),
+        (None, None, "no events"),
+    ],
+)
+def test_times_in_the_wrong_unit_are_doubted(first: int | None, last: int | None, words: str | None) -> None:
+    """Numbers read in the wrong unit give times near 1970 or far in the future; right ones are not doubted."""
+    from timelapse.cli.ingest_command import doubtful_times
+
+    found = doubtful_times(first, last)
+    assert found is None if words is None else found is not None and words in found
+
+
+def test_ingest_finds_missing_files_before_spark_starts(tmp_path: Path, events_file: Path) -> None:
+    """A path with no files is named at once."""
+    done = cli("ingest", str(events_file), str(tmp_path / "log"), f"Message={tmp_path / 'nothing'}")
+    assert done.code == 2
+    assert "TL412" in done.err
+    assert "Spark" not in done.err
+
+
+def test_a_log_in_an_impossible_place_is_refused(tmp_path: Path) -> None:
+    """The error names the log's place, not the temporary one, and what to do."""
+    (tmp_path / "file").write_text("")
+    done = cli("synth", "--events", "10", "--out", str(tmp_path / "file" / "log"))
+    assert done.code == 2
+    assert "TL401" in done.err
+    assert ".partial-" not in done.err

@@ -167,9 +167,12 @@ def _run(
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.spark_watch import watching
     from timelapse.log import Log
+    from timelapse.log.source import list_files
 
     if append:
         Log.open(out)  # its absence is an error before Spark starts
+    for source in made.values():  # so is that of the files
+        list_files(source.paths)
     with progress_for(as_json) as progress:
         spark = start_spark(progress, master)
         with watching(spark, progress, "ingest"):
@@ -192,6 +195,8 @@ def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
         body["ingest"] = {"bad": bad, "skipped": skipped, "sources": [
             {"type": s.type, "rows": s.rows, "bad": s.bad, "skipped": s.skipped, "source": s.source} for s in last.sources
         ]}  # fmt: skip
+        doubt = doubtful_times(info.ts_first, info.ts_last)
+        body["warnings"] = [] if doubt is None else [doubt]
         print_json(body)
         return
     if bad:
@@ -201,6 +206,8 @@ def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
         )
     if skipped:
         line(("skipped   ", "dim"), f"{skipped:,} lines that are empty or that --regex does not match")
+    if (doubt := doubtful_times(info.ts_first, info.ts_last)) is not None:
+        line(("warning   ", "yellow"), doubt)
     if info.missing_days:
         shown = ", ".join(info.missing_days[:4]) + (" ..." if len(info.missing_days) > 4 else "")
         line(("warning   ", "yellow"), f"no events on {len(info.missing_days)} days in between: {shown}")
@@ -210,6 +217,18 @@ def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
         (f"{info.count:,} events", "bold"), f"{added}, {length}, {size(info.bytes)}, version {info.version}   {took(seconds)}",
         ("      next: ", "dim"), f"timelapse replay {_program(events)} {shlex.quote(str(log.path))}",
     )  # fmt: skip
+
+
+def doubtful_times(first: int | None, last: int | None) -> str | None:
+    """A warning when there are no events, or their times (microseconds) look as if read in the wrong unit."""
+    if first is None or last is None:
+        return "the log has no events: the files have no rows"
+    year = 366 * 86_400_000_000
+    if first >= 0 and last < year:
+        return "all times are in 1970: are they numbers in another unit than --unit says (s, ms, us, ns)?"
+    if last > 1000 * year:
+        return "some times are after the year 2900: are they numbers in another unit than --unit says (s, ms, us, ns)?"
+    return None
 
 
 def _program(events: str) -> str:

@@ -183,7 +183,7 @@ def read(folder: Path, version: int | None = None) -> Manifest:
     """The current manifest, or an earlier version's. Raises LogError, naming the file and what is wrong."""
     path = folder / NAME
     if not path.is_file():
-        what = "no such folder" if not folder.is_dir() else f"it has no {NAME}"
+        what = f"it has no {NAME}" if folder.is_dir() else "a file" if folder.exists() else "no such folder"
         raise LogError(
             f"not a log: {what}", place=Place(str(folder)), code="TL403",
             hint="make one with `timelapse ingest` or tl.Log.write",

@@ -59,10 +59,16 @@ def whole_folder(path: Path, *, overwrite: bool) -> Iterator[Path]:
     What a killed process left beside `path` is removed first.
     """
     check_free(path, overwrite=overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    remove_abandoned(path)
     temporary = partial_path(path)
-    temporary.mkdir()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(path)
+        temporary.mkdir()
+    except OSError as error:
+        raise LogError(
+            f"the log cannot be written here: {error.strerror}", place=Place(str(path)), code="TL401",
+            hint="choose another folder, or change its parent's permissions",
+        ) from None  # fmt: skip
     try:
         yield temporary
         check_free(path, overwrite=overwrite)
