@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import timelapse as tl
 from tests.native.oracle import same
@@ -68,11 +69,11 @@ def test_expressions_at_the_edges() -> None:
     program = _program()
     work = final_pass(analyse(program))
     unit = Lowering(program(), work, final=True).run()
-    (event,) = unit.events
+    event: Any = unit.events[0]
     total = len(INTEGER) + len(FLOATING) + len(BOOLEAN)
     pairs = list(itertools.product(INTS, FLOATS[:4])) + list(itertools.product(INTS[:6], FLOATS))
     others = itertools.cycle(zip(itertools.cycle(INTS[::-1]), itertools.cycle(FLOATS[::-1])))
-    events = []
+    events: list[Any] = []
     for which in range(total):
         second = itertools.product(INTS, INTS) if which < len(INTEGER) else ()
         for i, j in second:

@@ -16,7 +16,7 @@ CUTS = st.lists(st.integers(0, 25), max_size=3).map(lambda c: sorted([0, *c, 25]
 
 
 @pytest.mark.parametrize("program", [Mixed, Failing, Overflowing], ids=lambda p: p.__name__)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(events=logs(), cuts=CUTS)
 def test_compiled_equals_interpreted(program: type[tl.Program], events: list[Event], cuts: list[int]) -> None:
     """Effects, changes, outputs, failures and progress, over consecutive slices with few keys."""
@@ -25,7 +25,7 @@ def test_compiled_equals_interpreted(program: type[tl.Program], events: list[Eve
 
 
 @pytest.mark.parametrize("program", [Mixed, Failing, Overflowing], ids=lambda p: p.__name__)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(events=logs(INTS), cuts=CUTS)
 def test_compiled_equals_interpreted_at_the_edges(
     program: type[tl.Program], events: list[Event], cuts: list[int]
