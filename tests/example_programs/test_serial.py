@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import timelapse as tl
-from tests.examples import logs, oracles
+from tests.example_programs import logs, oracles
 from timelapse import serial
 from timelapse.model.load import load_events
 
