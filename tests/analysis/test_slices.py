@@ -57,7 +57,7 @@ CUTS = {
     ),
     "subtraction negates": ("self.count[e.a] -= e.b", "self.count._e_add(e.a, -e.b)"),
     "a method with a default": ("self.count.add(e.a)", "self.count._e_add(e.a, 1)"),
-    "a method with a name": ("self.count.add(n=2, key=e.a)", "self.count._e_add(e.a, 2)"),
+    "a method with a name": ("self.count.add(key=e.a, n=2)", "self.count._e_add(e.a, 2)"),
     "deletion of a counter": ("del self.count[e.a]", "self.count._e_set(e.a, 0)"),
     "an effect without its result": (
         "n = self.count.add(e.a) or 3\nself.emit(Out(a=n))", "self.count._e_add(e.a, 1)",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 from timelapse.errors import Place, ReplayError, SetupError
 from timelapse.log.place import aside_path, partial_path, remove_abandoned
+
+_DISCARD_TRIES, _DISCARD_PAUSE = 50, 0.1
 
 
 class PartialRun:
@@ -60,8 +63,12 @@ class PartialRun:
             shutil.rmtree(old, ignore_errors=True)
 
     def discard(self) -> None:
-        """Leave nothing behind."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Leave nothing behind, though tasks that were cancelled may still be writing for a moment."""
+        for _ in range(_DISCARD_TRIES):
+            shutil.rmtree(self.path, ignore_errors=True)
+            if not self.path.exists():
+                return
+            time.sleep(_DISCARD_PAUSE)
 
 
 def _sync(path: Path) -> None:

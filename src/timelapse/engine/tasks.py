@@ -130,7 +130,8 @@ def _keep_results(job: Job) -> Callable[[SliceReport, PassResult], None]:
     def keep(report: SliceReport, result: PassResult) -> None:
         report.attempt = uuid.uuid4().hex
         folder = job.attempt_path(report.attempt)
-        folder.mkdir(parents=True)
+        for inner in (folder, folder / "state", folder / "outputs"):
+            inner.mkdir()
         report.put_changes(result.changes)
         for state, table in result.effects.items():
             if table.num_rows:
@@ -152,7 +153,7 @@ def _keep_results(job: Job) -> Callable[[SliceReport, PassResult], None]:
 
 
 def _write_parquet(table: pa.Table, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(exist_ok=True)
     pq.write_table(table, path, compression="zstd")
 
 

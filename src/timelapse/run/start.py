@@ -141,6 +141,7 @@ def run_plan(
         passes = (*(stage.work for stage in plan.stages), final_pass(analysis))
         count = slices or default_slices(reader.count, executor.cores, plan)
         job = Job(program, passes, reader, tuple(cuts(reader, count)), partial.scratch, partial.path)
+        (partial.scratch / "results").mkdir()
         executor.start(job)
         try:
             outcome = Driver(job, plan, executor, progress).run()

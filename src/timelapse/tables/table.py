@@ -200,7 +200,7 @@ def locate(spec: StateSpec, table: pa.Table, wanted: pa.Table) -> npt.NDArray[np
 
 def write_table(table: pa.Table, path: Path) -> None:
     """Write an Arrow IPC file, atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(exist_ok=True)  # one level: a job's folder that is gone is not made again
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
     with pa.OSFile(str(partial), "wb") as sink, pyarrow.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
