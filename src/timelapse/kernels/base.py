@@ -7,14 +7,13 @@ returns is Arrow, so that a compiled kernel and an interpreted one look the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import pyarrow as pa
 
 from timelapse.errors import HandlerError
-from timelapse.model.events import Event, Record, arrow_schema
+from timelapse.model.events import Record, arrow_schema
 from timelapse.tables.apply import Change
 
 Tick = Callable[[int], None]
@@ -57,10 +56,3 @@ class PassResult:
     rejected: pa.Table | None = None
     failure: HandlerError | None = None
     failed_seq: int = -1
-
-
-class Kernel(Protocol):
-    """Executes one pass."""
-
-    def run(self, events: Iterator[Event], tick: Tick) -> PassResult:
-        """Process one slice's events, in log order."""
