@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from timelapse.analysis.result import PassProgram
 from timelapse.ids import Phase
 from timelapse.kernels.base import REJECTED_SCHEMA, PassResult, Tick, output_schema
 from timelapse.kernels.native.build import compiled
+from timelapse.kernels.native.decode import Array, Batch, Decoder
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.table import NativeTable
-from timelapse.kernels.native.unit import Column, Unit
+from timelapse.kernels.native.unit import Unit
 from timelapse.log.reader import Chunk
 from timelapse.model.events import Record
 from timelapse.model.program import Program, params_of, spec_of
-from timelapse.tables.rowhash import one_array
 
 PIECE = 32768
 """Events between two calls of the compiled function: tables are made large enough before each."""
-
-_EMPTY = {
-    "int": np.zeros(0, np.int64), "float": np.zeros(0, np.float64), "bool": np.zeros(0, np.bool_),
-    "str": np.zeros(0, np.int64), "bytes": np.zeros(0, np.int64),
-}  # fmt: skip
-for _array in _EMPTY.values():
-    _array.setflags(write=False)
-
-Array = npt.NDArray[Any]
 
 
 class LeftEarly(Exception):
@@ -49,6 +39,7 @@ class NativeKernel:
         self._function = compiled(unit)
         self._spec = spec_of(program)
         self._interned = Interned(unit.texts)
+        self._decoder = Decoder(unit, self._interned)
         self._params = [params_of(program)[name] for name, _ in unit.params]
         self._starts = starts
         self._tables: dict[str, NativeTable] = {}
@@ -66,7 +57,7 @@ class NativeKernel:
         outputs = _Outputs(self._unit)
         result = PassResult()
         for chunk in chunks:
-            result.events += self._chunk(chunk, outputs, tick)
+            result.events += self._batch(self._decoder.decode(chunk), outputs, tick)
         self._collect(result)
         if self._final:
             result.outputs = outputs.tables(self._interned)
@@ -91,94 +82,23 @@ class NativeKernel:
             if change is not None:
                 result.changes[name] = change
 
-    def _chunk(self, chunk: Chunk, outputs: _Outputs, tick: Tick) -> int:
+    def _batch(self, batch: Batch, outputs: _Outputs, tick: Tick) -> int:
         unit = self._unit
-        tables = [chunk.tables.get(event.__name__) for event in unit.events]
-        seqs = [_column(t.column("seq"), "int") if t is not None else _EMPTY["int"] for t in tables]
-        times = [_column(t.column("ts"), "int") if t is not None else _EMPTY["int"] for t in tables]
-        columns: list[Array] = []
-        for column in unit.columns:
-            table = tables[column.event]
-            columns.append(_EMPTY[column.kind] if table is None else self._values(table, column))
-        kinds = _kinds(seqs)
-        position = np.zeros(len(tables), np.int64)
         emitted = np.zeros(len(unit.records), np.int64)
-        head: list[Any] = [position, self._counts, emitted]
-        for time, seq in zip(times, seqs, strict=True):
-            head += [time, seq]
-        head += columns
-        for lo in range(0, len(kinds), PIECE):
-            hi = min(lo + PIECE, len(kinds))
+        head: list[Any] = [np.zeros(len(unit.events), np.int64), self._counts, emitted, *batch.arrays]
+        for lo in range(0, batch.events, PIECE):
+            hi = min(lo + PIECE, batch.events)
             rest: list[Any] = []
             for index, (name, native) in enumerate(self._tables.items()):
                 native.reserve(int(self._counts[index]), unit.claims[name] * (hi - lo))
                 rest += [native.slots, native.mask]
             rest += self._params
             rest += outputs.buffers(hi - lo)
-            if self._function(kinds, lo, hi, *head, *rest):
+            if self._function(batch.kinds, lo, hi, *head, *rest):
                 raise LeftEarly
             outputs.keep(emitted)
             tick(hi - lo)
-        return len(kinds)
-
-    def _values(self, table: pa.Table, column: Column) -> Array:
-        array = one_array(table.column(column.field))
-        if column.test:
-            return _column(_TESTS[column.test](array, column.operand), column.kind)
-        if column.kind in ("str", "bytes"):
-            words = self._interned.words(array)
-            words.setflags(write=False)
-            return words
-        return _column(array, column.kind)
-
-
-def _binary(test: Callable[..., pa.Array]) -> Callable[[pa.Array, Any], pa.Array]:
-    return lambda array, operand: test(array, pattern=operand)
-
-
-def _length(array: pa.Array, operand: object) -> pa.Array:
-    """Python's len: code points of a string, bytes of bytes."""
-    text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
-    return (pc.utf8_length(array) if text else pc.binary_length(array)).cast(pa.int64())
-
-
-_TESTS: dict[str, Callable[[pa.Array, Any], pa.Array]] = {
-    # On valid UTF-8 these compare the same bytes that Python compares as code points.
-    "contains": _binary(pc.match_substring),
-    "startswith": _binary(pc.starts_with),
-    "endswith": _binary(pc.ends_with),
-    "length": _length,
-}
-
-
-def _column(column: pa.Array | pa.ChunkedArray, kind: str) -> Array:
-    """A column without nulls as an array that is not written to."""
-    array = one_array(column)
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
-    if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.int64())
-    values: Array = array.to_numpy(zero_copy_only=kind != "bool")
-    values = np.ascontiguousarray(values)
-    values.setflags(write=False)
-    return values
-
-
-def _kinds(seqs: list[Array]) -> npt.NDArray[np.int8]:
-    """Which type each event of a chunk has, in log order; each type's seqs rise."""
-    if len(seqs) == 1:
-        return np.zeros(len(seqs[0]), np.int8)
-    every = np.concatenate(seqs) if seqs else _EMPTY["int"]
-    kinds = np.repeat(np.arange(len(seqs), dtype=np.int8), [len(s) for s in seqs])
-    if not len(every):
-        return kinds
-    first = int(every.min())
-    span = int(every.max()) - first + 1
-    if span > 4 * len(every):
-        return kinds[np.argsort(every, kind="stable")]
-    spread = np.full(span, -1, np.int8)
-    spread[every - first] = kinds
-    return spread if span == len(every) else spread[spread >= 0]
+        return batch.events
 
 
 class _Outputs:

@@ -1,0 +1,121 @@
+"""From a chunk of the log to the arrays that a compiled pass reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from timelapse.kernels.native.strings import Interned
+from timelapse.kernels.native.unit import Column, Unit
+from timelapse.log.reader import Chunk
+from timelapse.tables.rowhash import one_array
+
+Array = npt.NDArray[Any]
+
+_EMPTY = {
+    "int": np.zeros(0, np.int64), "float": np.zeros(0, np.float64), "bool": np.zeros(0, np.bool_),
+    "str": np.zeros(0, np.int64), "bytes": np.zeros(0, np.int64),
+}  # fmt: skip
+for _array in _EMPTY.values():
+    _array.setflags(write=False)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A chunk as arrays: which type each event has, in log order, and the function's columns.
+
+    `arrays` are in the order of the function's arguments: `ts` and `seq` of each event type, then the
+    unit's columns. None of them is written to.
+    """
+
+    kinds: npt.NDArray[np.int8]
+    arrays: list[Array]
+    chunk: Chunk
+
+    @property
+    def events(self) -> int:
+        return len(self.kinds)
+
+
+class Decoder:
+    """Makes a unit's batches."""
+
+    def __init__(self, unit: Unit, interned: Interned) -> None:
+        self._unit = unit
+        self._interned = interned
+
+    def decode(self, chunk: Chunk) -> Batch:
+        unit = self._unit
+        tables = [chunk.tables.get(event.__name__) for event in unit.events]
+        seqs = [_column(t.column("seq"), "int") if t is not None else _EMPTY["int"] for t in tables]
+        times = [_column(t.column("ts"), "int") if t is not None else _EMPTY["int"] for t in tables]
+        arrays = [array for pair in zip(times, seqs, strict=True) for array in pair]
+        for column in unit.columns:
+            table = tables[column.event]
+            arrays.append(_EMPTY[column.kind] if table is None else self._values(table, column))
+        return Batch(_kinds(seqs), arrays, chunk)
+
+    def _values(self, table: pa.Table, column: Column) -> Array:
+        array = one_array(table.column(column.field))
+        if column.test:
+            return _column(_TESTS[column.test](array, column.operand), column.kind)
+        if column.kind in ("str", "bytes"):
+            words = self._interned.words(array)
+            words.setflags(write=False)
+            return words
+        return _column(array, column.kind)
+
+
+def _binary(test: Callable[..., pa.Array]) -> Callable[[pa.Array, Any], pa.Array]:
+    return lambda array, operand: test(array, pattern=operand)
+
+
+def _length(array: pa.Array, operand: object) -> pa.Array:
+    """Python's len: code points of a string, bytes of bytes."""
+    text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+    return (pc.utf8_length(array) if text else pc.binary_length(array)).cast(pa.int64())
+
+
+_TESTS: dict[str, Callable[[pa.Array, Any], pa.Array]] = {
+    # On valid UTF-8 these compare the same bytes that Python compares as code points.
+    "contains": _binary(pc.match_substring),
+    "startswith": _binary(pc.starts_with),
+    "endswith": _binary(pc.ends_with),
+    "length": _length,
+}
+
+
+def _column(column: pa.Array | pa.ChunkedArray, kind: str) -> Array:
+    """A column without nulls as an array that is not written to."""
+    array = one_array(column)
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.int64())
+    values: Array = array.to_numpy(zero_copy_only=kind != "bool")
+    values = np.ascontiguousarray(values)
+    values.setflags(write=False)
+    return values
+
+
+def _kinds(seqs: list[Array]) -> npt.NDArray[np.int8]:
+    """Which type each event of a chunk has, in log order; each type's seqs rise."""
+    if len(seqs) == 1:
+        return np.zeros(len(seqs[0]), np.int8)
+    every = np.concatenate(seqs) if seqs else _EMPTY["int"]
+    kinds = np.repeat(np.arange(len(seqs), dtype=np.int8), [len(s) for s in seqs])
+    if not len(every):
+        return kinds
+    first = int(every.min())
+    span = int(every.max()) - first + 1
+    if span > 4 * len(every):
+        return kinds[np.argsort(every, kind="stable")]
+    spread = np.full(span, -1, np.int8)
+    spread[every - first] = kinds
+    return spread if span == len(every) else spread[spread >= 0]
