@@ -69,10 +69,14 @@ def test_a_parameter_is_set_once() -> None:
 def test_runs_are_numbered_over_all_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """@n is one run, @last the newest, and the next number is free."""
     monkeypatch.chdir(tmp_path)
-    assert places.next_run("A") == Path("runs/A-1")
+    with places.new_run("A") as place:
+        assert place == Path("runs/A-1")
+    assert list(tmp_path.iterdir()) == []
     for name in ("A-1", "B-2", "demo", ".A-9.partial-ab", "A-x"):
         (tmp_path / "runs" / name).mkdir(parents=True)
-    assert places.next_run("A") == Path("runs/A-3")
+        (tmp_path / "runs" / name / "run.json").touch()
+    with places.new_run("A") as place:
+        assert place == Path("runs/A-3")
     assert places.find_run("@1").name == "A-1"
     assert places.find_run("@last").name == "B-2"
     assert places.find_run("somewhere/else") == Path("somewhere/else")
@@ -81,6 +85,20 @@ def test_runs_are_numbered_over_all_programs(tmp_path: Path, monkeypatch: pytest
         with pytest.raises(UsageError) as caught:
             places.find_run(wrong)
         assert caught.value.code == "TL807"
+
+
+def test_runs_that_are_made_at_once_have_numbers_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A place is taken from the start of a replay, is no run until it holds one, and is given back."""
+    monkeypatch.chdir(tmp_path)
+    with places.new_run("A") as a, places.new_run("B") as b, places.new_run("A") as c:
+        assert [p.name for p in (a, b, c)] == ["A-1", "B-2", "A-3"]
+        (b / "run.json").touch()
+        assert places.find_run("@last") == b
+        with pytest.raises(UsageError):
+            places.find_run("@3")
+    assert places.numbered() == {2: b}
 
 
 @pytest.mark.parametrize(

@@ -3,37 +3,73 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from timelapse.errors import Place, UsageError
+from timelapse.errors import Place, SetupError, UsageError
 
 RUNS = Path("runs")
 _NAMED = re.compile(r".+-(\d+)")
 
 
+def _paths() -> list[Path]:
+    return sorted(p for p in RUNS.iterdir() if p.is_dir()) if RUNS.is_dir() else []
+
+
+def _number(path: Path) -> int | None:
+    match = _NAMED.fullmatch(path.name)
+    return int(match[1]) if match and not path.name.startswith(".") else None
+
+
 def numbered() -> dict[int, Path]:
-    """The runs in ./runs by number."""
-    if not RUNS.is_dir():
-        return {}
-    found = {}
-    for path in sorted(RUNS.iterdir()):
-        match = _NAMED.fullmatch(path.name)
-        if match and not path.name.startswith(".") and path.is_dir():
-            found[int(match[1])] = path
-    return found
+    """What lies in ./runs, by number: runs, and places of runs that are being made."""
+    return {number: path for path in _paths() if (number := _number(path)) is not None}
 
 
-def next_run(program: str) -> Path:
-    """A free place for a run of a program. Numbers count over all programs, so `@3` names one run."""
+@contextmanager
+def new_run(program: str) -> Iterator[Path]:
+    """A place for a run of a program, which no other replay takes in the meantime.
+
+    Numbers count over all programs, so `@3` names one run. Until the run is there the place is an
+    empty folder; it goes where nothing comes of the run.
+    """
     name = re.sub(r"[^\w.-]", "_", program)
-    return RUNS / f"{name}-{max(numbered(), default=0) + 1}"
+    try:
+        RUNS.mkdir(exist_ok=True)
+        place = _reserve(name)
+    except OSError as error:
+        raise SetupError(
+            f"the run cannot be written: {error.strerror}", place=Place(str(RUNS)),
+            hint="choose another directory with --out", code="TL710",
+        ) from None  # fmt: skip
+    try:
+        yield place
+    finally:
+        with suppress(OSError):
+            place.rmdir()
+            RUNS.rmdir()
+
+
+def _reserve(name: str) -> Path:
+    number = max(numbered(), default=0)
+    while True:
+        number += 1
+        place = RUNS / f"{name}-{number}"
+        try:
+            place.mkdir()
+        except FileExistsError:
+            continue
+        if [p for p in _paths() if _number(p) == number] == [place]:
+            return place
+        place.rmdir()  # another program's replay took the number at the same moment
 
 
 def find_run(reference: str) -> Path:
     """The directory that a path, `@n` or `@last` means. Raises UsageError (TL807)."""
     if not reference.startswith("@"):
         return Path(reference)
-    known = numbered()
+    known = {number: path for number, path in numbered().items() if any(path.iterdir())}
     wanted = reference[1:]
     if wanted == "last" and known:
         return known[max(known)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,7 +67,7 @@ def replay(
     Up to 200,000 events are replayed in this process, more on Spark. A run appears whole or not at all.
     """
     from timelapse.cli.options import choose_spark
-    from timelapse.cli.places import next_run
+    from timelapse.cli.places import new_run
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
     from timelapse.log import Log
@@ -79,8 +80,8 @@ def replay(
     opened = Log.open(log)
     opened.bind(spec_of(made).events)
     wanted = None if check is None else _amount(check, opened.count)
-    target = next_run(spec_of(made).name) if out is None else out
-    with progress_for(as_json) as progress:
+    place = new_run(spec_of(made).name) if out is None else nullcontext(out)
+    with place as target, progress_for(as_json) as progress:
         spark = choose_spark(opened.count, progress, master=master, local=local, limit=IN_PROCESS_EVENTS)
         run = run_replay(
             made, opened, target, slices, spark, strategy=_strategy(strategy), progress=progress,

@@ -50,10 +50,7 @@ class Extremum(ValueLike[K, V]):
 
     def add(self, key: Any = ABSENT, value: Any = ABSENT) -> None:
         """Offer a value for the key: `add(k, v)`, or `add(v)` where the state has no key."""
-        if value is ABSENT and self._spec.key is None:
-            key, value = UNKEYED, key
-        checked = self._check_key(key)
-        offered = self._check_value(value)
+        checked, offered = self._checked(key, value)
         if offered is None:
             raise TypeMismatch(f"None was added to {self._spec.name}", hint="None has no order; skip it")
         if offered != offered:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from timelapse.kinds.base import ABSENT, UNKEYED, Op, StateSpec
+from timelapse.kinds.base import ABSENT, Op, StateSpec
 from timelapse.kinds.value import _READS, ValueLike
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ class First(ValueLike[K, V]):
 
     def add(self, key: Any = ABSENT, value: Any = ABSENT) -> None:
         """Offer a value: `add(k, v)`, or `add(v)` where the state has no key."""
-        if value is ABSENT and self._spec.key is None:
-            key, value = UNKEYED, key
-        checked = self._check_key(key)
-        stored = self._check_value(value)
+        checked, stored = self._checked(key, value)
         if self._get(checked, ABSENT) is ABSENT:
             self._put(checked, stored)

@@ -56,6 +56,12 @@ class ValueLike(State, Generic[K, V]):
     def __contains__(self, key: K) -> bool:
         return self._get(self._check_key(key), ABSENT) is not ABSENT
 
+    def _checked(self, key: Any, value: Any) -> tuple[Any, Any]:
+        """Key and value of `add(k, v)`, or of `add(v)` where the state has no key."""
+        if value is ABSENT and self._spec.key is None:
+            key, value = UNKEYED, key
+        return self._check_key(key), self._check_value(value)
+
     def items(self) -> list[tuple[K, V]]:
         """Every present key with its value, in key order."""
         return sorted(self._items(), key=lambda item: item[0])
