@@ -140,20 +140,20 @@ class Emitter:
 
     def _fixed(self, value: Value) -> Value:
         """A copy in new variables, which later assignments do not change."""
-        if value.kind == "tuple":
-            return Value("tuple", items=tuple(self._fixed(i) for i in value.items))
         if value.kind == "none" or value.const is not NOT_CONSTANT:
             return value
+        if value.is_compound:
+            return Value(value.kind, items=tuple(self._fixed(i) for i in value.items), cls=value.cls)
         return self.temp(value.kind, value.code)
 
     def _store(self, stem: str, value: Value) -> Value:
         """Assign to variables that are named after the stem and the value's shape."""
         if value.kind == "none":
             return NONE
-        if value.kind == "tuple":
+        if value.is_compound:
             # All items are read before any is written: `a, b = b, a`.
             items = [self._store(f"{stem}_{i}", item) for i, item in enumerate(value.items)]
-            return Value("tuple", items=tuple(items))
+            return Value(value.kind, items=tuple(items), cls=value.cls)
         name = f"{stem}_{value.kind}"
         self.line(f"{name} = {value.code}")
         return Value(value.kind, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,26 +22,48 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Value:
-    """An operand: a name or literal of the generated code that may be repeated at no cost.
+    """An operand: names or literals of the generated code that may be repeated at no cost.
 
-    `kind`: int, float, bool, str, bytes, tuple or none. Strings are codes. A tuple is its items.
-    `const`: the Python value where it is known.
+    `kind`: int, float, bool, str, bytes, tuple, optional or none. Strings are codes. A tuple is its
+    items, and `cls` its class if that is a NamedTuple. An optional is two items: a bool, true where
+    there is a value, and the value, which means nothing where there is none. None where it is known to
+    be None is of kind none. `const`: the Python value where it is known.
     """
 
     kind: str
     code: str = ""
     items: tuple[Value, ...] = ()
     const: Any = NOT_CONSTANT
+    cls: type | None = None
 
     @property
     def shape(self) -> str:
         """The kind with the kinds of the items; values of one shape can share variables."""
-        return f"{self.kind}({','.join(i.shape for i in self.items)})" if self.items else self.kind
+        name = self.kind if self.cls is None else f"{self.kind}:{self.cls.__qualname__}:{id(self.cls)}"
+        return f"{name}({','.join(i.shape for i in self.items)})" if self.items else name
 
     @property
     def words(self) -> list[str]:
-        """The scalars that it consists of."""
-        return [w for i in self.items for w in i.words] if self.kind == "tuple" else [self.code]
+        """The scalars that it consists of, an optional's presence before its value."""
+        if self.is_compound:
+            return [w for i in self.items for w in i.words]
+        return [] if self.kind == "none" else [self.code]
+
+    @property
+    def is_compound(self) -> bool:
+        """Whether it consists of its items."""
+        return self.kind in ("tuple", "optional")
+
+    @property
+    def text(self) -> str:
+        """The type in words, for people."""
+        if self.kind == "none":
+            return "None"
+        if self.kind == "optional":
+            return f"{self.items[1].text} | None"
+        if self.cls is not None:
+            return self.cls.__name__
+        return f"tuple[{', '.join(i.text for i in self.items)}]" if self.kind == "tuple" else self.kind
 
 
 @dataclass(frozen=True)
@@ -58,6 +81,58 @@ NONE = Value("none", const=None)
 Bound = Value | SelfRef | EventRef
 Env = dict[str, Bound]
 
+_ZERO = {"int": "0", "float": "0.0", "bool": "False", "str": "0", "bytes": "0"}
+
+
+def optional(present: str, inner: Value) -> Value:
+    """`inner` where the boolean expression `present` holds, else None."""
+    return Value("optional", items=(Value("bool", present), inner))
+
+
+def absent(shape: Value) -> Value:
+    """Anything of this value's shape, to stand where there is no value."""
+    if shape.kind == "optional":
+        return optional("False", absent(shape.items[1]))
+    if shape.kind == "tuple":
+        return Value("tuple", items=tuple(absent(i) for i in shape.items), cls=shape.cls)
+    return Value(shape.kind, _ZERO.get(shape.kind, ""))
+
+
+def common(a: Value, b: Value) -> Value | None:
+    """A value of the shape that both fit into; None if there is none. Its code means nothing.
+
+    None and a T make an optional T. Nothing else is converted: an int is no float.
+    """
+    if a.shape == b.shape:
+        return a
+    if a.kind == "none":
+        return b if b.kind == "optional" else optional("", b)
+    if b.kind == "none":
+        return a if a.kind == "optional" else optional("", a)
+    if "optional" in (a.kind, b.kind):
+        inner = common(*(v.items[1] if v.kind == "optional" else v for v in (a, b)))
+        return None if inner is None else optional("", inner)
+    if a.kind == b.kind == "tuple" and a.cls is b.cls and len(a.items) == len(b.items):
+        items = [common(x, y) for x, y in zip(a.items, b.items, strict=True)]
+        found = tuple(i for i in items if i is not None)
+        return Value("tuple", items=found, cls=a.cls) if len(found) == len(items) else None
+    return None
+
+
+def fitted(value: Value, shape: Value) -> Value:
+    """The same value in a shape that `common` gave for it."""
+    if shape.kind == "optional":
+        inner = shape.items[1]
+        if value.kind == "none":
+            return optional("False", absent(inner))
+        if value.kind != "optional":
+            return optional("True", fitted(value, inner))
+        return optional(value.items[0].code, fitted(value.items[1], inner))
+    if shape.kind == "tuple" and value.shape != shape.shape:
+        items = tuple(fitted(v, s) for v, s in zip(value.items, shape.items, strict=True))
+        return Value("tuple", items=items, cls=shape.cls)
+    return value
+
 
 def constant(value: Any, code_of_text: Any) -> Value | None:
     """A Python constant as an operand; None where it is of no supported type."""
@@ -65,19 +140,21 @@ def constant(value: Any, code_of_text: Any) -> Value | None:
         return NONE
     if type(value) is bool:
         return Value("bool", repr(value), const=value)
-    if type(value) is int and INT64_MIN < value <= INT64_MAX:
-        return Value("int", f"({value})", const=value)
-    if type(value) is float and value == value and abs(value) != float("inf"):
-        return Value("float", f"({value!r})", const=value)
+    if type(value) is int and INT64_MIN <= value <= INT64_MAX:
+        return Value("int", "INT64_MIN" if value == INT64_MIN else f"({value})", const=value)
+    if type(value) is float and value == value:
+        code = f"({'-' if value < 0 else ''}np.inf)" if math.isinf(value) else f"({value!r})"
+        return Value("float", code, const=value)
     if type(value) in (str, bytes):
         try:
             value.encode() if isinstance(value, str) else value
         except UnicodeEncodeError:
             return None
         return Value(type(value).__name__, str(code_of_text(value)), const=value)
-    if type(value) is tuple:
+    if isinstance(value, tuple) and (type(value) is tuple or hasattr(type(value), "_fields")):
         items = [constant(v, code_of_text) for v in value]
         if any(i is None for i in items):
             return None
-        return Value("tuple", items=tuple(i for i in items if i is not None), const=value)
+        cls = None if type(value) is tuple else type(value)
+        return Value("tuple", items=tuple(i for i in items if i is not None), const=value, cls=cls)
     return None
