@@ -31,9 +31,9 @@ $(STAMP): requirements.lock pyproject.toml | $(BIN)/python
 demo: install
 	$(BIN)/timelapse demo
 
-# ARGS goes to pytest: make test ARGS="tests/log -x"
+# ARGS goes to pytest: make test ARGS="tests/log -x". Without it everything runs, in two processes.
 test: install
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadfile)
 
 lint: install
 	$(BIN)/ruff check src tests
