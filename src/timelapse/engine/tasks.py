@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,8 +30,11 @@ from timelapse.engine.job import (
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.choose import SliceKernel, Source
+from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
-from timelapse.tables.apply import apply, empty
+from timelapse.tables import merge
+from timelapse.tables.apply import empty
+from timelapse.tables.merge import prefix
 from timelapse.tables.table import read_table, write_table
 
 Report = Callable[[int], None]
@@ -80,12 +82,10 @@ def _keep_effects(job: Job, task: Task) -> Callable[[SliceReport, PassResult], N
 def _merge(job: Job, task: Task, report: Report) -> TaskResult:
     """The exclusive prefix: one merged state per cut, and the change that each slice is said to make."""
     spec = spec_of(job.program).states[task.state]
+    effects = [read_table(job.effects_path(task.index, i, task.state)) for i in range(task.last)]
+    paths = [job.start_path(i + 1, task.state) for i in range(task.last)]
     result = TaskResult(task.id)
-    state = empty(spec)
-    for slice_id in range(task.last):
-        effects = read_table(job.effects_path(task.index, slice_id, task.state))
-        state, change = apply(spec, state, effects)
-        write_table(state, job.start_path(slice_id + 1, task.state))
+    for slice_id, change in enumerate(prefix(spec, empty(spec), effects, paths)):
         slice_report = SliceReport(slice_id)
         slice_report.put_changes({task.state: change})
         result.reports.append(slice_report)
@@ -111,14 +111,10 @@ def _final_chain(job: Job, task: Task, report: Report) -> TaskResult:
     return _run_slices(job, task, kernel, slices, report, _keep_results(job))
 
 
-def fold(spec: Any, path_of: Callable[[int], Path], slices: int) -> pa.Table:
+def fold(spec: StateSpec, path_of: Callable[[int], Path], slices: int) -> pa.Table:
     """The state after the first `slices` slices, from what each of them changed."""
-    state = empty(spec)
-    for slice_id in range(slices):
-        path = path_of(slice_id)
-        if path.exists():
-            state, _ = apply(spec, state, read_table(path))
-    return state
+    paths = [path for path in map(path_of, range(slices)) if path.exists()]
+    return merge.fold(spec, empty(spec), [read_table(path) for path in paths])
 
 
 def _keep_results(job: Job) -> Callable[[SliceReport, PassResult], None]:

@@ -40,6 +40,10 @@ class Change:
     moved: HashSum
     content: HashSum
 
+    def __add__(self, other: Change) -> Change:
+        """The change of both, where they are of different keys."""
+        return Change(self.moved + other.moved, self.content + other.content)
+
 
 NO_CHANGE = Change(ZERO, ZERO)
 

@@ -1,0 +1,152 @@
+"""State tables that need not fit into memory: merged range of key hashes by range of key hashes.
+
+State and effect tables are sorted by `h`, the key's hash, which is spread evenly over 64 bits. So a
+range of `h` holds a predictable share of every table, all rows of a key lie in one range, and what
+is merged range by range, in order, is again sorted. Only one range is in memory at a time; what is
+read is memory-mapped, what is written goes to the file at once, one record batch per range.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+
+from timelapse.kinds.base import StateSpec
+from timelapse.tables.apply import NO_CHANGE, Change, apply
+from timelapse.tables.table import hashes_of, key_names, read_table
+
+RANGE_ROWS = 1 << 18
+"""Rows of all tables together that are merged at a time."""
+
+Write = Callable[[pa.Table], None]
+
+
+def cut_points(tables: Sequence[pa.Table], part: tuple[int, int] = (0, 1)) -> list[list[int]]:
+    """For each table the rows at which its ranges begin and end; the same ranges for all.
+
+    `part` = (i, n): only the i-th of n equal parts of all hashes.
+    """
+    rows = sum(t.num_rows for t in tables)
+    index, parts = part
+    ranges = max(1, -(-rows // (RANGE_ROWS * parts)))
+    edges = [(index * ranges + k) * 2**64 // (parts * ranges) for k in range(ranges + 1)]
+    return [[_rows_below(t, edge) for edge in edges] for t in tables]
+
+
+def _rows_below(table: pa.Table, edge: int) -> int:
+    """Rows with `h` below the edge."""
+    if edge >= 2**64:
+        return int(table.num_rows)
+    found = 0
+    for chunk in table.column("h").chunks:
+        inside = int(np.searchsorted(np.asarray(chunk), np.uint64(edge)))
+        found += inside
+        if inside < len(chunk):
+            break
+    return found
+
+
+def prefix(
+    spec: StateSpec, start: pa.Table, effects: Sequence[pa.Table], paths: Sequence[Path],
+    part: tuple[int, int] = (0, 1),
+) -> list[Change]:  # fmt: skip
+    """Apply effects one after the other and write the state after each. Returns what each changed.
+
+    Peak memory is that of one range of hashes, whatever the tables' size; every table is read and
+    written once. With `part` = (i, n) this is done for the i-th of n parts of the hashes only: the
+    files of all parts are the state, in this order, and their changes add up.
+    """
+    changes = [NO_CHANGE] * len(effects)
+    bounds = cut_points([start, *effects], part)
+    with ExitStack() as stack:
+        writes = [stack.enter_context(writing(path, start.schema)) for path in paths]
+        for at in range(len(bounds[0]) - 1):
+            state = _rows(start, bounds[0], at)
+            for i, (table, own) in enumerate(zip(effects, bounds[1:], strict=True)):
+                state, change = apply(spec, state, _rows(table, own, at))
+                changes[i] += change
+                writes[i](state)
+    return changes
+
+
+def fold(spec: StateSpec, start: pa.Table, changes: Sequence[pa.Table]) -> pa.Table:
+    """The state after const effects, one after the other."""
+    parts = list(_folded(spec, start, changes))
+    return pa.concat_tables(parts) if parts else start
+
+
+def fold_to(spec: StateSpec, start: pa.Table, changes: Sequence[pa.Table], path: Path) -> None:
+    """`fold` into a file. Peak memory is that of one range of hashes."""
+    with writing(path, start.schema) as write:
+        for part in _folded(spec, start, changes):
+            write(part)
+
+
+def _folded(spec: StateSpec, start: pa.Table, changes: Sequence[pa.Table]) -> Iterator[pa.Table]:
+    changes = [c for c in changes if c.num_rows]
+    bounds = cut_points([start, *changes])
+    for at in range(len(bounds[0]) - 1):
+        state = _rows(start, bounds[0], at)
+        parts = [_rows(c, own, at) for c, own in zip(changes, bounds[1:], strict=True)]
+        together = _last(spec, parts)
+        for effects in parts if together is None else [together]:
+            state, _ = apply(spec, state, effects)
+        yield state
+
+
+def _last(spec: StateSpec, changes: Sequence[pa.Table]) -> pa.Table | None:
+    """Const effects one after the other as one: the last for each key. None where two keys share a hash."""
+    if len(changes) < 2:
+        return changes[0] if changes else None
+    table = pa.concat_tables([c.replace_schema_metadata(changes[0].schema.metadata) for c in changes])
+    table = table.combine_chunks()
+    if not table.num_rows:
+        return table
+    h = hashes_of(table)
+    order = np.argsort(h, kind="stable")
+    ordered = h[order]
+    repeated = ordered[1:] == ordered[:-1]
+    if repeated.any():
+        first, second = pa.array(order[:-1][repeated]), pa.array(order[1:][repeated])
+        for name in key_names(spec):
+            column = table.column(name)
+            if not column.take(first).equals(column.take(second)):
+                return None
+    return table.take(pa.array(order[np.append(~repeated, True)]))
+
+
+def _rows(table: pa.Table, bounds: Sequence[int], at: int) -> pa.Table:
+    """One range's rows, each column in one piece."""
+    lo, hi = bounds[at], bounds[at + 1]
+    return table.slice(lo, hi - lo).combine_chunks()
+
+
+@contextmanager
+def writing(path: Path, schema: pa.Schema) -> Iterator[Write]:
+    """An Arrow IPC file that is written piece by piece and is there when all of it is."""
+    path.parent.mkdir(exist_ok=True)  # one level: a job's folder that is gone is not made again
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        with pa.OSFile(str(partial), "wb") as sink, pyarrow.ipc.new_file(sink, schema) as writer:
+
+            def write(table: pa.Table) -> None:
+                if table.num_rows:
+                    writer.write_table(table)
+
+            yield write
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def read_all(paths: Sequence[Path]) -> pa.Table:
+    """The parts of a table, memory-mapped, as one."""
+    return pa.concat_tables([read_table(path) for path in paths])
