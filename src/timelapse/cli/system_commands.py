@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -24,10 +25,11 @@ def doctor(
     """Check the machine: Python, Java, cores, memory, disk, Spark, storage. Exit 2 when something fails."""
     from timelapse.cli.console import TROUBLE, line, print_json
     from timelapse.env.doctor import run
+    from timelapse.kernels.native.check import kernel_cache
 
     styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
     found = []
-    for check in run(path, spark=spark):
+    for check in chain([kernel_cache()], run(path, spark=spark)):
         found.append(check)
         if not as_json:
             line((f"{check.status:<5}", styles[check.status]), f"{check.name:<26} {check.value}")

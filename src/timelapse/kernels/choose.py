@@ -78,11 +78,8 @@ class SliceKernel:
         if unit is not None:
             from timelapse.kernels.native.kernel import NativeKernel
 
-            try:
-                self._native = NativeKernel(program, work, unit, starts, final=final)
-            except OSError:
-                self._native = None  # machine code cannot be kept on this disk
-        if self._native is None:
+            self._native = NativeKernel(program, work, unit, starts, final=final)
+        else:
             self._interpret(starts)
 
     @property
@@ -149,9 +146,13 @@ def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> U
         unit = _lowered(program, work, final=final)
     except _refused():
         return None
-    from timelapse.kernels.native.build import is_compiled
+    from timelapse.kernels.native.build import NotCompiled, compiled, loaded
 
-    if switch == "auto" and events < COLD_EVENTS and not is_compiled(unit):
+    if switch == "auto" and events < COLD_EVENTS:
+        return unit if loaded(unit) else None
+    try:
+        compiled(unit)
+    except NotCompiled:
         return None
     return unit
 

@@ -7,8 +7,9 @@ a slice; a table has 2^n rows and the caller keeps it at most half full.
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
+
+from timelapse.kernels.native.jit import primitive
 
 OCCUPIED, PRESENT, TOUCHED, WAS_PRESENT = 1, 2, 4, 8
 """Flags. TOUCHED: written in this slice; then the last word and WAS_PRESENT tell what was there."""
@@ -17,7 +18,7 @@ _U = np.uint64
 _ONE = np.uint64(1)
 
 
-@nb.njit(cache=True, nogil=True, inline="never")
+@primitive(inline="never")
 def mix(x):  # type: ignore[no-untyped-def]
     """The finaliser of MurmurHash3."""
     x = _U(x)
@@ -29,7 +30,7 @@ def mix(x):  # type: ignore[no-untyped-def]
     return x
 
 
-@nb.njit(cache=True, nogil=True)
+@primitive()
 def find1(slots, mask, a):  # type: ignore[no-untyped-def]
     """The row of a key; an unoccupied row where it is not there."""
     i = mix(a) & mask
@@ -38,7 +39,7 @@ def find1(slots, mask, a):  # type: ignore[no-untyped-def]
     return i
 
 
-@nb.njit(cache=True, nogil=True)
+@primitive()
 def find2(slots, mask, a, b):  # type: ignore[no-untyped-def]
     i = mix(_U(a) * _U(0x9E3779B97F4A7C15) + _U(b)) & mask
     while slots[i, 0] != 0 and (slots[i, 1] != a or slots[i, 2] != b):
@@ -46,7 +47,7 @@ def find2(slots, mask, a, b):  # type: ignore[no-untyped-def]
     return i
 
 
-@nb.njit(cache=True, nogil=True)
+@primitive()
 def find3(slots, mask, a, b, c):  # type: ignore[no-untyped-def]
     i = mix((_U(a) * _U(0x9E3779B97F4A7C15) + _U(b)) * _U(0xC2B2AE3D27D4EB4F) + _U(c)) & mask
     while slots[i, 0] != 0 and (slots[i, 1] != a or slots[i, 2] != b or slots[i, 3] != c):
@@ -54,7 +55,7 @@ def find3(slots, mask, a, b, c):  # type: ignore[no-untyped-def]
     return i
 
 
-@nb.njit(cache=True, nogil=True)
+@primitive()
 def claim1(slots, mask, counts, t, a):  # type: ignore[no-untyped-def]
     """The row of a key, made if it is not there; `counts[t]` counts rows."""
     i = find1(slots, mask, a)
@@ -65,7 +66,7 @@ def claim1(slots, mask, counts, t, a):  # type: ignore[no-untyped-def]
     return i
 
 
-@nb.njit(cache=True, nogil=True)
+@primitive()
 def claim2(slots, mask, counts, t, a, b):  # type: ignore[no-untyped-def]
     i = find2(slots, mask, a, b)
     if slots[i, 0] == 0:
@@ -76,7 +77,7 @@ def claim2(slots, mask, counts, t, a, b):  # type: ignore[no-untyped-def]
     return i
 
 
-@nb.njit(cache=True, nogil=True)
+@primitive()
 def claim3(slots, mask, counts, t, a, b, c):  # type: ignore[no-untyped-def]
     i = find3(slots, mask, a, b, c)
     if slots[i, 0] == 0:
@@ -88,7 +89,7 @@ def claim3(slots, mask, counts, t, a, b, c):  # type: ignore[no-untyped-def]
     return i
 
 
-@nb.njit(cache=True, nogil=True)
+@primitive()
 def put(slots, i, place, value, present):  # type: ignore[no-untyped-def]
     """Write a row's value (at `place`) and presence; an absent key's value is 0."""
     flags = slots[i, 0]
@@ -101,7 +102,7 @@ def put(slots, i, place, value, present):  # type: ignore[no-untyped-def]
     slots[i, 0] = flags | PRESENT if present else flags & ~PRESENT
 
 
-@nb.njit(cache=True, nogil=True)
+@primitive()
 def mark(slots, i, present):  # type: ignore[no-untyped-def]
     """Write the presence of a row without a value."""
     flags = slots[i, 0]
@@ -112,7 +113,7 @@ def mark(slots, i, present):  # type: ignore[no-untyped-def]
     slots[i, 0] = flags | PRESENT if present else flags & ~PRESENT
 
 
-@nb.njit(cache=True, nogil=True)
+@primitive()
 def rehash(old, new, mask, width):  # type: ignore[no-untyped-def]
     """Copy all rows of a table into a larger, empty one."""
     for j in range(old.shape[0]):
@@ -127,7 +128,7 @@ def rehash(old, new, mask, width):  # type: ignore[no-untyped-def]
                 new[i, w] = old[j, w]
 
 
-@nb.njit(cache=True, nogil=True)
+@primitive()
 def load(slots, mask, width, keys, values):  # type: ignore[no-untyped-def]
     """Put distinct keys (rows of `keys`) into an empty table as present; no values for a set."""
     for j in range(keys.shape[0]):
@@ -144,7 +145,7 @@ def load(slots, mask, width, keys, values):  # type: ignore[no-untyped-def]
             slots[i, width + 1] = values[j]
 
 
-@nb.njit(cache=True, nogil=True)
+@primitive()
 def untouch(slots):  # type: ignore[no-untyped-def]
     """A new slice begins."""
     for j in range(slots.shape[0]):

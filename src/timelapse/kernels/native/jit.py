@@ -1,0 +1,85 @@
+"""Numba with this project's store in place of its own cache.
+
+What is stored is what Numba serialises for its own cache: object code and the description of a function. It is read
+back only from a folder that nobody else may write to (`store.folder`), and only if its checksum is right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numba as nb
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+
+from timelapse.kernels.native import store
+
+COUNTS: Counter[str] = Counter()
+"""What this process has done: `compiled` and `loaded` functions, `damaged` entries, and those `unkept` on disk."""
+
+
+class NotStored(Exception):
+    """There is no whole entry of this name."""
+
+
+class OnDisk:
+    """Takes the place of a dispatcher's cache. `name` gives a signature's entry.
+
+    With `load_only` a function that is not stored raises NotStored instead of being compiled.
+    """
+
+    cache_path = None
+
+    def __init__(self, name: Callable[[Any], str], *, load_only: bool = False) -> None:
+        self._name = name
+        self._load_only = load_only
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        name = self._name(sig)
+        target_context.refresh()
+        payload = store.read(name)
+        if payload is not None:
+            try:
+                parts = pickle.loads(payload)  # noqa: S301 - from a private folder, and checked
+                found = CompileResult._rebuild(target_context, *parts)
+            except Exception:  # whole, and still not what this Numba understands
+                COUNTS["damaged"] += 1
+                store.remove(name)
+            else:
+                COUNTS["loaded"] += 1
+                return found
+        if self._load_only:
+            raise NotStored(name)
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        COUNTS["compiled"] += 1
+        kept = not data.library.has_dynamic_globals and store.write(self._name(sig), dumps(data._reduce()))
+        COUNTS["unkept"] += not kept
+
+    def enable(self) -> None:
+        """Nothing: it is always on."""
+
+    disable = flush = enable
+
+
+def primitive(**options: Any) -> Callable[[Any], Any]:
+    """A decorator: compiled for each signature when first used, and kept on disk."""
+
+    def decorate(function: Any) -> Any:
+        from timelapse.kernels.native.build import compiler_version
+
+        def name(sig: Any) -> str:
+            text = f"{compiler_version()} {function.__module__}.{function.__qualname__} {sig}"
+            return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+        made = nb.njit(nogil=True, **options)(function)
+        if hasattr(made, "overloads"):
+            made._cache = OnDisk(name)
+        return made
+
+    return decorate

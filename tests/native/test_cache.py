@@ -1,0 +1,306 @@
+"""Compiled passes on disk: found again, shared by processes that race, rebuilt where damaged, never an error."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from tests.native.programs import A
+from timelapse.analysis import analyse, final_pass
+from timelapse.errors import UsageError
+from timelapse.kernels import choose
+from timelapse.kernels.native import build, jit, store
+from timelapse.kernels.native.check import kernel_cache
+from timelapse.kernels.native.unit import Unit
+
+SOURCE = "SIGNATURE = (int64,)\n\n\ndef run(n):\n    return n + {}\n"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and a process that has loaded nothing."""
+    monkeypatch.setenv("TIMELAPSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(build, "_LOADED", {})
+    jit.COUNTS.clear()
+    return tmp_path / "cache" / "kernels"
+
+
+def unit(n: int = 1) -> Unit:
+    return Unit(source=SOURCE.format(n))
+
+
+def forget() -> None:
+    """As a new process would begin."""
+    build._LOADED.clear()
+    jit.COUNTS.clear()
+
+
+def entry(of: Unit, cache: Path) -> Path:
+    return cache / f"{build._name(build.text_of(of))}.kernel"
+
+
+def counts() -> dict[str, int]:
+    return {k: v for k, v in jit.COUNTS.items() if v}
+
+
+def test_an_entry_is_found_again(cache: Path) -> None:
+    assert not build.is_compiled(unit())
+    assert build.loaded(unit()) is None
+    assert build.compiled(unit())(41) == 42
+    assert counts() == {"compiled": 1}
+    assert [e.bytes for e in store.entries()] == [entry(unit(), cache).stat().st_size] == [store.size()]
+    forget()
+    assert build.is_compiled(unit())
+    found = build.loaded(unit())
+    assert found is not None
+    assert found(41) == 42
+    assert build.compiled(unit()) is found
+    assert counts() == {"loaded": 1}
+    assert not build.is_compiled(unit(2))
+
+
+CHILD = """
+import json, sys, time
+from pathlib import Path
+from timelapse.kernels.native import build, jit
+from timelapse.kernels.native.primitives import mix
+from timelapse.kernels.native.unit import Unit
+unit = Unit(source=sys.argv[1])
+build.compiler_version()
+if len(sys.argv) > 2:
+    Path(sys.argv[2]).touch()
+    while not Path(sys.argv[3]).exists():
+        time.sleep(0.01)
+function = build.compiled(unit)
+print(json.dumps([function(41), int(mix(7)), dict(jit.COUNTS)]))
+"""
+
+
+def child(*arguments: str, code: str = CHILD) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True)
+
+
+def result(process: subprocess.Popen[str]) -> Any:
+    out, _ = process.communicate(timeout=200)
+    assert process.returncode == 0
+    return json.loads(out)
+
+
+def test_processes_that_race_compile_once_and_a_later_one_not_at_all(tmp_path: Path) -> None:
+    """Two that want the same pass at once: one compiles, the other waits for it. Primitives are kept too."""
+    source, go = unit().source, tmp_path / "go"
+    both = [child(source, str(tmp_path / f"ready{i}"), str(go)) for i in range(2)]
+    while not all((tmp_path / f"ready{i}").exists() for i in range(2)):
+        time.sleep(0.01)
+        assert all(p.poll() is None for p in both)
+    go.touch()
+    first, second = (result(p) for p in both)
+    assert first[:2] == second[:2] == [42, first[1]]
+    passes = sorted([c.get("compiled", 0), c.get("loaded", 0)] for c in (first[2], second[2]))
+    assert sum(c for c, _ in passes) in (2, 3)  # the pass once, the primitive at most twice
+    later = result(child(source))
+    assert later == [42, first[1], {"loaded": 2, "unkept": 0} if "unkept" in later[2] else {"loaded": 2}]
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "byte", "other", "garbage"])
+def test_a_damaged_entry_is_compiled_again(damage: str, cache: Path) -> None:
+    """And where nothing may be compiled it counts as missing."""
+    build.compiled(unit())
+    path = entry(unit(), cache)
+    whole = path.read_bytes()
+    for wait in (False, True):
+        forget()
+        middle = len(whole) // 2
+        if damage == "garbage":  # a whole entry that holds something else
+            store.write(path.stem, b"not what Numba wrote")
+        else:
+            path.write_bytes({
+                "cut": whole[:middle], "empty": b"", "other": b"x" * 100,
+                "byte": whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :],
+            }[damage])  # fmt: skip
+        if not wait:
+            assert build.loaded(unit()) is None
+            assert not path.exists()
+            assert counts() == ({"damaged": 1} if damage == "garbage" else {})
+            continue
+        assert build.compiled(unit())(1) == 2
+        assert jit.COUNTS["compiled"] == 1
+    assert len(path.read_bytes()) == len(whole)
+
+
+def test_without_a_place_every_process_compiles_for_itself(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.parent.mkdir()
+    cache.write_text("a file where the folder should be")
+    assert store.folder() is None
+    assert build.compiled(unit())(1) == 2
+    assert counts() == {"compiled": 1, "unkept": 1}
+    assert (store.entries(), store.size(), store.clear()) == ([], 0, 0)
+    cache.unlink()
+    cache.mkdir()
+    cache.chmod(0o777)  # others could put their code there
+    assert store.folder() is None
+    cache.chmod(0o755)
+    assert store.folder() == cache
+    forget()
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert build.compiled(unit())(1) == 2
+    assert counts() == {"compiled": 1, "unkept": 1}
+    assert list(cache.iterdir()) == []
+
+
+def test_what_a_killed_process_leaves_does_not_matter(cache: Path) -> None:
+    """Killed between writing an entry and putting it in place, while it holds the lock."""
+    code = (
+        "import os, signal\nfrom pathlib import Path\n"
+        "Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n" + CHILD
+    )
+    killed = child(unit().source, code=code)
+    killed.communicate(timeout=200)
+    assert killed.returncode == -9
+    left = sorted(p.name for p in cache.iterdir())
+    assert len(left) == 2
+    assert all(name.startswith(".") for name in left)
+    assert not build.is_compiled(unit())
+    assert build.compiled(unit())(1) == 2
+    for path in cache.glob(".*"):
+        os.utime(path, (0, 0))
+    store.evict()
+    assert list(cache.glob(".*")) == []
+    assert build.is_compiled(unit())
+
+
+def test_those_used_least_recently_go_first(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for i, name in enumerate("abcd"):
+        assert store.write(name, b"x" * 1000)
+        os.utime(cache / f"{name}.kernel", (i + 1, i + 1))
+    assert store.read("a") == b"x" * 1000  # used now
+    one = store.entries()[0].bytes
+    monkeypatch.setenv(store.LIMIT, str(3 * one))
+    assert store.write("e", b"y" * 1000)
+    assert {e.name for e in store.entries()} == {"a", "d", "e"}
+    assert store.size() == 3 * one
+    monkeypatch.setenv(store.LIMIT, str(one - 1))
+    assert not store.write("f", b"z" * 1000)
+    assert store.entries() == []
+    monkeypatch.setenv(store.LIMIT, "many")
+    with pytest.raises(UsageError):
+        store.limit()
+    monkeypatch.delenv(store.LIMIT)
+    store.write("g", b"")
+    assert store.clear() > 0
+    assert list(cache.iterdir()) == []
+
+
+def test_files_for_other_processes(tmp_path: Path) -> None:
+    path = build.write_source(unit(), tmp_path)
+    bad = tmp_path / "bad.py"
+    bad.write_text(build.text_of(Unit(source=SOURCE.format("'a'"))))
+    command = [sys.executable, "-m", "timelapse.kernels.native.compile", str(bad), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "bad.py: TypingError" in done.stderr
+    found = build.loaded(unit())
+    assert found is not None
+    assert found(1) == 2
+    assert counts() == {"loaded": 1}
+    assert build.compile_file(path)
+
+
+class Small(tl.Program):
+    n: tl.Counter[int]
+
+    @tl.on(A)
+    def go(self, e: A) -> None:
+        self.n[e.k] += 1
+
+
+def test_small_jobs_never_wait_for_the_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below WARM_EVENTS nothing is even looked up; below COLD_EVENTS only what is on disk runs compiled."""
+    monkeypatch.setenv(choose.SWITCH, "auto")
+    work = final_pass(analyse(Small))
+
+    def kernel(events: int) -> choose.SliceKernel:
+        return choose.SliceKernel(Small(), work, {}, events, final=True)
+
+    for events in (0, choose.WARM_EVENTS, choose.COLD_EVENTS - 1):
+        assert not kernel(events).compiled
+    assert counts() == {}
+    assert store.entries() == []
+    assert kernel(choose.COLD_EVENTS).compiled
+    assert kernel(choose.WARM_EVENTS).compiled
+    assert not kernel(choose.WARM_EVENTS - 1).compiled
+    made = jit.COUNTS["compiled"]
+    assert made > 0
+    forget()
+    assert kernel(choose.WARM_EVENTS).compiled
+    assert counts() == {"loaded": 1}
+    for path in cache.iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    forget()
+    assert not kernel(choose.WARM_EVENTS).compiled
+    assert "compiled" not in counts()
+
+
+def test_what_numba_refuses_runs_as_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = Unit(source="SIGNATURE = (int64,)\n\n\ndef run(n):\n    return n + 'a'\n")
+    with pytest.raises(build.NotCompiled, match="TypingError"):
+        build.compiled(odd)
+    monkeypatch.setenv(choose.SWITCH, "native")
+    monkeypatch.setattr(choose, "_lowered", lambda *_, final: odd)
+    assert not choose.SliceKernel(Small(), final_pass(analyse(Small)), {}, 0, final=True).compiled
+
+
+def test_a_changed_compiler_means_other_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions, the processor, Numba's settings, and the text of everything that is compiled in."""
+    made = build.compiler_version.__wrapped__
+    before = made()
+    assert made() == before == build.compiler_version()
+    with monkeypatch.context() as patch:
+        patch.setenv("NUMBA_OPT", "1")
+        assert made() != before
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "version", lambda name: "0.1" if name == "llvmlite" else "0")
+        assert made() != before
+    with monkeypatch.context() as patch:
+        real = pkgutil.get_data
+        patch.setattr(
+            pkgutil, "get_data",
+            lambda package, name: (real(package, name) or b"") + (b" " if name == "primitives.py" else b""),
+        )  # fmt: skip
+        assert made() != before
+    with monkeypatch.context() as patch:
+        import llvmlite.binding as llvm
+
+        patch.setattr(llvm, "get_host_cpu_name", lambda: "another")
+        assert made() != before
+
+
+def test_doctor_says_whether_they_are_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build.compiled(unit())
+    found = kernel_cache()
+    assert found.status == "ok"
+    assert "; 1 on disk, 0.0 of at most 1000 MB" in found.value
+    assert str(cache) in found.value
+    with monkeypatch.context() as patch:
+        patch.setenv(store.LIMIT, "x")
+        assert (kernel_cache().status, kernel_cache().hint) == ("warn", "set it to a number of bytes")
+    cache.chmod(0o777)
+    found = kernel_cache()
+    assert found.status == "warn"
+    assert "cannot be kept" in found.value
