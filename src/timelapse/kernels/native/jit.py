@@ -67,8 +67,8 @@ class OnDisk:
     disable = flush = enable
 
 
-def primitive(**options: Any) -> Callable[[Any], Any]:
-    """A decorator: compiled for each signature when first used, and kept on disk."""
+def primitive(signature: Any = None, **options: Any) -> Callable[[Any], Any]:
+    """A decorator: compiled and kept on disk, now for a signature, else for each with which it is first used."""
 
     def decorate(function: Any) -> Any:
         from timelapse.kernels.native.build import compiler_version
@@ -80,6 +80,9 @@ def primitive(**options: Any) -> Callable[[Any], Any]:
         made = nb.njit(nogil=True, **options)(function)
         if hasattr(made, "overloads"):
             made._cache = OnDisk(name)
+            if signature is not None:
+                made.compile(signature)
+                made.disable_compile()
         return made
 
     return decorate

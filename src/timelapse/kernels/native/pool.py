@@ -22,6 +22,7 @@ from numba.core import types
 from numba.core.imputils import impl_ret_untracked
 from numba.extending import intrinsic
 
+from timelapse.kernels.native.jit import primitive
 from timelapse.kernels.native.primitives import mix
 
 _U = np.uint64
@@ -62,7 +63,7 @@ def prefetch(typing: Any, array: Any, place: Any) -> Any:
     return types.void(array, types.int64), generate
 
 
-@nb.njit(cache=True, nogil=True)
+@primitive()
 def _hash(data, start, end, domain):  # type: ignore[no-untyped-def]
     h = _U(end - start) * _FACTOR + _U(domain)
     i = start
@@ -79,7 +80,7 @@ def _hash(data, start, end, domain):  # type: ignore[no-untyped-def]
     return mix((h ^ last) * _FACTOR)
 
 
-@nb.njit(cache=True, nogil=True)
+@primitive()
 def _same(data, start, end, pool, at):  # type: ignore[no-untyped-def]
     i = start
     while i + 8 <= end:
@@ -93,12 +94,11 @@ def _same(data, start, end, pool, at):  # type: ignore[no-untyped-def]
     return True
 
 
-@nb.njit(
+@primitive(
     nb.int64(
         nb.types.Array(nb.int64, 1, "C", readonly=True), nb.types.Array(nb.uint8, 1, "C", readonly=True),
         nb.int64, nb.uint8, nb.uint64[::1], nb.int64[::1], nb.uint8[::1], nb.int64[::1], nb.int64[::1],
     ),
-    cache=True, nogil=True,
 )  # fmt: skip
 def intern(offsets, data, first, domain, slots, starts, pool, used, out):  # type: ignore[no-untyped-def]
     """The codes of strings, new ones put into the pool. Returns how many of `out` are done.
@@ -155,7 +155,7 @@ def intern(offsets, data, first, domain, slots, starts, pool, used, out):  # typ
     return out.shape[0]
 
 
-@nb.njit(nb.void(nb.uint64[::1], nb.int64[::1], nb.uint8[::1], nb.int64), cache=True, nogil=True)
+@primitive(nb.void(nb.uint64[::1], nb.int64[::1], nb.uint8[::1], nb.int64))
 def refill(slots, starts, pool, count):  # type: ignore[no-untyped-def]
     """Put all strings of a pool into empty `slots`."""
     mask = _U(slots.shape[0] - 1)
@@ -167,9 +167,7 @@ def refill(slots, starts, pool, count):  # type: ignore[no-untyped-def]
         slots[i] = (h & ~_LOW) | _U(n + 1)
 
 
-@nb.njit(
-    nb.void(nb.int64[::1], nb.int64[::1], nb.uint8[::1], nb.int64[::1], nb.uint8[::1]), cache=True, nogil=True
-)
+@primitive(nb.void(nb.int64[::1], nb.int64[::1], nb.uint8[::1], nb.int64[::1], nb.uint8[::1]))
 def spell(codes, starts, pool, offsets, data):  # type: ignore[no-untyped-def]
     """The strings of these codes one after the other in `data`, which `offsets` already delimit."""
     for j in range(codes.shape[0]):
