@@ -19,6 +19,8 @@ settings.register_profile(
 )
 settings.load_profile("timelapse")
 
+os.environ["TIMELAPSE_CACHE"] = "off"  # tests that want a cache make one of their own
+
 SESSION_TIME_ZONE = "Asia/Kolkata"
 
 

@@ -26,6 +26,7 @@ LAYERS: list[set[str]] = [
     {"log", "env"},
     {"kernels"},
     {"engine"},
+    {"cache"},
     {"run", "synth"},
     {"testing"},
     {"compare", "report", "live"},

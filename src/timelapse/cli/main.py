@@ -10,7 +10,14 @@ from typing import Any
 
 import typer
 
-from timelapse.cli import data_commands, demo_command, explain_command, run_commands, system_commands
+from timelapse.cli import (
+    cache_command,
+    data_commands,
+    demo_command,
+    explain_command,
+    run_commands,
+    system_commands,
+)
 from timelapse.cli.console import INTERRUPTED, TROUBLE, console, show_error
 from timelapse.cli.interrupt import interrupted, watching_interrupts
 from timelapse.errors import Cancelled, TimelapseError, UsageError
@@ -24,7 +31,7 @@ Exit codes: 0 fine, 1 different (verify), 2 trouble, 130 interrupted.
 """
 
 
-COMMANDS = ("demo", "synth", "ingest", "log", "replay", "verify", "explain", "doctor", "help")
+COMMANDS = ("demo", "synth", "ingest", "log", "replay", "verify", "explain", "cache", "doctor", "help")
 
 CANCELLED = "cancelled; what was being made was removed"
 
@@ -40,6 +47,7 @@ def make_app() -> typer.Typer:
     data_commands.register(app)
     run_commands.register(app)
     explain_command.register(app)
+    cache_command.register(app)
     system_commands.register(app)
     return app
 

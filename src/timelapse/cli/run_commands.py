@@ -57,6 +57,9 @@ def replay(
         bool,
         typer.Option("--allow-impure", help="Replay handlers that read a clock, randomness or the like."),
     ] = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Neither use nor keep states of earlier replays.")
+    ] = False,
     master: Master = None,
     local: Local = False,
     overwrite: Overwrite = False,
@@ -85,7 +88,7 @@ def replay(
         spark = choose_spark(opened.count, progress, master=master, local=local, limit=IN_PROCESS_EVENTS)
         run = run_replay(
             made, opened, target, slices, spark, strategy=_strategy(strategy), progress=progress,
-            allow_impure=allow_impure, overwrite=overwrite,
+            allow_impure=allow_impure, overwrite=overwrite, cache=not no_cache,
         )  # fmt: skip
         proof = run.verify(wanted, progress) if wanted else None
     if as_json:
@@ -207,8 +210,12 @@ def _timings(timings: dict[str, float]) -> str:
 
 def _print_certificate(certificate: dict[str, Any]) -> None:
     from timelapse.cli.console import line
+    from timelapse.cli.view import took
 
-    fallback = certificate.get("fallback")
+    fallback, kept = certificate.get("fallback"), certificate.get("cache")
+    if kept:
+        saved = took(float(kept.get("saved", 0.0)))
+        line(("cache   ", "green"), f"{kept['what']} from the cache ({saved} saved)")
     if certificate.get("mode") == "staged":
         line(
             ("proved  ", "green"),

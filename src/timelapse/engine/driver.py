@@ -10,6 +10,7 @@ after the other from the state that was really reached, and the run says so.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -55,18 +56,25 @@ class Outcome:
     validated: int = 0
     """Number of slices whose change was compared with the one predicted for it."""
     fallback: Fallback | None = None
+    reports: list[SliceReport] = field(default_factory=list)
+    """What each slice did, in order."""
 
 
 class Driver:
     """Runs one job by a plan."""
 
-    def __init__(self, job: Job, plan: Plan, executor: Executor, progress: Progress) -> None:
+    def __init__(
+        self, job: Job, plan: Plan, executor: Executor, progress: Progress,
+        known: Mapping[tuple[str, int], SumRow] | None = None,
+    ) -> None:  # fmt: skip
+        """`known`: what each slice changes of each state, where all start states are in place already."""
         self._job = job
+        self._known = known
         self._plan = plan
         self._executor = executor
         self._progress = progress
         self._next_task = 0
-        self._predicted: dict[tuple[str, int], SumRow] = {}
+        self._predicted: dict[tuple[str, int], SumRow] = dict(known or {})
         self._timings: dict[str, float] = {}
         self._work: dict[str, float] = {}
 
@@ -76,8 +84,8 @@ class Driver:
         known = slices
         fallback: Fallback | None = None
         reports: dict[int, SliceReport] = {}
-        if self._plan.mode == "staged" and slices > 1:
-            known = self._find_starts()
+        if slices > 1 and (self._known is not None or self._plan.mode == "staged"):
+            known = slices if self._known is not None else self._find_starts()
             if known < slices:
                 fallback = Fallback(known, "a handler raised in a pass that runs ahead", is_bug=False)
             result = self._final(known)
@@ -197,7 +205,8 @@ class Driver:
                     raise same_name(name)
             for name, data in report.schemas.items():
                 schemas[name] = pa.ipc.read_schema(pa.py_buffer(data))
-        return Outcome(totals, schemas, self._job.reader.count, self._timings, validated, fallback)
+        events = self._job.reader.count
+        return Outcome(totals, schemas, events, self._timings, validated, fallback, reports)
 
 
 def handler_error(failure: Failure) -> HandlerError:

@@ -2,12 +2,21 @@
 
 It covers declarations, parameter values, and the code of every handler, method and user function
 that they reach, with captured constants. Libraries are taken by name and not looked into.
+
+A *strict* writer is for those who take equal hashes for equal behaviour and run nothing to check it:
+it raises Unsure for what it cannot hash completely (a library's object, an attribute that is made up
+when asked for), and takes by name only what comes with Python and depends on its arguments alone.
 """
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import enum
+import fractions
 import functools
 import hashlib
+import re
 import site
 import sys
 import sysconfig
@@ -24,7 +33,7 @@ from timelapse.model.resource import Resource
 def fingerprint(program: Program) -> str:
     """A hex digest (SHA-256) of what the program does."""
     spec = spec_of(program)
-    writer = _Writer()
+    writer = Writer()
     writer.add("program", spec.name)
     for name, value in params_of(program).items():
         writer.value(f"param:{name}", value)
@@ -45,16 +54,52 @@ def fingerprint(program: Program) -> str:
 
 
 _PLAIN = (int, float, str, bytes, bool, tuple, frozenset, type(None))
+_EXACT = (int, float, complex, str, bytes, bool, type(None), type(...), range, slice)
+_KNOWN = frozenset({
+    "abc", "builtins", "bisect", "collections", "collections.abc", "dataclasses", "datetime", "decimal", "enum",
+    "fractions", "functools", "itertools", "math", "operator", "re", "string", "struct", "typing",
+    "unicodedata", "_operator", "_functools", "_bisect", "_struct", "zlib", "hashlib", "base64", "ipaddress",
+    "heapq", "_heapq", "textwrap", "statistics", "numbers", "__future__", "types",
+})  # fmt: skip
+"""Modules of Python whose functions depend on their arguments alone (and on Python's version)."""
+_REPR = (re.Pattern, datetime.date, datetime.time, datetime.timedelta, datetime.timezone, decimal.Decimal,
+         fractions.Fraction)  # fmt: skip
+"""Objects whose repr says everything."""
 
 
-class _Writer:
-    def __init__(self) -> None:
+class Unsure(Exception):
+    """Something that a strict writer cannot hash completely: what it is."""
+
+
+class Writer:
+    """Hashes code and what it reaches. `names` collects every name that the code uses."""
+
+    def __init__(self, *, strict: bool = False, mro: tuple[type, ...] = ()) -> None:
         self._hash = hashlib.sha256()
-        self._seen: set[int] = set()
+        self._seen: dict[int, int] = {}
+        self._keep: list[Any] = []
         self._open: set[int] = set()
+        self._strict = strict
+        self._mro = mro
+        self.names: dict[str, None] = {}
 
     def digest(self) -> str:
         return self._hash.hexdigest()
+
+    def _met(self, value: Any) -> bool:
+        """Whether it was hashed before; then which one it was is hashed."""
+        number = self._seen.get(id(value))
+        if number is not None:
+            self.add("seen", str(number))
+            return True
+        self._seen[id(value)] = len(self._seen)
+        self._keep.append(value)  # an id must not be given to something else meanwhile
+        return False
+
+    def _by_name(self, module: str | None, what: str) -> None:
+        """Something of a library is taken by its name."""
+        if self._strict and module not in _KNOWN and (module or "").partition(".")[0] != "timelapse":
+            raise Unsure(f"{what} of {module}" if module else what)
 
     def add(self, *parts: str) -> None:
         for part in parts:
@@ -66,6 +111,8 @@ class _Writer:
             value = value.fget
         elif isinstance(value, staticmethod | classmethod):
             value = value.__func__
+        if self._strict and self._exactly(name, value):
+            return
         if isinstance(value, types.FunctionType) and not _is_library(value.__module__):
             self.add(name, "function")
             self.function(value)
@@ -85,7 +132,7 @@ class _Writer:
                 self.value("key", key)
                 self.value("item", item)
         elif isinstance(value, frozenset | set):
-            self.add(name, type(value).__qualname__, *sorted(map(_digest_of, value)))
+            self.add(name, type(value).__qualname__, *sorted(map(self._digest_of, value)))
         elif isinstance(value, functools.partial):
             self.add(name, "partial")
             self.value("part", (value.func, value.args, value.keywords))
@@ -100,12 +147,64 @@ class _Writer:
         else:
             self.add(name, type(value).__qualname__, _text(value))
 
+    def _exactly(self, name: str, value: Any) -> bool:
+        """Strictly: hash what needs care here, and refuse what the rest would only take by name."""
+        kind = type(value)
+        if isinstance(value, types.ModuleType):
+            if _is_library(value.__name__):
+                self._by_name(value.__name__, "the module")
+            elif hasattr(value, "__getattr__"):
+                raise Unsure(f"the module {value.__name__}, which makes up attributes")
+        elif isinstance(value, Resource):
+            raise Unsure("a resource")
+        elif isinstance(value, _REPR):
+            if not isinstance(value, re.Pattern) and _is_library(kind.__module__) is False:
+                raise Unsure(f"an object of {kind.__qualname__}")
+            flags = str(value.flags) if isinstance(value, re.Pattern) else ""
+            pattern = value.pattern if isinstance(value, re.Pattern) else value
+            self.add(name, kind.__qualname__, repr(pattern), flags)
+            return True
+        elif isinstance(value, dict | list | set | frozenset) or (
+            isinstance(value, tuple) and not hasattr(kind, "_fields")
+        ):
+            if kind not in (dict, list, set, frozenset, tuple):
+                raise Unsure(f"an object of {kind.__qualname__}")
+        elif isinstance(value, tuple):
+            self._class(name, kind)
+        elif isinstance(value, types.FunctionType):
+            if _is_library(value.__module__):
+                self._by_name(value.__module__, f"the function {value.__qualname__}")
+        elif isinstance(value, types.BuiltinFunctionType):
+            owner = value.__self__
+            if isinstance(owner, types.ModuleType):
+                self._by_name(owner.__name__, f"the function {value.__qualname__}")
+            else:  # a method of an object, such as a compiled pattern's
+                self.add(name, "bound", value.__name__)
+                self.value("owner", owner)
+                return True
+        elif not isinstance(value, (*_EXACT, type, functools.partial, types.MethodType)):
+            wrapped = getattr(value, "__wrapped__", None)
+            if isinstance(wrapped, types.FunctionType):
+                if kind is not functools._lru_cache_wrapper:
+                    raise Unsure(f"the decorated function {wrapped.__qualname__}")
+            elif _is_library(kind.__module__) or not hasattr(value, "__dict__"):
+                raise Unsure(f"an object of {kind.__module__}.{kind.__qualname__}")
+        elif isinstance(value, _EXACT) and kind not in _EXACT:
+            self._class(name, kind)  # an IntEnum, say
+        return False
+
+    def _digest_of(self, value: Any) -> str:
+        """The digest of one value, for sets: their order differs from process to process."""
+        writer = Writer(strict=self._strict, mro=self._mro)
+        writer.value("", value)
+        self.names.update(writer.names)
+        return writer.digest()
+
     def _object(self, name: str, value: Any) -> None:
         """An object of a user's class: its class and its attributes."""
         self._class(name, type(value))
-        if id(value) in self._seen:
+        if self._met(value):
             return
-        self._seen.add(id(value))
         for key, item in sorted(vars(value).items()):
             self.value(f"attribute:{key}", item)
 
@@ -127,17 +226,21 @@ class _Writer:
     def _class(self, name: str, cls: type) -> None:
         """A class by its name, without its module: a file is imported under more than one name."""
         if _is_library(cls.__module__):
+            self._by_name(cls.__module__, f"the class {cls.__qualname__}")
             self.add(name, "class", cls.__module__, cls.__qualname__)
             return
         self.add(name, "class", cls.__qualname__)
-        if id(cls) in self._seen:
+        if self._met(cls):
             return
-        self._seen.add(id(cls))
         if issubclass(cls, Event | Record):
             for f in cls.__fields__:
                 self.add(f.name, f.type.text)
         if issubclass(cls, Program):
+            if self._strict and cls not in self._mro:
+                raise Unsure(f"the program {cls.__qualname__}")
             return
+        if self._strict:
+            self._complete(cls)
         for base in cls.__bases__:
             self._class("base", base)
         for key, member in sorted(cls.__dict__.items()):
@@ -145,10 +248,29 @@ class _Writer:
             if is_code or (not key.startswith("__") and isinstance(member, _PLAIN)):
                 self.value(f"member:{key}", member)
 
+    def _complete(self, cls: type) -> None:
+        """Strictly: refuse a class of which members would be left out."""
+        if not isinstance(cls, enum.EnumMeta) and (
+            type(cls).__getattribute__ is not type.__getattribute__ or hasattr(type(cls), "__getattr__")
+        ):
+            raise Unsure(f"the class {cls.__qualname__}, which makes up attributes")
+        if cls.__dict__.get("__slots__", ()):
+            raise Unsure(f"the class {cls.__qualname__}, which has slots")
+        for key, member in cls.__dict__.items():
+            if key.startswith("__") or isinstance(member, (*_PLAIN, types.FunctionType, property)):
+                continue
+            if isinstance(member, staticmethod | classmethod) or type(member).__name__ == "_tuplegetter":
+                continue
+            if key == "_abc_impl" or (issubclass(cls, enum.Enum) and key.startswith("_")):
+                continue  # what the library keeps for itself
+            self.value(f"member:{key}", member)
+
     def function(self, function: types.FunctionType) -> None:
-        if id(function) in self._seen:
+        """A user's function: its code, its defaults, what its names mean."""
+        if self._met(function):
             return
-        self._seen.add(id(function))
+        if self._strict and function.__dict__.get("__wrapped__") is not None:
+            self.value("wrapped", function.__wrapped__)  # type: ignore[attr-defined]
         self._code(function.__code__)
         for default in (function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items():
             self.value("default", default)
@@ -159,7 +281,10 @@ class _Writer:
                 continue
             if not (isinstance(content, type) and issubclass(content, Program)):  # super()'s class
                 self.value("cell", content)
+            elif self._strict and content not in self._mro:
+                raise Unsure(f"the program {content.__qualname__}")
         names = _names(function.__code__)
+        self.names.update(dict.fromkeys(names))
         for name in names:
             if name in function.__globals__:
                 found = function.__globals__[name]
@@ -168,7 +293,11 @@ class _Writer:
                     self._module(found, names)
 
     def _code(self, code: types.CodeType) -> None:
-        self.add(code.co_name, code.co_code.hex(), *code.co_names, *code.co_varnames)
+        self.add(code.co_name, code.co_code.hex(), code.co_exceptiontable.hex(), str(code.co_flags))
+        self.add(str(code.co_argcount), str(code.co_posonlyargcount), str(code.co_kwonlyargcount))
+        for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
+            self.add(str(len(names)), *names)
+        self.add(str(len(code.co_consts)))
         for const in code.co_consts:
             if isinstance(const, types.CodeType):
                 self._code(const)
@@ -194,13 +323,6 @@ def _names(code: types.CodeType) -> list[str]:
         if isinstance(const, types.CodeType):
             names.extend(_names(const))
     return names
-
-
-def _digest_of(value: Any) -> str:
-    """The digest of one value, for sets: their order differs from process to process."""
-    writer = _Writer()
-    writer.value("", value)
-    return writer.digest()
 
 
 def _text(value: Any) -> str:

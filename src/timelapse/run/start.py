@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from timelapse import __version__
 from timelapse.analysis import Analysis, analyse, final_pass
 from timelapse.analysis.result import Severity
+from timelapse.cache.rerun import Reuse
 from timelapse.engine.digest import run_digest, state_digest
 from timelapse.engine.driver import Driver, Outcome
 from timelapse.engine.executor import Executor, LocalExecutor
@@ -91,6 +92,7 @@ def replay(
     progress: Progress | None = None,
     allow_impure: bool = False,
     overwrite: bool = False,
+    cache: bool = True,
 ) -> Run:
     """Replay a program over a log. The result equals `tl.run_serial` to the last bit.
 
@@ -115,7 +117,10 @@ def replay(
     if out is None:
         keep.append(_TemporaryFolder())
         out = keep[0].path / "run"
-    return run_plan(program, analysis, source, plan, executor, Path(out), slices, listener, overwrite, keep)
+    return run_plan(
+        program, analysis, source, plan, executor, Path(out), slices, listener, overwrite, keep,
+        cache=cache and strategy is None and not allow_impure,
+    )  # fmt: skip
 
 
 class _TemporaryFolder:
@@ -128,7 +133,7 @@ class _TemporaryFolder:
 
 def run_plan(
     program: Program, analysis: Analysis, source: Source, plan: Plan, executor: Executor, out: Path,
-    slices: int | None, progress: Progress, overwrite: bool, keep: list[Any],
+    slices: int | None, progress: Progress, overwrite: bool, keep: list[Any], *, cache: bool = False,
 ) -> Run:  # fmt: skip
     """Replay by a given plan and publish the run at `out`."""
     started = time.time()
@@ -142,20 +147,36 @@ def run_plan(
         count = slices or default_slices(reader.count, executor.cores, plan)
         job = Job(program, passes, reader, tuple(cuts(reader, count)), partial.scratch, partial.path)
         (partial.scratch / "results").mkdir()
+        reuse = Reuse.none("it was not asked for")
+        if cache:
+            reuse = Reuse.of(program, analysis, source.id, reader.count, job.cuts)
+        kept = reuse.lease(job)
         executor.start(job)
         try:
-            outcome = Driver(job, plan, executor, progress).run()
+            outcome = Driver(job, plan, executor, progress, None if kept is None else kept.moved).run()
         finally:
             executor.close()
         seconds = time.perf_counter() - clock
-        manifest = _manifest(program, analysis, source, plan, executor, job, outcome, started, seconds)
+        manifest = _manifest(program, analysis, source, plan, executor, job, outcome, started, seconds, reuse)
         write_manifest(manifest, partial.path)
+        reuse.keep(job, outcome, _about(manifest), {"run": manifest.fingerprint, "started": manifest.started})
         partial.commit()
     except BaseException:
         partial.discard()
         raise
     context = RunContext(program, source.reader, keep)
     return Run(manifest, DirectoryData(partial.out), partial.out, context)
+
+
+def _about(manifest: RunManifest) -> dict[str, str]:
+    """What `timelapse cache` says of an entry."""
+    params = ", ".join(f"{name}={text}" for name, text in manifest.params.items())
+    return {
+        "program": f"{manifest.program}({params})"[:200],
+        "log": manifest.log or "",
+        "events": str(manifest.events),
+        "slices": str(len(manifest.cuts) - 1),
+    }
 
 
 def _spilled(reader: EventReader, scratch: Path) -> EventReader:
@@ -242,7 +263,7 @@ def source_of(program: Program) -> str | None:
 
 def _manifest(
     program: Program, analysis: Analysis, source: Source, plan: Plan, executor: Executor, job: Job,
-    outcome: Outcome, started: float, seconds: float,
+    outcome: Outcome, started: float, seconds: float, reuse: Reuse,
 ) -> RunManifest:  # fmt: skip
     spec = spec_of(program)
     totals, schemas = outcome.totals, dict(outcome.schemas)
@@ -272,6 +293,7 @@ def _manifest(
             {"code": d.code, "severity": d.severity.value, "place": str(d.place), "message": d.message}
             for d in analysis.diagnostics
         ],
+        "cache": reuse.certificate(),
     }
     return RunManifest(
         format=FORMAT,

@@ -1,0 +1,145 @@
+"""The key of a core: a hash of everything that start states and resolved reads depend on.
+
+That is: the log (its id covers types, events and positions) and where it is cut; the statements that
+the core consists of, as they are compiled from source that was checked against the running code; all
+functions, constants, closures, defaults and classes that these reach; the parameters they name; the
+states' declarations; Python, and the Timelapse that interprets all this. What cannot be hashed for
+certain has no key.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from timelapse.analysis import Analysis, build_pass
+from timelapse.analysis.result import PassProgram, Severity
+from timelapse.model.fingerprint import Unsure, Writer
+from timelapse.model.program import Program, params_of, spec_of
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class CoreKey:
+    """The key of a program's core over a log, or the reason why there is none."""
+
+    text: str = ""
+    reason: str = ""
+    core: PassProgram | None = None
+
+    def of(self, *more: str) -> str:
+        """The key of something that depends on the core and on this."""
+        return hashlib.sha256("\0".join([self.text, *more]).encode()).hexdigest()
+
+
+def core_key(program: Program, analysis: Analysis, log_id: str | None, cuts: Sequence[int]) -> CoreKey:
+    """The key of a program's core over a log that is cut at `cuts`."""
+    if log_id is None:
+        return CoreKey(reason="the log is in memory: it has no identity")
+    reason = refusal(analysis)
+    if reason is not None:
+        return CoreKey(reason=reason)
+    core = build_pass(analysis, "core", tuple(analysis.spec.states), ())
+    reason = _trusted(analysis, core)
+    if reason is not None:
+        return CoreKey(reason=reason)
+    try:
+        digest = _digest(program, core)
+    except (Unsure, RecursionError) as unsure:
+        return CoreKey(reason=f"its states depend on what cannot be hashed: {unsure}")
+    parts = [f"timelapse states {FORMAT}", software(), log_id, repr(list(cuts)), digest]
+    return CoreKey(hashlib.sha256("\0".join(parts).encode()).hexdigest(), core=core)
+
+
+def refusal(analysis: Analysis) -> str | None:
+    """Why nothing of a program is kept, whatever the log; None where there is no such reason."""
+    if not analysis.spec.states:
+        return "the program has no states"
+    if analysis.opaque:
+        return analysis.functions.opaque[0].message
+    impure = [d for d in analysis.diagnostics if d.severity is Severity.ERROR]
+    return f"it is not pure: {impure[0].message}" if impure else None
+
+
+def _trusted(analysis: Analysis, core: PassProgram) -> str | None:
+    """The reason, where the core makes a call that analysis cannot see through."""
+    texts = [h.text for h in core.handlers]
+    for member in core.members.values():
+        function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+        texts.append(function.__dict__.get("__tl_text__", ""))
+    for call in analysis.trusted:
+        what = call.message.partition(" is trusted")[0]
+        if any(what.partition(":")[0] in text for text in texts):
+            return f"its states depend on {what}, which is trusted ({call.place})"
+    return None
+
+
+def _digest(program: Program, core: PassProgram) -> str:
+    """The hash of the core's code and of what it reaches. Raises Unsure."""
+    spec = spec_of(program)
+    mro = type(program).__mro__
+    writer = Writer(strict=True, mro=mro)
+    for state in spec.states.values():
+        writer.add("state", state.name, state.text)
+        writer.value("default", None if repr(state.default) == "ABSENT" else (state.default,))
+    for event in spec.events:
+        writer.add("event type", event.__name__)  # their names, where handlers of other types may reject
+    for handler in core.handlers:
+        writer.add("handler", str(len(handler.events)))
+        for event in handler.events:
+            writer.value("event", event)
+        writer.function(handler.function)
+    for name, member in core.members.items():
+        writer.value(f"cut:{name}", member)
+    _members(program, core, writer)
+    return writer.digest()
+
+
+def _members(program: Program, core: PassProgram, writer: Writer) -> None:
+    """Whatever of the program the core may name: parameters, methods, constants of the class."""
+    spec, params = spec_of(program), params_of(program)
+    done: set[str] = set()
+    while True:
+        names = [n for n in writer.names if n not in done]
+        if not names:
+            return
+        done.update(names)
+        for name in names:
+            if name in params:
+                writer.value(f"param:{name}", params[name])
+            elif name not in spec.states and name not in core.members:
+                for base in type(program).__mro__:
+                    member = base.__dict__.get(name, None)
+                    if member is not None and base.__module__.partition(".")[0] != "timelapse":
+                        writer.value(f"member:{base.__qualname__}.{name}", _plain(member))
+
+
+def _plain(member: Any) -> Any:
+    return member.__func__ if isinstance(member, staticmethod | classmethod) else member
+
+
+@functools.lru_cache(maxsize=1)
+def software() -> str:
+    """Everything that turns a program and a log into states: this package's files, Python, libraries."""
+    import numpy as np
+    import pyarrow as pa
+
+    h = hashlib.sha256()
+    root = Path(__file__).parents[1]
+    for path in sorted(root.rglob("*.py")):
+        if path.relative_to(root).parts[0] not in ("cli", "synth", "testing", "env"):
+            h.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    try:
+        numba = importlib.metadata.version("numba")
+    except importlib.metadata.PackageNotFoundError:
+        numba = ""
+    python = f"{sys.implementation.name} {platform.python_version()} {sys.flags.optimize} {sys.byteorder}"
+    return f"{h.hexdigest()} {python} numpy {np.__version__} pyarrow {pa.__version__} numba {numba}"

@@ -1,0 +1,93 @@
+"""Kept start states: what the final pass of a program with the same core needs to run on all slices at once.
+
+An entry holds the changes of every slice (`state/...`, laid out as in a run), the start states at the
+cuts where the run had to find them (`starts/...`, as in a job's scratch folder), and the hashes of
+what each slice changed. The hashes are what proves a run that uses the entry: its final pass must
+change exactly that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from timelapse.cache.key import CoreKey
+from timelapse.cache.store import Head, Store
+from timelapse.engine.job import SliceReport, SumRow
+
+KIND = "states"
+
+
+@dataclass(frozen=True)
+class KeptStates:
+    """What is known of a core's run, its files in place."""
+
+    moved: dict[tuple[str, int], SumRow]
+    content: dict[tuple[str, int], SumRow]
+    origin: dict[str, Any]
+    """The run that found them: when, how long it took, how it was validated."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it took to find the start states."""
+        return float(self.origin.get("seconds", 0.0))
+
+
+def lease(store: Store, key: CoreKey, states: list[str], scratch: Path) -> KeptStates | None:
+    """Put the start states of an entry into a job's scratch folder; None where there are none to use."""
+    head = store.head(states_key(key))
+    if head is None or not head.data.get("starts"):
+        return None
+    place = scratch / "kept"
+    taken = store.lease(states_key(key), place)
+    if taken is None:
+        return None
+    if (place / "starts").is_dir():
+        (place / "starts").rename(scratch / "starts")
+    return _known(taken, states)
+
+
+def states_key(key: CoreKey) -> str:
+    """The entry's key."""
+    return key.of(KIND)
+
+
+def _known(head: Head, states: list[str]) -> KeptStates | None:
+    moved, content = {}, {}
+    try:
+        for name in states:
+            for number, (changed, held) in enumerate(
+                zip(head.data["moved"][name], head.data["content"][name], strict=True)
+            ):
+                moved[name, number] = SumRow(*changed)
+                content[name, number] = SumRow(*held)
+        return KeptStates(moved, content, dict(head.data["origin"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def save(
+    store: Store, key: CoreKey, reports: list[SliceReport], scratch: Path, out: Path, about: dict[str, str],
+    origin: Mapping[str, Any],
+) -> str | None:  # fmt: skip
+    """Keep what a run found. Returns None, or why it is not kept."""
+    files = {f"state/{p.relative_to(out / 'state')}": p for p in _files(out / "state")}
+    starts = {f"starts/{p.relative_to(scratch / 'starts')}": p for p in _files(scratch / "starts")}
+    names = list(reports[0].moved)
+    data = {
+        "starts": bool(starts) or len(reports) == 1,
+        "moved": {n: [_row(r.moved[n]) for r in reports] for n in names},
+        "content": {n: [_row(r.content[n]) for r in reports] for n in names},
+        "origin": dict(origin),
+    }
+    return store.publish(states_key(key), KIND, files | starts, about, data)
+
+
+def _row(total: SumRow) -> list[int]:
+    return [total.low, total.high, total.rows]
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else []

@@ -1,0 +1,302 @@
+"""Where entries are kept: folders of files that are published whole, checked when used, and evicted.
+
+    <root>/entries/<key>/entry.json     a SHA-256 line, then JSON: what it is, and size and hash of each file
+    <root>/entries/<key>/used           grows by one byte with each use: hits, and the time of the last one
+    <root>/entries/<key>/...            the files
+    <root>/limit                        bytes, where somebody set a limit
+
+Any number of processes may read, publish and evict at the same time. An entry is made aside and renamed
+into place; who uses one takes hard links (or copies) of its files first and checks those, so that an
+eviction can no longer take them away. Nothing here raises for what the disk does: a cache that cannot be
+read or written is as good as none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from timelapse.errors import UsageError
+from timelapse.log.place import partial_path, remove_abandoned
+
+FORMAT = 1
+PLACE = "TIMELAPSE_CACHE"
+"""Environment variable: the cache's folder, or `off`."""
+LIMIT = "TIMELAPSE_CACHE_LIMIT"
+"""Environment variable: the most that the cache may hold, as `5GB` or bytes."""
+DEFAULT_LIMIT = 10_000_000_000
+DEFAULT_SHARE = 0.1
+"""Without a limit: 10 GB, but at most this share of what the disk has free (the cache itself counted as free)."""
+
+_HEAD = "entry.json"
+_USED = "used"
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What an entry says of itself."""
+
+    format: int = FORMAT
+    kind: str
+    key: str
+    about: dict[str, str]
+    """For people: program, log."""
+    data: dict[str, Any]
+    """For whoever made it."""
+    files: dict[str, tuple[int, str]]
+    """Size and SHA-256 of each file, by its path in the entry."""
+    created: float
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for size, _ in self.files.values())
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry as `timelapse cache` lists it."""
+
+    head: Head
+    hits: int
+    used: float
+    """When it was used last, or made: seconds since 1970."""
+
+
+class Store:
+    """The cache in one folder."""
+
+    def __init__(self, root: Path, limit: int | None = None) -> None:
+        self.root = root
+        self._limit = limit
+        self._entries = root / "entries"
+
+    # --- using --------------------------------------------------------------------------------------
+
+    def head(self, key: str) -> Head | None:
+        """What is known of an entry; None where there is none. Its files are not checked."""
+        try:
+            return _read_head(self._entries / key)
+        except (OSError, ValueError):
+            return None
+
+    def lease(self, key: str, into: Path) -> Head | None:
+        """Put an entry's files below `into`, checked. None where there is no entry, or a damaged one.
+
+        A damaged entry is removed, so that it is made anew. `into` may be left with some of the files.
+        """
+        folder = self._entries / key
+        try:
+            head = _read_head(folder)
+        except OSError:
+            return None
+        except ValueError:
+            self._remove(folder)
+            return None
+        try:
+            sound = all(
+                _take(folder / name, into / name) and fingerprint(into / name) == known
+                for name, known in head.files.items()
+            )
+        except OSError:
+            return None  # evicted meanwhile
+        if not sound or head.key != key:
+            self._remove(folder)
+            return None
+        try:
+            with open(folder / _USED, "ab") as file:
+                file.write(b".")
+        except OSError:
+            pass
+        return head
+
+    # --- publishing ---------------------------------------------------------------------------------
+
+    def publish(
+        self, key: str, kind: str, files: Mapping[str, Path], about: dict[str, str], data: dict[str, Any]
+    ) -> str | None:
+        """Keep files (name in the entry -> where they are) under a key. Returns None, or why it was not kept."""
+        target = self._entries / key
+        partial = partial_path(target)
+        try:
+            size = sum(path.stat().st_size for path in files.values())
+            self._entries.mkdir(parents=True, exist_ok=True)
+            limit = self.limit()
+            if size > limit:
+                return f"it has {size:,} bytes, the cache's limit is {limit:,}"
+            self.evict(limit - size)
+            partial.mkdir()
+            known = {}
+            for name, path in files.items():
+                if not _take(path, partial / name):
+                    return f"{name} is no file"
+                known[name] = fingerprint(partial / name)
+            head = Head(kind=kind, key=key, about=about, data=data, files=known, created=time.time())
+            body = msgspec.json.encode(head)
+            (partial / _HEAD).write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+            (partial / _USED).touch()
+            try:
+                partial.rename(target)
+            except OSError:
+                if not target.exists():
+                    raise
+            return None  # somebody else may have been faster: theirs is as good
+        except (OSError, TypeError, ValueError, msgspec.MsgspecError) as error:
+            return f"the cache cannot be written: {error}"
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    # --- keeping house ------------------------------------------------------------------------------
+
+    def entries(self) -> list[Entry]:
+        """All entries, the one used last first."""
+        found = []
+        for folder in self._folders():
+            try:
+                head, used = _read_head(folder), (folder / _USED).stat()
+            except (OSError, ValueError):
+                continue
+            found.append(Entry(head, used.st_size, used.st_mtime))
+        return sorted(found, key=lambda e: (-e.used, e.head.key))
+
+    def clear(self) -> int:
+        """Remove everything. Returns the number of entries. Raises OSError where that is not allowed."""
+        folders = list(self._folders())
+        for folder in folders:
+            self._remove(folder)
+            if folder.exists():
+                raise PermissionError(13, "Permission denied", str(folder))
+        return len(folders)
+
+    def evict(self, allowed: int) -> int:
+        """Remove what was used longest ago until at most `allowed` bytes are left. Returns how many went."""
+        gone = 0
+        entries = self.entries()
+        known = {e.head.key for e in entries}
+        for folder in self._folders():
+            if folder.name not in known and self.head(folder.name) is None:
+                self._remove(folder)  # damaged, or of another format
+        total = sum(e.head.bytes for e in entries)
+        for entry in reversed(entries):
+            if total <= allowed:
+                break
+            self._remove(self._entries / entry.head.key)
+            total -= entry.head.bytes
+            gone += 1
+        return gone
+
+    def limit(self) -> int:
+        """The most bytes that may be kept."""
+        if self._limit is not None:
+            return self._limit
+        given = os.environ.get(LIMIT)
+        if given:
+            return parse_size(given)
+        try:
+            return int((self.root / "limit").read_text())
+        except (OSError, ValueError):
+            pass
+        held = sum(e.head.bytes for e in self.entries())
+        where = next((p for p in (self.root, *self.root.parents) if p.exists()), Path("/"))
+        try:
+            free = shutil.disk_usage(where).free
+        except OSError:
+            return 0
+        return min(DEFAULT_LIMIT, int((free + held) * DEFAULT_SHARE))
+
+    def set_limit(self, limit: int) -> None:
+        """Set the limit for all later runs, and keep to it now. Raises OSError."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        partial = self.root / f".limit-{uuid4().hex}"
+        partial.write_text(f"{limit}\n")
+        partial.replace(self.root / "limit")
+        self.evict(limit)
+
+    def _folders(self) -> Iterator[Path]:
+        """Finished entries. What killed processes left is removed on the way."""
+        try:
+            found = sorted(self._entries.iterdir())
+        except OSError:
+            return
+        for path in found:
+            if not path.name.startswith("."):
+                yield path
+            elif ".partial-" in path.name:
+                with contextlib.suppress(OSError):
+                    remove_abandoned(self._entries / path.name[1:].partition(".partial-")[0])
+
+    def _remove(self, folder: Path) -> None:
+        """Take an entry away: out of sight at once, then from the disk."""
+        aside = partial_path(folder)
+        try:
+            folder.rename(aside)
+        except OSError:
+            return  # somebody else was faster, or it may not be removed
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def open_store() -> Store | None:
+    """The user's cache; None where it is switched off."""
+    given = os.environ.get(PLACE, "")
+    if given.lower() in ("off", "0", "none"):
+        return None
+    if given:
+        return Store(Path(given).expanduser().absolute())
+    base = os.environ.get("XDG_CACHE_HOME")
+    folder = Path(base) if base and Path(base).is_absolute() else Path("~/.cache").expanduser()
+    return Store(folder / "timelapse" / "states")
+
+
+def parse_size(text: str) -> int:
+    """Bytes from `5GB`, `500 MB` or a number. Raises UsageError (TL813)."""
+    clean = text.strip().upper().replace("_", "").replace(",", "")
+    number = clean.rstrip("KMGTB ")
+    unit = clean[len(number) :].strip()
+    try:
+        if unit not in _UNITS or not 0 <= float(number) < 1e9:
+            raise ValueError(text)
+        return int(float(number) * _UNITS[unit])
+    except ValueError:
+        raise UsageError(f"{text!r} is not a size", hint="for example 5GB or 500MB", code="TL813") from None
+
+
+def fingerprint(path: Path) -> tuple[int, str]:
+    """A file's size and SHA-256."""
+    with open(path, "rb") as file:
+        return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_head(folder: Path) -> Head:
+    """Raises OSError where there is none, ValueError where it is damaged or of another format."""
+    digest, _, body = (folder / _HEAD).read_bytes().partition(b"\n")
+    if hashlib.sha256(body).hexdigest().encode() != digest:
+        raise ValueError(f"{folder} is damaged")
+    head = msgspec.json.decode(body, type=Head)  # its errors are ValueErrors
+    if head.format != FORMAT:
+        raise ValueError(f"{folder} has format {head.format}")
+    if any(Path(name).is_absolute() or ".." in Path(name).parts for name in head.files):
+        raise ValueError(f"{folder} names files outside of it")
+    return head
+
+
+def _take(source: Path, target: Path) -> bool:
+    """Make `target` the same file as `source`, or a copy. False where source is no plain file."""
+    if source.is_symlink() or not source.is_file():
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        shutil.copyfile(source, target)
+    return True

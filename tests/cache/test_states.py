@@ -1,0 +1,197 @@
+"""Runs with the cache equal runs without it: after every edit, in every order, whatever happened to the entries."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from tests.cache.programs import PROGRAM, events, written
+from timelapse.cache import rerun
+from timelapse.errors import DefinitionError, HandlerError
+from timelapse.run import Run
+
+
+@pytest.fixture(autouse=True)
+def _cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of its own, also for small logs."""
+    monkeypatch.setenv("TIMELAPSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(rerun, "MIN_EVENTS", 0)
+
+
+def log_of(module: ModuleType, path: Path, seed: int = 0, count: int = 400) -> tl.Log:
+    if path.exists():
+        shutil.rmtree(path)
+    return tl.Log.from_events(path, events(module, count, seed), [module.Join, module.Say], block=64)
+
+
+def run(
+    module: ModuleType, log: Any, slices: int = 4, *, cache: bool = True, spark: Any = False, **params: Any
+) -> Run:
+    return tl.replay(module.Talk(**params), log, slices=slices, spark=spark, cache=cache)
+
+
+def same(a: Run, b: Run) -> None:
+    """Outputs, rejections, final states, and the states at all cuts."""
+    assert (a.digest, a.state_digest, a.counts) == (b.digest, b.state_digest, b.counts)
+    for entry in a.manifest.states:
+        for cut in range(a.slices + 1):
+            assert a.state_at_cut(entry.name, cut) == b.state_at_cut(entry.name, cut)
+
+
+def test_an_edited_rule_starts_from_what_is_kept(tmp_path: Path) -> None:
+    """The second run takes the states, says so, proves itself, and gives what a run without cache gives."""
+    with written(tmp_path / "p") as module:
+        log = log_of(module, tmp_path / "log")
+        first = run(module, log)
+        assert first.certificate["cache"] is None
+        second = run(module, log, limit=1)
+        kept = second.certificate["cache"]
+        assert kept["what"]
+        assert second.certificate["validated_slices"] == 3
+        same(second, run(module, log, cache=False, limit=1))
+        assert first.digest != second.digest
+        assert second.verify().ok
+        assert run(module, log, least=3).certificate["cache"] is None
+
+
+def test_cache_false_neither_uses_nor_keeps(tmp_path: Path) -> None:
+    """Nothing is written; what is there is not used."""
+    with written(tmp_path / "p") as module:
+        log = log_of(module, tmp_path / "log")
+        run(module, log, cache=False)
+        assert not (tmp_path / "cache").exists()
+        run(module, log)
+        assert run(module, log, cache=False).certificate["cache"] is None
+        forced = tl.replay(module.Talk(), log, slices=4, spark=False, strategy="staged")
+        assert forced.certificate["cache"] is None
+
+
+def test_a_log_that_was_written_anew_or_appended(tmp_path: Path) -> None:
+    """The same path, other events: nothing fits any more."""
+    with written(tmp_path / "p") as module:
+        run(module, log_of(module, tmp_path / "log"))
+        other = log_of(module, tmp_path / "log", seed=1)
+        again = run(module, other)
+        assert again.certificate["cache"] is None
+        same(again, run(module, other, cache=False))
+        longer = log_of(module, tmp_path / "log", count=401)
+        assert run(module, longer).certificate["cache"] is None
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "gone"])
+def test_damaged_entries_are_done_again(damage: str, tmp_path: Path) -> None:
+    """A file of each sort in turn: the run gives the same, and the next one finds a sound entry."""
+    with written(tmp_path / "p") as module:
+        log = log_of(module, tmp_path / "log", count=60)
+        wanted = run(module, log, slices=3)
+        files = [p.relative_to(tmp_path) for p in (tmp_path / "cache" / "entries").rglob("*") if p.is_file()]
+        sorts = {(p.parts[1], p.parts[3]): p for p in files if p.name != "used"}
+        assert len(sorts) >= 3
+        for file in sorts.values():
+            path = tmp_path / file
+            data = path.read_bytes()
+            path.unlink()  # the run's own file is the same one
+            if damage == "cut":
+                path.write_bytes(data[:-3])
+            elif damage == "flip":
+                path.write_bytes(bytes([*data[:-9], data[-9] ^ 1, *data[-8:]]))
+            again = run(module, log, slices=3)
+            assert again.certificate["cache"] is None, file
+            same(again, wanted)
+            assert run(module, log, slices=3).certificate["cache"] is not None
+
+
+def test_a_disk_that_cannot_be_written_fails_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a limit of nothing."""
+    with written(tmp_path / "p") as module:
+        log = log_of(module, tmp_path / "log")
+        wanted = run(module, log, cache=False)
+        (tmp_path / "cache").write_text("in the way")
+        same(run(module, log), wanted)
+        monkeypatch.setenv("TIMELAPSE_CACHE", str(tmp_path / "other"))
+        monkeypatch.setenv("TIMELAPSE_CACHE_LIMIT", "0")
+        same(run(module, log), wanted)
+        same(run(module, log), wanted)
+
+
+def test_a_handler_that_fails_only_after_the_edit(tmp_path: Path) -> None:
+    """The error names the same event as without the cache, and the entry stays good."""
+    text = PROGRAM.replace(
+        "def flag(self, e):\n", "def flag(self, e):\n        assert e.id < self.limit * 100\n"
+    )
+    with written(tmp_path / "p", program=text) as module:
+        log = log_of(module, tmp_path / "log")
+        run(module, log, limit=99)
+        found = []
+        for cache in (True, False):
+            with pytest.raises(HandlerError) as caught:
+                run(module, log, limit=2, cache=cache)
+            found.append((caught.value.seq, caught.value.handler, caught.value.message, caught.value.event))
+        assert found[0] == found[1]
+        assert run(module, log, limit=98).certificate["cache"] is not None
+
+
+def tokens(text: str) -> Iterator[str]:
+    """The text with one token changed, wherever that is easily done."""
+    import io
+    import tokenize
+
+    swap = {"==": "!=", "!=": "==", ">": "<=", "<": ">=", ">=": "<", "<=": ">", "+": "-", "-": "+", "*": "+",
+            "%": "//", "and": "or", "or": "and", "in": "not in", "+=": "-=", "elif": "else:\n        if"}  # fmt: skip
+    lines = text.splitlines(keepends=True)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        row, start = token.start
+        end = token.end[1]
+        if token.type == tokenize.NUMBER:
+            new = str(int(token.string) + 1)
+        elif token.string == "who":
+            new = "to"
+        elif token.string == "id":
+            new = "who"
+        else:
+            new = swap.get(token.string, "")
+        if new:
+            line = lines[row - 1]
+            yield "".join([*lines[: row - 1], line[:start] + new + line[end:], *lines[row:]])
+
+
+def test_every_single_token_edit(tmp_path: Path) -> None:
+    """After each edit the run over a warm cache equals the one without: result, or error."""
+    hits = edits = 0
+    with written(tmp_path / "p") as module:
+        run(module, log_of(module, tmp_path / "log", count=150), slices=3)
+    for number, text in enumerate(tokens(PROGRAM)):
+        try:
+            with written(tmp_path / f"p{number}", program=text) as module:
+                log = tl.Log.open(tmp_path / "log")
+                outcomes = []
+                for cache in (False, True):
+                    try:
+                        made = run(module, log, slices=3, cache=cache)
+                        outcomes.append((made.digest, made.state_digest))
+                        hits += made.certificate["cache"] is not None
+                    except HandlerError as error:
+                        outcomes.append((error.message, str(error.seq)))
+                assert outcomes[0] == outcomes[1], text
+                edits += 1
+        except (DefinitionError, SyntaxError, ImportError, TypeError, NameError):
+            continue  # not a program any more
+    assert edits > 25
+    assert hits > 5
+
+
+@pytest.mark.spark
+def test_on_spark(tmp_path: Path, spark: Any) -> None:
+    """Workers find the leased states in the job's folder."""
+    with written(tmp_path / "p") as module:
+        log = log_of(module, tmp_path / "log")
+        run(module, log, spark=spark)
+        again = run(module, log, spark=spark, limit=1)
+        assert again.certificate["cache"] is not None
+        same(again, run(module, log, cache=False, limit=1))
