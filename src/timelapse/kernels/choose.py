@@ -66,11 +66,15 @@ class SliceKernel:
 
     A slice in which the compiled pass meets something that only Python can do runs again in Python
     from its start, and so do all later ones of this kernel: results never differ.
+
+    `prefetch`: a compiled pass has the next events read and decoded by a second thread, for when there
+    is a core for it. Handlers that run as Python would have to share the interpreter with it.
     """
 
     def __init__(
-        self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool
-    ) -> None:
+        self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool,
+        prefetch: bool = False,
+    ) -> None:  # fmt: skip
         self._program, self._work, self._final = program, work, final
         self._native: NativeKernel | None = None
         self._python: InterpretedKernel | None = None
@@ -78,7 +82,7 @@ class SliceKernel:
         if unit is not None:
             from timelapse.kernels.native.kernel import NativeKernel
 
-            self._native = NativeKernel(program, work, unit, starts, final=final)
+            self._native = NativeKernel(program, work, unit, starts, final=final, prefetch=prefetch)
         else:
             self._interpret(starts)
 

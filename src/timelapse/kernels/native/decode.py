@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from timelapse.kernels.ahead import ahead as run_ahead
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.unit import Column, Unit
 from timelapse.log.reader import Chunk
@@ -49,6 +51,15 @@ class Decoder:
     def __init__(self, unit: Unit, interned: Interned) -> None:
         self._unit = unit
         self._interned = interned
+
+    @contextmanager
+    def batches(self, chunks: Iterator[Chunk], *, ahead: bool) -> Iterator[Iterator[Batch]]:
+        """The chunks as batches. `ahead`: read and decoded by another thread, before they are asked for."""
+        if ahead:
+            with run_ahead(lambda: (self.decode(chunk) for chunk in chunks)) as batches:
+                yield batches
+        else:
+            yield map(self.decode, chunks)
 
     def decode(self, chunk: Chunk) -> Batch:
         unit = self._unit

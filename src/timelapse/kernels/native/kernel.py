@@ -33,9 +33,10 @@ class NativeKernel:
     """Runs one compiled pass. `starts` are state tables; a state missing there starts empty."""
 
     def __init__(
-        self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, pa.Table], *, final: bool
-    ) -> None:
-        self._work, self._unit, self._final = work, unit, final
+        self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, pa.Table], *, final: bool,
+        prefetch: bool = False,
+    ) -> None:  # fmt: skip
+        self._work, self._unit, self._final, self._prefetch = work, unit, final, prefetch
         self._function = compiled(unit)
         self._spec = spec_of(program)
         self._interned = Interned(unit.texts)
@@ -56,8 +57,9 @@ class NativeKernel:
             self._counts[index] = table.begin()
         outputs = _Outputs(self._unit)
         result = PassResult()
-        for chunk in chunks:
-            result.events += self._batch(self._decoder.decode(chunk), outputs, tick)
+        with self._decoder.batches(chunks, ahead=self._prefetch) as batches:
+            for batch in batches:
+                result.events += self._batch(batch, outputs, tick)
         self._collect(result)
         if self._final:
             result.outputs = outputs.tables(self._interned)
