@@ -27,6 +27,7 @@ from timelapse.model.types import Time
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from timelapse.compare import diff
     from timelapse.log import Log, Source
     from timelapse.plan import explain
     from timelapse.run import Run, replay, run_serial
@@ -39,11 +40,12 @@ _LATER = {
     "replay": "timelapse.run",
     "run_serial": "timelapse.run",
     "explain": "timelapse.plan",
+    "diff": "timelapse.compare",
 }
 
 __all__ = [
     "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Event", "First", "Log", "Max", "Min", "Program",
-    "Record", "Run", "Set", "Source", "Time", "TimelapseError", "Value", "explain", "on", "replay",
+    "Record", "Run", "Set", "Source", "Time", "TimelapseError", "Value", "diff", "explain", "on", "replay",
     "resource", "run_serial", "state",
 ]  # fmt: skip
 

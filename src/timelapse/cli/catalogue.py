@@ -317,6 +317,15 @@ Give a number of events (100000) or a share (1%).
 
 TL814 No such error code
 `timelapse help` lists them.
+
+TL815 Runs over different logs
+Differences between runs mean something only over one version of one log: replay both programs over it. After `log.append` the older run is over another log.
+
+TL816 A field or record type that is not there
+The command names a record type, or a field of it, that neither run has; the hint lists what there is.
+
+TL817 No such revision of the program
+FILE:Class@REV takes a branch, a tag or a commit of the git repository that the file is in; the file must be part of that revision.
 """
 
 

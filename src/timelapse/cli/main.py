@@ -14,6 +14,7 @@ from timelapse.cli import (
     cache_command,
     data_commands,
     demo_command,
+    diff_command,
     explain_command,
     run_commands,
     system_commands,
@@ -27,11 +28,23 @@ APP_HELP = """Replay a log of events through a stateful Python program: exactly,
 A first look: [bold]timelapse demo[/bold]
 
 Programs are named FILE:Class (rules.py:Antispam), runs by their directory, @3 or @last.
-Exit codes: 0 fine, 1 different (verify), 2 trouble, 130 interrupted.
+Exit codes: 0 fine, 1 different (verify, diff), 2 trouble, 130 interrupted.
 """
 
 
-COMMANDS = ("demo", "synth", "ingest", "log", "replay", "verify", "explain", "cache", "doctor", "help")
+COMMANDS = (
+    "demo",
+    "synth",
+    "ingest",
+    "log",
+    "replay",
+    "verify",
+    "diff",
+    "explain",
+    "cache",
+    "doctor",
+    "help",
+)
 
 CANCELLED = "cancelled; what was being made was removed"
 
@@ -46,6 +59,7 @@ def make_app() -> typer.Typer:
     demo_command.register(app)
     data_commands.register(app)
     run_commands.register(app)
+    diff_command.register(app)
     explain_command.register(app)
     cache_command.register(app)
     system_commands.register(app)

@@ -4,34 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-import site
-import sys
-import sysconfig
 from pathlib import Path
-from types import ModuleType
 
 from timelapse.engine.job import Job
 from timelapse.errors import ReplayError
+from timelapse.model.load import user_modules
 from timelapse.model.resource import pickled_resources, ship, shipped_in
 
 _JOBS: dict[str, Job] = {}
 _KEEP = 4
-
-
-def user_modules() -> list[ModuleType]:
-    """Modules that are not installed: executors can not import them."""
-    installed = [Path(p).resolve() for p in {*sysconfig.get_paths().values(), *site.getsitepackages()}]
-    own = Path(__file__).resolve().parent.parent
-    found = []
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if name == "__main__" or not isinstance(file, str) or module.__name__ != name:
-            continue
-        path = Path(file).resolve()
-        if path.is_relative_to(own) or any(path.is_relative_to(root) for root in installed):
-            continue
-        found.append(module)
-    return found
 
 
 def pack(job: Job) -> bytes:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import site
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 from types import ModuleType
@@ -72,6 +74,22 @@ def programs_in(module: ModuleType) -> dict[str, type[Program]]:
         and value.__module__ == module.__name__
         and not issubclass(value, Event | Record)
     }
+
+
+def user_modules() -> list[ModuleType]:
+    """Loaded modules that are not installed: executors cannot import them."""
+    installed = [Path(p).resolve() for p in {*sysconfig.get_paths().values(), *site.getsitepackages()}]
+    own = Path(__file__).resolve().parents[1]
+    found = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name == "__main__" or not isinstance(file, str) or module.__name__ != name:
+            continue
+        path = Path(file).resolve()
+        if path.is_relative_to(own) or any(path.is_relative_to(root) for root in installed):
+            continue
+        found.append(module)
+    return found
 
 
 def _split(reference: str) -> tuple[str, str, str]:

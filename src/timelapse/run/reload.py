@@ -10,6 +10,7 @@ from timelapse.log.reader import EventReader
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.load import load_program
 from timelapse.model.program import Program, spec_of
+from timelapse.model.versions import load_versioned, split_revision
 from timelapse.run.manifest import RunManifest
 from timelapse.run.run import parameter, text_of
 
@@ -22,7 +23,8 @@ def reload_program(manifest: RunManifest) -> Program:
             hint="open it with the program: tl.Run.open(path, program=Antispam())", code="TL604",
         )  # fmt: skip
     try:
-        cls = load_program(manifest.source)
+        revision = split_revision(manifest.source)[1]
+        cls = load_program(manifest.source) if revision is None else load_versioned(manifest.source)
         defaults = {name: text_of(p.default) for name, p in spec_of(cls).params.items() if not p.required}
         given = {n: text for n, text in manifest.params.items() if defaults.get(n) != text}
         program = cls(**{name: parameter(text) for name, text in given.items()})

@@ -32,6 +32,7 @@ from timelapse.log.reader import EventReader
 from timelapse.model.events import Event, Record
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, spec_of
+from timelapse.model.versions import origin_of
 from timelapse.plan import Plan, make_plan
 from timelapse.run.data import DirectoryData
 from timelapse.run.manifest import FORMAT, RecordEntry, RunManifest, StateEntry, write_manifest
@@ -252,6 +253,8 @@ def record_types(program: Program) -> list[type[Record]]:
 def source_of(program: Program) -> str | None:
     """`FILE:Class`, where the class can be found again by name."""
     cls = type(program)
+    if (origin := origin_of(cls)) is not None:
+        return origin
     try:
         file = inspect.getsourcefile(cls)
     except TypeError:

@@ -1,0 +1,296 @@
+"""What differs between two runs over one log: outputs gone, new and changed, and where it begins.
+
+Outputs are matched by the record's `key=` fields (`class Spam(tl.Record, key="message")`), or, where it has none, by
+the event that they stem from. A matched pair is *changed* when any field differs in a bit, or when it was put
+out at another event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from timelapse.compare.match import match, unequal
+from timelapse.divergence import time_text
+from timelapse.errors import UsageError
+from timelapse.ids import DAY
+from timelapse.run.run import Run
+
+PLACE = ("ts", "phase", "seq", "ordinal")
+REJECTED = "rejected"
+"""The name under which rejected events are compared, by event."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference: `kind` is gone, new or changed; `a` and `b` are rows as dicts (None where there is none).
+
+    `ts` and `seq` are the place of the event at which it shows first. `fields` names what differs.
+    """
+
+    record: str
+    kind: str
+    ts: int
+    seq: int
+    a: Mapping[str, Any] | None
+    b: Mapping[str, Any] | None
+    fields: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        head = f"{time_text(self.ts)} seq {self.seq} {self.record} {self.kind}"
+        if self.a is not None and self.b is not None:
+            return f"{head}: " + ", ".join(f"{n} {self.a[n]!r} -> {self.b[n]!r}" for n in self.fields)
+        row = self.a if self.a is not None else self.b
+        assert row is not None
+        return f"{head}: " + ", ".join(f"{n}={v!r}" for n, v in row.items() if n not in PLACE)
+
+
+@dataclass(frozen=True)
+class RecordDiff:
+    """The differences of one record type. Tables have the stored columns (PLACE, then the fields), in log order.
+
+    `changed_a` and `changed_b` have one row per changed pair. `identity` is what rows were matched by.
+    """
+
+    name: str
+    identity: tuple[str, ...]
+    a: pa.Table
+    b: pa.Table
+    gone: pa.Table
+    new: pa.Table
+    changed_a: pa.Table
+    changed_b: pa.Table
+
+    @property
+    def same(self) -> bool:
+        """Whether both runs put out the same rows at the same places."""
+        return not (self.gone.num_rows or self.new.num_rows or self.changed_a.num_rows)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows of A and B, and how many are gone, new and changed."""
+        return {
+            "a": self.a.num_rows, "b": self.b.num_rows, "gone": self.gone.num_rows, "new": self.new.num_rows,
+            "changed": self.changed_a.num_rows,
+        }  # fmt: skip
+
+    @cached_property
+    def fields(self) -> dict[str, int]:
+        """How many changed pairs differ in each column; `ts` and `seq` where they stem from other events."""
+        names = [n for n in self.changed_a.column_names if n not in ("phase", "ordinal")]
+        found = {n: int(mask.sum()) for n, mask in unequal(self.changed_a, self.changed_b, names).items()}
+        return {n: count for n, count in found.items() if count}
+
+    def by_day(self) -> list[tuple[int, dict[str, int]]]:
+        """Per day (days since 1970, UTC) what is gone, new and changed; days without differences are left out."""
+        parts = {"gone": self.gone, "new": self.new, "changed": self.changed_b}
+        found: dict[int, dict[str, int]] = {}
+        for kind, table in parts.items():
+            days, counts = np.unique(np.asarray(table.column("ts")) // DAY, return_counts=True)
+            for day, count in zip(days.tolist(), counts.tolist(), strict=True):
+                found.setdefault(day, dict.fromkeys(parts, 0))[kind] = count
+        return sorted(found.items())
+
+    def by(self, field: str) -> EntityDiff:
+        """How many distinct values of a field (users, addresses) are hit by A, by B, and by one of them only.
+
+        Raises UsageError (TL816) for a field that the record does not have.
+        """
+        if field not in self.a.column_names or field in PLACE:
+            known = [n for n in self.a.column_names if n not in PLACE]
+            raise UsageError(
+                f"{self.name} has no field {field!r}", hint=f"fields: {', '.join(known)}", code="TL816"
+            )
+        a, b = (pc.unique(t.column(field)) for t in (self.a, self.b))
+        freed = a.filter(pc.invert(pc.is_in(a, value_set=b)))
+        hit = b.filter(pc.invert(pc.is_in(b, value_set=a)))
+        return EntityDiff(field, len(a), len(b), freed, hit)
+
+    def top(self, field: str, n: int = 10) -> list[tuple[Any, int, int]]:
+        """The values of a field with most gone and new rows: (value, gone, new), the largest sum first."""
+        counts: dict[Any, list[int]] = {}
+        for place, table in enumerate((self.gone, self.new)):
+            for row in pc.value_counts(table.column(field)).to_pylist():
+                counts.setdefault(row["values"], [0, 0])[place] = row["counts"]
+        ranked = sorted(counts.items(), key=lambda item: (-sum(item[1]), repr(item[0])))
+        return [(value, gone, new) for value, (gone, new) in ranked[:n]]
+
+    def changes(self) -> Iterator[Change]:
+        """All differences in log order (a changed pair stands where it shows first)."""
+        found: list[tuple[int, int, int, int, str, int]] = []
+        for rank, (kind, table) in enumerate((("gone", self.gone), ("new", self.new))):
+            ts, seq = (table.column(n).to_pylist() for n in ("ts", "seq"))
+            found += [(t, s, rank, row, kind, row) for row, (t, s) in enumerate(zip(ts, seq, strict=True))]
+        for row in range(self.changed_a.num_rows):
+            ts, seq = min(
+                (t.column("ts")[row].as_py(), t.column("seq")[row].as_py())
+                for t in (self.changed_a, self.changed_b)
+            )
+            found.append((ts, seq, 2, row, "changed", row))
+        for ts, seq, _, _, kind, row in sorted(found):
+            yield self._change(kind, row, ts, seq)
+
+    @cached_property
+    def first(self) -> Change | None:
+        """The first difference in log order."""
+        places: list[tuple[int, int, int, str, int]] = []
+        for rank, (kind, table) in enumerate((("gone", self.gone), ("new", self.new))):
+            if table.num_rows:
+                places.append((table.column("ts")[0].as_py(), table.column("seq")[0].as_py(), rank, kind, 0))
+        if self.changed_a.num_rows:
+            sides = [
+                np.stack([np.asarray(t.column(n)) for n in ("ts", "seq")])
+                for t in (self.changed_a, self.changed_b)
+            ]
+            later = (sides[0][0] > sides[1][0]) | ((sides[0][0] == sides[1][0]) & (sides[0][1] > sides[1][1]))
+            ts, seq = np.where(later, sides[1], sides[0])
+            row = int(np.lexsort((seq, ts))[0])
+            places.append((int(ts[row]), int(seq[row]), 2, "changed", row))
+        if not places:
+            return None
+        ts, seq, _, kind, row = min(places)
+        return self._change(kind, row, ts, seq)
+
+    def _change(self, kind: str, row: int, ts: int, seq: int) -> Change:
+        if kind != "changed":
+            table = self.gone if kind == "gone" else self.new
+            found = table.slice(row, 1).to_pylist()[0]
+            return Change(
+                self.name, kind, ts, seq, found if kind == "gone" else None, found if kind == "new" else None
+            )
+        a, b = (t.slice(row, 1) for t in (self.changed_a, self.changed_b))
+        names = [n for n in a.column_names if n not in ("phase", "ordinal")]
+        fields = tuple(n for n, mask in unequal(a, b, names).items() if mask[0])
+        return Change(self.name, "changed", ts, seq, a.to_pylist()[0], b.to_pylist()[0], fields)
+
+
+@dataclass(frozen=True)
+class EntityDiff:
+    """Distinct values of a field: how many in A and in B, those in A alone (freed), those in B alone (hit)."""
+
+    field: str
+    a: int
+    b: int
+    freed: pa.Array
+    hit: pa.Array
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Two runs side by side. `records` has an entry per record type of either; `rejected` compares by event."""
+
+    a: Run
+    b: Run
+    records: Mapping[str, RecordDiff]
+    rejected: RecordDiff
+
+    @property
+    def same(self) -> bool:
+        """Whether outputs and rejections are equal, in content and place."""
+        return self.rejected.same and all(r.same for r in self.records.values())
+
+    @property
+    def first(self) -> Change | None:
+        """The first difference in log order, over all record types and rejections."""
+        found = [r.first for r in (*self.records.values(), self.rejected)]
+        return min((c for c in found if c is not None), key=lambda c: (c.ts, c.seq), default=None)
+
+    def __repr__(self) -> str:
+        if self.same:
+            return f"<Diff {self.a.program} {self.b.program}: the same>"
+        parts = [
+            f"{name} -{c['gone']:,} +{c['new']:,} ~{c['changed']:,}"
+            for name, r in (*self.records.items(), (REJECTED, self.rejected))
+            if (c := r.counts) and not r.same
+        ]
+        return f"<Diff {self.a.program} {self.b.program}: {', '.join(parts)}>"
+
+
+def diff(a: Run, b: Run, key: Mapping[str, Sequence[str]] | None = None) -> Diff:
+    """Compare two runs over one log.
+
+    `key` names fields to match a record type's rows by, instead of the record's own `key=`; an empty sequence means
+    by event. Raises UsageError: TL815 for runs over different logs, TL816 for a field that is not there.
+    """
+    if (a.manifest.log_id, a.events) != (b.manifest.log_id, b.events):
+        raise UsageError(
+            f"the runs replayed different logs: {_log_text(a)} and {_log_text(b)}",
+            hint="replay both programs over one version of one log", code="TL815",
+        )  # fmt: skip
+    given = dict(key or {})
+    names = sorted({*a.counts, *b.counts})
+    for name in given:
+        if name not in names:
+            raise UsageError(
+                f"neither run has outputs of the type {name!r}",
+                hint=f"types: {', '.join(names)}",
+                code="TL816",
+            )
+    records = {name: _record(name, a, b, given.get(name)) for name in names}
+    rejected = _compare(REJECTED, a.stored_rejected(), b.stored_rejected(), ("phase", "seq"))
+    return Diff(a, b, records, rejected)
+
+
+def _log_text(run: Run) -> str:
+    return f"{run.manifest.log or 'one in memory'} ({run.events:,} events)"
+
+
+def _record(name: str, a: Run, b: Run, key: Sequence[str] | None) -> RecordDiff:
+    tables = [run.stored(name) if name in run.counts else None for run in (a, b)]
+    schema = next(t.schema for t in tables if t is not None)
+    left, right = (schema.empty_table() if t is None else t for t in tables)
+    if left.schema != right.schema:
+        left, right = _common(left, right)
+    identity = tuple(_key_of(name, a, b) if key is None else key)
+    for field in identity:
+        if field not in left.column_names or field not in right.column_names:
+            raise UsageError(
+                f"{name} has no field {field!r} to match by",
+                hint=f"fields of both: {', '.join(n for n in left.column_names if n in right.column_names)}",
+                code="TL816",
+            )
+    return _compare(name, left, right, identity or ("phase", "seq"))
+
+
+def _key_of(name: str, a: Run, b: Run) -> tuple[str, ...]:
+    """The record's key where both versions agree on it."""
+    keys = {r.key for run in (a, b) for r in run.manifest.records if r.name == name}
+    return keys.pop() if len(keys) == 1 else ()
+
+
+def _common(a: pa.Table, b: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Both tables with all columns of either: a field that one version does not have is null there."""
+    names = list(dict.fromkeys([*a.column_names, *b.column_names]))
+    sides = []
+    for own, other in ((a, b), (b, a)):
+        columns = {}
+        for name in names:
+            if name in own.column_names:
+                columns[name] = own.column(name)
+            else:
+                columns[name] = pa.nulls(own.num_rows, other.schema.field(name).type)
+        sides.append(pa.table(columns))
+    return sides[0], sides[1]
+
+
+def _compare(name: str, a: pa.Table, b: pa.Table, identity: tuple[str, ...]) -> RecordDiff:
+    found = match(a, b, identity)
+    left, right = a.take(pa.array(found.left)), b.take(pa.array(found.right))
+    # Matched by event, a row's number among the event's outputs says nothing; matched by key, its event counts.
+    names = [n for n in a.column_names if n not in ("phase", "ordinal")]
+    differs = np.zeros(len(found.left), np.bool_)
+    for mask in unequal(left, right, names).values():
+        differs |= mask
+    changed = pa.array(differs)
+    return RecordDiff(
+        name, identity, a, b, a.take(pa.array(found.only_a)), b.take(pa.array(found.only_b)),
+        left.filter(changed), right.filter(changed),
+    )  # fmt: skip

@@ -1,0 +1,88 @@
+"""Which row of one table is which row of another.
+
+Rows are the same thing when their identity columns are equal to the last bit; where an identity occurs several times
+the first of one side belongs to the first of the other, and so on. Identities are compared by their 128-bit row hash
+(tables/rowhash.py), as digests are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from timelapse.tables.rowhash import U64, both_lanes, one_array, row_hashes
+
+Rows = npt.NDArray[np.int64]
+
+_SEED = 0x646966665F726F77
+
+
+class Matching(NamedTuple):
+    """Row numbers. `left` and `right` are of one length: row left[i] of A is row right[i] of B, in A's order."""
+
+    only_a: Rows
+    only_b: Rows
+    left: Rows
+    right: Rows
+
+
+def match(a: pa.Table, b: pa.Table, identity: Sequence[str]) -> Matching:
+    """Match two tables' rows by identity columns. Row numbers of one side rise."""
+    ids_a, ids_b = _lanes(a, identity), _lanes(b, identity)
+    low, high = (np.concatenate(pair) for pair in zip(ids_a, ids_b, strict=True))
+    side = np.repeat(np.array([0, 1], np.int8), [a.num_rows, b.num_rows])
+    occurrence = _occurrences(low, high, side)
+    order = np.lexsort((side, occurrence, low, high))
+    key = [x[order] for x in (low, high, occurrence)]
+    same = np.ones(max(0, len(order) - 1), np.bool_)
+    for x in key:
+        same &= x[1:] == x[:-1]
+    first = np.flatnonzero(same)  # the next one in order is its counterpart
+    left, right = order[first], order[first + 1] - a.num_rows
+    by_a = np.argsort(left, kind="stable")
+    left, right = left[by_a], right[by_a]
+    return Matching(_others(a.num_rows, left), _others(b.num_rows, right), left, right)
+
+
+def unequal(a: pa.Table, b: pa.Table, names: Sequence[str]) -> dict[str, npt.NDArray[np.bool_]]:
+    """For two tables of one length, row by row and column by column whether they differ in a bit."""
+    found = {}
+    for name in names:
+        x, y = (_hashes(t, name) for t in (a, b))
+        found[name] = (x[0] != y[0]) | (x[1] != y[1])
+    return found
+
+
+def _hashes(table: pa.Table, name: str) -> tuple[U64, U64]:
+    column = [one_array(table.column(name))]
+    return row_hashes(column, table.num_rows, _SEED, 0), row_hashes(column, table.num_rows, _SEED, 1)
+
+
+def _lanes(table: pa.Table, names: Sequence[str]) -> tuple[U64, U64]:
+    return both_lanes([one_array(table.column(n)) for n in names], table.num_rows, _SEED)
+
+
+def _occurrences(low: U64, high: U64, side: npt.NDArray[np.int8]) -> Rows:
+    """How many rows of the same side with the same identity come before each."""
+    order = np.lexsort((np.arange(len(low)), side, low, high))
+    keys = [x[order] for x in (low, high, side)]
+    starts = np.ones(len(order), np.bool_)
+    if len(order):
+        starts[1:] = False
+        for x in keys:
+            starts[1:] |= x[1:] != x[:-1]
+    place = np.arange(len(order), dtype=np.int64)
+    first = np.maximum.accumulate(np.where(starts, place, 0)) if len(order) else place
+    found = np.empty(len(order), np.int64)
+    found[order] = place - first
+    return found
+
+
+def _others(rows: int, taken: Rows) -> Rows:
+    free = np.ones(rows, np.bool_)
+    free[taken] = False
+    return np.flatnonzero(free)

@@ -1,0 +1,121 @@
+"""A program as it was: `FILE:Class@REV`, from the file's git repository.
+
+The revision's files are unpacked into a temporary folder, so the working tree is not touched. What the file imports
+from its repository comes from the same revision, even where this process has loaded today's version already.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import weakref
+from functools import lru_cache
+from pathlib import Path
+
+from timelapse.errors import Place, UsageError
+from timelapse.model.load import load_program, user_modules
+from timelapse.model.program import Program
+
+_VERSIONED = re.compile(r"(.*?\.py(?::[\w.]*)?)@(.+)", re.DOTALL)
+_ORIGINS: weakref.WeakKeyDictionary[type[Program], str] = weakref.WeakKeyDictionary()
+
+
+def split_revision(reference: str) -> tuple[str, str | None]:
+    """`rules.py:Antispam@main` -> `rules.py:Antispam`, `main`. An @ in the path stays with the path."""
+    found = _VERSIONED.fullmatch(reference)
+    return (found[1], found[2]) if found else (reference, None)
+
+
+def load_versioned(reference: str) -> type[Program]:
+    """The program class that `FILE:Class` or `FILE:Class@REV` names, loaded apart from what is loaded already.
+
+    Raises UsageError as `load_program` does, and TL817 when there is no such revision or no such file in it.
+    """
+    plain, revision = split_revision(reference)
+    if revision is None:
+        return _load_apart(reference, None)
+    file, _, name = plain.partition(".py")
+    where, name = f"{file}.py", name.removeprefix(":")
+    path = Path(where)
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"{where} does not exist", hint="name a Python file: rules.py:Antispam@main", code="TL803"
+        )
+    top = Path(_git(path, "rev-parse", "--show-toplevel")).resolve()
+    commit = _git(path, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    old = _unpacked(top, commit) / path.resolve().relative_to(top)
+    if not old.is_file():
+        raise UsageError(
+            f"{where} is not in revision {revision}", place=Place(where),
+            hint=f"git log -- {where}  shows the revisions that have it", code="TL817",
+        )  # fmt: skip
+    found = _load_apart(f"{old}:{name}" if name else str(old), top)
+    _ORIGINS[found] = f"{path.resolve()}:{found.__qualname__}@{commit}"
+    return found
+
+
+def origin_of(program: type[Program]) -> str | None:
+    """The reference, with the commit's full name, by which a program of another revision was loaded."""
+    return _ORIGINS.get(program)
+
+
+def _git(file: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(file.parent), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise UsageError(f"git cannot be run: {error.strerror}", hint="install git", code="TL817") from None
+    if done.returncode:
+        revision = arguments[-1].removesuffix("^{commit}")
+        what = (
+            f"there is no revision {revision!r}"
+            if arguments[-1].endswith("^{commit}")
+            else f"{file} is in no git repository"
+        )
+        raise UsageError(
+            what, place=Place(str(file)), hint="FILE:Class@REV takes a branch, tag or commit", code="TL817"
+        )
+    return done.stdout.strip()
+
+
+@lru_cache(maxsize=32)
+def _unpacked(top: Path, commit: str) -> Path:
+    """The files of a commit, in a folder that goes when the process ends."""
+    done = subprocess.run(
+        ["git", "-C", str(top), "archive", "--format=tar", commit], capture_output=True, check=False
+    )
+    if done.returncode:
+        reason = done.stderr.decode(errors="replace").strip()
+        raise UsageError(
+            f"git cannot give the files of {commit[:12]}: {reason}", place=Place(str(top)), code="TL817"
+        )
+    folder = Path(tempfile.mkdtemp(prefix="timelapse-revision-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder.resolve()
+
+
+def _load_apart(reference: str, folder: Path | None) -> type[Program]:
+    """Load with no module in sight that another program brought along: each sees the files beside it.
+
+    Modules that were loaded before stay what they are; where names clash, functions keep the modules that they were
+    defined with.
+    """
+    before = {m.__name__: m for m in user_modules()}
+    path = list(sys.path)
+    for name in before:
+        del sys.modules[name]
+    if folder is not None:
+        sys.path[:] = [p for p in sys.path if not Path(p or ".").resolve().is_relative_to(folder)]
+    try:
+        return load_program(reference)
+    finally:
+        sys.modules.update(before)
+        sys.path[:] = path

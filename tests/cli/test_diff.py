@@ -1,0 +1,124 @@
+"""`timelapse diff`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import timelapse as tl
+from timelapse.cli.main import run as run_cli
+
+RULES = """
+import timelapse as tl
+
+class E(tl.Event):
+    n: int
+    who: str
+
+class Hit(tl.Record, key="n"):
+    n: int
+    who: str
+
+class Rules(tl.Program):
+    limit: int = 2
+    seen: tl.Counter[str]
+
+    @tl.on(E)
+    def go(self, e):
+        self.seen[e.who] += 1
+        if self.seen[e.who] > self.limit:
+            self.emit(Hit(n=e.n, who=e.who))
+"""
+
+
+class E(tl.Event):
+    n: int
+    who: str
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "rules_to_compare.py").write_text(RULES)
+    names = ["a", "b", "[red]\x1b[31m"]
+    events = [E(n=i, who=names[i % 3], ts=i * 40_000_000_000) for i in range(30)]
+    tl.Log.from_events(tmp_path / "log", events)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_two_settings(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Counts, entities, the first difference, exit code 1; nothing of the log is markup or control."""
+    arguments = [
+        "diff",
+        "rules_to_compare.py:Rules",
+        "rules_to_compare.py:Rules",
+        "log",
+        "--local",
+        "--by",
+        "who",
+    ]
+    assert run_cli([*arguments, "--set-b", "limit=4"]) == 1
+    out = capsys.readouterr().out
+    assert "limit=2" in out
+    assert "limit=4" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["Hit", "24", "18", "6", "0", "0"] in rows
+    assert ["by", "who", "3", "3", "0", "0"] in rows
+    assert "seq 6 Hit gone: n=6, who='a'" in out
+    assert "[red]" in out
+    assert "\x1b[31m" not in out
+    assert run_cli(arguments) == 0
+    assert "the same" in capsys.readouterr().out
+
+
+def test_json(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One document with counts, days, examples."""
+    assert (
+        run_cli(
+            [
+                "diff",
+                "rules_to_compare.py",
+                "rules_to_compare.py",
+                "log",
+                "--local",
+                "--set-a",
+                "limit=9",
+                "--json",
+                "--by",
+                "who",
+            ]
+        )
+        == 1
+    )
+    found = json.loads(capsys.readouterr().out)
+    hit = found["records"]["Hit"]
+    assert (hit["a"], hit["b"], hit["new"], hit["identity"]) == (3, 24, 21, ["n"])
+    assert hit["by"]["who"] == {"a": 3, "b": 3, "freed": 0, "hit": 0}
+    assert found["first"]["seq"] == 6
+    assert len(hit["examples"]) == 5
+    assert sum(day["new"] for day in hit["by_day"]) == 21
+
+
+def test_runs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Finished runs by name, and a program against a run."""
+    for limit in ("2", "3"):
+        assert run_cli(["replay", "rules_to_compare.py", "log", "--local", "--set", f"limit={limit}"]) == 0
+    assert run_cli(["diff", "@1", "@2"]) == 1
+    assert run_cli(["diff", "@1", "@1"]) == 0
+    assert run_cli(["diff", "@1", "rules_to_compare.py", "log", "--local"]) == 0
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["rules_to_compare.py", "rules_to_compare.py"], "TL800"), (["@7", "@8"], "TL807"),
+     (["rules_to_compare.py", "rules_to_compare.py", "log", "--by", "x"], "TL816"),
+     (["rules_to_compare.py", "rules_to_compare.py", "log", "--key", "Hit:x"], "TL816"),
+     (["rules_to_compare.py:Rules@nowhere", "rules_to_compare.py", "log"], "TL817")],
+)  # fmt: skip
+def test_mistakes(place: Path, arguments: list[str], code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each has its code, and exit code 2."""
+    assert run_cli(["diff", *arguments, "--local"]) == 2
+    assert capsys.readouterr().err.lstrip().splitlines()[-1].strip() == f"timelapse help {code}"
