@@ -19,7 +19,7 @@ settings.register_profile(
 )
 settings.load_profile("timelapse")
 
-os.environ["TIMELAPSE_CACHE"] = "off"  # tests that want a cache make one of their own
+os.environ["TIMELAPSE_STATES"] = "off"  # tests that want a cache make one of their own
 
 SESSION_TIME_ZONE = "Asia/Kolkata"
 

@@ -20,7 +20,7 @@ from timelapse.run import Run
 @pytest.fixture(autouse=True)
 def _cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache of its own, also for small logs."""
-    monkeypatch.setenv("TIMELAPSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))
     monkeypatch.setattr(rerun, "MIN_EVENTS", 0)
 
 
@@ -114,8 +114,8 @@ def test_a_disk_that_cannot_be_written_fails_no_run(tmp_path: Path, monkeypatch:
         wanted = run(module, log, cache=False)
         (tmp_path / "cache").write_text("in the way")
         same(run(module, log), wanted)
-        monkeypatch.setenv("TIMELAPSE_CACHE", str(tmp_path / "other"))
-        monkeypatch.setenv("TIMELAPSE_CACHE_LIMIT", "0")
+        monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "other"))
+        monkeypatch.setenv("TIMELAPSE_STATES_LIMIT", "0")
         same(run(module, log), wanted)
         same(run(module, log), wanted)
 

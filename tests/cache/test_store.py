@@ -140,9 +140,9 @@ def test_a_place_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
 
 def test_where_it_is_and_how_large_it_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment decides; a limit that was set holds for later processes."""
-    monkeypatch.setenv("TIMELAPSE_CACHE", "off")
+    monkeypatch.setenv("TIMELAPSE_STATES", "off")
     assert open_store() is None
-    monkeypatch.delenv("TIMELAPSE_CACHE")
+    monkeypatch.delenv("TIMELAPSE_STATES")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     store = open_store()
     assert store is not None
@@ -150,7 +150,7 @@ def test_where_it_is_and_how_large_it_may_be(tmp_path: Path, monkeypatch: pytest
     assert 0 < store.limit() <= 10_000_000_000
     store.set_limit(123)
     assert open_store().limit() == 123  # type: ignore[union-attr]
-    monkeypatch.setenv("TIMELAPSE_CACHE_LIMIT", "2.5 kB")
+    monkeypatch.setenv("TIMELAPSE_STATES_LIMIT", "2.5 kB")
     assert store.limit() == 2500
     assert parse_size("5GB") == 5 * 10**9
     for wrong in ("", "5 apples", "-1", "nan", "GB"):
@@ -160,7 +160,7 @@ def test_where_it_is_and_how_large_it_may_be(tmp_path: Path, monkeypatch: pytest
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """List, limit, clear; JSON; what is no command is refused."""
-    monkeypatch.setenv("TIMELAPSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))
     store = open_store()
     assert store is not None
     files = made(tmp_path / "src", a=b"12345")
@@ -174,5 +174,5 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "removed 1 entry" in cli("cache", "clear").out
     assert cli("cache", "--json").json["entries"] == []
     assert [cli("cache", *a).code for a in (["limit"], ["clear", "x"], ["eat"])] == [2, 2, 2]
-    monkeypatch.setenv("TIMELAPSE_CACHE", "off")
+    monkeypatch.setenv("TIMELAPSE_STATES", "off")
     assert cli("cache").code == 2

@@ -26,13 +26,14 @@ from uuid import uuid4
 
 import msgspec
 
+from timelapse.env.machine import cache_dir
 from timelapse.errors import UsageError
 from timelapse.log.place import partial_path, remove_abandoned
 
 FORMAT = 1
-PLACE = "TIMELAPSE_CACHE"
+PLACE = "TIMELAPSE_STATES"
 """Environment variable: the cache's folder, or `off`."""
-LIMIT = "TIMELAPSE_CACHE_LIMIT"
+LIMIT = "TIMELAPSE_STATES_LIMIT"
 """Environment variable: the most that the cache may hold, as `5GB` or bytes."""
 DEFAULT_LIMIT = 10_000_000_000
 DEFAULT_SHARE = 0.1
@@ -251,9 +252,7 @@ def open_store() -> Store | None:
         return None
     if given:
         return Store(Path(given).expanduser().absolute())
-    base = os.environ.get("XDG_CACHE_HOME")
-    folder = Path(base) if base and Path(base).is_absolute() else Path("~/.cache").expanduser()
-    return Store(folder / "timelapse" / "states")
+    return Store(cache_dir() / "states")
 
 
 def parse_size(text: str) -> int:

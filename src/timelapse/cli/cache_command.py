@@ -32,8 +32,8 @@ def cache(
     """Show, clear or limit what replays keep so that an edited program runs again faster.
 
     Entries are found by a hash of all they depend on, checked when they are used, and removed when the limit is
-    reached, the one used longest ago first. The folder is $TIMELAPSE_CACHE, or timelapse/states in the user's cache;
-    TIMELAPSE_CACHE=off switches it off.
+    reached, the one used longest ago first. The folder is $TIMELAPSE_STATES, or states in Timelapse's cache;
+    TIMELAPSE_STATES=off switches it off.
     """
     from timelapse.cache.store import open_store, parse_size
     from timelapse.cli.console import line, print_json
@@ -47,7 +47,7 @@ def cache(
         )  # fmt: skip
     store = open_store()
     if store is None:
-        raise UsageError("the cache is switched off", hint="unset TIMELAPSE_CACHE", code="TL813")
+        raise UsageError("the cache is switched off", hint="unset TIMELAPSE_STATES", code="TL813")
     if action == "clear":
         gone = store.clear()
         if as_json:
