@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timelapse.tables.rowhash import ZERO, HashSum, hash_sum, row_hashes
+from timelapse.tables import rowhash
+from timelapse.tables.rowhash import ZERO, HashSum, differ, hash_order, hash_sum, row_hashes
 
 TYPES = {
     "int": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
@@ -96,3 +97,52 @@ def test_sums_wrap_and_zero_is_neutral() -> None:
     big = HashSum(2**64 - 1, 2**64 - 1, 1)
     assert big + HashSum(1, 2, 1) == HashSum(0, 1, 2)
     assert big + ZERO == big
+
+
+@pytest.mark.parametrize("name", TYPES)
+@given(data=st.data())
+def test_rows_are_hashed_block_by_block(name: str, data: st.DataObject) -> None:
+    """How many rows are hashed at a time does not matter."""
+    kind, values = TYPES[name]
+    array = _array(data.draw(st.lists(st.none() | values, max_size=9)), kind)
+    chunked = pa.chunked_array([array[:2], array[2:]])
+    whole = row_hashes([array, array], len(array), 7, 1).tolist()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rowhash, "_BLOCK", 2)
+        assert row_hashes([chunked, array], len(array), 7, 1).tolist() == whole
+
+
+@given(
+    st.lists(
+        st.sampled_from([0, 1, 2, 3, 2**63, 2**64 - 1, 2**64 - 2]) | st.integers(0, 2**64 - 1), max_size=60
+    )
+)
+def test_the_order_by_hash_is_the_stable_one(values: list[int]) -> None:
+    """Also where hashes agree in the upper bits, or altogether."""
+    h = np.array(values, np.uint64)
+    assert hash_order(h).tolist() == np.argsort(h, kind="stable").tolist()
+
+
+def test_the_order_by_hash_of_many_rows() -> None:
+    """Random hashes; hashes that differ in the lower bits alone; few different ones."""
+    random = np.random.default_rng(5)
+    for limit in (2**64 - 1, 100_000, 3):
+        h = random.integers(0, limit, 50_000, dtype=np.uint64)
+        assert np.array_equal(hash_order(h), np.argsort(h, kind="stable"))
+
+
+@pytest.mark.parametrize("name", TYPES)
+@given(data=st.data())
+def test_columns_differ_where_their_hashes_do(name: str, data: st.DataObject) -> None:
+    """Element by element, nulls too; hashing may go on where it stopped."""
+    kind, values = TYPES[name]
+    pairs = data.draw(st.lists(st.tuples(st.none() | values, st.none() | values), max_size=9))
+    a, b = (_array([p[i] for p in pairs], kind) for i in (0, 1))
+    ha, hb = (row_hashes([x], len(x), 7, 1) for x in (a, b))
+    assert differ(a, b).tolist() == (ha != hb).tolist()
+    assert row_hashes([b], len(b), 0, 1, ha).tolist() == row_hashes([a, b], len(b), 7, 1).tolist()
+
+
+def test_floats_differ_by_their_bits() -> None:
+    a, b = [0.0, math.nan, 1.0, None], [-0.0, -math.nan, 1.0, 0.0]
+    assert differ(pa.array(a), pa.array(b)).tolist() == [True, False, False, True]

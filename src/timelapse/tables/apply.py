@@ -13,7 +13,16 @@ import pyarrow.compute as pc
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.effects import ADD, DEL, DOWN, KEEP, SET, UP
 from timelapse.model.types import INT, TIME
-from timelapse.tables.rowhash import ZERO, HashSum, both_lanes, one_array, row_hashes, seed_of, sum_of
+from timelapse.tables.rowhash import (
+    ZERO,
+    HashSum,
+    both_lanes,
+    differ,
+    hash_order,
+    one_array,
+    seed_of,
+    sum_of,
+)
 from timelapse.tables.table import (
     form_of,
     hashes_of,
@@ -79,7 +88,7 @@ def apply(spec: StateSpec, start: pa.Table, effects: pa.Table) -> tuple[pa.Table
         names.append("v")
     fresh = pa.table(columns, names=names).filter(pa.array(present))
     merged = pa.concat_tables([start.filter(pa.array(kept)), fresh.cast(start.schema)])
-    order = np.argsort(hashes_of(merged), kind="stable")
+    order = hash_order(hashes_of(merged))
     return merged.take(pa.array(order)).combine_chunks(), change
 
 
@@ -88,23 +97,28 @@ def change_of(
     present: Bools, values: pa.Array | None,
 ) -> tuple[Change, Bools]:  # fmt: skip
     """The change from old to new, and which rows changed. Values under absent rows are ignored."""
-    rows = len(present)
     moved = old_present != present
     if values is not None and old_values is not None:
         both = old_present & present
-        moved |= both & (row_hashes([values], rows, 0, 0) != row_hashes([old_values], rows, 0, 0))
+        if both.any():
+            moved |= both & differ(values, old_values)
         values = _null_where(values, ~present)
     if not moved.any():
         return NO_CHANGE, moved
     # Only rows that changed are hashed: a slice touches many keys that end where they began.
     index = pa.array(np.flatnonzero(moved))
     now, was = present[moved], old_present[moved]
-    own = [column.take(index) for column in keys]
-    new = [*own, pa.array(now), *([] if values is None else [values.take(index)])]
-    old = [*own, pa.array(was), *([] if old_values is None else [old_values.take(index)])]
+    kept = None if values is None else values.take(index)
     seed = seed_of(f"state:{spec.name}")
-    after, before = both_lanes(new, len(index), seed), both_lanes(old, len(index), seed)
-    added, gone, removed = sum_of(after, now), sum_of(after, ~now), sum_of(before, was)
+    own = both_lanes([column.take(index) for column in keys], len(index), seed)
+    after = both_lanes([pa.array(now), *([] if kept is None else [kept])], len(index), seed, own)
+    # What was there before is hashed for the rows that were: in a first slice there are none.
+    index = index.filter(pa.array(was))
+    kept = None if old_values is None else old_values.take(index)
+    own = own[0][was], own[1][was]
+    here = np.ones(len(index), np.bool_)
+    before = both_lanes([pa.array(here), *([] if kept is None else [kept])], len(index), seed, own)
+    added, gone, removed = sum_of(after, now), sum_of(after, ~now), sum_of(before, here)
     content = HashSum(
         (added.low - removed.low) % 2**64, (added.high - removed.high) % 2**64, added.rows - removed.rows
     )

@@ -20,6 +20,7 @@ import pyarrow.ipc
 
 from timelapse.kinds.base import StateSpec
 from timelapse.tables.apply import NO_CHANGE, Change, apply
+from timelapse.tables.rowhash import hash_order
 from timelapse.tables.table import hashes_of, key_names, read_table
 
 RANGE_ROWS = 1 << 18
@@ -110,7 +111,7 @@ def _last(spec: StateSpec, changes: Sequence[pa.Table]) -> pa.Table | None:
     if not table.num_rows:
         return table
     h = hashes_of(table)
-    order = np.argsort(h, kind="stable")
+    order = hash_order(h)
     ordered = h[order]
     repeated = ordered[1:] == ordered[:-1]
     if repeated.any():

@@ -26,6 +26,9 @@ _LANE_SALTS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 _STEP = np.uint64(0x165667B19E3779F9)
 _NULL = np.uint64(0x27D4EB2F165667C5)
 _NAN_BITS = np.uint64(0x7FF8000000000000)
+_BLOCK = 16384
+"""Rows that are hashed at a time: what is computed in between stays in the processor's cache."""
+_EXCHANGES = 16
 
 
 class HashSum(NamedTuple):
@@ -64,13 +67,48 @@ def mix(x: U64) -> U64:
     return x ^ (x >> np.uint64(33))
 
 
-def row_hashes(columns: list[pa.Array], rows: int, seed: int, lane: int) -> U64:
-    """One lane of the hash of each row over `columns` (all of length `rows`)."""
+def row_hashes(columns: list[pa.Array], rows: int, seed: int, lane: int, before: U64 | None = None) -> U64:
+    """One lane of the hash of each row over `columns` (all of length `rows`).
+
+    `before` are the rows' hashes over columns that come before these, in place of the seed.
+    """
+    found = np.empty(rows, np.uint64)
+    arrays = [_whole(column) for column in columns]
     with np.errstate(over="ignore"):
-        h = np.full(rows, np.uint64(seed) ^ _LANE_SALTS[lane], dtype=np.uint64)
-        for column in columns:
-            h = mix(h * _STEP + _hash(column, _LANE_SALTS[lane]))
-        return h
+        for lo in range(0, rows, _BLOCK):
+            hi = min(lo + _BLOCK, rows)
+            if before is None:
+                h = np.full(hi - lo, np.uint64(seed) ^ _LANE_SALTS[lane], dtype=np.uint64)
+            else:
+                h = before[lo:hi]
+            for array in arrays:
+                h = mix(h * _STEP + _hash(array.slice(lo, hi - lo), _LANE_SALTS[lane]))
+            found[lo:hi] = h
+    return found
+
+
+def hash_order(h: U64) -> npt.NDArray[np.int64]:
+    """The stable order of rows by their hashes: what `np.argsort(h, kind="stable")` gives, in half the time.
+
+    The upper bits of a hash and the row's number in the lower ones are sorted as one word. Where rows agree
+    in the upper bits, which is rare, and the rest says otherwise, neighbours are exchanged.
+    """
+    rows = len(h)
+    low = np.uint64((1 << max(rows - 1, 0).bit_length()) - 1)
+    packed = h & ~low
+    packed |= np.arange(rows, dtype=np.uint64)
+    packed.sort()
+    packed &= low
+    order = packed.view(np.int64)
+    sorted_ = h[order]
+    for _ in range(_EXCHANGES):
+        wrong = np.flatnonzero(sorted_[1:] < sorted_[:-1])
+        if not len(wrong):
+            return order
+        apart = wrong[np.concatenate([[True], np.diff(wrong) > 1])]
+        for values in (order, sorted_):
+            values[apart], values[apart + 1] = values[apart + 1], values[apart]
+    return np.argsort(h, kind="stable")
 
 
 def hash_sum(
@@ -80,12 +118,24 @@ def hash_sum(
     return sum_of(both_lanes(columns, rows, seed), np.ones(rows, np.bool_) if mask is None else mask)
 
 
-def both_lanes(columns: list[pa.Array], rows: int, seed: int) -> tuple[U64, U64]:
+def both_lanes(
+    columns: list[pa.Array], rows: int, seed: int, before: tuple[U64, U64] | None = None
+) -> tuple[U64, U64]:
     """Both lanes of the hash of each row."""
-    if not rows:
-        nothing = np.zeros(0, np.uint64)
-        return nothing, nothing
-    return row_hashes(columns, rows, seed, 0), row_hashes(columns, rows, seed, 1)
+    low, high = before or (None, None)
+    return row_hashes(columns, rows, seed, 0, low), row_hashes(columns, rows, seed, 1, high)
+
+
+def differ(a: pa.Array, b: pa.Array) -> npt.NDArray[np.bool_]:
+    """Where two columns of one type hold values that hash differently."""
+    if pa.types.is_primitive(a.type):
+        changed: npt.NDArray[np.bool_] = _words(a) != _words(b)
+        if a.null_count or b.null_count:
+            had, has = np.asarray(a.is_valid()), np.asarray(b.is_valid())
+            changed = np.where(had & has, changed, had != has)
+        return changed
+    found: npt.NDArray[np.bool_] = row_hashes([a], len(a), 0, 0) != row_hashes([b], len(b), 0, 0)
+    return found
 
 
 def sum_of(lanes: tuple[U64, U64], mask: npt.NDArray[np.bool_]) -> HashSum:
@@ -104,12 +154,16 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column
 
 
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    array = one_array(column)
+    if isinstance(array, pa.ChunkedArray):  # combine_chunks may give a chunked array back
+        array = pa.concat_arrays(array.chunks)
+    return array
+
+
 def _hash(array: pa.Array, salt: np.uint64) -> U64:
     """A hash of each element of one column."""
-    if isinstance(array, pa.ChunkedArray):
-        array = one_array(array)
-        if isinstance(array, pa.ChunkedArray):  # combine_chunks may give a chunked array back
-            array = pa.concat_arrays(array.chunks)
+    array = _whole(array)
     kind = array.type
     valid = None
     if array.null_count:
@@ -126,6 +180,9 @@ def _hash(array: pa.Array, salt: np.uint64) -> U64:
         h = _hash_bytes(array.cast(pa.large_binary()), salt)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         h = _hash_list(array, salt)
+    elif pa.types.is_boolean(kind):
+        no, yes = mix(np.array([0, 1], np.uint64) + salt)
+        h = np.where(np.asarray(_filled(array, False)), yes, no)
     else:
         h = mix(_words(array) + salt)
     if valid is not None:

@@ -23,7 +23,7 @@ from timelapse.ids import INT64_MIN
 from timelapse.kinds.base import UNKEYED, StateSpec
 from timelapse.kinds.effects import Delta, Form
 from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
-from timelapse.tables.rowhash import U64, one_array, row_hashes
+from timelapse.tables.rowhash import U64, hash_order, one_array, row_hashes
 
 _KEY_SEED = 0x6B65795F68617368
 
@@ -117,7 +117,7 @@ def state_table(spec: StateSpec, items: Iterable[tuple[Any, Any]]) -> pa.Table:
 def _sorted(names: list[str], columns: list[pa.Array], keys: int, rows: int) -> pa.Table:
     h = key_hashes(columns[:keys], rows)
     table = pa.table([pa.array(h), *columns], names=["h", *names])
-    return table.take(pa.array(np.argsort(h, kind="stable")))
+    return table.take(pa.array(hash_order(h)))
 
 
 def to_dict(spec: StateSpec, table: pa.Table | None) -> dict[Any, Any]:

@@ -13,7 +13,7 @@ from timelapse.kernels.native.strings import Interned
 from timelapse.kinds.base import StateSpec
 from timelapse.model.types import ScalarType
 from timelapse.tables.apply import Change, change_of
-from timelapse.tables.rowhash import one_array
+from timelapse.tables.rowhash import hash_order, one_array
 from timelapse.tables.table import key_hashes, key_names, key_types
 
 Ints = npt.NDArray[np.int64]
@@ -125,7 +125,7 @@ class NativeTable:
     def _sorted(self, names: list[str], columns: list[pa.Array], rows: int) -> pa.Table:
         h = key_hashes(columns[: len(key_names(self.spec))], rows)
         table = pa.table([pa.array(h), *columns], names=["h", *names])
-        return table.take(pa.array(np.argsort(h, kind="stable")))
+        return table.take(pa.array(hash_order(h)))
 
     def _keys(self, rows: Ints) -> list[pa.Array]:
         kinds = key_types(self.spec)
