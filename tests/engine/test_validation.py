@@ -25,13 +25,14 @@ from timelapse.run.start import open_source, run_plan
 
 
 def planted(
-    program: tl.Program, log: Any, slices: int, fault: Callable[[PassProgram], PassProgram], out: Path
-) -> Run:
+    program: tl.Program, log: Any, slices: int, fault: Callable[[PassProgram], PassProgram], out: Path,
+    lead: int = 0,
+) -> Run:  # fmt: skip
     """Replay by a plan whose passes were tampered with."""
     analysis = analyse(program)
     plan = make_plan(analysis, cores=2, slices=slices, force="staged")
     stages = tuple(dataclasses.replace(s, work=fault(s.work)) for s in plan.stages)
-    wrong: Plan = dataclasses.replace(plan, stages=stages)
+    wrong: Plan = dataclasses.replace(plan, stages=stages, lead=lead)
     source = open_source(log, program)
     return run_plan(
         program, analysis, source, wrong, LocalExecutor(), out, slices, Silent(), overwrite=False, keep=[]

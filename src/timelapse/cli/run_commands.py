@@ -217,10 +217,12 @@ def _print_certificate(certificate: dict[str, Any]) -> None:
         saved = took(float(kept.get("saved", 0.0)))
         line(("cache   ", "green"), f"{kept['what']} from the cache ({saved} saved)")
     if certificate.get("mode") == "staged":
+        lead = certificate.get("leading_slices", 0)
+        first = f"; {lead} before them ran one after the other" if lead else ""
         line(
             ("proved  ", "green"),
-            f"{certificate.get('validated_slices', 0)} of {max(0, certificate.get('slices', 1) - 1)} slices that have "
-            "a successor changed the state exactly as predicted",
+            f"{certificate.get('validated_slices', 0)} of {max(0, certificate.get('slices', 1) - 1 - lead)} slices "
+            f"that have a successor changed the state exactly as predicted{first}",
         )
     else:
         line(("proved  ", "green"), "slices ran one after the other: nothing was predicted")

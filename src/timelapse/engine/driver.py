@@ -5,11 +5,14 @@ it sees what each slice really changes. By induction over slices, if every slice
 equals the one that was used to find the next slice's start, all start states were exact, whatever
 the analysis believed. Where they differ, everything from the next slice on runs again one slice
 after the other from the state that was really reached, and the run says so.
+
+Leading slices (plan/schedule.py) have no prediction that could be wrong: what was used to find the
+next slice's start is what their final pass changed, from a start that the induction says is exact.
+They are a chain, and the argument for the slices after them begins at the state that they reached.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,6 +20,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.ipc
 
+from timelapse.engine.account import Account
 from timelapse.engine.executor import Executor
 from timelapse.engine.job import (
     Failure,
@@ -28,9 +32,12 @@ from timelapse.engine.job import (
     Totals,
     same_name,
 )
+from timelapse.engine.loop import Loop
 from timelapse.engine.progress import Progress
+from timelapse.engine.stages import Stages
 from timelapse.errors import HandlerError, Place
 from timelapse.model.program import spec_of
+from timelapse.plan.schedule import Schedule, Step
 
 if TYPE_CHECKING:
     from timelapse.plan.plan import Plan
@@ -52,125 +59,172 @@ class Outcome:
     totals: Totals
     schemas: dict[str, pa.Schema]
     events: int
+    account: Account
     timings: dict[str, float] = field(default_factory=dict)
+    """Seconds by stage, from its first task's beginning to its last one's end."""
+    compiled: dict[str, bool] = field(default_factory=dict)
+    """For each pass that ran, by name: whether all of it ran compiled."""
     validated: int = 0
     """Number of slices whose change was compared with the one predicted for it."""
+    lead: int = 0
+    """Number of slices at the beginning that ran one after the other, while passes ran ahead over later ones."""
     fallback: Fallback | None = None
     reports: list[SliceReport] = field(default_factory=list)
     """What each slice did, in order."""
 
 
 class Driver:
-    """Runs one job by a plan."""
+    """Runs one job by a plan.
+
+    `lead` is the number of leading slices. `known`: what each slice changes of each state, where all start
+    states are in place already; then there is nothing to lead to.
+    """
 
     def __init__(
-        self, job: Job, plan: Plan, executor: Executor, progress: Progress,
+        self, job: Job, plan: Plan, executor: Executor, progress: Progress, *, lead: int = 0,
         known: Mapping[tuple[str, int], SumRow] | None = None,
     ) -> None:  # fmt: skip
-        """`known`: what each slice changes of each state, where all start states are in place already."""
         self._job = job
-        self._known = known
         self._plan = plan
         self._executor = executor
         self._progress = progress
-        self._next_task = 0
+        self._states = tuple(spec_of(job.program).states)
+        self._staged = job.slices > 1 and (known is not None or plan.mode == "staged")
+        given = frozenset(self._states if known is not None else ())
+        self._schedule = Schedule(plan.shapes, job.slices, 0 if given or not self._staged else lead, given)
         self._predicted: dict[tuple[str, int], SumRow] = dict(known or {})
-        self._timings: dict[str, float] = {}
-        self._work: dict[str, float] = {}
+        self._source = {name: stage.index for stage in plan.stages for name in stage.states}
+        self._finals: dict[int, TaskResult] = {}
+        self._standing = 0
+        """So many slices are known to stand: their final pass succeeded and changed what was predicted."""
+        self._next_task = 0
+        self._stages = Stages(progress, self._totals())
+        self._loop = Loop(job, executor, self._stages)
 
     def run(self) -> Outcome:
         """Run everything. Raises HandlerError for the first failing event in log order."""
         slices = self._job.slices
-        known = slices
-        fallback: Fallback | None = None
         reports: dict[int, SliceReport] = {}
-        if slices > 1 and (self._known is not None or self._plan.mode == "staged"):
-            known = slices if self._known is not None else self._find_starts()
-            if known < slices:
-                fallback = Fallback(known, "a handler raised in a pass that runs ahead", is_bug=False)
-            result = self._final(known)
-            reports, failure, broken = self._judge(result, known)
-            if broken is not None:
-                fallback = Fallback(broken + 1, self._blame(reports[broken]), is_bug=True)
-                self._progress.note(
-                    f"slice {broken}: the predicted change was wrong ({fallback.reason}); running on from "
-                    f"slice {broken + 1} one by one. This is a bug in Timelapse, and the result is still exact"
-                )
-            elif failure is not None:
-                raise handler_error(failure)
-            validated = (known - 1) if broken is None else broken
-            begin = slices if fallback is None else fallback.from_slice
-        else:
-            validated, begin = 0, 0
-        reports = {i: r for i, r in reports.items() if i < begin}
-        self._accept(reports)
-        if begin < slices:
-            rest = self._one_by_one(begin)
-            self._accept(rest)
-            reports |= rest
-        return self._outcome([reports[i] for i in range(slices)], validated, fallback)
+        begin, fallback = 0, None
+        try:
+            if self._staged:
+                self._run_ahead()
+                reports, fallback = self._judge()
+                begin = slices if fallback is None else fallback.from_slice
+            self._accept(reports)
+            if begin < slices:
+                rest = self._one_by_one(begin)
+                self._accept(rest)
+                reports |= rest
+        finally:
+            self._loop.close()
+        outcome = self._outcome([reports[i] for i in range(slices)])
+        outcome.lead = min(begin, self._schedule.lead)
+        outcome.validated = max(0, min(begin, slices) - 1 - outcome.lead)
+        outcome.fallback = fallback
+        return outcome
 
-    # --- start states -----------------------------------------------------------------------------
+    # --- passes, merges and final passes, each as soon as it may ------------------------------------
 
-    def _find_starts(self) -> int:
-        """Run the delta and chain passes. Returns for how many slices the start state is known."""
-        job, known = self._job, self._job.slices
-        for index, stage in enumerate(self._plan.stages):
-            if known == 1:
-                break
-            name = stage.name
-            if stage.strategy == "chain":
-                tasks = [self._task("chain", name, index=index, first=0, last=known - 2)]
-            else:
-                tasks = [self._task("pass", name, index=index, first=i, last=i) for i in range(known - 1)]
-            results = self._execute(name, tasks)
-            failed = [r.failure.slice for r in results if r.failure is not None]
-            known = min([known, *(f + 1 for f in failed)])
-            if known == 1:
-                break
-            merges = [
-                self._task("merge", name, index=index, last=known - 1, state=state)
-                for state in job.passes[index].targets
-            ]
-            for merge, result in zip(merges, self._execute(f"{name}: merge", merges), strict=True):
-                for report in result.reports:
-                    self._predicted[merge.state, report.slice] = report.moved[merge.state]
-        return known
+    def _run_ahead(self) -> None:
+        loop, schedule = self._loop, self._schedule
+        running: dict[int, Step] = {}
+        while True:
+            stopped = not self._look()
+            if not stopped:
+                for state, at in schedule.mergeable():
+                    loop.here(self._merge_task(state, at))
+                if not loop.merging or self._executor.remote:
+                    tasks = []
+                    for step in schedule.ready()[: loop.free]:
+                        schedule.take(step)
+                        task = self._step_task(step)
+                        running[task.id] = step
+                        tasks.append(task)
+                    loop.submit(tasks)
+            if not loop.running and not loop.merging:
+                return
+            task, result = loop.wait()
+            if task.kind == "merge":
+                self._predicted[task.state, task.first] = result.reports[0].moved[task.state]
+                schedule.merged(task.state)
+                continue
+            step = running.pop(task.id)
+            schedule.done(step, None if result.failure is None else result.failure.slice)
+            if step.kind == "final":
+                self._finals[step.first] = result
 
-    # --- the final pass ---------------------------------------------------------------------------
+    def _step_task(self, step: Step) -> Task:
+        name = "final" if step.kind == "final" else self._plan.stages[step.stage].name
+        return self._task(step.kind, name, index=max(0, step.stage), first=step.first, last=step.last)
 
-    def _final(self, known: int) -> list[TaskResult]:
-        return self._execute("final", [self._task("final", "final", first=i, last=i) for i in range(known)])
+    def _merge_task(self, state: str, at: int) -> Task:
+        attempt = self._finals[at].reports[0].attempt if at < self._schedule.lead else ""
+        return self._task(
+            "merge", "merge", index=self._source[state], first=at, last=at, state=state, attempt=attempt
+        )
 
-    def _judge(
-        self, results: list[TaskResult], known: int
-    ) -> tuple[dict[int, SliceReport], Failure | None, int | None]:
-        """The slices' reports; the first failure that is real; the first slice that was mispredicted."""
+    def _look(self) -> bool:
+        """Whether every slice stands as far as is known: if not, nothing more is done ahead."""
+        while self._standing in self._finals and self._is_judged(self._standing):
+            result = self._finals[self._standing]
+            if result.failure is not None or self._wrong_states(result.reports[0]):
+                return False
+            self._standing += 1
+        return True
+
+    # --- the verdict --------------------------------------------------------------------------------
+
+    def _judge(self) -> tuple[dict[int, SliceReport], Fallback | None]:
+        """The slices' reports that stand, and from where and why the rest runs one by one.
+
+        Raises HandlerError for a failure that is real.
+        """
         reports: dict[int, SliceReport] = {}
-        for index, result in enumerate(results):
+        for index in range(self._job.slices):
+            result = self._finals.get(index)
+            if result is None:
+                return reports, Fallback(index, "a handler raised in a pass that runs ahead", is_bug=False)
             if result.failure is not None:
-                return reports, result.failure, None  # all slices before it are validated: it is real
+                raise handler_error(result.failure)  # all slices before it are validated: it is real
             report = reports[index] = result.reports[0]
-            if index < known - 1 and self._wrong_states(report):
-                return reports, None, index
-        return reports, None, None
+            wrong = self._wrong_states(report) if self._is_judged(index) else []
+            if wrong:
+                reason = "state " + ", ".join(wrong)
+                self._progress.note(
+                    f"slice {index}: the predicted change was wrong ({reason}); running on from "
+                    f"slice {index + 1} one by one. This is a bug in Timelapse, and the result is still exact"
+                )
+                return reports, Fallback(index + 1, reason, is_bug=True)
+        return reports, None
+
+    def _is_judged(self, index: int) -> bool:
+        """Whether there is nothing to predict for a slice, or all of it is predicted.
+
+        Where a pass ahead raised, some states have no prediction, and no slice was started from it.
+        """
+        if index < self._schedule.lead or index == self._job.slices - 1:
+            return True
+        if self._finals[index].failure is not None:
+            return True
+        return all((name, index) in self._predicted for name in self._states)
 
     def _wrong_states(self, report: SliceReport) -> list[str]:
-        names = spec_of(self._job.program).states
-        return [n for n in names if self._predicted.get((n, report.slice)) != report.moved.get(n)]
+        if report.slice < self._schedule.lead or report.slice == self._job.slices - 1:
+            return []
+        return [n for n in self._states if self._predicted.get((n, report.slice)) != report.moved.get(n)]
 
-    def _blame(self, report: SliceReport) -> str:
-        return "state " + ", ".join(self._wrong_states(report))
+    # --- slice after slice --------------------------------------------------------------------------
 
     def _one_by_one(self, begin: int) -> dict[int, SliceReport]:
         name = "final" if begin == 0 else f"final, from slice {begin} one by one"
-        task = self._task("final_chain", name, first=begin, last=self._job.slices - 1)
-        (result,) = self._execute(name, [task])
+        self._loop.submit([self._task("final_chain", name, first=begin, last=self._job.slices - 1)])
+        _, result = self._loop.wait()
         if result.failure is not None:
             raise handler_error(result.failure)
         return {report.slice: report for report in result.reports}
 
-    def _accept(self, reports: dict[int, SliceReport]) -> None:
+    def _accept(self, reports: Mapping[int, SliceReport]) -> None:
         """Move the results of these slices into the run. Those of no other attempt ever get there."""
         for report in reports.values():
             folder = self._job.attempt_path(report.attempt)
@@ -179,23 +233,25 @@ class Driver:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 path.replace(target)
 
-    # --- helpers ----------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------
+
+    def _totals(self) -> dict[str, int]:
+        """The number of events that each stage processes if all goes well."""
+        cuts, slices = self._job.cuts, self._job.slices
+        ahead = cuts[slices - 1] - cuts[min(self._schedule.lead, slices - 1)]
+        return {**{stage.name: ahead for stage in self._plan.stages}, "final": cuts[-1] - cuts[0]}
 
     def _task(
-        self, kind: str, name: str, *, index: int = 0, first: int = 0, last: int = 0, state: str = ""
-    ) -> Task:
+        self, kind: str, name: str, *, index: int = 0, first: int = 0, last: int = 0, state: str = "",
+        attempt: str = "",
+    ) -> Task:  # fmt: skip
         cuts = self._job.cuts
         events = 0 if kind == "merge" else cuts[last + 1] - cuts[first]
         self._next_task += 1
-        return Task(self._next_task, kind, name, index, first, last, state, events)  # type: ignore[arg-type]
+        threads = self._executor.threads if kind == "final_chain" else 1
+        return Task(self._next_task, kind, name, index, first, last, state, events, attempt, threads)  # type: ignore[arg-type]
 
-    def _execute(self, name: str, tasks: list[Task]) -> list[TaskResult]:
-        started = time.perf_counter()
-        results = self._executor.run(name, tasks, self._progress)
-        self._timings[name] = self._timings.get(name, 0.0) + time.perf_counter() - started
-        return results
-
-    def _outcome(self, reports: list[SliceReport], validated: int, fallback: Fallback | None) -> Outcome:
+    def _outcome(self, reports: list[SliceReport]) -> Outcome:
         totals, schemas = Totals(), {}
         classes: dict[str, str] = {}
         for report in reports:
@@ -205,8 +261,10 @@ class Driver:
                     raise same_name(name)
             for name, data in report.schemas.items():
                 schemas[name] = pa.ipc.read_schema(pa.py_buffer(data))
-        events = self._job.reader.count
-        return Outcome(totals, schemas, events, self._timings, validated, fallback, reports)
+        loop, count = self._loop, self._job.reader.count
+        return Outcome(
+            totals, schemas, count, loop.account, self._stages.seconds(), loop.compiled, reports=reports
+        )
 
 
 def handler_error(failure: Failure) -> HandlerError:

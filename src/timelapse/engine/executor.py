@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from timelapse.engine.job import Job, Task, TaskResult
-from timelapse.engine.progress import Progress
 from timelapse.engine.tasks import execute
+
+Done = Callable[[Task, "TaskResult | BaseException", float], None]
+"""Called once for each task with its result, or with what went wrong with the machinery, and the seconds it took
+as seen from here. May be called from any thread."""
+Watch = Callable[[Task, int], None]
+"""Called from the driver's thread with a task and its number of events done so far."""
 
 
 class Executor(Protocol):
@@ -19,31 +24,54 @@ class Executor(Protocol):
         """How many tasks run at a time."""
 
     @property
+    def remote(self) -> bool:
+        """Whether tasks run beside the driver, which then need not wait for one to go on."""
+
+    @property
+    def threads(self) -> int:
+        """How many cores a task may use that runs alone."""
+
+    @property
     def text(self) -> str:
         """What it is, for people."""
 
     def start(self, job: Job) -> None:
         """The job whose tasks follow."""
 
-    def run(self, stage: str, tasks: Sequence[Task], progress: Progress) -> list[TaskResult]:
-        """Run the tasks; results in the order of tasks.
+    def submit(self, tasks: Sequence[Task], done: Done, watch: Watch) -> None:
+        """Run the tasks. Returns at once, or when they are done. A handler's exception is part of its result."""
 
-        Raises Cancelled when the user stops it, ReplayError when the machinery fails. A handler's
-        exception is part of its task's result.
-        """
+    def poll(self) -> None:
+        """Tell `watch` and `done` what is new."""
+
+    def cancel(self) -> None:
+        """Stop what runs; returns when it has stopped, or after some seconds."""
 
     def close(self) -> None:
         """Release what `start` took."""
 
 
 class LocalExecutor:
-    """Runs tasks in this process, one by one: for small logs and for tests."""
+    """Runs tasks in this process, one by one: for small logs, for tests, and where there is a single task.
+
+    `threads` is how many cores a task may use for itself.
+    """
 
     cores = 1
-    text = "in process"
+    remote = False
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 1, text: str = "in process") -> None:
+        self._threads = threads
+        self._text = text
         self._job: Job | None = None
+
+    @property
+    def threads(self) -> int:
+        return self._threads
+
+    @property
+    def text(self) -> str:
+        return self._text
 
     def start(self, job: Job) -> None:
         self._job = job
@@ -51,20 +79,24 @@ class LocalExecutor:
     def close(self) -> None:
         self._job = None
 
-    def run(self, stage: str, tasks: Sequence[Task], progress: Progress) -> list[TaskResult]:
+    def submit(self, tasks: Sequence[Task], done: Done, watch: Watch) -> None:
         job = self._job
         if job is None:
             raise RuntimeError("the executor has no job: call start first")
-        total = sum(task.events for task in tasks)
-        done = 0
+        for task in tasks:
+            began = time.perf_counter()
+            events = 0
 
-        def report(events: int) -> None:
-            nonlocal done
-            done += events
-            progress.advance(stage, done, total)
+            def report(more: int, task: Task = task) -> None:
+                nonlocal events
+                events += more
+                watch(task, events)
 
-        progress.stage(stage, total)
-        started = time.perf_counter()
-        results = [execute(job, task, report) for task in tasks]
-        progress.finish(stage, time.perf_counter() - started)
-        return results
+            result = execute(job, task, report)
+            done(task, result, time.perf_counter() - began)
+
+    def poll(self) -> None:
+        """Nothing runs beside the driver."""
+
+    def cancel(self) -> None:
+        """Nothing runs beside the driver."""

@@ -74,10 +74,13 @@ class Task(msgspec.Struct, frozen=True):
     - `pass`: run pass `index` over slice `first`, write its effects
     - `chain`: run pass `index` over slices `first` to `last`, one after the other, from the
       state at `first`, and write each one's effects
-    - `merge`: state `state`: apply the effects that pass `index` found, slice after slice,
-      and write the state at the start of slices 1 to `last`
+    - `merge`: apply to the start of slice `first` of state `state` what the slice does to it, and write the
+      start of the next. The effects are those that pass `index` found, or with `attempt` what that
+      attempt at the final pass changed
     - `final`: the final pass over slice `first`
     - `final_chain`: the final pass over slices `first` to `last`, from the changes before `first`
+
+    `threads`: how many cores the task has for itself.
     """
 
     id: int
@@ -88,6 +91,8 @@ class Task(msgspec.Struct, frozen=True):
     last: int = 0
     state: str = ""
     events: int = 0
+    attempt: str = ""
+    threads: int = 1
 
 
 class SumRow(msgspec.Struct, frozen=True):
@@ -145,12 +150,17 @@ class Failure(msgspec.Struct):
 
 
 class TaskResult(msgspec.Struct):
-    """What a task returns to the driver: numbers only; tables lie in files."""
+    """What a task returns to the driver: numbers only; tables lie in files.
+
+    `seconds`: where its time went, by phase (engine/account.py); `total` is all of it.
+    """
 
     id: int
     reports: list[SliceReport] = msgspec.field(default_factory=list)
     failure: Failure | None = None
     seconds: dict[str, float] = msgspec.field(default_factory=dict)
+    compiled: bool = False
+    """Whether the pass ran compiled, to its end."""
 
 
 @dataclass

@@ -1,10 +1,14 @@
 """Runs tasks on Spark: one row of `spark.range` is one task, which gets a descriptor and reads the
 slice's columns by itself. Works with a session as it is: local, local-cluster, or a cluster whose
 machines share the storage of the log and the run.
+
+Tasks that are submitted together are one Spark job. A task's result is also put into a file, so that the
+next step need not wait for the slowest task of its job.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
@@ -15,33 +19,48 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from timelapse.engine.executor import Done, Watch
 from timelapse.engine.job import Job, Task, TaskResult, task_bytes
-from timelapse.engine.progress import Progress
 from timelapse.engine.spark_shipping import job_id, pack, unpack
 from timelapse.engine.tasks import Report, execute
-from timelapse.errors import Cancelled, ReplayError
+from timelapse.errors import ReplayError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_POLL_SECONDS = 0.1
 _REPORT_SECONDS = 0.3
+_CANCEL_SECONDS = 10.0
 
 
 class SparkExecutor:
     """Runs tasks on an existing SparkSession."""
+
+    remote = True
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._job: Job | None = None
         self._data = b""
         self._key = ""
+        self._folder = Path()
         self._tag = f"timelapse-{uuid.uuid4().hex[:12]}"
+        self._jobs: list[_SparkJob] = []
 
     @property
     def cores(self) -> int:
         context = self._context()
         return int(context.defaultParallelism) if context is not None else 2
+
+    @property
+    def threads(self) -> int:
+        """On one machine a task that runs alone has it for itself; elsewhere nobody can tell."""
+        return self.cores if self.is_local else 1
+
+    @property
+    def is_local(self) -> bool:
+        """Whether all tasks run on the driver's machine."""
+        context = self._context()
+        return context is not None and context.master.startswith("local") and "cluster" not in context.master
 
     @property
     def text(self) -> str:
@@ -52,61 +71,57 @@ class SparkExecutor:
         self._job = job
         self._data = pack(job)
         self._key = job_id(self._data)
+        self._folder = job.scratch / "progress" / uuid.uuid4().hex
+        self._folder.mkdir(parents=True)
 
     def close(self) -> None:
         self._job = None
         self._data = b""
+        self._jobs = []
 
-    def run(self, stage: str, tasks: Sequence[Task], progress: Progress) -> list[TaskResult]:
-        job = self._job
-        if job is None:
+    def submit(self, tasks: Sequence[Task], done: Done, watch: Watch) -> None:
+        if self._job is None:
             raise RuntimeError("the executor has no job: call start first")
-        folder = job.scratch / "progress" / uuid.uuid4().hex
-        folder.mkdir(parents=True)
-        progress.stage(stage, sum(task.events for task in tasks))
-        started = time.perf_counter()
-        rows = self._collect(list(tasks), folder, stage, progress)
-        progress.finish(stage, time.perf_counter() - started)
-        by_id = {r.id: r for r in (msgspec.json.decode(row, type=TaskResult) for row in rows)}
-        missing = [t.id for t in tasks if t.id not in by_id]
-        if missing:
-            raise ReplayError(f"Spark returned no result for {len(missing)} of {len(tasks)} tasks of {stage}")
-        return [by_id[task.id] for task in tasks]
+        runner = _runner(self._key, self._data, list(tasks), str(self._folder))
+        self._jobs.append(_SparkJob(tasks, done, watch, lambda job: self._collect(job, runner)))
 
-    def _collect(self, tasks: list[Task], folder: Path, stage: str, progress: Progress) -> list[bytes]:
-        """Run the Spark job in a thread of its own, so that this one can show progress and be stopped."""
-        runner = _runner(self._key, self._data, tasks, str(folder))
-        answer: list[bytes] = []
-        trouble: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                context = self._context()
-                if context is not None:
-                    context.addJobTag(self._tag)
-                    context.setLocalProperty("spark.job.description", f"timelapse: {stage}")
-                frame = self._spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(runner, "result binary")
-                answer.extend(bytes(row[0]) for row in frame.collect())
-            except BaseException as error:
-                trouble.append(error)
-
-        thread = threading.Thread(target=work, name="timelapse-spark", daemon=True)
-        thread.start()
-        total = sum(task.events for task in tasks)
+    def _collect(self, job: _SparkJob, runner: Any) -> list[bytes]:
+        names = " and ".join(dict.fromkeys(task.name for task in job.tasks))
         try:
-            while thread.is_alive():
-                thread.join(_POLL_SECONDS)
-                progress.advance(stage, _done(folder), total)
-        except KeyboardInterrupt:
-            self._cancel()
-            thread.join(10)
-            raise Cancelled(
-                f"cancelled during {stage}; Spark's tasks were stopped and nothing was published",
-                hint="run the same command again to start over",
-            ) from None
-        if trouble:
-            raise _explain(trouble[0], stage) from trouble[0]
-        return answer
+            context = self._context()
+            if context is not None:
+                context.addJobTag(self._tag)
+                context.setLocalProperty("spark.job.description", f"timelapse: {names}")
+            count = len(job.tasks)
+            frame = self._spark.range(0, count, 1, count).mapInArrow(runner, "result binary")
+            return [bytes(row[0]) for row in frame.collect()]
+        except BaseException as error:
+            raise _explain(error, names) from error
+
+    def poll(self) -> None:
+        try:
+            names = {entry.name for entry in os.scandir(self._folder)}
+        except OSError:
+            return
+        for job in self._jobs:
+            for task in job.open():
+                if f"{task.id}.result" in names:
+                    job.deliver(_read_result(self._folder / f"{task.id}.result"))
+                elif f"{task.id}.n" in names:
+                    events = _read_number(self._folder / f"{task.id}.n")
+                    if events:
+                        job.watch(task, events)
+        self._jobs = [job for job in self._jobs if job.is_alive() or job.open()]
+
+    def cancel(self) -> None:
+        context = self._context()
+        if context is not None:
+            context.cancelJobsWithTag(self._tag)
+        else:
+            self._spark.interruptAll()
+        deadline = time.monotonic() + _CANCEL_SECONDS
+        for job in self._jobs:
+            job.join(max(0.0, deadline - time.monotonic()))
 
     def _context(self) -> Any:
         try:
@@ -114,12 +129,52 @@ class SparkExecutor:
         except Exception:
             return None
 
-    def _cancel(self) -> None:
-        context = self._context()
-        if context is not None:
-            context.cancelJobsWithTag(self._tag)
-        else:
-            self._spark.interruptAll()
+
+class _SparkJob(threading.Thread):
+    """A Spark job in a thread of its own, so that the driver can show progress, be stopped, and run others."""
+
+    def __init__(
+        self, tasks: Sequence[Task], done: Done, watch: Watch, collect: Callable[[_SparkJob], list[bytes]]
+    ) -> None:
+        super().__init__(name="timelapse-spark", daemon=True)
+        self.tasks = tuple(tasks)
+        self.watch = watch
+        self._done = done
+        self._collect = collect
+        self._open = {task.id: task for task in tasks}
+        self._lock = threading.Lock()
+        self._began = time.perf_counter()
+        self.start()
+
+    def open(self) -> list[Task]:
+        """The tasks without a result."""
+        with self._lock:
+            return list(self._open.values())
+
+    def deliver(self, result: TaskResult | BaseException | None) -> None:
+        """Hand over a task's first result; an error is that of all tasks that are open."""
+        if result is None:
+            return
+        with self._lock:
+            if isinstance(result, BaseException):
+                gone, self._open = list(self._open.values()), {}
+            else:
+                task = self._open.pop(result.id, None)
+                gone = [] if task is None else [task]
+        for task in gone:
+            self._done(task, result, time.perf_counter() - self._began)
+
+    def run(self) -> None:
+        try:
+            for row in self._collect(self):
+                self.deliver(msgspec.json.decode(row, type=TaskResult))
+            left = self.open()
+            if left:
+                self.deliver(
+                    ReplayError(f"Spark returned no result for {len(left)} of {len(self.tasks)} tasks")
+                )
+        except BaseException as error:
+            self.deliver(error)
 
 
 def _explain(error: BaseException, stage: str) -> ReplayError:
@@ -132,15 +187,18 @@ def _explain(error: BaseException, stage: str) -> ReplayError:
     )  # fmt: skip
 
 
-def _done(folder: Path) -> int:
-    """Events done, over all tasks of the stage."""
-    total = 0
-    for path in folder.glob("*.n"):
-        try:
-            total += int(path.read_text() or 0)
-        except (OSError, ValueError):
-            continue
-    return total
+def _read_result(path: Path) -> TaskResult | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=TaskResult)
+    except (OSError, msgspec.MsgspecError):
+        return None  # not all of it is visible yet; Spark delivers it too
+
+
+def _read_number(path: Path) -> int:
+    try:
+        return int(path.read_text() or 0)
+    except (OSError, ValueError):
+        return 0
 
 
 def _runner(
@@ -150,10 +208,21 @@ def _runner(
         for batch in batches:
             for row in batch.column(0).to_pylist():
                 task = tasks[row]
-                result = execute(unpack(key, data), task, reporter(Path(folder) / f"{task.id}.n"))
-                yield pa.RecordBatch.from_arrays([pa.array([task_bytes(result)], pa.binary())], ["result"])
+                result = task_bytes(execute(unpack(key, data), task, reporter(Path(folder) / f"{task.id}.n")))
+                _publish(Path(folder) / f"{task.id}.result", result)
+                yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], ["result"])
 
     return run
+
+
+def _publish(path: Path, data: bytes) -> None:
+    """Put a small file in its place, if the job still has one: everything that matters travels through Spark too."""
+    try:
+        partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError:
+        pass
 
 
 def reporter(path: Path) -> Report:
@@ -167,11 +236,6 @@ def reporter(path: Path) -> Report:
         now = time.monotonic()
         if now - last >= _REPORT_SECONDS:
             last = now
-            try:
-                partial = path.with_suffix(".p")
-                partial.write_text(str(done))
-                partial.replace(path)
-            except OSError:  # only progress: the job's folder may be gone when it was cancelled
-                pass
+            _publish(path, str(done).encode())
 
     return report

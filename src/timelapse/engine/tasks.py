@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from timelapse.analysis.result import PassProgram
 from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.engine.job import (
     Failure,
@@ -33,9 +32,9 @@ from timelapse.kernels.choose import SliceKernel, Source
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
 from timelapse.tables import merge
-from timelapse.tables.apply import empty
+from timelapse.tables.apply import NO_CHANGE, empty
 from timelapse.tables.merge import prefix
-from timelapse.tables.table import read_table, write_table
+from timelapse.tables.table import link_or_copy, read_table, write_table
 
 Report = Callable[[int], None]
 """Called with the number of events done since the last call."""
@@ -44,16 +43,19 @@ Report = Callable[[int], None]
 def execute(job: Job, task: Task, report: Report) -> TaskResult:
     """Do one task. A handler's exception is part of the result, not raised."""
     started = time.perf_counter()
-    run = {"pass": _pass, "chain": _chain, "merge": _merge, "final": _final, "final_chain": _final_chain}
-    # Millions of short-lived rows make the collector run all the time and find nothing: let it run
-    # rarely, so that what a handler's library leaves in cycles still goes.
-    thresholds = gc.get_threshold()
-    gc.set_threshold(200_000, 20, 100)
-    try:
-        result = run[task.kind](job, task, report)
-    finally:
-        gc.set_threshold(*thresholds)
-    result.seconds.setdefault("total", time.perf_counter() - started)
+    if task.kind == "merge":
+        result = _merge(job, task)
+    else:
+        run = {"pass": _pass, "chain": _pass, "final": _final, "final_chain": _final_chain}
+        # Millions of short-lived rows make the collector run all the time and find nothing: let it run
+        # rarely, so that what a handler's library leaves in cycles still goes.
+        thresholds = gc.get_threshold()
+        gc.set_threshold(200_000, 20, 100)
+        try:
+            result = run[task.kind](job, task, report)
+        finally:
+            gc.set_threshold(*thresholds)
+    result.seconds["total"] = time.perf_counter() - started
     return result
 
 
@@ -61,14 +63,8 @@ def execute(job: Job, task: Task, report: Report) -> TaskResult:
 
 
 def _pass(job: Job, task: Task, report: Report) -> TaskResult:
-    kernel = _kernel(job, task, job.passes[task.index], _starts(job, task.index, task.first), final=False)
-    return _run_slices(job, task, kernel, [task.first], report, _keep_effects(job, task))
-
-
-def _chain(job: Job, task: Task, report: Report) -> TaskResult:
-    kernel = _kernel(job, task, job.passes[task.index], _starts(job, task.index, task.first), final=False)
-    slices = list(range(task.first, task.last + 1))
-    return _run_slices(job, task, kernel, slices, report, _keep_effects(job, task))
+    """Also a chain: one slice after the other."""
+    return _run_slices(job, task, task.index, _starts, report, _keep_effects(job, task))
 
 
 def _keep_effects(job: Job, task: Task) -> Callable[[SliceReport, PassResult], None]:
@@ -79,36 +75,45 @@ def _keep_effects(job: Job, task: Task) -> Callable[[SliceReport, PassResult], N
     return keep
 
 
-def _merge(job: Job, task: Task, report: Report) -> TaskResult:
-    """The exclusive prefix: one merged state per cut, and the change that each slice is said to make."""
+def _merge(job: Job, task: Task) -> TaskResult:
+    """One step of the exclusive prefix: the start of the next slice, and the change that this one is said to make."""
     spec = spec_of(job.program).states[task.state]
-    effects = [read_table(job.effects_path(task.index, i, task.state)) for i in range(task.last)]
-    paths = [job.start_path(i + 1, task.state) for i in range(task.last)]
-    result = TaskResult(task.id)
-    for slice_id, change in enumerate(prefix(spec, empty(spec), effects, paths)):
-        slice_report = SliceReport(slice_id)
-        slice_report.put_changes({task.state: change})
-        result.reports.append(slice_report)
-    return result
+    found = (
+        change_path(job.attempt_path(task.attempt), task.first, task.state)
+        if task.attempt
+        else job.effects_path(task.index, task.first, task.state)
+    )
+    old, new = (job.start_path(i, task.state) for i in (task.first, task.first + 1))
+    started = time.perf_counter()
+    state = read_table(old) if task.first else empty(spec)
+    if task.attempt and not found.exists():  # a state that the slice left as it was has no file there
+        change = NO_CHANGE
+        if task.first:
+            link_or_copy(old, new)
+        else:
+            write_table(state, new)
+    else:
+        (change,) = prefix(spec, state, [read_table(found)], [new])
+    slice_report = SliceReport(task.first)
+    slice_report.put_changes({task.state: change})
+    return TaskResult(task.id, [slice_report], seconds={"exchange": time.perf_counter() - started})
 
 
 # --- the final pass -------------------------------------------------------------------------------
 
 
 def _final(job: Job, task: Task, report: Report) -> TaskResult:
-    index = len(job.passes) - 1
-    kernel = _kernel(job, task, job.passes[index], _starts(job, index, task.first), final=True)
-    return _run_slices(job, task, kernel, [task.first], report, _keep_results(job))
+    return _run_slices(job, task, len(job.passes) - 1, _starts, report, _keep_results(job))
 
 
 def _final_chain(job: Job, task: Task, report: Report) -> TaskResult:
-    starts = {
-        name: fold(spec, lambda i, n=name: change_path(job.out, i, n), task.first)  # type: ignore[misc]
-        for name, spec in spec_of(job.program).states.items()
-    }
-    kernel = _kernel(job, task, job.passes[-1], starts, final=True)
-    slices = list(range(task.first, task.last + 1))
-    return _run_slices(job, task, kernel, slices, report, _keep_results(job))
+    def starts(job: Job, index: int, slice_id: int) -> dict[str, pa.Table]:
+        return {
+            name: fold(spec, lambda i, n=name: change_path(job.out, i, n), slice_id)  # type: ignore[misc]
+            for name, spec in spec_of(job.program).states.items()
+        }
+
+    return _run_slices(job, task, len(job.passes) - 1, starts, report, _keep_results(job))
 
 
 def fold(spec: StateSpec, path_of: Callable[[int], Path], slices: int) -> pa.Table:
@@ -156,12 +161,6 @@ def _write_parquet(table: pa.Table, path: Path) -> None:
 # --- both -----------------------------------------------------------------------------------------
 
 
-def _kernel(
-    job: Job, task: Task, work: PassProgram, starts: Mapping[str, pa.Table], *, final: bool
-) -> SliceKernel:
-    return SliceKernel(job.program, work, starts, task.events, final=final)
-
-
 def _starts(job: Job, index: int, slice_id: int) -> dict[str, pa.Table]:
     """The exact states of a pass at a slice's start."""
     if slice_id == 0:
@@ -171,18 +170,26 @@ def _starts(job: Job, index: int, slice_id: int) -> dict[str, pa.Table]:
 
 
 def _run_slices(
-    job: Job, task: Task, kernel: SliceKernel, slices: list[int], report: Report,
+    job: Job, task: Task, index: int, starts: Callable[[Job, int, int], dict[str, pa.Table]], report: Report,
     keep: Callable[[SliceReport, PassResult], None],
 ) -> TaskResult:  # fmt: skip
-    work = job.passes[-1] if task.kind.startswith("final") else job.passes[task.index]
+    """Run a pass over the task's slices, one after the other."""
+    work = job.passes[index]
     classes = {name: cls for name, cls in job.classes.items() if name in work.columns}
-    result = TaskResult(task.id, seconds={"kernel": 0.0, "write": 0.0})
-    for slice_id in slices:
+    result = TaskResult(task.id)
+    account = result.seconds
+    started = time.perf_counter()
+    known = starts(job, index, task.first)
+    final = index == len(job.passes) - 1
+    kernel = SliceKernel(job.program, work, known, task.events, final=final, prefetch=task.threads > 1)
+    account["load"] = time.perf_counter() - started
+    for slice_id in range(task.first, task.last + 1):
         lo, hi = job.cuts[slice_id], job.cuts[slice_id + 1]
         started = time.perf_counter()
         done = kernel.run(Source(job.reader, lo, hi, classes, work.columns), report)
         middle = time.perf_counter()
-        result.seconds["kernel"] += middle - started
+        _book(account, done.seconds, middle - started)
+        result.compiled = kernel.compiled
         if done.failure is not None:
             error = _with_whole_event(job, done.failure, done.failed_seq)
             result.failure = _failure(slice_id, error)
@@ -190,8 +197,15 @@ def _run_slices(
         slice_report = SliceReport(slice_id, done.events)
         keep(slice_report, done)
         result.reports.append(slice_report)
-        result.seconds["write"] += time.perf_counter() - middle
+        account["write"] = account.get("write", 0.0) + time.perf_counter() - middle
     return result
+
+
+def _book(account: dict[str, float], parts: Mapping[str, float], taken: float) -> None:
+    """Add a pass's own account. What it does not tell apart (handlers as Python pull rows in) is the kernel's."""
+    for phase, seconds in parts.items():
+        account[phase] = account.get(phase, 0.0) + seconds
+    account["kernel"] = account.get("kernel", 0.0) + max(0.0, taken - sum(parts.values()))
 
 
 def _with_whole_event(job: Job, error: HandlerError, seq: int) -> HandlerError:

@@ -56,3 +56,5 @@ class PassResult:
     rejected: pa.Table | None = None
     failure: HandlerError | None = None
     failed_seq: int = -1
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Where the time went, by phase (read, decode, kernel, write), as far as the kernel tells them apart."""

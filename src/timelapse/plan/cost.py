@@ -23,6 +23,8 @@ SECONDS_PER_INSTRUCTION = 4.8e-8
 """Measured over 400,000 anti-spam events, handlers as plain Python: 4.5e-8 to 5.2e-8 for each of the three passes."""
 TASK_SECONDS = 0.03
 """What each task costs beside its work: scheduling, files, the merge."""
+MERGE_SHARE = 0.05
+"""Applying all effects to the states, relative to the final pass."""
 TYPICAL_EVENTS = 1_000_000
 """Size of a log that is not known."""
 

@@ -10,7 +10,8 @@ from typing import Literal
 from timelapse.analysis.result import Dependency, PassProgram
 from timelapse.errors import Place, PlanError
 from timelapse.model.program import ProgramSpec
-from timelapse.plan.cost import Law
+from timelapse.plan.cost import MERGE_SHARE, TASK_SECONDS, Law
+from timelapse.plan.schedule import Arrangement, Shape, Times, arrange
 from timelapse.plan.strategy import Choice, Strategy
 
 Mode = Literal["staged", "chain"]
@@ -59,6 +60,25 @@ class Plan:
     cores: int
     spec: ProgramSpec
     dependencies: tuple[Dependency, ...]
+    lead: int | None = None
+    """How many slices run one after the other at the beginning, while passes run ahead; None: what is fastest."""
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """What the schedule needs to know of the stages."""
+        return tuple(
+            Shape(stage.states, stage.work.exact, stage.strategy is not Strategy.SCAN)
+            for stage in self.stages
+        )
+
+    def arrange(self, slices: int, *, even: bool = False) -> Arrangement:
+        """How to cut the log into so many slices, and how many of them lead."""
+        law = self.law
+        times = Times(
+            tuple(stage.cost * law.serial_seconds for stage in self.stages), law.serial_seconds, TASK_SECONDS,
+            MERGE_SHARE * law.serial_seconds,
+        )  # fmt: skip
+        return arrange(self.shapes, times, slices, self.cores, lead=self.lead, even=even)
 
     @property
     def choices(self) -> tuple[Choice, ...]:

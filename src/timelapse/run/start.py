@@ -34,6 +34,7 @@ from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.model.versions import origin_of
 from timelapse.plan import Plan, make_plan
+from timelapse.plan.schedule import cuts_at
 from timelapse.run.data import DirectoryData
 from timelapse.run.manifest import FORMAT, RecordEntry, RunManifest, StateEntry, write_manifest
 from timelapse.run.run import Run, RunContext, params_text
@@ -47,6 +48,12 @@ IN_PROCESS_EVENTS = 200_000
 
 _SHIPPED_EVENTS = 20_000
 """Events in memory that may travel to Spark's workers inside the job."""
+
+_UNEVEN_EVENTS = 100_000
+"""From this many events on the sizes of slices are chosen, and how many lead."""
+
+_FINE = 4096
+"""Boundaries are chosen among those of so many even parts."""
 
 _SLICE_EVENTS = 1_000_000
 """Events per slice where nobody says how many slices: progress and memory are per slice."""
@@ -146,7 +153,8 @@ def run_plan(
         )
         passes = (*(stage.work for stage in plan.stages), final_pass(analysis))
         count = slices or default_slices(reader.count, executor.cores, plan)
-        job = Job(program, passes, reader, tuple(cuts(reader, count)), partial.scratch, partial.path)
+        boundaries, lead = cut(reader, count, plan)
+        job = Job(program, passes, reader, tuple(boundaries), partial.scratch, partial.path)
         (partial.scratch / "results").mkdir()
         reuse = Reuse.none("it was not asked for")
         if cache:
@@ -154,7 +162,8 @@ def run_plan(
         kept = reuse.lease(job)
         executor.start(job)
         try:
-            outcome = Driver(job, plan, executor, progress, None if kept is None else kept.moved).run()
+            known = None if kept is None else kept.moved
+            outcome = Driver(job, plan, executor, progress, lead=lead, known=known).run()
         finally:
             executor.close()
         seconds = time.perf_counter() - clock
@@ -194,6 +203,18 @@ def default_slices(events: int, cores: int, plan: Plan) -> int:
     """Number of slices where nobody says: enough for all cores, each small enough to hold."""
     by_size = -(-events // _SLICE_EVENTS)
     return max(1, by_size) if plan.mode == "chain" else max(cores, by_size)
+
+
+def cut(reader: EventReader, slices: int, plan: Plan) -> tuple[list[int], int]:
+    """Slice boundaries, and how many slices lead. Slices of a staged run are not even if that is faster."""
+    even = cuts(reader, slices)
+    count = len(even) - 1
+    if plan.mode == "chain" or count < 2:
+        return even, 0
+    if reader.count < _UNEVEN_EVENTS:
+        return even, plan.lead or 0
+    found = plan.arrange(count)
+    return cuts_at(cuts(reader, _FINE), found.shares), found.lead
 
 
 def cuts(reader: EventReader, slices: int) -> list[int]:
@@ -283,6 +304,7 @@ def _manifest(
     certificate: dict[str, Any] = {
         "mode": plan.mode,
         "slices": job.slices,
+        "leading_slices": outcome.lead,
         "validated_slices": outcome.validated,
         "fallback": None
         if outcome.fallback is None

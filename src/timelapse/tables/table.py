@@ -9,6 +9,7 @@ that both are joined by their sorted hashes; keys are always compared too.
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -211,3 +212,13 @@ def read_table(path: Path) -> pa.Table:
     """Open an Arrow IPC file, memory-mapped."""
     with pa.memory_map(str(path), "r") as source:
         return pyarrow.ipc.open_file(source).read_all()
+
+
+def link_or_copy(old: Path, new: Path) -> None:
+    """The same table under another name, atomically; without copying where the disk can."""
+    partial = new.with_name(f".{new.name}.{uuid.uuid4().hex}.partial")
+    try:
+        os.link(old, partial)
+    except OSError:
+        shutil.copyfile(old, partial)
+    os.replace(partial, new)

@@ -1,0 +1,232 @@
+"""Which pass may run over which slice, and when: the rules that the driver follows and the planner foretells with.
+
+A slice's start is known, state by state, when the start of the slice before it is known and what that slice does to the
+state is. What a slice does comes from the state's own pass (scan, chain) or, for the *leading* slices, from the
+final pass itself: slice 0 starts empty, so its final pass can run at once, and what it changed is exact. The first
+`lead` slices are run that way, one after the other, while the other cores are busy with passes over the later ones;
+these slices need no other pass. The last slice needs none in any case: nobody starts from its end.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+
+class Step(NamedTuple):
+    """One pass over the slices `first` to `last`; `stage` is -1 for the final pass."""
+
+    kind: Literal["pass", "chain", "final"]
+    stage: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the rules need to know of a stage."""
+
+    states: tuple[str, ...]
+    """Whose effects its pass finds."""
+    needs: frozenset[str]
+    """Whose start values its pass must know."""
+    chain: bool
+
+
+class Schedule:
+    """The state of a staged run: what is known, what may run. Holds no results."""
+
+    def __init__(
+        self, shapes: Sequence[Shape], slices: int, lead: int = 0, given: frozenset[str] = frozenset()
+    ) -> None:
+        """`given`: states whose start is known at every slice beforehand."""
+        self.slices = slices
+        self.lead = min(lead, slices - 1)
+        self._shapes = shapes
+        names = [name for shape in shapes for name in shape.states]
+        self._known = {name: slices - 1 if name in given else 0 for name in names}
+        self._effects: dict[str, set[int]] = {name: set() for name in names}
+        self._merging: set[str] = set()
+        self._waiting = list(self._steps(given))
+        self._failed = slices
+        """The first slice whose effects will never be known, because a pass ahead of time failed there."""
+
+    def _steps(self, given: frozenset[str]) -> Iterator[Step]:
+        """All steps, the most urgent first: nothing waits longer than for the leading slices."""
+        yield from (Step("final", -1, i, i) for i in range(self.lead))
+        for index, shape in enumerate(self._shapes):
+            if given.issuperset(shape.states) or self.lead >= self.slices - 1:
+                continue
+            if shape.chain:
+                yield Step("chain", index, self.lead, self.slices - 2)
+            else:
+                yield from (Step("pass", index, i, i) for i in range(self.lead, self.slices - 1))
+        yield from (Step("final", -1, i, i) for i in range(self.lead, self.slices))
+
+    @property
+    def known(self) -> int:
+        """For how many slices the whole start state is known."""
+        return 1 + min(self._known.values(), default=self.slices - 1)
+
+    def ready(self) -> list[Step]:
+        """The steps that may run now and were not taken, the most urgent first."""
+        return [step for step in self._waiting if self._may_run(step)]
+
+    def _may_run(self, step: Step) -> bool:
+        if step.first > self._failed or (step.kind == "pass" and step.first >= self._failed):
+            return False
+        needs: Sequence[str] | frozenset[str] = (
+            tuple(self._known) if step.kind == "final" else self._shapes[step.stage].needs
+        )
+        # A chain finds what it needs at later slices by itself.
+        return all(self._known[name] >= step.first for name in needs)
+
+    def take(self, step: Step) -> None:
+        """Somebody runs it."""
+        self._waiting.remove(step)
+
+    def done(self, step: Step, failed: int | None = None) -> None:
+        """It has run; `failed` is the slice at which it raised, if it did."""
+        last = step.last if failed is None else failed - 1
+        if failed is not None:
+            self._failed = min(self._failed, failed)
+        if step.kind == "final":
+            states: Sequence[str] = tuple(self._known) if step.first < self.lead else ()
+        else:
+            states = self._shapes[step.stage].states
+        for name in states:
+            self._effects[name].update(range(step.first, last + 1))
+
+    def mergeable(self) -> list[tuple[str, int]]:
+        """States with the slice whose effects can be applied next. They count as being merged from now on."""
+        found = [
+            (name, at)
+            for name, at in self._known.items()
+            if name not in self._merging and at < self.slices - 1 and at in self._effects[name]
+        ]
+        self._merging.update(name for name, _ in found)
+        return found
+
+    def merged(self, name: str) -> None:
+        """The start after the slice that was handed out last is known."""
+        self._merging.discard(name)
+        self._known[name] += 1
+
+
+# --- foretelling ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds that things take; those of passes are for the whole log."""
+
+    stages: tuple[float, ...]
+    final: float
+    task: float
+    """What each task costs beside its work."""
+    merge: float
+    """Applying all effects of all states once, for the whole log."""
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How the log is cut: each slice's share, how many slices lead, and the seconds foretold."""
+
+    shares: tuple[float, ...]
+    lead: int
+    seconds: float
+
+
+def foretell(shapes: Sequence[Shape], times: Times, shares: Sequence[float], lead: int, cores: int) -> float:
+    """The seconds of a staged run: its own rules played through with the times of passes."""
+    schedule = Schedule(shapes, len(shares), lead)
+    ends = list(itertools.accumulate(shares, initial=0.0))
+    states = max(1, sum(len(shape.states) for shape in shapes))
+    running: list[tuple[float, int, Callable[[], None]]] = []
+    counter = itertools.count()
+    now, busy = 0.0, 0
+
+    def after(seconds: float, call: Callable[[], None]) -> None:
+        heapq.heappush(running, (now + seconds, next(counter), call))
+
+    def finish(step: Step) -> None:
+        nonlocal busy
+        busy -= 1
+        schedule.done(step)
+
+    while True:
+        for name, at in schedule.mergeable():
+            after(times.merge * shares[at] / states, lambda name=name: schedule.merged(name))  # type: ignore[misc]
+        for step in schedule.ready()[: cores - busy]:
+            schedule.take(step)
+            busy += 1
+            whole = times.final if step.stage < 0 else times.stages[step.stage]
+            share = ends[step.last + 1] - ends[step.first]
+            after(times.task + whole * share, lambda step=step: finish(step))  # type: ignore[misc]
+        if not running:
+            return now
+        now, _, call = heapq.heappop(running)
+        call()
+
+
+_PLAYED = 48
+"""Up to this many slices the whole run is played through; beyond it slices are even and the shape hardly matters."""
+_FIRST = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
+"""Sizes of the first slice that are tried, relative to the others."""
+
+
+def arrange(
+    shapes: Sequence[Shape],
+    times: Times,
+    slices: int,
+    cores: int,
+    *,
+    lead: int | None = None,
+    even: bool = False,
+) -> Arrangement:
+    """The best cut of the log into so many slices: the size of the first and the number that lead are tried out.
+
+    `lead` fixes that number, `even` the sizes.
+    """
+    if slices > _PLAYED:
+        shares = (1 / slices,) * slices
+        chosen = 1 if lead is None else lead
+        return Arrangement(shares, chosen, foretell_many(shapes, times, slices, cores))
+    leads = range(min(len(shapes) + 2, slices)) if lead is None else (lead,)
+    best: Arrangement | None = None
+    for first in (1.0,) if even or slices == 1 else _FIRST:
+        rest = 1 / (first + slices - 1)
+        shares = (first * rest, *(rest,) * (slices - 1))
+        for count in leads:
+            found = Arrangement(shares, count, foretell(shapes, times, shares, count, cores))
+            if best is None or found.seconds < best.seconds * 0.999:
+                best = found
+    assert best is not None
+    return best
+
+
+def foretell_many(shapes: Sequence[Shape], times: Times, slices: int, cores: int) -> float:
+    """The same for many even slices, by the cost law with its constants."""
+    rounds = -(-slices // cores)
+    scan = sum(t for t, shape in zip(times.stages, shapes, strict=True) if not shape.chain)
+    chain = sum(t for t, shape in zip(times.stages, shapes, strict=True) if shape.chain)
+    ahead = -(-(slices - 1) // cores) / slices
+    tasks = rounds * (1 + sum(not shape.chain for shape in shapes))
+    return (
+        times.final * rounds / slices
+        + scan * ahead
+        + chain * (slices - 1) / slices
+        + tasks * times.task
+        + times.merge
+    )
+
+
+def cuts_at(fine: Sequence[int], shares: Sequence[float]) -> list[int]:
+    """Of the boundaries of many even ranges those nearest to the shares' ends; none twice."""
+    last = len(fine) - 1
+    ends = [round(end * last) for end in itertools.accumulate(shares)]
+    ends[-1] = last
+    return [fine[0], *(fine[b] for a, b in itertools.pairwise([0, *ends]) if b > a)]
