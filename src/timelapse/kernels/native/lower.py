@@ -17,6 +17,7 @@ from typing import Any
 from timelapse.kernels.native.emitter import Frame, scalar, tree_of
 from timelapse.kernels.native.evaluation import Evaluation
 from timelapse.kernels.native.expressions import arithmetic
+from timelapse.kernels.native.lookahead import look_ahead
 from timelapse.kernels.native.states import StateCode
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.values import NONE, Env, EventRef, Refused, SelfRef, Value
@@ -44,7 +45,7 @@ class Lowering(Evaluation):
         self._lines = []
         unit.states = list(self._states)
         unit.claims = {name: state.claims for name, state in self._states.items()}
-        unit.source = self._source(bodies)
+        unit.source = self._source([[*look_ahead(body, i), *body] for i, body in enumerate(bodies)])
         return unit
 
     def arguments(self) -> list[tuple[str, str]]:

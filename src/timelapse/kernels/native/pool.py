@@ -13,15 +13,10 @@ Equal means the same domain and the same bytes; hashes only find candidates. The
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba as nb
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.core.imputils import impl_ret_untracked
-from numba.extending import intrinsic
 
+from timelapse.kernels.native.intrinsics import load8, prefetch
 from timelapse.kernels.native.jit import primitive
 from timelapse.kernels.native.primitives import mix
 
@@ -33,42 +28,12 @@ _FACTOR = np.uint64(0x9FB21C651E98DF25)
 _AHEAD = 24
 
 
-@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def _load8(typing: Any, data: Any, place: Any) -> Any:
-    """The 8 bytes of an array of bytes from a place on, which need not be aligned."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        pointer = builder.bitcast(builder.gep(array.data, [args[1]]), ir.IntType(64).as_pointer())
-        loaded = builder.load(pointer)
-        loaded.align = 1
-        return impl_ret_untracked(context, builder, signature.return_type, loaded)
-
-    return types.uint64(data, types.int64), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def prefetch(typing: Any, array: Any, place: Any) -> Any:
-    """Ask for the cache line of `array[place]` (one dimension). It never fails, wherever the place is."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        made = context.make_array(signature.args[0])(context, builder, args[0])
-        pointer = builder.bitcast(builder.gep(made.data, [args[1]]), ir.IntType(8).as_pointer())
-        word = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
-        builder.call(function, [pointer, word(0), word(3), word(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64), generate
-
-
 @primitive()
 def _hash(data, start, end, domain):  # type: ignore[no-untyped-def]
     h = _U(end - start) * _FACTOR + _U(domain)
     i = start
     while i + 8 <= end:
-        h = (h ^ _load8(data, i)) * _FACTOR
+        h = (h ^ load8(data, i)) * _FACTOR
         h ^= h >> _HALF
         i += 8
     last = _U(0)
@@ -84,7 +49,7 @@ def _hash(data, start, end, domain):  # type: ignore[no-untyped-def]
 def _same(data, start, end, pool, at):  # type: ignore[no-untyped-def]
     i = start
     while i + 8 <= end:
-        if _load8(data, i) != _load8(pool, at + i - start):
+        if load8(data, i) != load8(pool, at + i - start):
             return False
         i += 8
     while i < end:

@@ -1,0 +1,32 @@
+"""Asking for memory before it is needed: the processor goes on meanwhile.
+
+In a table larger than the processor's caches most look-ups wait for memory, a hundred times longer than
+they compute. A pass therefore asks for the rows that an event soon to come will look up.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from timelapse.kernels.native.intrinsics import prefetch
+from timelapse.kernels.native.jit import primitive
+from timelapse.kernels.native.primitives import mix
+
+_U = np.uint64
+
+
+@primitive()
+def fetch1(slots, mask, a):  # type: ignore[no-untyped-def]
+    """Ask for the row where `find1` will begin to look."""
+    prefetch(slots, np.int64(mix(a) & mask))
+
+
+@primitive()
+def fetch2(slots, mask, a, b):  # type: ignore[no-untyped-def]
+    prefetch(slots, np.int64(mix(_U(a) * _U(0x9E3779B97F4A7C15) + _U(b)) & mask))
+
+
+@primitive()
+def fetch3(slots, mask, a, b, c):  # type: ignore[no-untyped-def]
+    h = (_U(a) * _U(0x9E3779B97F4A7C15) + _U(b)) * _U(0xC2B2AE3D27D4EB4F) + _U(c)
+    prefetch(slots, np.int64(mix(h) & mask))
