@@ -13,11 +13,11 @@ from timelapse.analysis.result import PassProgram
 from timelapse.errors import UsageError
 from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.starts import starting
 from timelapse.log.reader import EventReader
 from timelapse.log.types import bind
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
-from timelapse.tables.table import to_dict
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.kernel import NativeKernel
@@ -69,13 +69,17 @@ class SliceKernel:
 
     `prefetch`: a compiled pass has the next events read and decoded by a second thread, for when there
     is a core for it. Handlers that run as Python would have to share the interpreter with it.
+
+    `memory`: bytes that states should not exceed by much. The kernel loads no larger state whole; it is the
+    caller's part to go on with a new kernel when `state_bytes` has become larger.
     """
 
     def __init__(
         self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool,
-        prefetch: bool = False,
+        prefetch: bool = False, memory: int | None = None,
     ) -> None:  # fmt: skip
         self._program, self._work, self._final = program, work, final
+        self._events, self._memory = events, memory
         self._native: NativeKernel | None = None
         self._python: InterpretedKernel | None = None
         unit = _unit(program, work, events, final=final)
@@ -90,6 +94,12 @@ class SliceKernel:
     def compiled(self) -> bool:
         """Whether it runs compiled (until now, at least)."""
         return self._native is not None
+
+    @property
+    def state_bytes(self) -> int:
+        """What the states take in memory, roughly."""
+        kernel = self._native or self._python
+        return 0 if kernel is None else kernel.state_bytes
 
     def run(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice. After a failure the kernel is of no use."""
@@ -114,7 +124,9 @@ class SliceKernel:
 
     def _interpret(self, starts: Mapping[str, pa.Table]) -> None:
         states = spec_of(self._program).states
-        known = {name: to_dict(states[name], table) for name, table in starts.items()}
+        known = {
+            name: starting(states[name], table, self._events, self._memory) for name, table in starts.items()
+        }
         self._python = InterpretedKernel(self._program, self._work, known, final=self._final)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from timelapse.analysis.result import PassProgram
 from timelapse.ids import Phase
 from timelapse.kernels.base import REJECTED_SCHEMA, PassResult, Tick, output_schema
+from timelapse.kernels.starts import bytes_of
 from timelapse.kernels.stores import NullStore, PlainStore, TrackedStore
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Delta, Journal, undo
@@ -79,6 +80,11 @@ class InterpretedKernel:
     def state(self, name: str) -> dict[Any, Any]:
         """The live values of an exact target state."""
         return self._tracked[name].data
+
+    @property
+    def state_bytes(self) -> int:
+        """What the exact states take in memory, roughly."""
+        return bytes_of(store.data for store in (*self._tracked.values(), *self._plain.values()))
 
     def run(self, events: Iterator[Event], tick: Tick) -> PassResult:
         """Process one slice. After a failure the kernel's state is of no use."""

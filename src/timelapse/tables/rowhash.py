@@ -22,9 +22,11 @@ import pyarrow.compute as pc
 U64 = npt.NDArray[np.uint64]
 
 _MASK = (1 << 64) - 1
-_LANE_SALTS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
-_STEP = np.uint64(0x165667B19E3779F9)
-_NULL = np.uint64(0x27D4EB2F165667C5)
+KEY_SEED = 0x6B65795F68617368
+"""The seed of the hashes that tables are sorted by."""
+LANE_SALTS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+STEP = np.uint64(0x165667B19E3779F9)
+NULL = np.uint64(0x27D4EB2F165667C5)
 _NAN_BITS = np.uint64(0x7FF8000000000000)
 _BLOCK = 16384
 """Rows that are hashed at a time: what is computed in between stays in the processor's cache."""
@@ -78,11 +80,11 @@ def row_hashes(columns: list[pa.Array], rows: int, seed: int, lane: int, before:
         for lo in range(0, rows, _BLOCK):
             hi = min(lo + _BLOCK, rows)
             if before is None:
-                h = np.full(hi - lo, np.uint64(seed) ^ _LANE_SALTS[lane], dtype=np.uint64)
+                h = np.full(hi - lo, np.uint64(seed) ^ LANE_SALTS[lane], dtype=np.uint64)
             else:
                 h = before[lo:hi]
             for array in arrays:
-                h = mix(h * _STEP + _hash(array.slice(lo, hi - lo), _LANE_SALTS[lane]))
+                h = mix(h * STEP + _hash(array.slice(lo, hi - lo), LANE_SALTS[lane]))
             found[lo:hi] = h
     return found
 
@@ -171,7 +173,7 @@ def _hash(array: pa.Array, salt: np.uint64) -> U64:
     if pa.types.is_struct(kind):
         h = np.full(len(array), salt, dtype=np.uint64)
         for index in range(kind.num_fields):
-            h = mix(h * _STEP + _hash(array.field(index), salt))
+            h = mix(h * STEP + _hash(array.field(index), salt))
     elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         h = _hash_bytes(array, salt)
     elif pa.types.is_string(kind):
@@ -186,7 +188,7 @@ def _hash(array: pa.Array, salt: np.uint64) -> U64:
     else:
         h = mix(_words(array) + salt)
     if valid is not None:
-        h = np.where(valid, h, _NULL ^ salt)
+        h = np.where(valid, h, NULL ^ salt)
     return h
 
 
@@ -244,13 +246,13 @@ def _hash_bytes(array: pa.Array, salt: np.uint64) -> U64:
         else:
             padded[_ragged(first_word * 8, lengths)] = data[offsets[0] : offsets[-1]]
     place = _ragged(np.zeros(count, np.int64), words).astype(np.uint64)
-    mixed = mix(padded.view(np.uint64) + mix(place * _STEP + salt))
-    return mix(_segment_sum(mixed, words) + lengths.astype(np.uint64) * _STEP + salt)
+    mixed = mix(padded.view(np.uint64) + mix(place * STEP + salt))
+    return mix(_segment_sum(mixed, words) + lengths.astype(np.uint64) * STEP + salt)
 
 
 def _hash_list(array: pa.Array, salt: np.uint64) -> U64:
     lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0)).astype(np.int64)
     values = array.flatten()  # skips what stands under nulls
     place = _ragged(np.zeros(len(array), np.int64), lengths).astype(np.uint64)
-    mixed = mix(_hash(values, salt) + mix(place * _STEP + salt))
-    return mix(_segment_sum(mixed, lengths) + lengths.astype(np.uint64) * _STEP + salt)
+    mixed = mix(_hash(values, salt) + mix(place * STEP + salt))
+    return mix(_segment_sum(mixed, lengths) + lengths.astype(np.uint64) * STEP + salt)

@@ -24,9 +24,7 @@ from timelapse.ids import INT64_MIN
 from timelapse.kinds.base import UNKEYED, StateSpec
 from timelapse.kinds.effects import Delta, Form
 from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
-from timelapse.tables.rowhash import U64, hash_order, one_array, row_hashes
-
-_KEY_SEED = 0x6B65795F68617368
+from timelapse.tables.rowhash import KEY_SEED, U64, hash_order, one_array, row_hashes
 
 
 def key_types(spec: StateSpec) -> tuple[ValueType, ...]:
@@ -67,7 +65,7 @@ def key_list(spec: StateSpec, table: pa.Table) -> list[Any]:
 
 def key_hashes(columns: list[pa.Array], rows: int) -> U64:
     """The `h` column for key columns."""
-    return row_hashes(columns, rows, _KEY_SEED, 0)
+    return row_hashes(columns, rows, KEY_SEED, 0)
 
 
 def value_array(kind: ValueType, values: Sequence[Any]) -> pa.Array:

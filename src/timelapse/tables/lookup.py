@@ -1,0 +1,155 @@
+"""Single keys of a state table: found by their hash in the memory-mapped file, without loading the rest.
+
+A slice that touches few of a large state's keys takes over just those, when it first touches them
+(design.md, section 3, "Start states").
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from timelapse.kinds.base import ABSENT, StateSpec
+from timelapse.model.types import TupleType
+from timelapse.tables.rowhash import U64
+from timelapse.tables.scalarhash import key_hash
+from timelapse.tables.table import to_dict
+
+
+class MappedTable:
+    """A state table to look single keys up in. It keeps nothing of what it found."""
+
+    def __init__(self, spec: StateSpec, table: pa.Table) -> None:
+        self._spec = spec
+        self._tuple = isinstance(spec.key, TupleType)
+        self._tables: list[pa.Table] = []
+        self._hashes: list[U64] = []
+        self._first: list[int] = []
+        self._table = table
+        for batch in table.to_batches():
+            if batch.num_rows:
+                h = np.asarray(batch.column("h"), dtype=np.uint64)
+                self._tables.append(pa.Table.from_batches([batch]))
+                self._hashes.append(h)
+                self._first.append(int(h[0]))
+
+    def find(self, key: Any) -> Any:
+        """The value (True in a Set), or ABSENT."""
+        parts = () if self._spec.key is None else key if self._tuple else (key,)
+        try:
+            h = np.uint64(key_hash(parts))
+        except UnicodeEncodeError:  # half a surrogate pair: no table can hold it
+            return ABSENT
+        at = bisect_right(self._first, int(h)) - 1
+        # Rows of one hash may lie on both sides of a border: the first of them is in an earlier piece.
+        while at > 0 and self._first[at] == h:
+            at -= 1
+        for piece in range(max(at, 0), len(self._tables)):
+            if self._first[piece] > h:
+                break
+            hashes = self._hashes[piece]
+            row = int(np.searchsorted(hashes, h))
+            while row < len(hashes) and hashes[row] == h:
+                for found, value in to_dict(self._spec, self._tables[piece].slice(row, 1)).items():
+                    if found == key:
+                        return value
+                row += 1
+        return ABSENT
+
+    def whole(self) -> dict[Any, Any]:
+        """Everything."""
+        return to_dict(self._spec, self._table)
+
+
+class LazyDict(dict[Any, Any]):
+    """A state as a dict, which takes a key over from the table when it is first asked for.
+
+    What it holds under a key that is absent is ABSENT, so that the table is not asked again.
+    Operations that see all keys load the whole table.
+    """
+
+    __slots__ = ("_start",)
+
+    def __init__(self, start: MappedTable) -> None:
+        super().__init__()
+        self._start: MappedTable | None = start
+
+    def _find(self, key: Any) -> Any:
+        value = super().get(key, self)
+        if value is self:
+            value = ABSENT if self._start is None else self._start.find(key)
+            super().__setitem__(key, value)
+        return value
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        value = self._find(key)
+        return default if value is ABSENT else value
+
+    def __getitem__(self, key: Any) -> Any:
+        value = self._find(key)
+        if value is ABSENT:
+            raise KeyError(key)
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        return self._find(key) is not ABSENT
+
+    def __delitem__(self, key: Any) -> None:
+        if self._find(key) is ABSENT:
+            raise KeyError(key)
+        super().__setitem__(key, ABSENT)
+
+    def pop(self, key: Any, *default: Any) -> Any:
+        value = self._find(key)
+        if value is ABSENT:
+            if not default:
+                raise KeyError(key)
+            return default[0]
+        super().__setitem__(key, ABSENT)
+        return value
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        value = self._find(key)
+        if value is ABSENT:
+            super().__setitem__(key, default)
+            return default
+        return value
+
+    def _load(self) -> None:
+        """Take over the keys that were not asked for, and forget the absent ones."""
+        start, self._start = self._start, None
+        if start is not None:
+            own = dict(super().items())
+            super().update(start.whole())
+            super().update(own)
+        for key in [k for k, v in super().items() if v is ABSENT]:
+            super().__delitem__(key)
+
+    def items(self) -> Any:
+        self._load()
+        return super().items()
+
+    def keys(self) -> Any:
+        self._load()
+        return super().keys()
+
+    def values(self) -> Any:
+        self._load()
+        return super().values()
+
+    def __iter__(self) -> Iterator[Any]:
+        self._load()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self._load()
+        return super().__len__()
+
+    @property
+    def held(self) -> int:
+        """How many keys it has in memory."""
+        return super().__len__()
