@@ -19,7 +19,7 @@ from timelapse.tables.lookup import LazyDict, MappedTable
 from timelapse.tables.scalarhash import key_hash
 from timelapse.tables.table import key_arrays, key_hashes, state_table, to_dict
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 INTS = st.integers(-(2**63), 2**63 - 1)
 
 

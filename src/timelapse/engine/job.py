@@ -31,6 +31,8 @@ class Job:
     """Slice i is the events with cuts[i] <= seq < cuts[i + 1]."""
     scratch: Path
     out: Path
+    memory: int | None = None
+    """Bytes that a task's states should not exceed by much; None: what its machine has for it."""
 
     @property
     def slices(self) -> int:

@@ -26,6 +26,8 @@ from timelapse.engine.job import (
     same_name,
     schema_bytes,
 )
+from timelapse.engine.spill import Spill
+from timelapse.env.machine import state_memory
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.choose import SliceKernel, Source
@@ -178,10 +180,20 @@ def _run_slices(
     classes = {name: cls for name, cls in job.classes.items() if name in work.columns}
     result = TaskResult(task.id)
     account = result.seconds
+    memory = state_memory() if job.memory is None else job.memory
+    final = index == len(job.passes) - 1
+
+    def begin(known: Mapping[str, pa.Table]) -> SliceKernel:
+        return SliceKernel(
+            job.program, work, known, task.events, final=final, prefetch=task.threads > 1, memory=memory
+        )
+
     started = time.perf_counter()
     known = starts(job, index, task.first)
-    final = index == len(job.passes) - 1
-    kernel = SliceKernel(job.program, work, known, task.events, final=final, prefetch=task.threads > 1)
+    # Only states whose changes are in files can be brought up to date there.
+    exact = sorted(spec_of(job.program).states if final else work.exact)
+    spill = Spill(job, exact, known) if final or set(exact) <= set(work.targets) else None
+    kernel = begin(known)
     account["load"] = time.perf_counter() - started
     for slice_id in range(task.first, task.last + 1):
         lo, hi = job.cuts[slice_id], job.cuts[slice_id + 1]
@@ -197,8 +209,27 @@ def _run_slices(
         slice_report = SliceReport(slice_id, done.events)
         keep(slice_report, done)
         result.reports.append(slice_report)
-        account["write"] = account.get("write", 0.0) + time.perf_counter() - middle
+        ended = time.perf_counter()
+        account["write"] = account.get("write", 0.0) + ended - middle
+        if spill is not None and slice_id < task.last:
+            for name in exact:
+                spill.add(name, _written(job, index, slice_report, name))
+            if kernel.state_bytes > memory:
+                now = spill.stop()
+                if now is not None:
+                    del kernel, done  # before the new one takes memory
+                    kernel = begin(now)
+                account["exchange"] = account.get("exchange", 0.0) + time.perf_counter() - ended
+    if spill is not None:
+        spill.close()
     return result
+
+
+def _written(job: Job, index: int, report: SliceReport, state: str) -> Path:
+    """Where a pass has put what a slice did to a state."""
+    if report.attempt:
+        return change_path(job.attempt_path(report.attempt), report.slice, state)
+    return job.effects_path(index, report.slice, state)
 
 
 def _book(account: dict[str, float], parts: Mapping[str, float], taken: float) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
+from timelapse.errors import UsageError
+
 GIB = 1 << 30
+MEMORY = "TIMELAPSE_MEMORY"
+"""Environment variable: how much memory the states of one task should take at most."""
 
 
 def cores() -> int:
@@ -30,6 +35,22 @@ def memory_bytes() -> int:
         if text.isdigit() and 0 < int(text) < total:
             total = int(text)
     return total
+
+
+def state_memory() -> int:
+    """Memory that the states of one task may take here: its core's share of a quarter of the machine's."""
+    return memory_bytes() // (4 * cores())
+
+
+def memory_setting() -> int | None:
+    """The bytes in the environment variable TIMELAPSE_MEMORY (`500M`, `4G`); None where it is not set."""
+    text = os.environ.get(MEMORY)
+    if not text:
+        return None
+    found = re.fullmatch(r"(\d+) ?([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise UsageError(f"{MEMORY} is {text!r}", hint="set it to a number of bytes, such as 500M or 4G")
+    return int(found[1]) << (10 * " KMGT".index(found[2].upper() or " "))
 
 
 def cache_dir() -> Path:

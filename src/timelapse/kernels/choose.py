@@ -97,9 +97,8 @@ class SliceKernel:
 
     @property
     def state_bytes(self) -> int:
-        """What the states take in memory, roughly."""
-        kernel = self._native or self._python
-        return 0 if kernel is None else kernel.state_bytes
+        """What the states that need not be in memory take there, roughly. A compiled pass keeps all of them."""
+        return 0 if self._python is None else self._python.state_bytes
 
     def run(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice. After a failure the kernel is of no use."""

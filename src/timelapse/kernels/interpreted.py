@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from types import CodeType, TracebackType
 from typing import Any
 
@@ -84,7 +84,8 @@ class InterpretedKernel:
     @property
     def state_bytes(self) -> int:
         """What the exact states take in memory, roughly."""
-        return bytes_of(store.data for store in (*self._tracked.values(), *self._plain.values()))
+        tracked = (store.data for store in self._tracked.values())
+        return bytes_of(chain(tracked, (store.data for store in self._plain.values())))
 
     def run(self, events: Iterator[Event], tick: Tick) -> PassResult:
         """Process one slice. After a failure the kernel's state is of no use."""

@@ -24,6 +24,7 @@ from timelapse.engine.executor import Executor, LocalExecutor
 from timelapse.engine.job import Job, schema_bytes
 from timelapse.engine.progress import Progress, Silent
 from timelapse.engine.publish import PartialRun
+from timelapse.env.machine import memory_setting
 from timelapse.errors import ImpureProgram, UsageError
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.base import output_schema
@@ -154,7 +155,8 @@ def run_plan(
         passes = (*(stage.work for stage in plan.stages), final_pass(analysis))
         count = slices or default_slices(reader.count, executor.cores, plan)
         boundaries, lead = cut(reader, count, plan)
-        job = Job(program, passes, reader, tuple(boundaries), partial.scratch, partial.path)
+        memory = memory_setting()
+        job = Job(program, passes, reader, tuple(boundaries), partial.scratch, partial.path, memory)
         (partial.scratch / "results").mkdir()
         reuse = Reuse.none("it was not asked for")
         if cache:

@@ -51,11 +51,6 @@ class NativeKernel:
             if name in starts and name in work.exact:
                 self._counts[index] = table.load(starts[name])
 
-    @property
-    def state_bytes(self) -> int:
-        """What the states take in memory."""
-        return sum(table.slots.nbytes for table in self._tables.values())
-
     def run(self, chunks: Iterator[Chunk], tick: Tick) -> PassResult:
         """Process one slice. After LeftEarly only `slice_start` may be called."""
         for index, table in enumerate(self._tables.values()):

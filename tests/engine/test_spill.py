@@ -1,0 +1,142 @@
+"""States that outgrow their memory go to files between slices, and are read key by key: nothing changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import timelapse as tl
+from tests.engine.logs import logs
+from tests.engine.programs import ALL, A, B
+from timelapse.engine import spill
+from timelapse.env import machine
+from timelapse.errors import UsageError
+from timelapse.log import MemoryLog
+from timelapse.model.program import as_program, spec_of
+from timelapse.run import replay, run_serial
+from timelapse.tables import lookup, merge
+
+
+class Stops:
+    """Counts the stops, and the keys that were looked up."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.count = self.found = 0
+        stop, find = spill.Spill.stop, lookup.MappedTable.find
+
+        def counted(own: spill.Spill) -> Any:
+            self.count += 1
+            return stop(own)
+
+        def looked_up(own: lookup.MappedTable, key: Any) -> Any:
+            self.found += 1
+            return find(own, key)
+
+        patch.setattr(spill.Spill, "stop", counted)
+        patch.setattr(lookup.MappedTable, "find", looked_up)
+        patch.setenv(machine.MEMORY, "1")
+
+
+@pytest.mark.parametrize("program", ALL, ids=lambda p: p.__name__)
+@settings(max_examples=5)
+@given(events=logs(), slices=st.sampled_from([2, 3, 1000]), strategy=st.sampled_from([None, "chain"]))
+def test_replay_with_hardly_any_memory(
+    program: type[tl.Program], events: list[tl.Event], slices: int, strategy: str | None
+) -> None:
+    """Every chain stops after every slice; the states at all boundaries are those of the serial meaning."""
+    log = MemoryLog(events, [A, B])
+    reference = run_serial(program, log)
+    with pytest.MonkeyPatch.context() as patch:
+        stops = Stops(patch)
+        run = replay(program, log, slices=slices, spark=False, strategy=strategy)
+        assert (
+            stops.count
+            or run.slices < 3
+            or strategy is None
+            or not any(reference.state(n).num_rows for n in spec_of(as_program(program)).states)
+        )
+    found = run.verify()
+    assert found.ok, found.text
+    assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
+
+
+class Last(tl.Program):
+    n: tl.Counter[int]
+    best: tl.Max[int, int] = tl.state(default=0)
+
+    @tl.on(A)
+    def count(self, e: A) -> None:
+        self.n[e.k] += 1
+        self.best.add(e.k, self.n[e.k])
+
+
+EVENTS: list[tl.Event] = [A(k=i % 7, v=i, s="", ts=i) for i in range(60)]
+
+
+def test_only_what_is_touched_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stops happen, and keys are looked up afterwards; enough memory, and neither does."""
+    log = MemoryLog(EVENTS, [A, B])
+    stops = Stops(monkeypatch)
+    small = replay(Last, log, slices=4, spark=False, strategy="chain")
+    assert stops.count == 3
+    assert stops.found > 0
+    stops.found = stops.count = 0
+    monkeypatch.setenv(machine.MEMORY, "1M")
+    large = replay(Last, log, slices=4, spark=False, strategy="chain")
+    assert (stops.count, stops.found) == (0, 0)
+    assert small.digest == large.digest
+    assert small.state_digest == large.state_digest
+
+
+def test_a_disk_that_is_full_only_means_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chain goes on with what it has."""
+    monkeypatch.setenv(machine.MEMORY, "1")
+    log = MemoryLog(EVENTS, [A, B])
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(merge, "fold_to", full)
+    run = replay(Last, log, slices=4, spark=False, strategy="chain")
+    assert run.digest == run_serial(Last, log).digest
+
+
+def test_a_crash_while_states_are_written_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No run, no files; and the next attempt succeeds."""
+    monkeypatch.setenv(machine.MEMORY, "1")
+    log = MemoryLog(EVENTS, [A, B])
+    whole = merge.fold_to
+
+    def crash(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(merge, "fold_to", crash)
+    with pytest.raises(MemoryError):
+        replay(Last, log, tmp_path / "run", slices=4, spark=False, strategy="chain")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(merge, "fold_to", whole)
+    run = replay(Last, log, tmp_path / "run", slices=4, spark=False, strategy="chain")
+    assert run.verify().ok
+    assert not list((tmp_path / "run").rglob("spill"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("", None), ("123", 123), ("5k", 5 << 10), ("4 GiB", 4 << 30), ("7MB", 7 << 20)]
+)
+def test_the_memory_setting(monkeypatch: pytest.MonkeyPatch, text: str, expected: int | None) -> None:
+    """Bytes, with a unit if wanted."""
+    monkeypatch.setenv(machine.MEMORY, text)
+    assert machine.memory_setting() == expected
+
+
+def test_a_wrong_memory_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said which, and what it should look like."""
+    monkeypatch.setenv(machine.MEMORY, "lots")
+    with pytest.raises(UsageError, match=r"TIMELAPSE_MEMORY is 'lots'"):
+        replay(Last, EVENTS[:3], spark=False)
