@@ -148,6 +148,9 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[Write]:
         raise
 
 
-def read_all(paths: Sequence[Path]) -> pa.Table:
-    """The parts of a table, memory-mapped, as one."""
-    return pa.concat_tables([read_table(path) for path in paths])
+def join(paths: Sequence[Path], path: Path) -> None:
+    """Parts of a state, in order, as one file."""
+    tables = [read_table(part) for part in paths]
+    with writing(path, tables[0].schema) as write:
+        for table in tables:
+            write(table)

@@ -1,0 +1,175 @@
+"""How what slices do to a state gets to where it is merged: in files, or through Spark's shuffle.
+
+Small effects are files on the storage that the run's machines share, and the driver merges them beside its
+other work. Where effects and state are large, the merge is cut into ranges of key hashes, one task each:
+tasks that read the effects send each range's rows through the shuffle to the task that merges it. Either way
+tables/merge.py does the merging, over the same rows in the same order, so the result is the same to the last
+bit.
+
+The functions here work on record batches and know nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.ipc
+
+from timelapse.engine.job import Job, SliceReport, SumRow, Task, TaskResult, change_path
+from timelapse.errors import UsageError
+from timelapse.kinds.base import StateSpec
+from timelapse.model.program import spec_of
+from timelapse.tables.apply import NO_CHANGE, Change, empty
+from timelapse.tables.merge import cut_points, join, prefix
+from timelapse.tables.table import link_or_copy, read_table
+
+SWITCH = "TIMELAPSE_EXCHANGE"
+"""Environment variable: files, shuffle, or auto."""
+
+SHUFFLE_BYTES = 1 << 30
+"""Effects and state together from which on one process does not merge them alone."""
+
+_PIECE_ROWS = 1 << 17
+
+Batches = Iterable[pa.RecordBatch]
+
+PIECES = "part int, place long, data binary"
+"""What the shuffle carries: rows of one range of hashes, as an Arrow stream, with their place among those of the range."""
+_PIECES = pa.schema([("part", pa.int32()), ("place", pa.int64()), ("data", pa.binary())])
+
+
+@dataclass(frozen=True)
+class Merge:
+    """One step of the exclusive prefix of a state: what is merged, and where it goes."""
+
+    spec: StateSpec
+    old: Path | None
+    effects: Path
+    new: Path
+
+    @classmethod
+    def of(cls, job: Job, task: Task) -> Merge:
+        """The step that a task of kind `merge` stands for."""
+        found = (
+            change_path(job.attempt_path(task.attempt), task.first, task.state)
+            if task.attempt
+            else job.effects_path(task.index, task.first, task.state)
+        )
+        old = job.start_path(task.first, task.state) if task.first else None
+        return cls(
+            spec_of(job.program).states[task.state], old, found, job.start_path(task.first + 1, task.state)
+        )
+
+    @property
+    def bytes(self) -> int:
+        """What is read."""
+        return sum(p.stat().st_size for p in (self.old, self.effects) if p is not None and p.exists())
+
+    def start(self) -> pa.Table:
+        """The state before, memory-mapped."""
+        return empty(self.spec) if self.old is None else read_table(self.old)
+
+    def here(self) -> Change:
+        """Merge in this process."""
+        if self.effects.exists():
+            (change,) = prefix(self.spec, self.start(), [read_table(self.effects)], [self.new])
+            return change
+        # A state that a slice left as it was has no file there.
+        if self.old is not None:
+            link_or_copy(self.old, self.new)
+        else:
+            prefix(self.spec, self.start(), [empty_effects(self.spec)], [self.new])
+        return NO_CHANGE
+
+
+def empty_effects(spec: StateSpec) -> pa.Table:
+    """Const effects on no key."""
+    table = empty(spec)
+    present = pa.nulls(0, pa.bool_())
+    return table.add_column(1, "present", present).replace_schema_metadata({"form": "const"})
+
+
+def by_shuffle(merge: Merge, *, cluster: bool) -> bool:
+    """Whether a merge goes through the shuffle. `cluster`: the executors are other machines than the driver."""
+    switch = os.environ.get(SWITCH, "auto")
+    if switch not in ("auto", "files", "shuffle"):
+        raise UsageError(f"{SWITCH} is {switch!r}", hint="set it to auto, files or shuffle")
+    if not merge.effects.exists():
+        return False
+    return switch == "shuffle" or (switch == "auto" and cluster and merge.bytes >= SHUFFLE_BYTES)
+
+
+def report_of(task: Task, change: Change, started: float) -> TaskResult:
+    """The result of a merge."""
+    report = SliceReport(task.first)
+    report.put_changes({task.state: change})
+    return TaskResult(task.id, [report], seconds={"exchange": time.perf_counter() - started})
+
+
+# --- through the shuffle --------------------------------------------------------------------------------
+
+
+def send(merge: Merge, reader: int, readers: int, parts: int) -> Iterator[pa.RecordBatch]:
+    """A reader's share of the effects, cut into pieces by range of hashes. Every range gets one piece at least."""
+    table = read_table(merge.effects)
+    rows = table.num_rows
+    lo, hi = rows * reader // readers, rows * (reader + 1) // readers
+    number = 0
+    for part in range(parts):
+        (bounds,) = cut_points([table], (part, parts))
+        first, last = max(lo, bounds[0]), min(hi, bounds[-1])
+        for at in range(first, max(last, first + 1), _PIECE_ROWS):
+            piece = table.slice(at, max(0, min(last - at, _PIECE_ROWS)))
+            place = (reader << 32) + number
+            number += 1
+            yield pa.record_batch([[part], [place], [_packed(piece)]], schema=_PIECES)
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+class Merged(msgspec.Struct):
+    """What merging one range of hashes says."""
+
+    part: int
+    moved: SumRow
+    content: SumRow
+
+
+def receive(merge: Merge, batches: Batches, parts: int, folder: Path) -> Iterator[bytes]:
+    """Merge the ranges whose pieces arrive here. Each becomes a file in `folder`."""
+    pieces: dict[int, list[tuple[int, bytes]]] = {}
+    for batch in batches:
+        part, place, data = (column.to_pylist() for column in batch.columns)
+        for p, at, raw in zip(part, place, data, strict=True):
+            pieces.setdefault(p, []).append((at, raw))
+    for part in sorted(pieces):
+        tables = [pyarrow.ipc.open_stream(raw).read_all() for _, raw in sorted(pieces.pop(part))]
+        effects = pa.concat_tables(tables)
+        (change,) = prefix(
+            merge.spec, merge.start(), [effects], [folder / f"{part:06d}.arrow"], (part, parts)
+        )
+        yield msgspec.json.encode(Merged(part, SumRow.of(change.moved), SumRow.of(change.content)))
+
+
+def collect(merge: Merge, rows: Iterable[bytes], parts: int, folder: Path) -> Change:
+    """Put the ranges together, in the driver."""
+    found = {m.part: m for m in (msgspec.json.decode(row, type=Merged) for row in rows)}
+    if sorted(found) != list(range(parts)):
+        raise RuntimeError(f"{len(found)} of {parts} ranges were merged")
+    join([folder / f"{part:06d}.arrow" for part in range(parts)], merge.new)
+    shutil.rmtree(folder, ignore_errors=True)
+    return sum((Change(m.moved.sum(), m.content.sum()) for m in found.values()), NO_CHANGE)
+
+
