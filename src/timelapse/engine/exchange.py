@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from timelapse.engine.job import Job, SliceReport, SumRow, Task, TaskResult, change_path
-from timelapse.errors import UsageError
+from timelapse.errors import ReplayError, UsageError
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
 from timelapse.tables.apply import NO_CHANGE, Change, empty
@@ -167,9 +167,7 @@ def collect(merge: Merge, rows: Iterable[bytes], parts: int, folder: Path) -> Ch
     """Put the ranges together, in the driver."""
     found = {m.part: m for m in (msgspec.json.decode(row, type=Merged) for row in rows)}
     if sorted(found) != list(range(parts)):
-        raise RuntimeError(f"{len(found)} of {parts} ranges were merged")
+        raise ReplayError(f"Spark merged {len(found)} of {parts} ranges of {merge.spec.name}", code="TL507")
     join([folder / f"{part:06d}.arrow" for part in range(parts)], merge.new)
     shutil.rmtree(folder, ignore_errors=True)
     return sum((Change(m.moved.sum(), m.content.sum()) for m in found.values()), NO_CHANGE)
-
-

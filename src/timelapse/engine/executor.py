@@ -41,6 +41,9 @@ class Executor(Protocol):
     def submit(self, tasks: Sequence[Task], done: Done, watch: Watch) -> None:
         """Run the tasks. Returns at once, or when they are done. A handler's exception is part of its result."""
 
+    def merge(self, task: Task) -> TaskResult:
+        """Do a merge, wherever it is done best. May be called from any thread."""
+
     def poll(self) -> None:
         """Tell `watch` and `done` what is new."""
 
@@ -94,6 +97,11 @@ class LocalExecutor:
 
             result = execute(job, task, report)
             done(task, result, time.perf_counter() - began)
+
+    def merge(self, task: Task) -> TaskResult:
+        if self._job is None:
+            raise RuntimeError("the executor has no job: call start first")
+        return execute(self._job, task, lambda _: None)
 
     def poll(self) -> None:
         """Nothing runs beside the driver."""

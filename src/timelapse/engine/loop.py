@@ -11,7 +11,6 @@ from timelapse.engine.account import Account
 from timelapse.engine.executor import Executor
 from timelapse.engine.job import Job, Task, TaskResult
 from timelapse.engine.stages import Stages
-from timelapse.engine.tasks import execute
 from timelapse.errors import Cancelled
 
 _POLL_SECONDS = 0.02
@@ -33,7 +32,7 @@ class Loop:
         self.running = 0
         """Tasks on the executor."""
         self.merging = 0
-        """Tasks in this process."""
+        """Merges."""
 
     @property
     def free(self) -> int:
@@ -53,13 +52,13 @@ class Loop:
             self._cancelled()
 
     def here(self, task: Task) -> None:
-        """Run a task in this process, beside the others: a Spark job takes longer than most merges."""
+        """Run a merge beside the other tasks. Most run in this process: a Spark job takes longer."""
         self.merging += 1
 
         def work() -> None:
             began = time.perf_counter()
             try:
-                result: TaskResult | BaseException = execute(self._job, task, lambda _: None)
+                result: TaskResult | BaseException = self._executor.merge(task)
             except BaseException as error:
                 result = error
             self._done(task, result, time.perf_counter() - began)

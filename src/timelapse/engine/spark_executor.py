@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from timelapse.engine import exchange
+from timelapse.engine.exchange import Batches
 from timelapse.engine.executor import Done, Watch
 from timelapse.engine.job import Job, Task, TaskResult, task_bytes
 from timelapse.engine.spark_shipping import job_id, pack, unpack
 from timelapse.engine.tasks import Report, execute
 from timelapse.errors import ReplayError
+from timelapse.tables.apply import Change
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,6 +100,35 @@ class SparkExecutor:
             return [bytes(row[0]) for row in frame.collect()]
         except BaseException as error:
             raise _explain(error, names) from error
+
+    def merge(self, task: Task) -> TaskResult:
+        job = self._job
+        if job is None:
+            raise RuntimeError("the executor has no job: call start first")
+        merge = exchange.Merge.of(job, task)
+        if not exchange.by_shuffle(merge, cluster=not self.is_local):
+            return execute(job, task, lambda _: None)
+        started = time.perf_counter()
+        change = self._shuffled(job, task, merge)
+        return exchange.report_of(task, change, started)
+
+    def _shuffled(self, job: Job, task: Task, merge: exchange.Merge) -> Change:
+        """Merge ranges of key hashes on the executors; what was found travels through Spark's shuffle."""
+        parts = max(2, self.cores)
+        folder = job.scratch / "exchange" / uuid.uuid4().hex
+        folder.mkdir(parents=True)
+        send, receive = _shuffle(self._key, self._data, task, parts, folder)
+        try:
+            context = self._context()
+            if context is not None:
+                context.addJobTag(self._tag)
+                context.setLocalProperty("spark.job.description", f"timelapse: exchange of {task.state}")
+            sent = self._spark.range(0, parts, 1, parts).mapInArrow(send, exchange.PIECES)
+            merged = sent.repartitionById(parts, "part").mapInArrow(receive, "result binary")
+            rows = [bytes(row[0]) for row in merged.collect()]
+        except Exception as error:
+            raise _explain(error, f"the exchange of {task.state}") from error
+        return exchange.collect(merge, rows, parts, folder)
 
     def poll(self) -> None:
         try:
@@ -213,6 +245,25 @@ def _runner(
                 yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], ["result"])
 
     return run
+
+
+def _shuffle(
+    key: str, data: bytes, task: Task, parts: int, folder: Path
+) -> tuple[Callable[[Batches], Iterator[pa.RecordBatch]], Callable[[Batches], Iterator[pa.RecordBatch]]]:
+    """What the two sides of the shuffle do: read and cut up, gather and merge."""
+
+    def send(batches: Batches) -> Iterator[pa.RecordBatch]:
+        merge = exchange.Merge.of(unpack(key, data), task)
+        for batch in batches:
+            for reader in batch.column(0).to_pylist():
+                yield from exchange.send(merge, reader, parts, parts)
+
+    def receive(batches: Batches) -> Iterator[pa.RecordBatch]:
+        merge = exchange.Merge.of(unpack(key, data), task)
+        for row in exchange.receive(merge, batches, parts, folder):
+            yield pa.RecordBatch.from_arrays([pa.array([row], pa.binary())], ["result"])
+
+    return send, receive
 
 
 def _publish(path: Path, data: bytes) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from timelapse.engine.digest import hash_outputs, hash_rejected
+from timelapse.engine.exchange import Merge, report_of
 from timelapse.engine.job import (
     Failure,
     Job,
@@ -34,9 +35,8 @@ from timelapse.kernels.choose import SliceKernel, Source
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
 from timelapse.tables import merge
-from timelapse.tables.apply import NO_CHANGE, empty
-from timelapse.tables.merge import prefix
-from timelapse.tables.table import link_or_copy, read_table, write_table
+from timelapse.tables.apply import empty
+from timelapse.tables.table import read_table, write_table
 
 Report = Callable[[int], None]
 """Called with the number of events done since the last call."""
@@ -79,26 +79,8 @@ def _keep_effects(job: Job, task: Task) -> Callable[[SliceReport, PassResult], N
 
 def _merge(job: Job, task: Task) -> TaskResult:
     """One step of the exclusive prefix: the start of the next slice, and the change that this one is said to make."""
-    spec = spec_of(job.program).states[task.state]
-    found = (
-        change_path(job.attempt_path(task.attempt), task.first, task.state)
-        if task.attempt
-        else job.effects_path(task.index, task.first, task.state)
-    )
-    old, new = (job.start_path(i, task.state) for i in (task.first, task.first + 1))
     started = time.perf_counter()
-    state = read_table(old) if task.first else empty(spec)
-    if task.attempt and not found.exists():  # a state that the slice left as it was has no file there
-        change = NO_CHANGE
-        if task.first:
-            link_or_copy(old, new)
-        else:
-            write_table(state, new)
-    else:
-        (change,) = prefix(spec, state, [read_table(found)], [new])
-    slice_report = SliceReport(task.first)
-    slice_report.put_changes({task.state: change})
-    return TaskResult(task.id, [slice_report], seconds={"exchange": time.perf_counter() - started})
+    return report_of(task, Merge.of(job, task).here(), started)
 
 
 # --- the final pass -------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -80,10 +79,10 @@ def text_hash(data, length):  # type: ignore[no-untyped-def]
 
 @primitive()
 def _same_text(a, b, length):  # type: ignore[no-untyped-def]
-    for k in range(length):
-        if _load8(a + k) != _load8(b + k):
-            return False
-    return True
+    k = 0
+    while k < length and _load8(a + k) == _load8(b + k):
+        k += 1
+    return k == length
 
 
 @primitive()
@@ -216,4 +215,4 @@ def fetchable(table: pa.Table) -> bool:
         plain = kind in (pa.int64(), pa.float64(), pa.uint64(), pa.bool_()) or pa.types.is_timestamp(kind)
         if not (plain or (text and field.name != "v")) or table.column(field.name).null_count:
             return False
-    return table.num_columns > 1
+    return int(table.num_columns) > 1
