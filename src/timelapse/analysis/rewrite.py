@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ class Cut:
     """States used as plain attributes."""
     members: dict[str, tuple[FunctionIR, str]] = field(default_factory=dict)
     """Methods that kept code calls: name in the pass -> function, how it is called."""
+    replaced: Mapping[int, ast.expr] = field(default_factory=dict)
+    """id of an expression -> what stands in its place."""
 
     def member(self, site: CallSite) -> str:
         """The name under which the pass calls a function."""
@@ -284,6 +287,8 @@ class Cutter:
             return [self._copy(n) for n in node]
         if not isinstance(node, ast.AST):
             return node
+        if id(node) in self.cut.replaced:
+            return _at(copy.deepcopy(self.cut.replaced[id(node)]), node)
         write = self._writes.get(id(node)) if isinstance(node, ast.Call) else None
         if write is not None:
             return self._call(write, self._key(write, node), self._value(write), node)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from timelapse.analysis import Analysis, build_pass
+from timelapse.analysis.outputs import Site
 from timelapse.analysis.result import PassProgram, Severity
 from timelapse.model.fingerprint import Unsure, Writer
 from timelapse.model.program import Program, params_of, spec_of
@@ -103,8 +104,18 @@ def _digest(program: Program, core: PassProgram) -> str:
     return writer.digest()
 
 
-def _members(program: Program, core: PassProgram, writer: Writer) -> None:
+def site_key(program: Program, key: CoreKey, site: Site) -> str:
+    """The key of one column of resolved reads. Raises Unsure."""
+    writer = Writer(strict=True, mro=type(program).__mro__)
+    writer.value("event", site.event)
+    writer.function(site.function)
+    _members(program, None, writer)
+    return key.of("read", str(site.writers), site.text, site.type.text, writer.digest())
+
+
+def _members(program: Program, core: PassProgram | None, writer: Writer) -> None:
     """Whatever of the program the core may name: parameters, methods, constants of the class."""
+    cut = {} if core is None else core.members
     spec, params = spec_of(program), params_of(program)
     done: set[str] = set()
     while True:
@@ -115,7 +126,7 @@ def _members(program: Program, core: PassProgram, writer: Writer) -> None:
         for name in names:
             if name in params:
                 writer.value(f"param:{name}", params[name])
-            elif name not in spec.states and name not in core.members:
+            elif name not in spec.states and name not in cut:
                 for base in type(program).__mro__:
                     member = base.__dict__.get(name, None)
                     if member is not None and base.__module__.partition(".")[0] != "timelapse":

@@ -15,7 +15,8 @@ from typing import Any
 
 from timelapse.cache.key import CoreKey
 from timelapse.cache.store import Head, Store
-from timelapse.engine.job import SliceReport, SumRow
+from timelapse.engine.job import Job, SliceReport, SumRow
+from timelapse.model.program import spec_of
 
 KIND = "states"
 
@@ -49,6 +50,16 @@ def lease(store: Store, key: CoreKey, states: list[str], scratch: Path) -> KeptS
     return _known(taken, states)
 
 
+def changes(store: Store, key: CoreKey, names: list[str], scratch: Path, out: Path) -> KeptStates | None:
+    """Put what each slice changed into a run's folder, for a run that makes no changes of its own."""
+    place = scratch / "changes"
+    head = store.lease(states_key(key), place)
+    known = None if head is None else _known(head, names)
+    if known is not None and (place / "state").is_dir():
+        (place / "state").rename(out / "state")
+    return known
+
+
 def states_key(key: CoreKey) -> str:
     """The entry's key."""
     return key.of(KIND)
@@ -69,20 +80,23 @@ def _known(head: Head, states: list[str]) -> KeptStates | None:
 
 
 def save(
-    store: Store, key: CoreKey, reports: list[SliceReport], scratch: Path, out: Path, about: dict[str, str],
+    store: Store, key: CoreKey, job: Job, reports: list[SliceReport], about: dict[str, str],
     origin: Mapping[str, Any],
 ) -> str | None:  # fmt: skip
     """Keep what a run found. Returns None, or why it is not kept."""
-    files = {f"state/{p.relative_to(out / 'state')}": p for p in _files(out / "state")}
-    starts = {f"starts/{p.relative_to(scratch / 'starts')}": p for p in _files(scratch / "starts")}
-    names = list(reports[0].moved)
+    files = {f"state/{p.relative_to(job.out / 'state')}": p for p in _files(job.out / "state")}
+    names = list(spec_of(job.program).states)
+    starts = [job.start_path(cut, name) for cut in range(1, job.slices) for name in names]
+    complete = all(path.is_file() for path in starts)
+    if complete:
+        files |= {f"starts/{p.relative_to(job.scratch / 'starts')}": p for p in starts}
     data = {
-        "starts": bool(starts) or len(reports) == 1,
+        "starts": complete,
         "moved": {n: [_row(r.moved[n]) for r in reports] for n in names},
         "content": {n: [_row(r.content[n]) for r in reports] for n in names},
         "origin": dict(origin),
     }
-    return store.publish(states_key(key), KIND, files | starts, about, data)
+    return store.publish(states_key(key), KIND, files, about, data)
 
 
 def _row(total: SumRow) -> list[int]:

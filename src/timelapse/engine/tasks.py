@@ -27,6 +27,7 @@ from timelapse.engine.job import (
     same_name,
     schema_bytes,
 )
+from timelapse.engine.reads import is_reads, write_reads
 from timelapse.engine.spill import Spill
 from timelapse.env.machine import state_memory
 from timelapse.errors import HandlerError
@@ -122,6 +123,9 @@ def _keep_results(job: Job) -> Callable[[SliceReport, PassResult], None]:
             if table.num_rows:
                 write_table(table, change_path(folder, report.slice, state))
         for cls, table in result.outputs.items():
+            if is_reads(cls):
+                write_reads(table, cls, folder, report.slice)
+                continue
             name = record_name(cls)
             if name in report.classes:
                 raise same_name(name)
@@ -159,7 +163,7 @@ def _run_slices(
 ) -> TaskResult:  # fmt: skip
     """Run a pass over the task's slices, one after the other."""
     work = job.passes[index]
-    classes = {name: cls for name, cls in job.classes.items() if name in work.columns}
+    classes = {e.__name__: e for h in work.handlers for e in h.events if e.__name__ in work.columns}
     result = TaskResult(task.id)
     account = result.seconds
     memory = state_memory() if job.memory is None else job.memory

@@ -150,6 +150,26 @@ def choice(program: Program, work: PassProgram, *, final: bool) -> Choice:
     return Choice(True)
 
 
+def runs_compiled(program: Program, work: PassProgram, events: int, *, final: bool) -> bool:
+    """Whether a pass over so many events would run compiled. Compiles nothing."""
+    switch = os.environ.get(SWITCH, "auto")
+    if switch == "python" or (switch == "auto" and events < WARM_EVENTS):
+        return False
+    try:
+        unit = _lowered(program, work, final=final)
+    except _refused():
+        return False
+    from timelapse.kernels.native.build import loaded
+
+    return switch == "native" or events >= COLD_EVENTS or loaded(unit) is not None
+
+
+def prepare(program: Program, work: PassProgram, events: int, *, final: bool) -> None:
+    """Have a pass compiled if it is worth it for so many events, of which its tasks see fewer each."""
+    if events >= COLD_EVENTS:
+        _unit(program, work, events, final=final)
+
+
 def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> Unit | None:
     """The pass to be compiled, or None where it runs as Python."""
     switch = os.environ.get(SWITCH, "auto")

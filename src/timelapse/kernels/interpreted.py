@@ -22,6 +22,8 @@ from timelapse.model.program import Program, Rejection, bind, rejection, spec_of
 from timelapse.tables.apply import changes_table
 from timelapse.tables.table import effect_table
 
+RECORDER = "tl_record"
+"""The name of handlers that put out what others read (cache/reads.py)."""
 _TICK = 8192
 """Events between two reports of progress."""
 
@@ -48,7 +50,10 @@ class InterpretedKernel:
         self._plain: dict[str, PlainStore] = {}
         self._emitted: list[Record] = []
         states = {name: self._state(name, starts.get(name, {})) for name in self._spec.states}
-        runtime = {"emit": self._emit if final else _drop, "reject": _reject, "now": 0}
+        self._reads: dict[type[Record], list[Record]] = {}
+        records = any(h.name == RECORDER for h in work.handlers)
+        emit = self._emit_or_read if records else self._emit
+        runtime = {"emit": emit if final else _drop, "reject": _reject, "now": 0}
         self._bound = bind(program, states, runtime, work.members)
         self._by_type: dict[type[Event], tuple[Any, ...]] = {}
         self._names: dict[CodeType, str] = {}
@@ -77,6 +82,13 @@ class InterpretedKernel:
             raise _not_a_record(record)
         self._emitted.append(record)
 
+    def _emit_or_read(self, record: Record) -> None:
+        """In a pass that records what handlers read: that is no output, and has no place among them."""
+        if isinstance(record, Record) and record.__reads__:
+            self._reads.setdefault(type(record), []).append(record)
+        else:
+            self._emit(record)
+
     def state(self, name: str) -> dict[Any, Any]:
         """The live values of an exact target state."""
         return self._tracked[name].data
@@ -94,6 +106,7 @@ class InterpretedKernel:
         for tracked in self._tracked.values():
             tracked.before = {}
         rows: dict[type[Record], list[Row]] = {}
+        self._reads.clear()
         refused: list[tuple[int, int, int, str, str, str]] = []
         result = PassResult()
         while True:
@@ -118,6 +131,8 @@ class InterpretedKernel:
             result.changes[name] = change
         if self._final:
             result.outputs = {cls: _table(cls, found) for cls, found in rows.items()}
+            for cls, read in self._reads.items():
+                result.outputs[cls] = _table(cls, [(0, 0, 0, r) for r in read])
             result.rejected = _rejected_table(refused)
         return result
 

@@ -275,6 +275,8 @@ class Record(_Row, metaclass=_EventMeta):
     __abstract__ = True
     __slots__ = ()
     __key__: ClassVar[tuple[str, ...]] = ()
+    __reads__: ClassVar[str] = ""
+    """For classes that are no outputs but hold what was read at events of this type (engine/reads.py)."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if "__checks__" not in cls.__dict__:

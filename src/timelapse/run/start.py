@@ -19,7 +19,7 @@ from timelapse.analysis import Analysis, analyse, final_pass
 from timelapse.analysis.result import Severity
 from timelapse.cache.rerun import Reuse
 from timelapse.engine.digest import run_digest, state_digest
-from timelapse.engine.driver import Driver, Outcome
+from timelapse.engine.driver import Outcome
 from timelapse.engine.executor import Executor, LocalExecutor
 from timelapse.engine.job import Job, schema_bytes
 from timelapse.engine.progress import Progress, Silent
@@ -161,17 +161,12 @@ def run_plan(
         reuse = Reuse.none("it was not asked for")
         if cache:
             reuse = Reuse.of(program, analysis, source.id, reader.count, job.cuts)
-        kept = reuse.lease(job)
-        executor.start(job)
-        try:
-            known = None if kept is None else kept.moved
-            outcome = Driver(job, plan, executor, progress, lead=lead, known=known).run()
-        finally:
-            executor.close()
+        outcome = reuse.run(job, plan, executor, progress, lead)
         seconds = time.perf_counter() - clock
         manifest = _manifest(program, analysis, source, plan, executor, job, outcome, started, seconds, reuse)
+        origin = {"fingerprint": manifest.fingerprint, "started": manifest.started, "run_seconds": seconds}
+        reuse.keep(job, outcome, _about(manifest), {**origin, "mode": plan.mode})
         write_manifest(manifest, partial.path)
-        reuse.keep(job, outcome, _about(manifest), {"run": manifest.fingerprint, "started": manifest.started})
         partial.commit()
     except BaseException:
         partial.discard()
@@ -320,7 +315,7 @@ def _manifest(
             {"code": d.code, "severity": d.severity.value, "place": str(d.place), "message": d.message}
             for d in analysis.diagnostics
         ],
-        "cache": reuse.certificate(),
+        "cache": reuse.certificate(seconds),
     }
     return RunManifest(
         format=FORMAT,

@@ -140,10 +140,11 @@ class Calls(Emitter):
             unit.records.append(cls)
         unit.emits[cls] = unit.emits.get(cls, 0) + 1
         i, e = unit.records.index(cls), self._event
-        self.line(f"o{i}_place[n{i}, 0] = ts{e}[q{e}]")
-        self.line(f"o{i}_place[n{i}, 1] = seq{e}[q{e}]")
-        self.line(f"o{i}_place[n{i}, 2] = ordinal")
         for j, code in enumerate(codes):
             self.line(f"o{i}_{j}[n{i}] = {code}")
+        if not cls.__reads__:  # those are no outputs: their row is their place
+            self.line(f"o{i}_place[n{i}, 0] = ts{e}[q{e}]")
+            self.line(f"o{i}_place[n{i}, 1] = seq{e}[q{e}]")
+            self.line(f"o{i}_place[n{i}, 2] = ordinal")
+            self.line("ordinal += 1")
         self.line(f"n{i} += 1")
-        self.line("ordinal += 1")

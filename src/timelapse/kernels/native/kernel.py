@@ -20,6 +20,7 @@ from timelapse.kernels.native.unit import Unit
 from timelapse.log.reader import Chunk
 from timelapse.model.events import Record
 from timelapse.model.program import Program, params_of, spec_of
+from timelapse.model.types import INT
 
 PIECE = 32768
 """Events between two calls of the compiled function: tables are made large enough before each."""
@@ -115,15 +116,20 @@ class _Outputs:
         """Room for what this many events can put out at most."""
         for record, buffers in zip(self._unit.records, self._buffers, strict=True):
             rows = self._unit.emits[record] * events
-            if not buffers or len(buffers[0]) < rows:
+            if not buffers or len(buffers[-1]) < rows:
                 types = [_numpy_type(f.type.arrow) for f in record.__fields__]
-                buffers[:] = [np.zeros((rows, 3), np.int64), *(np.zeros(rows, t) for t in types)]
+                places = 0 if record.__reads__ else rows
+                buffers[:] = [np.zeros((places, 3), np.int64), *(np.zeros(rows, t) for t in types)]
         return [b for buffers in self._buffers for b in buffers]
 
     def keep(self, emitted: npt.NDArray[np.int64]) -> None:
         """Take out what was put in."""
-        for buffers, kept, count in zip(self._buffers, self._kept, emitted.tolist(), strict=True):
-            if count:
+        rows = zip(self._unit.records, self._buffers, self._kept, emitted.tolist(), strict=True)
+        for record, buffers, kept, count in rows:
+            if count and record.__reads__:
+                kinds = [None, *(f.type for f in record.__fields__)]
+                kept.append([_narrow(b[:count], kind is INT) for b, kind in zip(buffers, kinds, strict=True)])
+            elif count:
                 kept.append([b[:count].copy() for b in buffers])
         emitted[:] = 0
 
@@ -140,7 +146,23 @@ def _numpy_type(kind: pa.DataType) -> Any:
     return np.bool_ if pa.types.is_boolean(kind) else np.float64 if pa.types.is_floating(kind) else np.int64
 
 
+def _narrow(values: Array, narrow: bool) -> Array:
+    """A copy, of integers in a type that holds them: there is one for each event."""
+    if narrow:
+        low, high = int(values.min()), int(values.max())
+        for bits, kind in ((7, np.int8), (15, np.int16), (31, np.int32)):
+            if -(2**bits) <= low and high < 2**bits:
+                return values.astype(kind)
+    return values.copy()
+
+
 def _output(record: type[Record], columns: list[Array], interned: Interned) -> pa.Table:
+    if record.__reads__:
+        fields = [
+            pa.array(c) if c.dtype != np.int64 else interned.arrow(c, f.type.arrow)
+            for f, c in zip(record.__fields__, columns[1:], strict=True)
+        ]
+        return pa.table(fields, names=[f.name for f in record.__fields__])
     schema = output_schema(record)
     place, *values = columns
     rows = len(place)

@@ -1,0 +1,459 @@
+"""The output part of a program: everything that its states do not need, and the states it reads.
+
+The *core* is what all state writes need. The rest (emits, what only they need, and whatever else may
+raise) is cut out like a pass, except that it writes no state at all. Where each of its reads of a state
+can be *hoisted*, it needs no states either: the value that was read is a column beside the event's fields.
+
+A read can be hoisted when its key follows from the event, parameters and constants alone, and when
+the states it reads are not written between the read and the beginning (or the end) of its handler: then its
+value is that at a point between handlers, and can be recorded there for every event, also for those where
+a short circuit did not look. The point is told by how many of the core's handlers that may write these
+states run before it; handlers that only put out something do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from timelapse.analysis import cfg
+from timelapse.analysis.columns import fields_read
+from timelapse.analysis.depend import Closure, Graph, Relaxed
+from timelapse.analysis.ir import FunctionIR, StateRead, Vertex
+from timelapse.analysis.relax import roots
+from timelapse.analysis.result import PassHandler
+from timelapse.analysis.rewrite import Cut, Cutter, compiled, definition
+from timelapse.analysis.scan import plain_state
+from timelapse.errors import Place
+from timelapse.kinds.base import ABSENT, StateSpec
+from timelapse.kinds.set import Set
+from timelapse.model.events import Event
+from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
+
+if TYPE_CHECKING:
+    from timelapse.analysis.analyse import Analysis
+
+_STORABLE = (INT, FLOAT, BOOL, STR, BYTES, TIME)
+PREFIX = "tl_read"
+
+
+@dataclass(frozen=True)
+class Site:
+    """One read of a state, hoisted. `text` uses the names `self` and `e`."""
+
+    name: str
+    """Of the column that replaces it."""
+    event: type[Event]
+    after: int
+    """It is recorded behind this many of the handlers that listen to the event."""
+    writers: int
+    """How many of those may write the states that it reads: its identity, with the text."""
+    text: str
+    type: ValueType
+    place: Place
+    function: types.FunctionType = field(compare=False, repr=False)
+    """`(self, e) -> value`."""
+    free: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """Captured values that it uses."""
+
+
+@dataclass(frozen=True)
+class OutputPart:
+    """The output part as a pass without states, or the reason why there is none."""
+
+    reason: str = ""
+    handlers: tuple[PassHandler, ...] = ()
+    members: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[type[Event], tuple[str, ...]] = field(default_factory=dict)
+    """The fields that it reads of each event type, in declared order; its sites not among them."""
+    sites: tuple[Site, ...] = ()
+
+
+class _No(Exception):
+    """There is no output part without states: why."""
+
+
+def output_part(analysis: Analysis) -> OutputPart:
+    """Cut the output part out of a program."""
+    try:
+        return _Finder(analysis).find()
+    except _No as reason:
+        return OutputPart(reason=str(reason))
+
+
+def core_closure(analysis: Analysis) -> Closure:
+    """What the writes of all states need."""
+    graph = analysis.graph
+    needed, active = [], []
+    for state in analysis.spec.states:
+        for vertex, _ in graph.writes[state]:
+            more, functions = roots(graph, vertex)
+            needed += more
+            active += functions
+    return graph.close(needed, active, Relaxed(), lambda _: True)
+
+
+class _Finder:
+    def __init__(self, analysis: Analysis) -> None:
+        self._analysis = analysis
+        self._graph: Graph = analysis.graph
+        self._sites: list[Site] = []
+        self._replaced: dict[int, ast.expr] = {}
+        self._names: dict[Any, str] = {}
+
+    def find(self) -> OutputPart:
+        analysis, graph = self._analysis, self._graph
+        if analysis.opaque:
+            raise _No(analysis.functions.opaque[0].message)
+        if graph.rejects:
+            raise _No("the program rejects events")
+        core = core_closure(analysis)
+        self._core_handlers = [
+            fn for fn in analysis.functions.handlers if any(v.fn is fn for v in core.vertices)
+        ]
+        needed = [
+            v for fn in analysis.functions.all if fn.events or analysis.functions.reached[fn] for v in fn.vertices
+            if v.node.kind not in ("entry", "exit")
+            and (v.found.emits or (v not in core and v.node.main not in core))
+        ]  # fmt: skip
+        keep = graph.close(needed, dict.fromkeys(v.fn for v in needed), Relaxed(), lambda _: False)
+        for vertex in keep.vertices:
+            if vertex.found.writes:
+                raise _No(f"the value of a write is used for outputs ({vertex.place})")
+        for vertex in keep.vertices:
+            for read in vertex.found.reads:
+                self._hoist(vertex, read)
+        return self._cut(keep)
+
+    # --- sites --------------------------------------------------------------------------------------
+
+    def _hoist(self, vertex: Vertex, read: StateRead) -> None:
+        fn = vertex.fn
+        place = Place(fn.file, getattr(read.node, "lineno", fn.line), fn.name)
+        if read.all_keys:
+            raise _No(f"it reads all keys of {read.state} ({place})")
+        if not isinstance(read.node, ast.expr):
+            raise _No(f"it reads {read.state} in a statement of its own ({place})")
+        if id(read.node) in self._replaced:
+            return
+        handler, nodes, event_name = self._home(fn, vertex, place)
+        maker = _Closed(self._graph, fn, vertex, event_name, place)
+        expression = maker.expression(read.node)
+        negated = isinstance(expression, ast.Compare) and isinstance(expression.ops[0], ast.NotIn)
+        if isinstance(expression, ast.Compare):
+            if len(expression.ops) != 1:
+                raise _No(f"a chain of comparisons reads {read.state} ({place})")
+            expression.ops = [ast.In()]
+        kind = self._type(read, place)
+        states = {s for s in self._analysis.spec.states if any(
+            isinstance(n, ast.Attribute) and n.attr == s and _is(n.value, "self") for n in ast.walk(expression)
+        )}  # fmt: skip
+        function = maker.function(expression)
+        found = [(event, *self._position(handler, event, nodes, states, place)) for event in handler.events]
+        text = ast.unparse(expression)
+        same = (tuple(found), text, kind, id(function.__globals__), tuple(map(id, maker.free.values())))
+        name = self._names.setdefault(same, f"{PREFIX}{len(self._names)}")
+        for event, after, writers in found:
+            if not any(s.name == name and s.event is event for s in self._sites):
+                self._sites.append(Site(name, event, after, writers, text, kind, place, function, maker.free))
+        column: ast.expr = ast.Attribute(ast.Name(event_name, ast.Load()), name, ast.Load())
+        if negated:
+            column = ast.UnaryOp(ast.Not(), column)
+        self._replaced[id(read.node)] = column
+
+    def _home(self, fn: FunctionIR, vertex: Vertex, place: Place) -> tuple[FunctionIR, list[int], str]:
+        """The handler in which a read happens, the nodes where it does, the event's name at the read."""
+        if fn.events:
+            if fn.event_param is None:
+                raise _No(f"the handler has no parameter for its event ({place})")
+            if self._analysis.functions.sites[fn]:
+                raise _No(f"the handler is called by others as well ({place})")
+            return fn, [vertex.node.index], fn.event_param
+        sites = self._analysis.functions.sites[fn]
+        homes = {v.fn for v, _ in sites}
+        if len(homes) != 1 or not next(iter(homes)).events or self._graph.writing[fn]:
+            raise _No(f"a method that is not called by one handler alone reads a state ({place})")
+        handler = next(iter(homes))
+        own = [p for p in fn.params if p != fn.receiver]
+        taken: set[str] = set()
+        for _, site in sites:
+            call = site.node
+            given = list(call.args) if isinstance(call, ast.Call) and not call.keywords else []
+            given = [a for a in given if not _is(a, handler.receiver or "self")]
+            if handler.event_param is None or len(given) != len(own):
+                raise _No(f"a method that is not simply given the event reads a state ({place})")
+            taken.update(p for p, a in zip(own, given, strict=True) if _is(a, handler.event_param))
+            if any(isinstance(n, ast.Name) and n.id == handler.event_param and isinstance(n.ctx, ast.Store)
+                   for s in handler.body for n in ast.walk(s)):  # fmt: skip
+                raise _No(f"the event's name is given to something else ({place})")
+        if len(taken) != 1 or len(own) != 1:
+            raise _No(f"a method that is not simply given the event reads a state ({place})")
+        return handler, [v.node.index for v, _ in sites], taken.pop()
+
+    def _type(self, read: StateRead, place: Place) -> ValueType:
+        spec: StateSpec = self._analysis.spec.states[read.state]
+        node = read.node
+        kind: ValueType | None = spec.value
+        if isinstance(node, ast.Compare) or spec.kind is Set:
+            kind = BOOL
+        elif isinstance(node, ast.Call):
+            assert isinstance(node.func, ast.Attribute)
+            if node.func.attr != "get" or node.keywords:
+                raise _No(f"it reads {read.state} through {node.func.attr}() ({place})")
+            default = node.args[1] if spec.key is not None and len(node.args) > 1 else None
+            if isinstance(default, ast.Constant) and default.value is None:
+                kind = kind if isinstance(kind, OptionalType) or kind is None else OptionalType(kind)
+            elif default is not None:
+                raise _No(f"it reads {read.state} with a default of its own ({place})")
+        elif spec.default is ABSENT and not isinstance(kind, OptionalType):
+            raise _No(f"{read.state} has no default ({place})")
+        inner = kind.inner if isinstance(kind, OptionalType) else kind
+        if kind is None or inner not in _STORABLE:
+            raise _No(
+                f"{read.state} holds {'nothing' if kind is None else kind.text}, which no column does ({place})"
+            )
+        return kind
+
+    def _position(
+        self, handler: FunctionIR, event: type[Event], nodes: list[int], states: set[str], place: Place
+    ) -> tuple[int, int]:
+        """Behind how many of the event's handlers the value is the same as at the read, and how many write."""
+        functions = self._analysis.functions.handlers
+        listening = [
+            f for s, f in zip(self._analysis.spec.handlers, functions, strict=True) if event in s.events
+        ]
+        index = listening.index(handler)
+        edges = [[e.target for e in n.edges] for n in handler.nodes]
+        writing = [
+            n.index
+            for n in handler.nodes
+            if n.index in handler.live and self._graph.may_write(n.main) & states
+        ]
+        behind = {n: _beyond(edges, n) for n in {*writing, *nodes}}
+        if not any(n in behind[w] or n == w for w in writing for n in nodes):
+            after = index
+        elif not any(w in behind[n] or n == w for w in writing for n in nodes):
+            after = index + 1
+        else:
+            raise _No(f"it reads {', '.join(sorted(states))} between writes in one handler ({place})")
+        before = [f for f in listening[:after] if self._graph.writing[f] & states]
+        while after and not self._graph.writing[listening[after - 1]]:
+            after -= 1  # as early as can be: reads at one point are recorded together
+        return after, len(before)
+
+    # --- the pass -----------------------------------------------------------------------------------
+
+    def _cut(self, keep: Closure) -> OutputPart:
+        analysis = self._analysis
+        states = analysis.spec.states
+        cut = Cut(
+            keep, Relaxed(), frozenset(), frozenset(s for s in states if plain_state(states[s])),
+            replaced=self._replaced,
+        )  # fmt: skip
+        touched = {v.fn for v in keep.vertices if v.node.kind not in ("entry", "exit")}
+        trees: dict[FunctionIR, ast.FunctionDef] = {}
+
+        def tree(fn: FunctionIR) -> ast.FunctionDef:
+            if fn not in trees:
+                try:
+                    trees[fn] = definition(fn, Cutter(fn, cut).body())
+                except AssertionError as error:
+                    raise _No(str(error)) from None
+                _without_states(trees[fn], fn, states)
+            return trees[fn]
+
+        made: dict[FunctionIR, types.FunctionType] = {}
+        handlers: list[PassHandler] = []
+        kept: list[FunctionIR] = []
+        for spec, fn in zip(analysis.spec.handlers, analysis.functions.handlers, strict=True):
+            if fn in touched and not all(isinstance(s, ast.Pass) for s in tree(fn).body):
+                made[fn] = made.get(fn) or compiled(fn, tree(fn))
+                handlers.append(PassHandler(spec.name, spec.events, made[fn], ast.unparse(tree(fn))))
+                kept.append(fn)
+        members: dict[str, Any] = {}
+        while len(members) < len(cut.members):
+            for member, (fn, style) in list(cut.members.items()):
+                if member not in members:
+                    function = made[fn] = made.get(fn) or compiled(fn, tree(fn))
+                    members[member] = (
+                        property(function) if style == "property"
+                        else staticmethod(function) if style == "helper" else function
+                    )  # fmt: skip
+        fields: dict[type[Event], tuple[str, ...]] = {}
+        sites = [s for s in self._sites if any(s.event in h.events for h in handlers)]
+        for event in analysis.spec.events:
+            listening = [f for h, f in zip(handlers, kept, strict=True) if event in h.events]
+            if listening:
+                fields[event] = _fields(event, listening, tree, sites)
+        return OutputPart("", tuple(handlers), dict(sorted(members.items())), fields, tuple(sites))
+
+
+def _fields(
+    event: type[Event], functions: Iterable[FunctionIR], tree: Any, sites: Iterable[Site]
+) -> tuple[str, ...]:
+    """The fields that are read of an event, sites left out. Raises _No where the event is used otherwise."""
+    used: set[str] = set()
+    for fn in functions:
+        if fn.event_param is None:
+            raise _No(f"the handler {fn.name} has no parameter for its event")
+        used |= fields_read(fn, fn.event_param, tree)
+    names = [f.name for f in event.__fields__]
+    own = {s.name for s in sites if s.event is event}
+    unknown = used - set(names) - own - {"ts", "seq"}
+    if unknown:
+        raise _No(f"{event.__name__} is used other than by its fields")
+    return tuple(n for n in names if n in used)
+
+
+def _without_states(tree: ast.AST, fn: FunctionIR, states: Mapping[str, StateSpec]) -> None:
+    """Raises _No where a state is mentioned after all."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in states and _is(node.value, fn.receiver or "self"):
+            raise _No(f"{node.attr} is needed as a whole ({fn.name})")
+
+
+def _is(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _beyond(edges: list[list[int]], node: int) -> set[int]:
+    """Nodes that can be reached from a node by at least one step."""
+    return {n for target in edges[node] for n in cfg.reachable(edges, target)}
+
+
+class _Closed:
+    """Makes an expression depend on `self` and the event `e` alone."""
+
+    def __init__(self, graph: Graph, fn: FunctionIR, vertex: Vertex, event_name: str, place: Place) -> None:
+        self._graph, self._fn, self._vertex, self._place = graph, fn, vertex, place
+        self._event_name = event_name
+        self._bound = _bound_names(fn)
+        function = fn.function
+        free = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        self._cells: dict[str, Any] = {}
+        for name, cell in free:
+            try:
+                self._cells[name] = cell.cell_contents
+            except ValueError:
+                continue
+        self.free: dict[str, Any] = {}
+        """Captured values that expressions use."""
+
+    def expression(self, node: ast.expr, depth: int = 0) -> Any:
+        """A copy with the names `self` and `e`. Raises _No where it depends on something else."""
+        if isinstance(node, ast.Lambda | ast.NamedExpr | ast.Starred | ast.Await | ast.Yield | ast.YieldFrom):
+            raise _No(f"the key is not computable beforehand ({self._place})")
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            raise _No(f"the key is not computable beforehand ({self._place})")
+        if isinstance(node, ast.Name):
+            return self._name(node, depth)
+        if isinstance(node, ast.Attribute) and _is(node.value, self._fn.receiver or "self"):
+            found = node.attr
+            spec = self._graph.functions.spec
+            if found not in spec.params and found not in spec.states and found != "now":
+                raise _No(f"the key needs self.{found} ({self._place})")
+            if found in spec.states and depth:
+                raise _No(f"the key needs another state through a local ({self._place})")
+        make: Any = type(node)
+        made = make(**{
+            name: [self.expression(v, depth) if isinstance(v, ast.expr) else v for v in value]
+            if isinstance(value, list) else self.expression(value, depth) if isinstance(value, ast.expr)
+            else self._keyword(value, depth)
+            for name, value in ast.iter_fields(node)
+        })  # fmt: skip
+        return ast.copy_location(made, node)
+
+    def _keyword(self, value: Any, depth: int) -> Any:
+        if isinstance(value, ast.keyword | ast.FormattedValue):
+            raise _No(f"the key is not computable beforehand ({self._place})")
+        return value
+
+    def _name(self, node: ast.Name, depth: int) -> ast.expr:
+        fn, name = self._fn, node.id
+        if name == fn.receiver:
+            return ast.copy_location(ast.Name("self", ast.Load()), node)
+        if name == self._event_name and name not in self._bound:
+            return ast.copy_location(ast.Name("e", ast.Load()), node)
+        if name in fn.params or name in self._bound:
+            return self._local(node, depth)
+        if name in self._cells:
+            self.free[name] = self._cells[name]
+        elif name not in fn.function.__globals__ and not hasattr(builtins, name):
+            raise _No(f"the key needs {name} ({self._place})")
+        if name in ("self", "e"):
+            raise _No(f"the key needs a global name {name} ({self._place})")
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    def _local(self, node: ast.Name, depth: int) -> ast.expr:
+        """A local that is set once, to something that depends on the event alone."""
+        fn, name = self._fn, node.id
+        into = fn.reaching.get(self._vertex.node.index, {}).get(name, set())
+        stores = [n for s in fn.body for n in ast.walk(s) if isinstance(n, ast.Name) and n.id == name
+                  and not isinstance(n.ctx, ast.Load)]  # fmt: skip
+        if len(into) == 1 and len(stores) == 1 and name not in fn.params and depth < 8:
+            made = fn.nodes[next(iter(into))]
+            match made.ast:
+                case ast.Assign(targets=[ast.Name()], value=value) if not made.guarded:
+                    inner = _Closed(self._graph, fn, made.main, self._event_name, self._place)
+                    found: ast.expr = inner.expression(value, depth + 1)
+                    self.free |= inner.free
+                    return found
+        raise _No(f"the key needs the local {name} ({self._place})")
+
+    def function(self, expression: ast.expr) -> types.FunctionType:
+        """`(self, e) -> expression`, in the function's own globals."""
+        return function_of(expression, self._fn.function, self.free)
+
+
+def function_of(
+    expression: ast.expr, like: types.FunctionType, free: Mapping[str, Any], name: str = "recorded"
+) -> types.FunctionType:
+    """A function of (self, e) that returns an expression: with another's globals, and these captured values."""
+    body: list[ast.stmt] = [ast.Return(expression)]
+    return closed_function(body, like, free, name)
+
+
+def closed_function(
+    body: list[ast.stmt], like: types.FunctionType, free: Mapping[str, Any], name: str
+) -> types.FunctionType:
+    """A function of (self, e) with this body."""
+    empty = ast.arguments([], [ast.arg("self"), ast.arg("e")], None, [], [], None, [])
+    inner = ast.FunctionDef(name, empty, body, [], None, None)
+    outer = ast.FunctionDef(
+        "_tl_scope", ast.arguments([], [ast.arg(n) for n in free], None, [], [], None, []),
+        [inner, ast.Return(ast.Name(name, ast.Load()))], [], None, None,
+    )  # fmt: skip
+    module = ast.Module([outer], [])
+    for node in ast.walk(module):
+        if "lineno" in getattr(node, "_attributes", ()):
+            node.lineno = node.end_lineno = like.__code__.co_firstlineno  # type: ignore[attr-defined]
+            node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
+    code = compile(module, like.__code__.co_filename, "exec", dont_inherit=True)
+    scope = next(c for c in code.co_consts if isinstance(c, types.CodeType))
+    made: types.FunctionType = types.FunctionType(scope, like.__globals__)(*free.values())
+    made.__module__ = like.__module__
+    made.__dict__["__tl_text__"] = ast.unparse(inner)
+    return made
+
+
+def _bound_names(fn: FunctionIR) -> set[str]:
+    """Every name that something in the function's body binds."""
+    found: set[str] = set()
+    for statement in fn.body:
+        for node in ast.walk(statement):
+            match node:
+                case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                    found.add(name)
+                case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.ExceptHandler(name=str(name)):
+                    found.add(name)
+                case ast.Import(names=names) | ast.ImportFrom(names=names):
+                    found |= {(a.asname or a.name).split(".")[0] for a in names}
+                case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                    found.add(name)
+                case ast.MatchMapping(rest=str(name)):
+                    found.add(name)
+    return found

@@ -1,0 +1,187 @@
+"""Resolved reads: what handlers read of the states, one value per event, in columns beside the log.
+
+A recording pass puts them out like records of a class made by `reads_class`: one for each event of a
+type, so that the n-th row belongs to the n-th event of that type in the slice. They are stored one
+file per column and slice, integers as narrow as they fit. `ReadsReader` gives them to a pass as further
+fields of the event.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from timelapse.errors import LogError, Place
+from timelapse.log.reader import Chunk, Columns, EventReader, rows_of
+from timelapse.log.types import EventType
+from timelapse.model.events import Event, Field, Record
+from timelapse.model.types import OptionalType, ScalarType, Time, ValueType
+from timelapse.tables.rowhash import one_array
+from timelapse.tables.table import read_table, write_table
+
+_PLAIN: dict[str, Any] = {"int": int, "float": float, "bool": bool, "str": str, "bytes": bytes, "Time": Time}
+_NARROW = [(pa.int8(), 7), (pa.int16(), 15), (pa.int32(), 31)]
+
+
+def reads_class(event: str, number: int, fields: Mapping[str, ValueType]) -> type[Record]:
+    """A record class for what is read at one point of an event's handlers."""
+    made: Any = _row_class(Record, f"tl_reads_{event}_{number}", fields)
+    made.__reads__ = event
+    return made  # type: ignore[no-any-return]
+
+
+def event_class(event: type[Event], names: Sequence[str], reads: Mapping[str, ValueType]) -> type[Event]:
+    """The event with some of its fields, and with what is read as further ones. It has the event's name."""
+    kept = {f.name: f.type for f in event.__fields__ if f.name in names}
+    meta: Any = type(event)
+    # Without a qualified name the fields are ours to define: they need not be spelled as annotations.
+    made: Any = meta(event.__name__, (Event,), {"__module__": __name__, "__slots__": ()})
+    _define(made, {**kept, **reads})
+    return made  # type: ignore[no-any-return]
+
+
+def _row_class(base: type, name: str, fields: Mapping[str, ValueType]) -> type:
+    annotations = {n: _annotation(kind) for n, kind in fields.items()}
+
+    def body(namespace: dict[str, Any]) -> None:
+        namespace.update({"__annotations__": annotations, "__qualname__": name, "__module__": __name__})
+
+    return types.new_class(name, (base,), {}, body)
+
+
+def _define(cls: Any, fields: Mapping[str, ValueType]) -> None:
+    from collections import _tuplegetter  # type: ignore[attr-defined]
+
+    cls.__fields__ = tuple(Field(n, kind) for n, kind in fields.items())
+    for index, name in enumerate([*fields, "ts", "seq"]):
+        setattr(cls, name, _tuplegetter(index, name))
+
+
+def _annotation(kind: ValueType) -> Any:
+    if isinstance(kind, OptionalType):
+        return _annotation(kind.inner) | None
+    assert isinstance(kind, ScalarType)
+    return _PLAIN[kind.name]
+
+
+def is_reads(cls: type[Record]) -> bool:
+    """Whether records of this class are resolved reads."""
+    return bool(cls.__reads__)
+
+
+def column_path(folder: Path, event: str, name: str, slice_id: int) -> Path:
+    """Where a column of a slice is, below a folder."""
+    return folder / event / name / f"{slice_id:06d}.arrow"
+
+
+def write_reads(table: pa.Table, cls: type[Record], folder: Path, slice_id: int) -> None:
+    """Write what a pass put out as reads: a file per column."""
+    event = cls.__reads__
+    for f in cls.__fields__:
+        values = narrow(one_array(table.column(f.name)))
+        path = column_path(folder / "reads", event, f.name, slice_id)
+        for parent in (
+            folder / "reads",
+            folder / "reads" / event,
+        ):  # not the job's own folder: it may be gone
+            parent.mkdir(exist_ok=True)
+        write_table(pa.table({"v": values}), path)
+
+
+def narrow(values: pa.Array) -> pa.Array:
+    """Integers in the smallest type that holds them all."""
+    if not pa.types.is_int64(values.type):
+        return values
+    ends = pc.min_max(values).as_py()
+    for kind, bits in _NARROW:
+        if ends["min"] is None or (-(2**bits) <= ends["min"] and ends["max"] < 2**bits):
+            return values.cast(kind)
+    return values
+
+
+@dataclass(frozen=True)
+class ReadsReader:
+    """A log with resolved reads as further fields of its events; ranges start at one of the `starts`."""
+
+    base: EventReader
+    folder: str
+    starts: tuple[int, ...]
+    """Where slices begin."""
+    reads: Mapping[str, Mapping[str, ValueType]]
+    """By event type: the columns."""
+
+    @property
+    def types(self) -> tuple[EventType, ...]:
+        return tuple(
+            EventType(
+                t.name, (*t.fields, *(Field(n, kind) for n, kind in self.reads.get(t.name, {}).items()))
+            )
+            for t in self.base.types
+        )
+
+    @property
+    def count(self) -> int:
+        return self.base.count
+
+    def cuts(self, n: int) -> list[int]:
+        return self.base.cuts(n)
+
+    def seq_at(self, ts: int) -> int:
+        return self.base.seq_at(ts)
+
+    def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
+        plain: dict[str, Sequence[str] | None] = {}
+        added: dict[str, list[str]] = {}
+        for name, fields in columns.items():
+            known = self.reads.get(name, {})
+            plain[name] = None if fields is None else [f for f in fields if f not in known]
+            added[name] = [f for f in fields or () if f in known]
+        if not any(added.values()):
+            yield from self.base.chunks(lo, hi, plain)
+            return
+        slice_id = self.starts.index(lo)
+        files = {
+            (name, field): self._column(name, field, slice_id)
+            for name, fields in added.items() for field in fields
+        }  # fmt: skip
+        done = dict.fromkeys(added, 0)
+        for chunk in self.base.chunks(lo, hi, plain):
+            tables = dict(chunk.tables)
+            for name, fields in added.items():
+                table = tables.get(name)
+                if table is None:
+                    continue
+                for field in fields:
+                    part = files[name, field].slice(done[name], table.num_rows)
+                    if len(part) != table.num_rows:
+                        raise self._unfit(name, field)
+                    kind = self.reads[name][field]
+                    column = pa.field(field, kind.arrow, nullable=kind.nullable)
+                    table = table.append_column(column, part.cast(kind.arrow))
+                tables[name] = table
+                done[name] += table.num_rows
+            yield Chunk(chunk.seq_lo, chunk.seq_hi, tables)
+        for (name, field), values in files.items():
+            if len(values) != done[name]:
+                raise self._unfit(name, field)
+
+    def events(
+        self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Columns | None = None
+    ) -> Iterator[Event]:
+        return rows_of(self, lo, hi, classes, columns)
+
+    def _column(self, event: str, name: str, slice_id: int) -> pa.Array:
+        path = column_path(Path(self.folder), event, name, slice_id)
+        if not path.exists():
+            return pa.array([], self.reads[event][name].arrow)  # no such event in the slice
+        return one_array(read_table(path).column("v"))
+
+    def _unfit(self, event: str, name: str) -> LogError:
+        path = Path(self.folder, event, name)
+        return LogError("the resolved reads are not those of this log", place=Place(str(path)))
