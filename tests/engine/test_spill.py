@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 import timelapse as tl
 from tests.engine.logs import logs
 from tests.engine.programs import ALL, A, B
+from timelapse.analysis import analyse, final_pass
 from timelapse.engine import spill
 from timelapse.env import machine
 from timelapse.errors import UsageError
+from timelapse.kernels.choose import Choice
 from timelapse.log import MemoryLog
 from timelapse.model.program import as_program, spec_of
-from timelapse.run import replay, run_serial
+from timelapse.run import replay, run_serial, slices
+from timelapse.run.slices import least_slices
 from timelapse.tables import lookup, merge
 
 
@@ -140,3 +143,18 @@ def test_a_wrong_memory_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(machine.MEMORY, "lots")
     with pytest.raises(UsageError, match=r"TIMELAPSE_MEMORY is 'lots'"):
         replay(Last, EVENTS[:3], spark=False)
+
+
+def test_slices_are_as_small_as_memory_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many keys as its events could touch fit; large logs of compiled passes have larger slices."""
+    work = final_pass(analyse(Last))
+    own = as_program(Last)
+    assert least_slices(own, work, 1000, 10**9) == 1
+    assert least_slices(own, work, 1000, 2 * 128 * 100) == 10
+    assert least_slices(own, work, 0, 1) == 1
+    monkeypatch.setattr(slices, "choice", lambda *_, **__: Choice(True))
+    assert least_slices(own, work, 10_000_000, 10**12) == 3
+    monkeypatch.setattr(slices, "choice", lambda *_, **__: Choice(False))
+    assert least_slices(own, work, 10_000_000, None) >= 10
+    monkeypatch.setenv(machine.MEMORY, str(2 * 128 * 10))
+    assert replay(Last, EVENTS, spark=False).slices == 6

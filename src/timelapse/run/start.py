@@ -39,6 +39,7 @@ from timelapse.plan.schedule import cuts_at
 from timelapse.run.data import DirectoryData
 from timelapse.run.manifest import FORMAT, RecordEntry, RunManifest, StateEntry, write_manifest
 from timelapse.run.run import Run, RunContext, params_text
+from timelapse.run.slices import least_slices
 from timelapse.tables.rowhash import ZERO
 
 if TYPE_CHECKING:
@@ -55,9 +56,6 @@ _UNEVEN_EVENTS = 100_000
 
 _FINE = 4096
 """Boundaries are chosen among those of so many even parts."""
-
-_SLICE_EVENTS = 1_000_000
-"""Events per slice where nobody says how many slices: progress and memory are per slice."""
 
 
 @dataclass(frozen=True)
@@ -153,9 +151,11 @@ def run_plan(
             source.reader if isinstance(executor, LocalExecutor) else _spilled(source.reader, partial.scratch)
         )
         passes = (*(stage.work for stage in plan.stages), final_pass(analysis))
-        count = slices or default_slices(reader.count, executor.cores, plan)
-        boundaries, lead = cut(reader, count, plan)
         memory = memory_setting()
+        count = slices or default_slices(
+            least_slices(program, passes[-1], reader.count, memory), executor.cores, plan
+        )
+        boundaries, lead = cut(reader, count, plan)
         job = Job(program, passes, reader, tuple(boundaries), partial.scratch, partial.path, memory)
         (partial.scratch / "results").mkdir()
         reuse = Reuse.none("it was not asked for")
@@ -196,10 +196,9 @@ def _spilled(reader: EventReader, scratch: Path) -> EventReader:
     return Log.from_events(scratch / "log", events, reader.classes).reader
 
 
-def default_slices(events: int, cores: int, plan: Plan) -> int:
-    """Number of slices where nobody says: enough for all cores, each small enough to hold."""
-    by_size = -(-events // _SLICE_EVENTS)
-    return max(1, by_size) if plan.mode == "chain" else max(cores, by_size)
+def default_slices(least: int, cores: int, plan: Plan) -> int:
+    """Number of slices where nobody says: enough for all cores, and at least so many that each can be held."""
+    return least if plan.mode == "chain" else max(cores, least)
 
 
 def cut(reader: EventReader, slices: int, plan: Plan) -> tuple[list[int], int]:
