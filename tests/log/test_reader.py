@@ -6,11 +6,14 @@ import gc
 import pickle
 import tempfile
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +22,7 @@ import timelapse as tl
 from timelapse.errors import EventOrderError, LogError
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.log import EventReader, Log, MemoryLog
+from timelapse.log.reader import Columns
 
 
 class Plain(tl.Event):
@@ -98,7 +102,8 @@ def test_stored_events_come_back_to_the_last_bit(
         log = Log.from_events(Path(folder) / "log", events, CLASSES, block=block)
         assert len(log) == log.count == len(events)
         memory = MemoryLog(events, CLASSES)
-        readers: list[EventReader] = [pickle.loads(pickle.dumps(log.reader)), memory]
+        encoded = replace(log.reader, encoded=True)
+        readers: list[EventReader] = [pickle.loads(pickle.dumps(log.reader)), encoded, memory]
         for reader in readers:
             assert same(list(reader.events(0, len(events), BY_NAME)), events)
             inside = [e for e in events if lo <= e.seq < hi]
@@ -121,6 +126,51 @@ def test_stored_events_come_back_to_the_last_bit(
                         wanted = [events[s].b for s in table["seq"].to_pylist()]
                         assert table["b"].to_pylist() == wanted
             assert sorted(seqs) == [(e.seq, e.ts) for e in inside]
+
+
+class Words(tl.Event):
+    often: str
+    seldom: str
+    maybe: bytes | None
+    many: list[str]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_text_that_repeats_may_come_as_dictionaries(tmp_path: Path, alone: bool) -> None:
+    """Only where asked for, and where it does repeat; the values are the same, in rows and in columns."""
+    events: list[tl.Event] = []
+    for i in range(6000):
+        raw = None if i % 3 == 0 else b"\0" * (i % 4)
+        words = Words(often=f"w{i % 7}", seldom=f"{i}", maybe=raw, many=[f"w{i % 7}"])
+        events.append((words if alone or i % 3 else Plain(a=i, b=i))._at(i // 2, i))
+    log = Log.from_events(tmp_path / "log", events, [Plain, Words], block=1500)
+    encoded = replace(log.reader, encoded=True)
+    by_name: dict[str, type[tl.Event]] = {"Plain": Plain, "Words": Words}
+    assert same(list(encoded.events(0, 6000, by_name)), events)
+    columns: Columns = {"Words": None, "Plain": []}
+    pairs = list(zip(log.reader.chunks(0, 6000, columns), encoded.chunks(0, 6000, columns), strict=True))
+    assert len(pairs) == 4
+    for plain, other in pairs:
+        a, b = plain.tables["Words"], other.tables["Words"]
+        assert {n for n in b.column_names if pa.types.is_dictionary(b[n].type)} == {"often", "maybe"}
+        assert not any(pa.types.is_dictionary(c.type) for c in a.columns)
+        assert a.to_pylist() == b.to_pylist()
+        assert a.schema.names == b.schema.names
+        assert a["seldom"].type == b["seldom"].type
+
+
+def test_an_index_that_contradicts_the_others_is_found(tmp_path: Path) -> None:
+    """Each event has a place of its own, whichever types are asked for."""
+    events: list[tl.Event] = [(Plain(a=i, b=i) if i % 3 else Bare())._at(i, i) for i in range(30)]
+    log = Log.from_events(tmp_path / "log", events, [Plain, Bare])
+    path = next(tmp_path.glob("log/segments/*/Bare.parquet"))
+    table = pq.read_table(path)
+    for wrong in ([0, 3, 3], [0, 3, 30], [-1, 3, 6]):
+        index = pa.array([*wrong, *range(9, 30, 3)])
+        pq.write_table(table.set_column(0, table.schema.field("_i"), index), path)
+        with pytest.raises(LogError, match="index") as caught:
+            list(log.reader.chunks(0, 30, {"Plain": [], "Bare": []}))
+        assert caught.value.code == "TL405"
 
 
 def test_a_class_may_see_fewer_fields_in_another_order(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from timelapse.errors import UsageError
 from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.starts import starting
-from timelapse.log.reader import EventReader
+from timelapse.log.reader import EventReader, LogReader
 from timelapse.log.types import bind
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
@@ -50,7 +50,10 @@ class Source:
         if not self.classes:
             return iter(())
         bind(self.reader.types, self.classes.values())
-        return self.reader.chunks(self.lo, self.hi, self.columns)
+        reader = self.reader
+        if isinstance(reader, LogReader):
+            reader = replace(reader, encoded=True)
+        return reader.chunks(self.lo, self.hi, self.columns)
 
 
 @dataclass(frozen=True)

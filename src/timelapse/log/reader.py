@@ -78,6 +78,8 @@ class LogReader:
     segments: tuple[SegmentEntry, ...]
     count: int
     _bases: tuple[int, ...] = field(repr=False)
+    encoded: bool = False
+    """Whether chunks may hold strings as dictionary arrays, where values repeat: nothing is spelt out then."""
 
     @classmethod
     def of(cls, root: Path, manifest: Manifest) -> LogReader:
@@ -102,13 +104,14 @@ class LogReader:
 
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         wanted = self._wanted(columns)
+        encodings = _Encodings(self.types) if self.encoded else None
         lo, hi = max(lo, 0), min(hi, self.count)
         if lo >= hi:
             return
         for segment in self.segments[bisect_right(self._bases, lo) - 1 :]:
             if segment.base >= hi:
                 return
-            with _Files(self.root, segment, self.types) as files:
+            with _Files(self.root, segment, self.types, encodings) as files:
                 entries = [f for f in segment.files if f.type in wanted]
                 ends = [*segment.starts[1:], segment.count]
                 for block, (start, end) in enumerate(zip(segment.starts, ends, strict=True)):
@@ -116,11 +119,10 @@ class LogReader:
                     if first >= last:
                         continue
                     tables = {}
-                    for entry in entries:
-                        table = files.block(entry, block, wanted[entry.type])
-                        table = _cut(table, first, last) if table is not None else None
-                        if table is not None and table.num_rows:
-                            tables[self.types[entry.type].name] = table
+                    for number, table in files.blocks(entries, block, wanted):
+                        part = _cut(table, first, last)
+                        if part.num_rows:
+                            tables[self.types[number].name] = part
                     yield Chunk(first, last, tables)
 
     def events(
@@ -130,9 +132,7 @@ class LogReader:
 
     def _read(self, segment: SegmentEntry, block: int, entry: FileEntry, names: Sequence[str]) -> pa.Table:
         with _Files(self.root, segment, self.types) as files:
-            table = files.block(entry, block, names)
-        assert table is not None
-        return table
+            return files.block(entry, block, names)
 
     def _wanted(self, columns: Columns) -> dict[int, Sequence[str]]:
         known = {t.name: n for n, t in enumerate(self.types)}
@@ -144,11 +144,41 @@ class LogReader:
         return wanted
 
 
+class _Encodings:
+    """Which text columns are read as dictionaries: those whose values were seen to repeat."""
+
+    def __init__(self, types: Sequence[EventType]) -> None:
+        text = (pa.large_string(), pa.large_binary())
+        self._names = {n: [f.name for f in t.schema if f.type in text] for n, t in enumerate(types)}
+
+    def of(self, kind: int) -> list[str]:
+        return list(self._names[kind])
+
+    def judge(self, kind: int, field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """The column as it goes on. One that hardly repeats is spelt out, and not read so from the next file on."""
+        if column.num_chunks == 1 and REPEATED * len(column.chunk(0).dictionary) <= len(column):
+            return column
+        if field.name in self._names[kind] and len(column) >= _TELLING:
+            self._names[kind].remove(field.name)
+        return pa.chunked_array([c.dictionary_decode() for c in column.chunks]).cast(field.type)
+
+
+REPEATED = 2
+"""How often a value stands in a block on average for its column to stay a dictionary."""
+_TELLING = 1000
+
+
 class _Files:
     """A segment's Parquet files while they are read: each is opened when first needed."""
 
-    def __init__(self, root: str, segment: SegmentEntry, types: Sequence[EventType]) -> None:
-        self._root, self._segment, self._types = root, segment, types
+    def __init__(
+        self,
+        root: str,
+        segment: SegmentEntry,
+        types: Sequence[EventType],
+        encodings: _Encodings | None = None,
+    ) -> None:
+        self._root, self._segment, self._types, self._encodings = root, segment, types, encodings
         self._open: dict[int, pq.ParquetFile] = {}
 
     def __enter__(self) -> Self:
@@ -158,36 +188,75 @@ class _Files:
         for file in self._open.values():
             file.close()
 
-    def block(self, entry: FileEntry, block: int, names: Sequence[str]) -> pa.Table | None:
-        """One type's part of a block: `seq`, `ts` and the named fields; None where it has no events there."""
-        if not entry.rows[block]:
-            return None
+    def blocks(
+        self, entries: Sequence[FileEntry], block: int, names: Mapping[int, Sequence[str]]
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """The types' parts of a block, in the order of `entries`: `seq`, `ts` and the named fields.
+
+        Where these are all its events, the type that has most of them stands wherever the others do not:
+        its index column is not read.
+        """
+        present = [entry for entry in entries if entry.rows[block]]
+        start, end = self._range(block)
+        if sum(entry.rows[block] for entry in present) != end - start:
+            for entry in present:
+                yield entry.type, self.block(entry, block, names[entry.type])
+            return
+        most = max(present, key=lambda entry: entry.rows[block])
+        free = np.ones(end - start, np.bool_)
+        tables = {}
+        for entry in present:
+            if entry is not most:
+                table = tables[entry.type] = self.block(entry, block, names[entry.type])
+                places = table["seq"].to_numpy() - (self._segment.base + start)
+                if places.min() < 0 or places.max() >= len(free):
+                    raise unreadable(self._path(entry), "an index is outside its block")
+                free[places] = False
+        left = np.flatnonzero(free) + (self._segment.base + start)
+        tables[most.type] = self.block(most, block, names[most.type], left)
+        for entry in present:
+            yield entry.type, tables[entry.type]
+
+    def _range(self, block: int) -> tuple[int, int]:
         segment = self._segment
-        start = segment.starts[block]
-        end = segment.starts[block + 1] if block + 1 < len(segment.starts) else segment.count
-        alone = entry.rows[block] == end - start  # then the index column is known without reading it
-        path = Path(self._root, "segments", segment.folder, entry.name)
+        return segment.starts[block], [*segment.starts, segment.count][block + 1]
+
+    def _path(self, entry: FileEntry) -> Path:
+        return Path(self._root, "segments", self._segment.folder, entry.name)
+
+    def block(
+        self, entry: FileEntry, block: int, names: Sequence[str], seq: npt.NDArray[np.int64] | None = None
+    ) -> pa.Table:
+        """One type's part of a block, which has some: `seq` (if it is not given), `ts` and the named fields."""
+        path = self._path(entry)
         group = sum(1 for n in entry.rows[:block] if n)
         try:
             if entry.type not in self._open:
+                text = self._encodings.of(entry.type) if self._encodings else []
                 self._open[entry.type] = pq.ParquetFile(
-                    path, memory_map=True, page_checksum_verification=True
+                    path, memory_map=True, page_checksum_verification=True, read_dictionary=text
                 )
             table = self._open[entry.type].read_row_group(
-                group, columns=["ts", *names] if alone else ["_i", "ts", *names], use_threads=False
+                group, columns=["ts", *names] if seq is not None else ["_i", "ts", *names], use_threads=False
             )
         except (OSError, pa.ArrowInvalid) as error:
             raise unreadable(path, error) from error
         if table.num_rows != entry.rows[block]:
             raise unreadable(path, f"row group {group} has {table.num_rows} rows, not {entry.rows[block]}")
-        if alone:
-            seq = np.arange(segment.base + start, segment.base + end, dtype=np.int64)
-        else:
-            seq = table["_i"].to_numpy() + segment.base
-        columns = [pa.array(seq), table["ts"], *(table[name] for name in names)]
-        kind = self._types[entry.type]
+        if seq is None:
+            seq = table["_i"].to_numpy() + self._segment.base
+        elif len(seq) != table.num_rows:
+            raise unreadable(path, "an index occurs twice in a block")
+        own = [self._types[entry.type].schema.field(name) for name in names]
+        columns = [table[name] for name in names]
+        if self._encodings is not None:
+            columns = [
+                self._encodings.judge(entry.type, f, c) if pa.types.is_dictionary(c.type) else c
+                for f, c in zip(own, columns, strict=True)
+            ]
         fields = [pa.field("seq", pa.int64(), nullable=False), pa.field("ts", pa.int64(), nullable=False)]
-        return pa.table(columns, schema=pa.schema([*fields, *(kind.schema.field(n) for n in names)]))
+        fields += [f.with_type(c.type) for f, c in zip(own, columns, strict=True)]
+        return pa.table([pa.array(seq), table["ts"], *columns], schema=pa.schema(fields))
 
 
 def unreadable(path: Path, reason: object) -> LogError:
@@ -289,6 +358,11 @@ def ints(column: pa.ChunkedArray) -> list[int]:
 def python_values(column: pa.ChunkedArray, kind: ValueType) -> list[Any]:
     """A column as the values that handlers see: times as int microseconds, lists as tuples."""
     inner = kind.inner if isinstance(kind, OptionalType) else kind
+    if pa.types.is_dictionary(column.type) and column.num_chunks == 1:
+        chunk = column.chunk(0)
+        if len(chunk) >= len(chunk.dictionary):
+            known = [*chunk.dictionary.to_pylist(), None]
+            return [known[i] for i in chunk.indices.fill_null(len(known) - 1).to_pylist()]
     if isinstance(inner, ListType):
         plain = _times_as_ints(column, inner)
         depth = _depth(inner)

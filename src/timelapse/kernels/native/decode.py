@@ -75,7 +75,7 @@ class Decoder:
     def _values(self, table: pa.Table, column: Column) -> Array:
         array = one_array(table.column(column.field))
         if column.test:
-            return _column(_TESTS[column.test](array, column.operand), column.kind)
+            return _tested(array, column)
         if column.kind in ("str", "bytes"):
             words = self._interned.words(array)
             words.setflags(write=False)
@@ -85,6 +85,20 @@ class Decoder:
 
 def _binary(test: Callable[..., pa.Array]) -> Callable[[pa.Array, Any], pa.Array]:
     return lambda array, operand: test(array, pattern=operand)
+
+
+def _tested(array: pa.Array, column: Column) -> Array:
+    """A test of each value; where values repeat and come as a dictionary, of each different one."""
+    if not pa.types.is_dictionary(array.type):
+        return _column(_TESTS[column.test](array, column.operand), column.kind)
+    if len(array.dictionary):
+        places = array.indices.fill_null(0) if array.null_count else array.indices
+        known = _column(_TESTS[column.test](array.dictionary, column.operand), column.kind)
+        found: Array = known[places.to_numpy()]
+    else:
+        found = np.zeros(len(array), _EMPTY[column.kind].dtype)
+    found.setflags(write=False)
+    return found
 
 
 def _length(array: pa.Array, operand: object) -> pa.Array:
