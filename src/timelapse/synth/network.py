@@ -161,7 +161,27 @@ class Block:
     messages: pa.Table
 
 
-def block(network: Network, tables: Tables, number: int) -> Block:
+@dataclass(frozen=True)
+class Numbers:
+    """Events in log order as numbers, before texts and addresses are written out; one entry per event each.
+
+    What only messages have (`other` to `letters`) is drawn for friendships too, and means nothing there.
+    """
+
+    ts: I64
+    kinds: I64
+    number: I64
+    """A message's id."""
+    who: I64
+    near: I64
+    other: I64
+    home: I64
+    mail: npt.NDArray[np.bool_]
+    spammer: npt.NDArray[np.bool_]
+    letters: U64
+
+
+def numbers(network: Network, tables: Tables, number: int) -> Numbers:
     """Block `number` of the log: events number * BLOCK to the next block's first, or the log's end."""
     own = network.seed
 
@@ -186,20 +206,28 @@ def block(network: Network, tables: Tables, number: int) -> Block:
     kinds = is_message.astype(np.int64)[:keep]
     ts = ts[:keep]
     order = np.lexsort((kinds, ts))  # ties: friendships first, as declared
-    messages, friendships = order[kinds[order] == 1], order[kinds[order] == 0]
-    ids = number * BLOCK + messages
-    letters = texts(draw(10)[messages], mail[messages], spammer[messages], who[messages].astype(np.uint64))
+    return Numbers(
+        ts[order], kinds[order], number * BLOCK + order, who[order], near[order], other[order], home[order],
+        mail[order], spammer[order], draw(10)[order],
+    )  # fmt: skip
+
+
+def block(network: Network, tables: Tables, number: int) -> Block:
+    """The same with texts: what a log of `synth.events` holds."""
+    n = numbers(network, tables, number)
+    messages, friendships = n.kinds == 1, n.kinds == 0
+    who = n.who[messages]
     return Block(
-        ts[order],
-        kinds[order],
-        pa.table({"a": who[friendships], "b": near[friendships]}),
+        n.ts,
+        n.kinds,
+        pa.table({"a": n.who[friendships], "b": n.near[friendships]}),
         pa.table(
             {
-                "id": ids,
-                "sender": who[messages],
-                "recipient": other[messages],
-                "ip": dotted(home[messages]),
-                "text": letters,
+                "id": n.number[messages],
+                "sender": who,
+                "recipient": n.other[messages],
+                "ip": dotted(n.home[messages]),
+                "text": texts(n.letters[messages], n.mail[messages], n.spammer[messages], who.astype(np.uint64)),
             }
         ),
     )

@@ -1,0 +1,87 @@
+"""Who takes part: each candidate is a file below `rivals/`, with options, in an environment that has what it needs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+RIVALS = Path(__file__).with_name("rivals")
+INSTALL = "not installed: make bench-install"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to run the program.
+
+    `limit` is the most events it is given (slow ones get a smaller log, and are compared by events per second);
+    `rounds` the most warm rounds; `note` what its user should know; `part` names the part of the program that it
+    runs where the whole does not fit its model.
+    """
+
+    name: str
+    title: str
+    file: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    limit: int | None = None
+    rounds: int | None = None
+    note: str = ""
+    flink: bool = False
+    shares: str = ""
+    """Candidates with the same word here run in one process, with one Spark session."""
+
+    @property
+    def path(self) -> Path:
+        return RIVALS / self.file
+
+    def python(self) -> str | None:
+        """The interpreter to start it with; None where what it needs is not installed."""
+        if self.flink:
+            found = flink_python()
+            return None if found is None else str(found)
+        if any(importlib.util.find_spec(name) is None for name in self.needs):
+            return None
+        return sys.executable
+
+
+def flink_python() -> Path | None:
+    """PyFlink's own environment: it needs other versions of pyarrow, pandas and py4j than PySpark."""
+    given = os.environ.get("TIMELAPSE_BENCH_FLINK")
+    places = [Path(given)] if given else [Path(".venv-flink"), Path(sys.prefix).parent / ".venv-flink"]
+    return next((p / "bin" / "python" for p in places if (p / "bin" / "python").exists()), None)
+
+
+def _ours(name: str, title: str, note: str = "", limit: int | None = None, **options: Any) -> Candidate:
+    shares = "timelapse" if options.get("spark", True) and "kernel" not in options else ""
+    return Candidate(name, title, "replay_spark.py", options, limit=limit, note=note, shares=shares)
+
+
+PYTHON = Candidate("python", "plain Python, dicts", "python_loop.py", rounds=1)
+NATIVE = Candidate("numba", "Numba by hand, one thread", "numba_hand.py", note="the opponent that ratios refer to")
+PIPELINED = Candidate(
+    "numba-pipelined", "Numba by hand, decoding ahead", "numba_hand.py", {"pipelined": True},
+    note="two threads",
+)  # fmt: skip
+PROTOTYPE = Candidate(
+    "numba-prototype", "Numba by hand, as the prototype", "numba_hand.py", {"layout": "prototype"},
+    note="reads everything first, separate arrays",
+)  # fmt: skip
+POLARS = Candidate("polars", "Polars, running sums", "polars_windows.py", needs=("polars",))
+DUCKDB = Candidate("duckdb", "DuckDB windows", "duckdb_windows.py", needs=("duckdb",))
+OURS = _ours("timelapse", "Timelapse, Spark session")
+LOCAL = _ours("timelapse-local", "Timelapse, in process", spark=False)
+SLICED = [_ours(f"timelapse-{n}", f"Timelapse, {n} slices forced", slices=n) for n in (1, 2, 4)]
+INTERPRETED = _ours(
+    "timelapse-python", "Timelapse, interpreted", limit=1_000_000, note="handlers as plain Python", kernel="python",
+    spark=False,
+)
+
+RIVALS_ALL: tuple[Candidate, ...] = (
+    NATIVE, PIPELINED, PROTOTYPE, OURS, LOCAL, *SLICED, INTERPRETED, PYTHON, POLARS, DUCKDB,
+)  # fmt: skip
+"""In the order in which each round runs them. The first one's result is what the others are compared with."""

@@ -1,0 +1,179 @@
+"""A candidate's process, as the benchmark sees it: start, run, time, memory, end."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import signal
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from timelapse.bench.candidates import Candidate
+from timelapse.bench.data import Made
+
+I64 = npt.NDArray[np.int64]
+_SAMPLE_SECONDS = 0.1
+
+
+class Failed(Exception):
+    """A candidate said why it cannot run, or its process ended."""
+
+
+@dataclass
+class Once:
+    """One run: wall and CPU seconds (None where psutil is missing), the result."""
+
+    seconds: float
+    cpu: float | None
+    found: I64
+    details: dict[str, Any] | None = None
+
+
+@dataclass
+class Process:
+    """A process for one candidate, or for some that share a session; use as a context manager."""
+
+    name: str
+    python: str
+    cores: int
+    scratch: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        self.started = time.perf_counter()
+        package = str(Path(__file__).resolve().parents[2])
+        path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)
+        self._log = (self.scratch / f"{self.name}.log").open("wb")
+        self._child = subprocess.Popen(
+            [self.python, str(Path(__file__).with_name("worker.py"))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, encoding="utf-8",
+            env={**os.environ, "PYTHONPATH": path, **self.env}, start_new_session=True,
+        )  # fmt: skip
+        self._send({"cores": self.cores})
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def make(self, candidate: Candidate, made: Made) -> None:
+        """Get a candidate ready: imports, sessions. Raises Failed with what it said."""
+        data = made.dataset
+        options = {
+            "text": data.text, "events": data.events, "users": made.users, "addresses": made.addresses,
+            **candidate.options,
+        }  # fmt: skip
+        place = str(made.path.resolve())
+        self._ask({"name": candidate.name, "file": str(candidate.path), "place": place, "options": options})
+
+    def run(self, candidate: Candidate) -> Once:
+        """Run it once. Raises Failed with what it said."""
+        out = self.scratch / f"{candidate.name}.out"
+        before = self._cpu()
+        reply = self._ask({"name": candidate.name, "out": str(out)})
+        after = self._cpu()
+        cpu = None if before is None or after is None else after - before
+        return Once(reply["seconds"], cpu, np.fromfile(out, np.int64), reply.get("details"))
+
+    def close(self) -> None:
+        """End the process, and what it started."""
+        with suppress(BrokenPipeError):
+            if self._child.stdin is not None:
+                self._child.stdin.close()
+        try:
+            self._child.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._child.pid, signal.SIGKILL)  # its own session: what it started goes with it
+            self._child.wait()
+        if self._child.stdout is not None:
+            self._child.stdout.close()
+        self._log.close()
+
+    def _send(self, body: dict[str, Any]) -> None:
+        assert self._child.stdin is not None
+        with suppress(BrokenPipeError):  # reading the answer tells why
+            self._child.stdin.write(json.dumps(body) + "\n")
+            self._child.stdin.flush()
+
+    def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
+        assert self._child.stdout is not None
+        self._send(body)
+        line = self._child.stdout.readline()
+        if not line:
+            raise Failed(f"its process ended ({self._last_words()})")
+        reply: dict[str, Any] = json.loads(line)
+        if "error" in reply:
+            raise Failed(str(reply["error"]))
+        return reply
+
+    def _last_words(self) -> str:
+        self._log.flush()
+        lines = Path(self._log.name).read_text("utf-8", "replace").strip().splitlines()
+        return lines[-1][:300] if lines else "without a word"
+
+    def _tree(self) -> list[Any]:
+        if importlib.util.find_spec("psutil") is None:
+            return []
+        import psutil
+
+        try:
+            own = psutil.Process(self._child.pid)
+            return [own, *own.children(recursive=True)]
+        except psutil.Error:
+            return []
+
+    def _cpu(self) -> float | None:
+        """CPU seconds of the process and its children, those that have ended included."""
+        total, tree = 0.0, self._tree()
+        for one in tree:
+            try:
+                total += sum(one.cpu_times()[:4])
+            except Exception:  # noqa: S112 it has ended between the two lines
+                continue
+        return total if tree else None
+
+    def memory(self) -> int | None:
+        """Resident bytes of the process tree now. Pages that processes share count for each."""
+        total, tree = 0, self._tree()
+        for one in tree:
+            try:
+                total += int(one.memory_info().rss)
+            except Exception:  # noqa: S112 it has ended between the two lines
+                continue
+        return total if tree else None
+
+
+class Watching:
+    """Samples a process's memory while something runs. Only in rounds that are not timed: it costs CPU."""
+
+    def __init__(self, process: Process) -> None:
+        self._process, self._end = process, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.peak: int | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            found = self._process.memory()
+            if found is not None:
+                self.peak = max(found, self.peak or 0)
+            if self._end.wait(_SAMPLE_SECONDS):
+                return

@@ -1,0 +1,50 @@
+"""DuckDB: window functions over all cores, and a sort at the end, for SQL results have no order of their own.
+
+"Friend before" is a join with the first friendship of each pair; it stays right only because friendships never end.
+`0.2::DOUBLE` because a plain 0.2 is a decimal there, and would flag other messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+QUERY = """
+WITH events AS (SELECT * FROM read_parquet('{files}')),
+first AS (
+    SELECT least(a, b) AS low, greatest(a, b) AS high, min(seq) AS since
+    FROM events WHERE kind = 0 GROUP BY ALL
+),
+messages AS (
+    SELECT e.seq, e.id, e.a AS sender, e.ip, {email} AS email, coalesce(f.since < e.seq, false) AS friend
+    FROM events e LEFT JOIN first f ON f.low = least(e.a, e.b) AND f.high = greatest(e.a, e.b)
+    WHERE e.kind = 1
+),
+counted AS (
+    SELECT seq, id,
+        count(*) OVER by_sender AS messages, count_if(friend) OVER by_sender AS to_friends,
+        count(*) OVER by_ip AS sent, count_if(email) OVER by_ip AS with_email
+    FROM messages
+    WINDOW by_sender AS (PARTITION BY sender ORDER BY seq ROWS UNBOUNDED PRECEDING),
+           by_ip AS (PARTITION BY ip ORDER BY seq ROWS UNBOUNDED PRECEDING)
+)
+SELECT id FROM counted
+WHERE (messages - to_friends)::DOUBLE > 2.0::DOUBLE * to_friends::DOUBLE
+  AND with_email::DOUBLE > 0.2::DOUBLE * sent::DOUBLE
+ORDER BY seq
+"""
+
+
+def candidate(place: Path, *, text: bool, cores: int, **_: Any) -> Callable[[], Any]:
+    """What runs the program over the data set at `place` and returns the flagged messages' ids."""
+    files = str(place / "flat" / "part-*.parquet").replace("'", "''")
+    query = QUERY.format(files=files, email="contains(e.text, '@')" if text else "e.has_email")
+
+    def run() -> Any:
+        with duckdb.connect(config={"threads": cores}) as connection:
+            return connection.execute(query).fetchnumpy()["id"]
+
+    return run
