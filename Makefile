@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test lint format lock clean
+.PHONY: install demo test lint format bench bench-install lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -44,10 +44,27 @@ format: install
 	$(BIN)/ruff check --fix src tests
 	$(BIN)/ruff format src tests
 
-# Needs uv. Writes the same lock for every platform and for every Python from 3.11 on.
+# ARGS goes to `timelapse bench`: make bench ARGS="--minutes 20", make bench ARGS="rivals --events 1000000"
+bench: install
+	$(BIN)/timelapse bench --out benchmarks/results $(ARGS)
+
+# The rivals and the plots. They change no version of what is installed; PyFlink needs other ones: its own environment.
+bench-install: install
+	@if $(BIN)/python -c 'import pip' 2>/dev/null; then pip="$(BIN)/python -m pip"; \
+	else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; set -ex; \
+	$$pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv .venv-flink; \
+	else $(PYTHON) -m venv --without-pip .venv-flink; fi
+	@if .venv-flink/bin/python -c 'import pip' 2>/dev/null; then pip=".venv-flink/bin/python -m pip"; \
+	else pip="$(PYTHON) -m pip --python .venv-flink/bin/python"; fi; set -ex; \
+	$$pip install --quiet --disable-pip-version-check --require-hashes -r requirements-flink.lock
+
+# Needs uv. Writes the same locks for every platform and for every Python from 3.11 on; PyFlink's is for 3.11.
+UV_LOCK := uv pip compile --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 lock:
-	uv pip compile --universal --python-version 3.11 --all-extras --generate-hashes --no-emit-index-url --no-header \
-		-o requirements.lock pyproject.toml
+	$(UV_LOCK) --universal --extra dev -o requirements.lock pyproject.toml
+	$(UV_LOCK) --universal --extra bench -c requirements.lock -o requirements-bench.lock pyproject.toml
+	echo "apache-flink==2.3.0" | $(UV_LOCK) -o requirements-flink.lock -
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db
+	rm -rf $(VENV) .venv-flink build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db

@@ -30,6 +30,7 @@ LAYERS: list[set[str]] = [
     {"run", "synth"},
     {"testing"},
     {"compare", "report", "live"},
+    {"bench"},
     {"cli"},
 ]
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -62,7 +62,9 @@ def _ours(name: str, title: str, note: str = "", limit: int | None = None, **opt
 
 
 PYTHON = Candidate("python", "plain Python, dicts", "python_loop.py", rounds=1)
-NATIVE = Candidate("numba", "Numba by hand, one thread", "numba_hand.py", note="the opponent that ratios refer to")
+NATIVE = Candidate(
+    "numba", "Numba by hand, one thread", "numba_hand.py", note="the opponent that ratios refer to"
+)
 PIPELINED = Candidate(
     "numba-pipelined", "Numba by hand, decoding ahead", "numba_hand.py", {"pipelined": True},
     note="two threads",
@@ -77,7 +79,11 @@ OURS = _ours("timelapse", "Timelapse, Spark session")
 LOCAL = _ours("timelapse-local", "Timelapse, in process", spark=False)
 SLICED = [_ours(f"timelapse-{n}", f"Timelapse, {n} slices forced", slices=n) for n in (1, 2, 4)]
 INTERPRETED = _ours(
-    "timelapse-python", "Timelapse, interpreted", limit=1_000_000, note="handlers as plain Python", kernel="python",
+    "timelapse-python",
+    "Timelapse, interpreted",
+    limit=1_000_000,
+    note="handlers as plain Python",
+    kernel="python",
     spark=False,
 )
 

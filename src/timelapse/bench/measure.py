@@ -17,6 +17,7 @@ import numpy as np
 from timelapse.bench.candidates import INSTALL, Candidate
 from timelapse.bench.data import Made
 from timelapse.bench.process import I64, Failed, Once, Process, Watching
+from timelapse.synth import Network
 
 OK, DIFFERENT, MISSING, FAILED, SKIPPED = "ok", "DIFFERENT", "not installed", "failed", "not run"
 
@@ -55,6 +56,8 @@ class Bench:
     rounds: int = 3
     cores: int = 2
     until: float = float("inf")
+    ratios: Sequence[float] = (2.0,)
+    """The last rule's threshold, run after run, again from the start at the end."""
     say: Callable[[str], None] = print
     env: Mapping[str, str] = field(default_factory=dict)
 
@@ -83,7 +86,7 @@ class _Session:
     def __init__(self, folder: Path, bench: Bench, stack: ExitStack) -> None:
         self._folder, self._bench, self._stack = folder, bench, stack
         self._processes: dict[str, Process] = {}
-        self._references: dict[str, tuple[str, I64]] = {}
+        self._references: dict[tuple[Network, float], tuple[str, I64]] = {}
         self._last: dict[str, float] = {}
 
     def first(self, candidate: Candidate, made: Made, one: Measured) -> None:
@@ -104,12 +107,12 @@ class _Session:
             process = self._processes[key]
             with Watching(process) as memory:
                 process.make(candidate, made)
-                result = process.run(candidate)
+                result = process.run(candidate, self._ratio(0))
             if fresh:
                 one.cold = time.perf_counter() - process.started
             one.memory = memory.peak
             self._last[one.name] = result.seconds
-            self._compare(made, one, result)
+            self._compare(made, one, result, 0)
         except Failed as failure:
             one.state, one.reason = FAILED, str(failure)
 
@@ -122,12 +125,14 @@ class _Session:
             return
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
         try:
-            result = self._processes[candidate.shares or candidate.name].run(candidate)
+            result = self._processes[candidate.shares or candidate.name].run(
+                candidate, self._ratio(number + 1)
+            )
         except Failed as failure:
             one.state, one.reason = FAILED, str(failure)
             return
         self._last[one.name] = result.seconds
-        self._compare(made, one, result)
+        self._compare(made, one, result, number + 1)
         one.details = result.details
         if number:
             one.warm.append(result.seconds)
@@ -143,10 +148,15 @@ class _Session:
             Path(path).mkdir()
         return Process(key, python, self._bench.cores, scratch, {**caches, **self._bench.env})
 
-    def _compare(self, made: Made, one: Measured, result: Once) -> None:
+    def _ratio(self, turn: int) -> float:
+        return self._bench.ratios[turn % len(self._bench.ratios)]
+
+    def _compare(self, made: Made, one: Measured, result: Once, turn: int) -> None:
         """Hold the result against the reference; a difference is named with its first place."""
         one.rows = len(result.found)
-        name, wanted = self._references.setdefault(made.dataset.name, (one.title, result.found))
+        name, wanted = self._references.setdefault(
+            (made.dataset.network(), self._ratio(turn)), (one.title, result.found)
+        )
         if np.array_equal(wanted, result.found):
             return
         one.state = DIFFERENT

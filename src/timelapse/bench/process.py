@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import subprocess
 import signal
+import subprocess
 import threading
 import time
 from contextlib import suppress
@@ -77,11 +77,11 @@ class Process:
         place = str(made.path.resolve())
         self._ask({"name": candidate.name, "file": str(candidate.path), "place": place, "options": options})
 
-    def run(self, candidate: Candidate) -> Once:
-        """Run it once. Raises Failed with what it said."""
+    def run(self, candidate: Candidate, ratio: float = 2.0) -> Once:
+        """Run it once, with this value of the last rule's threshold. Raises Failed with what it said."""
         out = self.scratch / f"{candidate.name}.out"
         before = self._cpu()
-        reply = self._ask({"name": candidate.name, "out": str(out)})
+        reply = self._ask({"name": candidate.name, "out": str(out), "ratio": ratio})
         after = self._cpu()
         cpu = None if before is None or after is None else after - before
         return Once(reply["seconds"], cpu, np.fromfile(out, np.int64), reply.get("details"))

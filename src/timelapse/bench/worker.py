@@ -25,7 +25,7 @@ def main() -> None:
     cores = json.loads(sys.stdin.readline())["cores"]
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    made: dict[str, Callable[[], Any]] = {}
+    made: dict[str, Callable[[float], Any]] = {}
     for line in sys.stdin:
         order = json.loads(line)
         try:
@@ -37,13 +37,13 @@ def main() -> None:
         replies.flush()
 
 
-def _obey(order: dict[str, Any], made: dict[str, Callable[[], Any]], cores: int) -> dict[str, Any]:
+def _obey(order: dict[str, Any], made: dict[str, Callable[[float], Any]], cores: int) -> dict[str, Any]:
     name = order["name"]
     if "file" in order:
         made[name] = _load(Path(order["file"]))(Path(order["place"]), cores=cores, **order["options"])
         return {"ready": True}
     run = made[name]
-    seconds, found = _timed(run)
+    seconds, found = _timed(run, order["ratio"])
     import numpy as np
 
     found = np.asarray(found, np.int64)
@@ -52,16 +52,17 @@ def _obey(order: dict[str, Any], made: dict[str, Callable[[], Any]], cores: int)
     return {"seconds": seconds, "rows": len(found), "details": getattr(run, "details", None)}
 
 
-def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
+def _timed(run: Callable[[float], Any], ratio: float) -> tuple[float, Any]:
     gc.collect()
     started = time.perf_counter()
-    found = run()
+    found = run(ratio)
     return time.perf_counter() - started, found
 
 
 def _load(file: Path) -> Any:
     spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module
     spec.loader.exec_module(module)

@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from timelapse.cli import (
+    bench_command,
     cache_command,
     data_commands,
     demo_command,
@@ -42,6 +43,7 @@ COMMANDS = (
     "diff",
     "explain",
     "cache",
+    "bench",
     "doctor",
     "help",
 )
@@ -62,6 +64,7 @@ def make_app() -> typer.Typer:
     diff_command.register(app)
     explain_command.register(app)
     cache_command.register(app)
+    bench_command.register(app)
     system_commands.register(app)
     return app
 

@@ -227,7 +227,9 @@ def block(network: Network, tables: Tables, number: int) -> Block:
                 "sender": who,
                 "recipient": n.other[messages],
                 "ip": dotted(n.home[messages]),
-                "text": texts(n.letters[messages], n.mail[messages], n.spammer[messages], who.astype(np.uint64)),
+                "text": texts(
+                    n.letters[messages], n.mail[messages], n.spammer[messages], who.astype(np.uint64)
+                ),
             }
         ),
     )

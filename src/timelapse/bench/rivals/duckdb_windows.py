@@ -32,19 +32,20 @@ counted AS (
            by_ip AS (PARTITION BY ip ORDER BY seq ROWS UNBOUNDED PRECEDING)
 )
 SELECT id FROM counted
-WHERE (messages - to_friends)::DOUBLE > 2.0::DOUBLE * to_friends::DOUBLE
+WHERE (messages - to_friends)::DOUBLE > {ratio!r}::DOUBLE * to_friends::DOUBLE
   AND with_email::DOUBLE > 0.2::DOUBLE * sent::DOUBLE
 ORDER BY seq
 """
 
 
-def candidate(place: Path, *, text: bool, cores: int, **_: Any) -> Callable[[], Any]:
+def candidate(place: Path, *, text: bool, cores: int, **_: Any) -> Callable[[float], Any]:
     """What runs the program over the data set at `place` and returns the flagged messages' ids."""
     files = str(place / "flat" / "part-*.parquet").replace("'", "''")
-    query = QUERY.format(files=files, email="contains(e.text, '@')" if text else "e.has_email")
+    email = "contains(e.text, '@')" if text else "e.has_email"
 
-    def run() -> Any:
+    def run(ratio: float = 2.0) -> Any:
         with duckdb.connect(config={"threads": cores}) as connection:
+            query = QUERY.format(files=files, email=email, ratio=ratio)
             return connection.execute(query).fetchnumpy()["id"]
 
     return run

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 Columns = tuple[Any, ...]
 
 
-@nb.njit(cache=True, inline="always")
+@nb.njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
 def _hash(key: Any) -> Any:
     x = np.uint64(key)
     x ^= x >> np.uint64(33)
@@ -32,7 +32,7 @@ def _hash(key: Any) -> Any:
     return x
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _rows_of(table: Any, key: Any) -> Any:
     """The row of `key` in a table of (key, counter, counter, unused); -1 marks a free row."""
     mask = np.uint64(len(table) - 1)
@@ -42,7 +42,7 @@ def _rows_of(table: Any, key: Any) -> Any:
     return i
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _slot(keys: Any, key: Any) -> Any:
     mask = np.uint64(len(keys) - 1)
     i = np.int64(_hash(key) & mask)
@@ -51,9 +51,19 @@ def _slot(keys: Any, key: Any) -> Any:
     return i
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _block(
-    kind: Any, a: Any, b: Any, ids: Any, ip: Any, email: Any, friends: Any, users: Any, places: Any, found: Any
+    kind: Any,
+    a: Any,
+    b: Any,
+    ids: Any,
+    ip: Any,
+    email: Any,
+    friends: Any,
+    users: Any,
+    places: Any,
+    found: Any,
+    ratio: float,
 ) -> int:
     """Process a block. Returns how many messages were flagged; their ids are in `found`."""
     count = 0
@@ -75,15 +85,25 @@ def _block(
         places[i, 1] += 1
         if email[j]:
             places[i, 2] += 1
-        if users[u, 2] > 2.0 * users[u, 1] and places[i, 2] > 0.2 * places[i, 1]:
+        if users[u, 2] > ratio * users[u, 1] and places[i, 2] > 0.2 * places[i, 1]:
             found[count] = ids[j]
             count += 1
     return count
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _prototype(
-    kind: Any, a: Any, b: Any, ids: Any, ip: Any, email: Any, friends: Any, users: Any, places: Any, found: Any
+    kind: Any,
+    a: Any,
+    b: Any,
+    ids: Any,
+    ip: Any,
+    email: Any,
+    friends: Any,
+    users: Any,
+    places: Any,
+    found: Any,
+    ratio: float,
 ) -> int:
     """The prototype's loop: a table is one array of keys and one for each counter."""
     names, with_friends, with_others = users
@@ -107,13 +127,13 @@ def _prototype(
         sent[i] += 1
         if email[j]:
             mailed[i] += 1
-        if with_others[u] > 2.0 * with_friends[u] and mailed[i] > 0.2 * sent[i]:
+        if with_others[u] > ratio * with_friends[u] and mailed[i] > 0.2 * sent[i]:
             found[count] = ids[j]
             count += 1
     return count
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _has_at(data: Any, offsets: Any) -> Any:
     """For each text whether it contains "@"; UTF-8 has that byte only there."""
     found = np.zeros(len(offsets) - 1, np.bool_)
@@ -140,7 +160,9 @@ class Codes:
         parts = []
         for chunk in column.chunks:
             names = chunk.dictionary.to_pylist()
-            known = np.fromiter((self._known.setdefault(v, len(self._known)) for v in names), np.int64, len(names))
+            known = np.fromiter(
+                (self._known.setdefault(v, len(self._known)) for v in names), np.int64, len(names)
+            )
             parts.append(known[chunk.indices.to_numpy()])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -211,7 +233,7 @@ def candidate(
     pipelined: bool = False,
     layout: str = "rows",
     **_: Any,
-) -> Callable[[], Any]:
+) -> Callable[[float], Any]:
     """What runs the program over the data set at `place` and returns the flagged messages' ids."""
     separate = layout == "prototype"
     process = _prototype if separate else _block
@@ -224,14 +246,14 @@ def candidate(
         made[:, 0] = -1
         return made
 
-    def run() -> Any:
+    def run(ratio: float = 2.0) -> Any:
         friends = np.full(_power(events // 5), -1, np.int64)
         tables = table(users), table(addresses)
         made = _whole(place, text) if separate else blocks(place, text)
         results = []
         for columns in _ahead(made) if pipelined else made:
             found = np.empty(len(columns[0]), np.int64)
-            results.append(found[: process(*columns, friends, *tables, found)])
+            results.append(found[: process(*columns, friends, *tables, found, ratio)])
         return np.concatenate(results) if results else np.zeros(0, np.int64)
 
     return run

@@ -13,10 +13,10 @@ from typing import Any
 import polars as pl
 
 
-def candidate(place: Path, *, text: bool, **_: Any) -> Callable[[], Any]:
+def candidate(place: Path, *, text: bool, **_: Any) -> Callable[[float], Any]:
     """What runs the program over the data set at `place` and returns the flagged messages' ids."""
 
-    def run() -> Any:
+    def run(ratio: float = 2.0) -> Any:
         events = pl.scan_parquet(str(place / "flat" / "part-*.parquet"))
         low, high = pl.min_horizontal("a", "b"), pl.max_horizontal("a", "b")
         pair = (low.cast(pl.Int64) * (1 << 32) + high).alias("pair")
@@ -43,7 +43,7 @@ def candidate(place: Path, *, text: bool, **_: Any) -> Callable[[], Any]:
                 with_email=pl.col("email").cum_sum().over("ip"),
             )
             .filter(
-                (pl.col("messages") - pl.col("to_friends")).cast(pl.Float64) > 2.0 * pl.col("to_friends"),
+                (pl.col("messages") - pl.col("to_friends")).cast(pl.Float64) > ratio * pl.col("to_friends"),
                 pl.col("with_email").cast(pl.Float64) > 0.2 * pl.col("sent"),
             )
             .select("id")

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow.parquet as pq
 
 
-def candidate(place: Path, *, text: bool, **_: Any) -> Callable[[], Any]:
+def candidate(place: Path, *, text: bool, **_: Any) -> Callable[[float], Any]:
     """What runs the program over the data set at `place` and returns the flagged messages' ids."""
     names = ["kind", "a", "b", "id", "ip", "text" if text else "has_email"]
 
-    def run() -> Any:
+    def run(ratio: float = 2.0) -> Any:
         friends: set[tuple[int, int]] = set()
         to_friends: dict[int, int] = defaultdict(int)
         to_others: dict[int, int] = defaultdict(int)
@@ -36,7 +36,7 @@ def candidate(place: Path, *, text: bool, **_: Any) -> Callable[[], Any]:
                     sent[ip] += 1
                     if "@" in last if text else last:
                         with_email[ip] += 1
-                    if to_others[a] > 2.0 * to_friends[a] and with_email[ip] > 0.2 * sent[ip]:
+                    if to_others[a] > ratio * to_friends[a] and with_email[ip] > 0.2 * sent[ip]:
                         found.append(number)
         return np.array(found, np.int64)
 

@@ -10,6 +10,8 @@ from typing import Any
 import timelapse as tl
 from timelapse.bench.programs import IntAntispam, Spam, TextAntispam
 
+_COMPILED: set[tuple[str, str]] = set()
+
 
 class Replay:
     """Replays, and gives the ids of what was flagged. `details` has the last run's plan and seconds by stage.
@@ -18,28 +20,39 @@ class Replay:
     disk, whatever the log's size: small logs do not wait for the compiler by themselves.
     """
 
-    def __init__(self, log: Path, program: tl.Program, spark: Any, options: dict[str, Any]) -> None:
+    def __init__(self, log: Path, program: type[tl.Program], spark: Any, options: dict[str, Any]) -> None:
         self._log, self._program, self._spark, self._options = log, program, spark, options
         self.details: dict[str, Any] = {}
         self._calls = 0
 
-    def __call__(self) -> Any:
+    def __call__(self, ratio: float = 2.0) -> Any:
         self._calls += 1
         if self._calls == 2 and os.environ["TIMELAPSE_KERNEL"] == "auto":
             self._compile()
-        run = tl.replay(self._program, tl.Log.open(self._log), spark=self._spark, **self._options)
+        flags = self._program in (IntAntispam, TextAntispam)
+        made = self._program(ratio=ratio) if flags else self._program()
+        run = tl.replay(made, tl.Log.open(self._log), spark=self._spark, **self._options)
         self.details = {
             "mode": run.manifest.certificate["mode"],
             "slices": run.manifest.certificate["slices"],
             "timings": run.manifest.timings,
         }
-        return run.table(Spam)["message"].to_numpy()
-
+        return run.table(Spam)["message"].to_numpy() if flags else []
 
     def _compile(self) -> None:
+        forced: list[dict[str, Any]] = [{}, {"slices": 2, "strategy": "staged"}]
+        key = (self._program.__name__, repr(self._options))
+        if key in _COMPILED:
+            return
+        _COMPILED.add(key)
         os.environ["TIMELAPSE_KERNEL"] = "native"
-        for forced in ({}, {"slices": 2, "strategy": "staged"}):
-            tl.replay(self._program, tl.Log.open(self._log), spark=False, **{**self._options, **forced})
+        for options in forced:
+            tl.replay(
+                self._program(),
+                tl.Log.open(self._log),
+                spark=False,
+                **{**self._options, **options, "cache": False},
+            )
         os.environ["TIMELAPSE_KERNEL"] = "auto"
 
 
@@ -52,11 +65,10 @@ def candidate(
     slices: int | None = None,
     kernel: str = "auto",
     cache: bool = False,
-    ratio: float = 2.0,
-    share: float = 0.2,
     strategy: str | None = None,
+    program: str | None = None,
     **_: Any,
-) -> Callable[[], Any]:
+) -> Callable[[float], Any]:
     """What replays the log at `place` and returns the flagged messages' ids. The session is started here."""
     os.environ["TIMELAPSE_KERNEL"] = kernel
     session: Any = False
@@ -65,6 +77,10 @@ def candidate(
 
         session = start(master=f"local[{cores}]", conf={"spark.driver.memory": "3g"})
         session.range(1).count()
-    program = (TextAntispam if text else IntAntispam)(ratio=ratio, share=share)
+    chosen: type[tl.Program] = TextAntispam if text else IntAntispam
+    if program is not None:
+        from timelapse.model.load import load_program
+
+        chosen = load_program(program)
     options: dict[str, Any] = {"slices": slices, "strategy": strategy, "cache": cache}
-    return Replay(place / "log", program, session, options)
+    return Replay(place / "log", chosen, session, options)

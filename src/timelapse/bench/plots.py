@@ -1,0 +1,42 @@
+"""Plots with matplotlib, where it is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+
+from timelapse.bench.report import Plot
+
+
+def draw(plot: Plot) -> bytes | None:
+    """The plot as SVG; None without matplotlib."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return None
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    height = 0.35 * len(plot.series[0].x) + 1.2 if plot.bars else 4.2
+    figure = Figure(figsize=(8.5, height), layout="constrained")
+    axes = figure.add_subplot()
+    if plot.bars:
+        for one in plot.series:
+            axes.barh([str(x) for x in one.x], one.y, color="#35618f")
+            for row, value in enumerate(one.y):
+                axes.annotate(f" {value:.3g}", (value, row), va="center", fontsize=8)
+        axes.invert_yaxis()
+        axes.margins(x=0.1)
+    else:
+        for one in plot.series:
+            axes.plot(one.x, one.y, marker="o", markersize=3, label=one.name)
+        axes.legend(fontsize=8)
+        axes.grid(alpha=0.3)
+        if not plot.log:
+            axes.set_ylim(bottom=0)
+    if plot.log:
+        (axes.set_xscale if plot.bars else axes.set_yscale)("log")
+    axes.set_title(plot.title, fontsize=10)
+    axes.set_xlabel(plot.x)
+    axes.set_ylabel(plot.y)
+    out = io.BytesIO()
+    FigureCanvasSVG(figure).print_svg(out, metadata={"Date": None})
+    return out.getvalue()

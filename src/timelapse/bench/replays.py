@@ -1,0 +1,222 @@
+"""Benchmarks of Timelapse itself: slices against the cost law, edit and rerun, compile times, memory."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from timelapse.analysis import analyse
+from timelapse.bench import candidates as who
+from timelapse.bench.candidates import Candidate
+from timelapse.bench.data import Dataset, Made
+from timelapse.bench.measure import FAILED, OK, Measured, measure
+from timelapse.bench.process import Failed, Process
+from timelapse.bench.programs import IntAntispam
+from timelapse.bench.report import Plot, Report, Series, Table, comparison, ratio, seconds, times
+from timelapse.bench.suites import Settings, native_of
+from timelapse.log import Log
+from timelapse.plan import make_plan
+
+
+def slices(settings: Settings) -> Report:
+    """1 to 8 forced time slices, against the cost law with the planner's relative costs of the passes."""
+    made = settings.made(Dataset(settings.events))
+    wanted = (1, 2, 4) if settings.quick else tuple(range(1, 9))
+    law_cores = settings.cores
+    entries = [(who.NATIVE, made)]
+    for count in wanted:
+        options = {**who.OURS.options, "slices": count, "strategy": "staged" if count > 1 else "chain"}
+        forced = replace(
+            who.OURS, name=f"timelapse-{count}", title=f"Timelapse, {count} slices", options=options
+        )
+        entries.append((forced, made))
+    found = measure(entries, settings.bench())
+    info = Log.open(made.log).info()
+    counts = {t.name: t.count for t in info.types}
+    plan = make_plan(analyse(IntAntispam()), counts=counts, cores=law_cores, slices=2, force="staged")
+    by_name = {m.name: m for m in found}
+    one = by_name["timelapse-1"].median
+    rows: list[tuple[str, ...]] = []
+    measured, predicted = [], []
+    report = Report("slices", "Time slices", settings.shown(), found, [])
+    for count in wanted:
+        time = by_name[f"timelapse-{count}"].median
+        if time is None or one is None:
+            continue
+        law = 1.0 if count == 1 else plan.law.staged(law_cores, count)
+        measured.append(time / one)
+        predicted.append(law)
+        rows.append((str(count), seconds(time), f"{time / one:.2f}", f"{law:.2f}", times(time / one / law)))
+        report.values[f"measured / law at {count}"] = time / one / law
+    title = f"Time slices forced, {settings.events:,} events, {law_cores} cores, R = {plan.law.total:.2f}"
+    report.title = title
+    report.tables.append(Table(title, ("slices", "warm s", "T/T1", "cost law", "measured/law"), rows))
+    used = [int(r[0]) for r in rows]
+    report.plot = Plot(
+        title, "slices", "T/T1", [Series("measured", used, measured), Series("law", used, predicted)]
+    )
+    report.notes.append(
+        f"T1 is one slice on the same session; the law is 1/C + (C-1)/C^2 * R = {plan.law.ideal(law_cores):.2f} for "
+        f"{law_cores} slices, with what tasks cost, and whole rounds where slices are more than cores"
+    )
+    return report
+
+
+def edit(settings: Settings) -> Report:
+    """The last rule's threshold is changed, and the program replayed again: with what the cache kept, and without."""
+    made = settings.made(Dataset(settings.events))
+    full = replace(who.OURS, name="full", title="Timelapse, full replay")
+    again = replace(
+        who.OURS,
+        name="rerun",
+        title="Timelapse, threshold changed",
+        options={**who.OURS.options, "cache": True},
+    )
+    ratios = [2.0 + 0.25 * n for n in range(settings.rounds + 2)]
+    found = measure([(who.NATIVE, made), (full, made), (again, made)], settings.bench(ratios=ratios))
+    base = native_of(found)
+    title = f"Edit and rerun, {settings.events:,} events"
+    report = Report("edit", title, settings.shown(), found, [comparison(title, found, base, {})])
+    known = ratio(found[2], found[1])
+    if known is not None:
+        report.values["rerun / full"] = known
+        report.notes.append(f"a threshold-only rerun takes {known:.2f} of the full replay")
+    shown = [m for m in found if m.median]
+    report.plot = Plot(
+        title,
+        "seconds",
+        "",
+        [Series("", [m.title for m in shown], [m.median or 0.0 for m in shown])],
+        bars=True,
+    )
+    report.notes.append(f"thresholds, run after run: {', '.join(f'{r:g}' for r in ratios)}")
+    return report
+
+
+STATEMENTS = 100
+_HUNDRED = '''"""A kernel of about a hundred statements, for compile times."""
+
+import timelapse as tl
+from timelapse.bench.programs import Sent
+
+
+class Hundred(tl.Program):
+    first: tl.Counter[int]
+    second: tl.Counter[int]
+
+    @tl.on(Sent)
+    def handle(self, m):
+        x = m.sender
+        y = m.recipient
+{body}
+        self.first[x % 1000] += 1
+        self.second[y % 1000] += 1
+'''
+
+
+def hundred() -> str:
+    """The source of a program whose one handler has a hundred statements."""
+    lines: list[str] = []
+    for n in range((STATEMENTS - 4) // 3):
+        lines += [
+            f"        if x % {n + 3} == {n % 3}:",
+            f"            y = (x + y * {n + 2}) % {1009 + n}",
+            "        else:",
+            f"            x = (y + {n + 1}) % {2003 + n}",
+        ]
+    return _HUNDRED.format(body="\n".join(lines))
+
+
+def compile_times(settings: Settings) -> Report:
+    """How long the compiler takes, in a process with empty caches and in the next process."""
+    made = settings.made(Dataset(min(settings.events, 100_000)))
+    found: list[Measured] = []
+    rows: list[tuple[str, ...]] = []
+    report = Report("compile", "Compile times", settings.shown(), found, [])
+    with tempfile.TemporaryDirectory(prefix="timelapse-bench-") as folder:
+        source = Path(folder) / "hundred.py"
+        source.write_text(hundred(), encoding="utf-8")
+        options = {"spark": False, "kernel": "native"}
+        cases = {
+            "one slice: the whole program": {**options, "slices": 1, "strategy": "chain"},
+            "two slices: every pass": {**options, "slices": 2, "strategy": "staged"},
+            f"a kernel of {STATEMENTS} statements": {**options, "program": str(source), "slices": 1},
+        }
+        for case, chosen in cases.items():
+            candidate = Candidate(case, case, "replay_spark.py", chosen)
+            caches = {
+                name: str(Path(folder) / f"{len(rows)}-{name}")
+                for name in ("NUMBA_CACHE_DIR", "TIMELAPSE_CACHE")
+            }
+            one = Measured(case, case, made.dataset.events)
+            found.append(one)
+            try:
+                cold = _first_and_next(candidate, made, Path(folder), caches, settings)
+                again = _first_and_next(candidate, made, Path(folder), caches, settings)
+            except Failed as failure:
+                one.state, one.reason = FAILED, str(failure)
+                continue
+            one.cold, one.warm = cold[0], [cold[1]]
+            compiling, loading = cold[0] - cold[1], again[0] - again[1]
+            rows.append((case, seconds(compiling), seconds(loading), seconds(cold[1])))
+            report.values[f"{case}: compile"] = compiling
+            report.values[f"{case}: load"] = loading
+    title = (
+        f"Compile times ({made.dataset.events:,} events): a first replay's time beyond that of the next ones"
+    )
+    report.tables.append(Table(title, ("", "first process s", "second process s", "warm s"), rows))
+    report.plot = Plot(
+        "Compile times",
+        "seconds",
+        "",
+        [Series("", [r[0] for r in rows], [float(r[1]) for r in rows])],
+        bars=True,
+    )
+    report.notes.append("includes analysis and everything else that only a first replay does")
+    return report
+
+
+def _first_and_next(
+    candidate: Candidate, made: Made, folder: Path, caches: dict[str, str], settings: Settings
+) -> tuple[float, float]:
+    """The first replay in a new process, and the median of the next three. Seconds."""
+    python = candidate.python()
+    assert python is not None
+    for path in caches.values():
+        Path(path).mkdir(exist_ok=True)
+    settings.say(f"{candidate.title}: in a new process")
+    with Process("compile", python, settings.cores, folder, caches) as process:
+        process.make(candidate, made)
+        first = process.run(candidate).seconds
+        return first, statistics.median(process.run(candidate).seconds for _ in range(3))
+
+
+def memory(settings: Settings) -> Report:
+    """Five times the events, with a fifth as many users: the peak of the process tree."""
+    events = 5 * settings.events
+    made = settings.made(Dataset(events, users=max(10, events // 5)))
+    once = replace(settings, rounds=1)
+    found = measure([(who.NATIVE, made), (who.LOCAL, made), (who.OURS, made)], once.bench())
+    title = f"Memory, {events:,} events, {made.users:,} users"
+    rows = [
+        (m.title, "–" if m.memory is None else f"{m.memory / 2**30:.2f}", seconds(m.median))
+        if m.state == OK
+        else (m.title, m.state, m.reason)
+        for m in found
+    ]
+    report = Report("memory", title, once.shown(), found, [Table(title, ("", "peak GiB", "warm s"), rows)])
+    report.notes.append("resident memory of all processes; pages that processes share count for each of them")
+    for one in found:
+        if one.memory is not None:
+            report.values[f"{one.name} GiB"] = one.memory / 2**30
+    shown = [m for m in found if m.memory]
+    report.plot = Plot(
+        title,
+        "GiB",
+        "",
+        [Series("", [m.title for m in shown], [(m.memory or 0) / 2**30 for m in shown])],
+        bars=True,
+    )
+    return report

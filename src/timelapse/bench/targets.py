@@ -1,0 +1,100 @@
+"""The project's targets for speed, each judged by what the benchmarks' results in a folder say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Values = Mapping[str, Mapping[str, float]]
+"""The `values` of each report, by the benchmark's name."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A number that may be at most (or must be at least) `limit`. `measure` finds it; None: not measured."""
+
+    text: str
+    limit: float
+    measure: Callable[[Values], float | None]
+    least: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A target and what was measured."""
+
+    target: Target
+    value: float | None
+
+    @property
+    def met(self) -> bool | None:
+        if self.value is None:
+            return None
+        return self.value >= self.target.limit if self.target.least else self.value <= self.target.limit
+
+    @property
+    def word(self) -> str:
+        return {None: "not measured", True: "met", False: "NOT MET"}[self.met]
+
+    @property
+    def wanted(self) -> str:
+        return f"{'at least' if self.target.least else 'at most'} {self.target.limit:g}"
+
+
+def _of(suite: str, name: str) -> Callable[[Values], float | None]:
+    return lambda values: values.get(suite, {}).get(name)
+
+
+def _text_to_numbers(values: Values) -> float | None:
+    """Seconds per event of the string version, of those of the integer version."""
+    one, two = values.get("text", {}), values.get("rivals", {})
+    if "timelapse seconds" not in one or "timelapse seconds" not in two:
+        return None
+    return (one["timelapse seconds"] / one["events"]) / (two["timelapse seconds"] / two["events"])
+
+
+def _growth(values: Values) -> float | None:
+    """The ratio to native at the largest size, of that at the second largest."""
+    found = sorted(
+        (int(name.rpartition(" ")[2]), value)
+        for name, value in values.get("sizes", {}).items()
+        if name.startswith("timelapse / native at ")
+    )
+    return found[-1][1] / found[-2][1] if len(found) >= 2 else None
+
+
+def _worst_compile(values: Values) -> float | None:
+    return values.get("compile", {}).get("two slices: every pass: compile")
+
+
+TARGETS: tuple[Target, ...] = (
+    Target("of hand-written single-thread Numba", 0.9, _of("rivals", "timelapse / native")),
+    Target("times faster than plain Python", 15, _of("rivals", "python / timelapse"), least=True),
+    Target("times faster than Polars", 2, _of("rivals", "polars / timelapse"), least=True),
+    Target("times faster than DuckDB", 3, _of("rivals", "duckdb / timelapse"), least=True),
+    Target("times faster than Spark SQL windows", 12, _of("rivals", "spark-windows / timelapse"), least=True),
+    Target("of the cost law, 2 slices forced", 1.25, _of("slices", "measured / law at 2")),
+    Target("of the cost law, 4 slices forced", 1.25, _of("slices", "measured / law at 4")),
+    Target("of native at the worst Zipf exponent", 1.2, _of("zipf", "worst / native")),
+    Target(
+        "of our own speed at exponent 0.5, at the slowest", 0.9, _of("zipf", "slowest / at 0.5"), least=True
+    ),
+    Target("of a full replay, a threshold changed", 0.3, _of("edit", "rerun / full")),
+    Target("of the integer version, with strings and text", 1.8, _text_to_numbers),
+    Target("of the ratio to native, at five times the events", 1.15, _growth),
+    Target(
+        "seconds to compile a kernel of 100 statements",
+        2,
+        _of("compile", "a kernel of 100 statements: compile"),
+    ),
+    Target("seconds to compile a program's passes", 5, _worst_compile),
+    Target("seconds for a million events, warm", 1.0, _of("sizes", "seconds at 1000000")),
+    Target("GiB for fifty million events, ten million users", 8, _of("memory", "timelapse GiB")),
+)
+
+
+def judge(reports: Mapping[str, Mapping[str, Any]]) -> list[Verdict]:
+    """Every target, judged by reports as `report.read` gives them."""
+    values = {name: report.get("values", {}) for name, report in reports.items()}
+    return [Verdict(target, target.measure(values)) for target in TARGETS]

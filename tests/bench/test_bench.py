@@ -1,0 +1,227 @@
+"""Benchmarks run over tiny logs: equal results, wrong rivals caught, files written, targets judged."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import timelapse as tl
+from tests.cli.run_cli import cli
+from timelapse.bench import candidates as who
+from timelapse.bench import replays, run, suites
+from timelapse.bench.candidates import Candidate
+from timelapse.bench.data import Dataset, Made, make
+from timelapse.bench.measure import DIFFERENT, FAILED, MISSING, OK, SKIPPED, Bench, difference, measure
+from timelapse.bench.programs import Friendship, IntAntispam, Message, Sent, Spam, TextAntispam
+from timelapse.bench.report import FORMAT, Plot, Series, read
+from timelapse.bench.suites import Settings
+from timelapse.bench.targets import TARGETS, judge
+
+EVENTS = 3_000
+TOLD: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("bench-data")
+
+
+@pytest.fixture(scope="session")
+def numbers(data: Path) -> Made:
+    return make(Dataset(EVENTS), data, TOLD.append)
+
+
+@pytest.fixture(scope="session")
+def texts(data: Path) -> Made:
+    return make(Dataset(EVENTS, text=True), data, TOLD.append)
+
+
+def flagged(made: Made) -> list[int]:
+    """What the serial meaning flags."""
+    program = TextAntispam if made.dataset.text else IntAntispam
+    found: list[int] = tl.run_serial(program, tl.Log.open(made.log)).table(Spam)["message"].to_pylist()
+    return found
+
+
+def test_the_plain_files_hold_the_logs_events(numbers: Made, texts: Made) -> None:
+    """Rivals read the same events, in the same order; both versions of a data set are the same network."""
+    flat = [pq.read_table(made.flat).to_pylist() for made in (numbers, texts)]
+    for made, rows in zip((numbers, texts), flat, strict=True):
+        kinds: tuple[type[tl.Event], ...] = (Friendship, Message if made.dataset.text else Sent)
+        events = list(tl.Log.open(made.log).events(*kinds))
+        assert len(events) == len(rows) == EVENTS
+        for event, row in zip(events, rows, strict=True):
+            assert event.seq == row["seq"]
+            if isinstance(event, Friendship):
+                assert (row["kind"], event.a, event.b) == (0, row["a"], row["b"])
+            else:
+                assert isinstance(event, Sent | Message)
+                assert (event.id, event.sender, event.recipient) == (row["id"], row["a"], row["b"])
+                assert event.ip == row["ip"]
+    assert [r["has_email"] for r in flat[0] if r["kind"]] == ["@" in r["text"] for r in flat[1] if r["kind"]]
+
+
+def test_rivals_find_what_the_serial_meaning_finds(numbers: Made, texts: Made) -> None:
+    """Whatever is installed, over numbers and over strings; what is not installed is said."""
+    wanted = flagged(numbers)
+    assert wanted == flagged(texts)
+    assert len(wanted) > 10
+    chosen = [who.PYTHON, who.NATIVE, who.PIPELINED, who.PROTOTYPE, who.INTERPRETED, who.POLARS, who.DUCKDB]
+    shared = [replace(c, shares="numba") if c.file == "numba_hand.py" else c for c in chosen]
+    twice = [replace(c, name=f"{c.name}-text", shares=c.shares or c.name) for c in shared]
+    both = [*((c, numbers) for c in shared), *((c, texts) for c in twice)]
+    for one in measure(both, Bench(rounds=1, say=TOLD.append)):
+        missing = [
+            n for c in chosen if c.title == one.title for n in c.needs if importlib.util.find_spec(n) is None
+        ]
+        assert (one.name, one.state, one.reason) == (
+            (one.name, MISSING, "not installed: make bench-install") if missing else (one.name, OK, "")
+        )
+        if not missing:
+            assert one.rows == len(wanted)
+            assert len(one.warm) == 1
+
+
+WRONG = """
+import os, sys
+
+def candidate(place, **options):
+    sys.path.insert(0, {package!r})
+    from timelapse.bench.rivals.python_loop import candidate as right
+    run = right(place, **options)
+
+    def wrong(ratio):
+        found = run(ratio)
+        {change}
+        return found
+
+    return wrong
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "reason"),
+    [
+        ("found[4:6] = found[4:6][::-1].copy()", DIFFERENT, "first at place 4"),
+        ("found = found[:-1]", DIFFERENT, "nothing, not"),
+        ("raise ValueError('no such engine')", FAILED, "ValueError: no such engine"),
+        ("print('out of memory', flush=True); os._exit(3)", FAILED, "out of memory"),
+        ("print('libraries print')", OK, ""),
+    ],
+)
+def test_a_wrong_rival_is_caught(numbers: Made, tmp_path: Path, change: str, state: str, reason: str) -> None:
+    """A different order, a missing one, an exception, a process that ends: all are shown, none is timed."""
+    file = tmp_path / "wrong.py"
+    package = str(Path(tl.__file__).parents[1])
+    file.write_text(WRONG.format(change=change, package=package), encoding="utf-8")
+    wrong = Candidate("wrong", "Wrong", str(file))
+    right, one = measure([(who.PYTHON, numbers), (wrong, numbers)], Bench(rounds=1, say=TOLD.append))
+    assert right.state == OK
+    assert (one.state, reason in one.reason) == (state, True)
+    assert bool(one.warm) is (state == OK)
+
+
+def test_a_spent_budget_and_a_missing_package_are_shown(numbers: Made) -> None:
+    """Neither is an error."""
+    missing = replace(who.PYTHON, name="x", needs=("no_such_package",))
+    found = measure([(missing, numbers), (who.PYTHON, numbers)], Bench(until=0.0, say=TOLD.append))
+    assert [m.state for m in found] == [MISSING, SKIPPED]
+
+
+def test_differences_are_named() -> None:
+    """The first place, and both values."""
+    a, b = np.array([1, 2, 3]), np.array([1, 5, 3])
+    assert difference(a, b, "native") == "3 flagged, native 3; first at place 1: 5, not 2"
+    assert "place 3: nothing, not 4" in difference(np.array([1, 2, 3, 4]), a, "native")
+
+
+def local(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Spark, no compiler: the sweeps' own code is what is tested."""
+    for name, stand_in in (("NATIVE", who.PYTHON), ("PIPELINED", who.PYTHON), ("OURS", who.INTERPRETED)):
+        given = getattr(who, name)
+        process = f"local {stand_in.name}"
+        patched = replace(
+            stand_in, name=given.name, title=given.title, rounds=None, limit=None, shares=process
+        )
+        monkeypatch.setattr(who, name, patched)
+
+
+@pytest.mark.parametrize("name", ["zipf", "sizes", "slices", "edit"])
+def test_sweeps_measure_what_targets_ask_for(
+    name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each leaves its numbers, a table with a row per point, and files that can be read back."""
+    local(monkeypatch)
+    settings = Settings(1_000, 1, data, quick=True, say=TOLD.append)
+    [(report, files)] = list(run.run([name], settings, None, tmp_path))
+    assert report.wrong == []
+    assert report.tables[0].rows
+    assert report.values
+    assert all(value > 0 for value in report.values.values())
+    assert {f.suffix for f in files} >= {".json", ".md"}
+    body = read(tmp_path)[name]
+    assert body["format"] == FORMAT
+    assert {"when", "settings", "machine", "versions", "measured", "values", "tables", "notes"} <= set(body)
+    for one in body["measured"]:
+        assert {"name", "title", "events", "state", "cold", "warm", "cpu", "memory", "median"} <= set(one)
+        assert all(isinstance(t, float) for t in one["warm"])
+
+
+def test_the_command_prints_writes_and_judges(data: Path, tmp_path: Path) -> None:
+    """`bench NAME` with a table, JSON and Markdown; then targets from what is there; a wrong name is an error."""
+    args = ("--events", EVENTS, "--rounds", 1, "--data", data, "--out", tmp_path)
+    shown = cli("bench", "rivals", "--only", "python", *args)
+    assert shown.code == 0
+    assert "plain Python, dicts" in shown.out
+    assert "NOT MET" not in shown.out.split("Targets")[0]
+    body = json.loads((tmp_path / "rivals.json").read_text("utf-8"))
+    assert [m["name"] for m in body["measured"]] == ["numba", "python"]
+    assert body["values"]["python / native"] > 0
+    judged = cli("bench", "--targets", "--out", tmp_path, "--json")
+    assert judged.code == 0
+    assert len(judged.json["targets"]) == len(TARGETS)
+    assert cli("bench", "nonsense", *args).code == 2
+
+
+def test_plots_are_made(tmp_path: Path) -> None:
+    """Bars and lines, as SVG."""
+    pytest.importorskip("matplotlib", reason="make bench-install")
+    from timelapse.bench.plots import draw
+
+    for bars in (True, False):
+        picture = draw(Plot("a title", "x", "y", [Series("one", [1, 2], [0.5, 2.0])], bars=bars, log=bars))
+        assert picture is not None
+        assert b"<svg" in picture
+
+
+def test_targets_are_judged_by_what_was_measured() -> None:
+    """Met, not met, not measured; at most and at least."""
+    values = {
+        "rivals": {"values": {"timelapse / native": 0.91, "polars / timelapse": 2.0, "timelapse seconds": 2.0, "events": 10}},
+        "text": {"values": {"timelapse seconds": 3.0, "events": 10}},
+        "sizes": {"values": {"timelapse / native at 10": 1.0, "timelapse / native at 50": 1.2, "timelapse / native at 1": 9.0}},
+    }  # fmt: skip
+    found = {v.target.text: v for v in judge(values)}
+    assert found["of hand-written single-thread Numba"].word == "NOT MET"
+    assert found["times faster than Polars"].word == "met"
+    assert found["times faster than DuckDB"].word == "not measured"
+    assert found["of the integer version, with strings and text"].value == pytest.approx(1.5)
+    assert found["of the ratio to native, at five times the events"].value == pytest.approx(1.2)
+
+
+def test_the_program_for_compile_times_has_a_hundred_statements() -> None:
+    """And it is Python."""
+    import ast
+
+    tree = ast.parse(replays.hundred())
+    handler = next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
+    assert len([n for n in ast.walk(handler) if isinstance(n, ast.stmt)]) - 1 == replays.STATEMENTS
+    assert suites.EXPONENTS[0] == 0.5
+    assert suites.EXPONENTS[-1] == 4.0
+    assert len(suites.EXPONENTS) == 15
