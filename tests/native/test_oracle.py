@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 import timelapse as tl
 from tests.native.oracle import INTS, compare, logs, passes
 from tests.native.programs import A, B, Failing, Mixed, Note, Overflowing
+from tests.native.state_programs import Compound, Folds, Kinds, Leaving, Rejecting
 from timelapse.kernels.choose import choice
 from timelapse.model.events import Event
 
+PROGRAMS = [Mixed, Failing, Overflowing, Kinds, Folds, Compound, Rejecting, Leaving]
 CUTS = st.lists(st.integers(0, 25), max_size=3).map(lambda c: sorted([0, *c, 25]))
 
 
-@pytest.mark.parametrize("program", [Mixed, Failing, Overflowing], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 @settings(max_examples=25, deadline=None)
 @given(events=logs(), cuts=CUTS)
 def test_compiled_equals_interpreted(program: type[tl.Program], events: list[Event], cuts: list[int]) -> None:
@@ -24,7 +26,7 @@ def test_compiled_equals_interpreted(program: type[tl.Program], events: list[Eve
         compare(program, events, cuts, patch)
 
 
-@pytest.mark.parametrize("program", [Mixed, Failing, Overflowing], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 @settings(max_examples=15, deadline=None)
 @given(events=logs(INTS), cuts=CUTS)
 def test_compiled_equals_interpreted_at_the_edges(
@@ -35,7 +37,7 @@ def test_compiled_equals_interpreted_at_the_edges(
         compare(program, events, cuts, patch)
 
 
-@pytest.mark.parametrize("program", [Mixed, Failing, Overflowing], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_the_programs_of_these_tests_compile(program: type[tl.Program]) -> None:
     """All their passes: the comparisons above are not of Python with itself."""
     for work, final in passes(program):
@@ -60,18 +62,32 @@ def test_tables_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compare(Mixed, events, [0, 40_000, 70_000], monkeypatch) == len(passes(Mixed))
 
 
-def test_a_slice_that_leaves_int64_on_the_way_runs_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the slices after it go on from the right state."""
+def test_an_event_that_leaves_int64_on_the_way_runs_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And compiled code goes on after it, in this slice and the next."""
     events: list[Event] = [A(1, v, "a", True, 0.0, b"", 0, ts=i) for i, v in enumerate([1, 1, 8, 1, 0, 3])]
-    assert compare(Overflowing, events, [0, 2, 4, 6], monkeypatch) < len(passes(Overflowing))
+    assert compare(Overflowing, events, [0, 2, 4, 6], monkeypatch) == len(passes(Overflowing))
+
+
+@pytest.mark.parametrize("program", [Leaving, Overflowing], ids=lambda p: p.__name__)
+def test_many_events_that_leave_hand_the_rest_to_python(
+    program: type[tl.Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a slice, with what was done so far, and what was there at its start."""
+    events: list[Event] = [
+        A(i % 3, 1 if i < 200 else i % 50, "ab"[i % 2], i % 2 == 0, 0.5, b"x", i, ts=i)
+        if i % 3
+        else B(i % 3, "a", ts=i)
+        for i in range(700)
+    ]
+    assert compare(program, events, [0, 50, 400, 700], monkeypatch) < len(passes(program))
 
 
 class Unsupported(tl.Program):
-    best: tl.Max[int, float] = tl.state(default=0.0)
+    best: tl.Max[int, str] = tl.state(default="")
 
     @tl.on(A)
     def go(self, e: A) -> None:
-        self.best.add(e.k, e.x)
+        self.best.add(e.k, e.s)
         self.emit(Note(n=e.k, s=e.s.upper()))
 
 
@@ -80,4 +96,4 @@ def test_what_is_not_compiled_says_why() -> None:
     work, _ = passes(Unsupported)[-1]
     found = choice(Unsupported(), work, final=True)
     assert not found.compiled
-    assert found.reason == "go: the state kind Max (best)"
+    assert found.reason == "go: the order of str (best)"

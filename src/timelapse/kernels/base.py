@@ -7,9 +7,10 @@ returns is Arrow, so that a compiled kernel and an interpreted one look the same
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from timelapse.errors import HandlerError
@@ -58,3 +59,28 @@ class PassResult:
     failed_seq: int = -1
     seconds: dict[str, float] = field(default_factory=dict)
     """Where the time went, by phase (read, decode, kernel, write), as far as the kernel tells them apart."""
+
+    def join(self, outputs: Mapping[type[Record], pa.Table], rejected: pa.Table | None) -> None:
+        """Add what other events of the slice put out. No event's rows are on both sides.
+
+        Records of reads have no position: those here come before the others.
+        """
+        for cls, table in outputs.items():
+            if cls not in self.outputs:
+                self.outputs[cls] = table
+            elif cls.__reads__:
+                parts = [t.select([f.name for f in cls.__fields__]) for t in (self.outputs[cls], table)]
+                self.outputs[cls] = pa.concat_tables(parts, promote_options="permissive")
+            else:
+                self.outputs[cls] = _by_seq([self.outputs[cls], table])
+        if self.rejected is not None and rejected is not None:
+            self.rejected = _by_seq([self.rejected, rejected])
+
+
+def _by_seq(parts: Sequence[pa.Table]) -> pa.Table:
+    """The rows of tables that are in log order, in log order."""
+    whole = pa.concat_tables([t for t in parts if t.num_rows] or list(parts[:1]))
+    seq = whole.column("seq").to_numpy()
+    if (seq[1:] < seq[:-1]).any():
+        whole = whole.take(pa.array(np.argsort(seq, kind="stable")))
+    return whole.combine_chunks()

@@ -46,6 +46,10 @@ class Source:
             return iter(())
         return self.reader.events(self.lo, self.hi, self.classes, self.columns)
 
+    def event(self, seq: int) -> Event:
+        """One event."""
+        return next(iter(replace(self, lo=seq, hi=seq + 1).events()))
+
     def chunks(self) -> Iterator[Any]:
         if not self.classes:
             return iter(())
@@ -67,8 +71,8 @@ class Choice:
 class SliceKernel:
     """Runs one pass over slices, compiled if possible.
 
-    A slice in which the compiled pass meets something that only Python can do runs again in Python
-    from its start, and so do all later ones of this kernel: results never differ.
+    Where a compiled pass meets what only Python can do, that event runs as Python; where that happens often,
+    so does the rest of the slice, and all later ones of this kernel. Results never differ.
 
     `prefetch`: a compiled pass has the next events read and decoded by a second thread, for when there
     is a core for it. Handlers that run as Python would have to share the interpreter with it.
@@ -106,21 +110,20 @@ class SliceKernel:
     def run(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice. After a failure the kernel is of no use."""
         if self._native is not None:
-            from timelapse.kernels.native.kernel import LeftEarly
-
-            done = 0
-
-            def count(events: int) -> None:
-                nonlocal done
-                done += events
-                tick(events)
+            from timelapse.kernels.native.kernel import TooOften
 
             try:
-                return self._native.run(source.chunks(), count)
-            except LeftEarly:
-                self._interpret(self._native.slice_start())
+                return self._native.run(source.chunks(), tick, source.event)
+            except TooOften as often:
+                done, self._python = self._native.hand_over()
                 self._native = None
-                tick = _after(done, tick)
+                rest = replace(source, lo=often.seq)
+            result = self._python.go_on(rest.events(), tick)
+            result.events += done.events
+            if result.failure is None:
+                done.join(result.outputs, result.rejected)
+                result.outputs, result.rejected = done.outputs, done.rejected
+            return result
         assert self._python is not None
         return self._python.run(source.events(), tick)
 
@@ -130,18 +133,6 @@ class SliceKernel:
             name: starting(states[name], table, self._events, self._memory) for name, table in starts.items()
         }
         self._python = InterpretedKernel(self._program, self._work, known, final=self._final)
-
-
-def _after(skip: int, tick: Tick) -> Tick:
-    """Report progress only beyond what was reported before."""
-
-    def report(events: int) -> None:
-        nonlocal skip
-        quiet = min(skip, events)
-        skip -= quiet
-        tick(events - quiet)
-
-    return report
 
 
 def choice(program: Program, work: PassProgram, *, final: bool) -> Choice:

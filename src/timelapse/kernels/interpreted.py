@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
 from types import CodeType, TracebackType
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
+from timelapse.errors import HandlerError
 from timelapse.ids import Phase
 from timelapse.kernels.base import REJECTED_SCHEMA, PassResult, Tick, output_schema
 from timelapse.kernels.starts import bytes_of
@@ -28,17 +29,25 @@ _TICK = 8192
 """Events between two reports of progress."""
 
 Row = tuple[int, int, int, Record]
+Refusal = tuple[int, int, int, str, str, str]
 
 
 class InterpretedKernel:
     """Runs a pass's handlers over events, one by one.
 
     `starts` holds, for each exact state, its value per key at the start; the kernel takes the
-    dicts over. A state missing there starts empty.
+    dicts over. A state missing there starts empty. `live` may give other objects for some states:
+    those are kept by somebody else, and what they collect is not in the results.
     """
 
     def __init__(
-        self, program: Program, work: PassProgram, starts: Mapping[str, dict[Any, Any]], *, final: bool
+        self,
+        program: Program,
+        work: PassProgram,
+        starts: Mapping[str, dict[Any, Any]],
+        *,
+        final: bool,
+        live: Callable[[str, Journal | None], Any] = lambda name, journal: None,
     ) -> None:
         self._program = program
         self._work = work
@@ -49,8 +58,13 @@ class InterpretedKernel:
         self._tracked: dict[str, TrackedStore] = {}
         self._plain: dict[str, PlainStore] = {}
         self._emitted: list[Record] = []
-        states = {name: self._state(name, starts.get(name, {})) for name in self._spec.states}
+        self._rows: dict[type[Record], list[Row]] = {}
         self._reads: dict[type[Record], list[Record]] = {}
+        self._refused: list[Refusal] = []
+        states: dict[str, Any] = {}
+        for name in self._spec.states:
+            given = live(name, self._journal)
+            states[name] = self._state(name, starts.get(name, {})) if given is None else given
         records = any(h.name == RECORDER for h in work.handlers)
         emit = self._emit_or_read if records else self._emit
         runtime = {"emit": emit if final else _drop, "reject": _reject, "now": 0}
@@ -99,24 +113,45 @@ class InterpretedKernel:
         tracked = (store.data for store in self._tracked.values())
         return bytes_of(chain(tracked, (store.data for store in self._plain.values())))
 
-    def run(self, events: Iterator[Event], tick: Tick) -> PassResult:
-        """Process one slice. After a failure the kernel's state is of no use."""
+    def delta(self, name: str) -> Delta:
+        """What collects the effects on a state that is not known."""
+        return self._deltas[name]
+
+    def resume(self, name: str, before: dict[Any, Any]) -> None:
+        """Go on in the middle of a slice: what the keys of an exact state that were written held at its start."""
+        if name in self._tracked:
+            self._tracked[name].before = before
+
+    def begin(self) -> None:
+        """A new slice begins."""
         for delta in self._deltas.values():
             delta.clear()
         for tracked in self._tracked.values():
             tracked.before = {}
-        rows: dict[type[Record], list[Row]] = {}
-        self._reads.clear()
-        refused: list[tuple[int, int, int, str, str, str]] = []
+        self._rows = {}
+        self._reads = {}
+        self._refused = []
+
+    def run(self, events: Iterator[Event], tick: Tick) -> PassResult:
+        """Process one slice. After a failure the kernel's state is of no use."""
+        self.begin()
+        return self.go_on(events, tick)
+
+    def one(self, event: Event, shown: Callable[[], Event]) -> HandlerError | None:
+        """Process a single event; the failure, if it fails, at the event as it is `shown`."""
+        _, failure, _ = self._chunk(iter((event,)))
+        return None if failure is None else self._failed(shown(), failure)
+
+    def go_on(self, events: Iterator[Event], tick: Tick) -> PassResult:
+        """Process the rest of the slice that was begun."""
         result = PassResult()
         while True:
-            done, failure, event = self._chunk(islice(events, _TICK), rows, refused)
+            done, failure, event = self._chunk(islice(events, _TICK))
             result.events += done
             if failure is not None:
-                handler = self._handler_of(failure.__traceback__)
-                if event is None or (not handler and _beyond(failure.__traceback__)):
+                if event is None:
                     raise failure  # reading the log failed, no handler did
-                result.failure = handler_error(self._program, event, handler, failure)
+                result.failure = self._failed(event, failure)
                 result.failed_seq = event.seq
                 return result
             tick(done)
@@ -130,16 +165,28 @@ class InterpretedKernel:
             result.effects[name] = table
             result.changes[name] = change
         if self._final:
-            result.outputs = {cls: _table(cls, found) for cls, found in rows.items()}
-            for cls, read in self._reads.items():
-                result.outputs[cls] = _table(cls, [(0, 0, 0, r) for r in read])
-            result.rejected = _rejected_table(refused)
+            result.outputs, result.rejected = self.put_out()
         return result
 
-    def _chunk(
-        self, events: Iterator[Event], rows: dict[type[Record], list[Row]],
-        refused: list[tuple[int, int, int, str, str, str]],
-    ) -> tuple[int, Exception | None, Event | None]:  # fmt: skip
+    def take_reads(self) -> dict[type[Record], list[Record]]:
+        """What was recorded of reads since the last call."""
+        found, self._reads = self._reads, {}
+        return found
+
+    def put_out(self) -> tuple[dict[type[Record], pa.Table], pa.Table]:
+        """The records and the rejections of the slice so far."""
+        outputs = {cls: _table(cls, found) for cls, found in self._rows.items()}
+        for cls, read in self._reads.items():
+            outputs[cls] = _table(cls, [(0, 0, 0, r) for r in read])
+        return outputs, _rejected_table(self._refused)
+
+    def _failed(self, event: Event, failure: Exception) -> HandlerError:
+        handler = self._handler_of(failure.__traceback__)
+        if not handler and _beyond(failure.__traceback__):
+            raise failure  # reading the log failed, no handler did
+        return handler_error(self._program, event, handler, failure)
+
+    def _chunk(self, events: Iterator[Event]) -> tuple[int, Exception | None, Event | None]:
         """The hot loop. Returns the number of events done, and what failed at which event."""
         done = 0
         by_type = self._by_type
@@ -147,6 +194,7 @@ class InterpretedKernel:
         live = bound.__dict__
         emitted = self._emitted
         journal = self._journal
+        rows, refused = self._rows, self._refused
         event: Event | None = None
         try:
             for event in events:
@@ -215,7 +263,7 @@ def _table(cls: type[Record], rows: list[Row]) -> pa.Table:
     )
 
 
-def _rejected_table(rows: list[tuple[int, int, int, str, str, str]]) -> pa.Table:
+def _rejected_table(rows: list[Refusal]) -> pa.Table:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(REJECTED_SCHEMA)
     return pa.table(
         [pa.array(column, f.type) for column, f in zip(columns, REJECTED_SCHEMA, strict=True)],

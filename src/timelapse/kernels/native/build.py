@@ -33,7 +33,8 @@ import numba as nb
 import numpy as np
 
 from timelapse.kernels.native.fetch import fetch1, fetch2, fetch3
-from timelapse.kernels.native.primitives import claim1, claim2, claim3, find1, find2, find3, mark, put
+from timelapse.kernels.native.primitives import bits, claim1, claim2, claim3, drop, find1, find2, find3
+from timelapse.kernels.native.primitives import fold, mark, mix, put, put_plain, restore, save, touch, unbits
 
 ONE = np.uint64(1)
 INT64_MIN = np.int64(-(2**63))
@@ -109,7 +110,7 @@ def compiler_version() -> str:
         llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(),
         *sorted((k, v) for k, v in os.environ.items() if k.startswith("NUMBA_")),
     ]  # fmt: skip
-    for module in sorted(m.name for m in pkgutil.iter_modules(native.__path__)):
+    for module in sorted(m.name for m in pkgutil.iter_modules(native.__path__) if not m.ispkg):
         parts.append((module, pkgutil.get_data(native.__name__, f"{module}.py")))
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 

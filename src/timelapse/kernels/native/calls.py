@@ -7,7 +7,7 @@ import inspect
 import types
 from typing import Any
 
-from timelapse.kernels.native.emitter import FIELD_KIND, Emitter, Frame, node_of, scalar
+from timelapse.kernels.native.emitter import FIELD_KIND, REJECT, Emitter, Frame, Rejected, node_of, scalar
 from timelapse.kernels.native.expressions import as_float
 from timelapse.kernels.native.values import NONE, Env, EventRef, Refused, SelfRef, Value
 from timelapse.model.events import Record
@@ -35,10 +35,15 @@ class Calls(Emitter):
                 return self._emit(node, env, frame)
             case ast.Attribute(value=ast.expr() as base, attr=name):
                 state = self._state_of(base, env)
-                if state is not None and not node.keywords:
+                if state is not None:
                     # An un-keyed delta is written as `_e_add((), n)`.
                     args = [self._fixed(self._expr(a, env, frame)) for a in node.args]
-                    return state.method(name, args, self._line)
+                    named = {
+                        k.arg: self._fixed(self._expr(k.value, env, frame)) for k in node.keywords if k.arg
+                    }
+                    if len(named) != len(node.keywords):
+                        raise Refused("an argument with stars", self._line)
+                    return state.method(name, args, self._line, named)
                 field = self._event_field(base, env)
                 if field is not None:
                     return self._text_test(name, field, node, env, frame)
@@ -104,13 +109,62 @@ class Calls(Emitter):
         raise Refused(f"the call of {name}", self._line)
 
     def _emit(self, node: ast.Call, env: Env, frame: Frame) -> Value:
+        if len(node.args) != 1 or node.keywords or not self._is_made(node.args[0], env, frame):
+            raise Refused("emit of something other than Record(...)", self._line)
+        cls, codes = self._record(node.args[0], env, frame)
+        if self._final:
+            if self.in_loop:
+                i = self._record_index(cls)
+                self.room_if(f"emitted[{i}] >= o{i}_0.shape[0]")
+            self._write_record(cls, codes)
+        return NONE
+
+    def _reject(self, node: ast.Call, env: Env, frame: Frame) -> None:
+        """`self.reject(reason)`: what the event did is undone where its code ends."""
+        given = [*node.args, *(k.value for k in node.keywords)]
+        if len(given) > 1 or any(k.arg != "reason" for k in node.keywords):
+            raise Refused("the arguments of self.reject()", self._line)
+        cls: type[Record] | None = None
+        codes: list[str] = []
+        if given and self._is_made(given[0], env, frame):
+            cls, codes = self._record(given[0], env, frame)
+            reason = str(self._text(cls.__name__))
+        elif given:
+            value = self._expr(given[0], env, frame)
+            if value.kind != "str":
+                raise Refused(f"self.reject() of {value.text}", self._line)
+            reason = value.code
+        else:
+            reason = str(self._text(""))
+        if self.in_loop:
+            self.leave()  # Python rejects it
+            return
+        if cls is not None and self._final:
+            self._record_index(cls)
+        number = len(self._rejections)
+        names = [f"j{number}_{i}" for i in range(len(codes))]
+        for name, code in zip(names, codes, strict=True):
+            self.line(f"{name} = {code}")
+        self._rejections.append(Rejected(self._event, cls, names))
+        self.line(f"rejected = {number + 1}")
+        self.line(f"handler = {self._handler}")
+        self.line(f"reason = {reason}")
+        self.line(f"break{REJECT}")
+
+    def _is_made(self, node: ast.expr, env: Env, frame: Frame) -> bool:
+        """Whether it is `Record(...)`."""
         match node:
-            case ast.Call(args=[ast.Call(func=ast.Name(id=name)) as made], keywords=[]) if name not in env:
+            case ast.Call(func=ast.Name(id=name)) if name not in env:
                 cls = frame.names.get(name)
-            case _:
-                raise Refused("emit of something other than Record(...)", self._line)
-        if not (isinstance(cls, type) and issubclass(cls, Record)):
-            raise Refused(f"emit of {name}", self._line)
+                return isinstance(cls, type) and issubclass(cls, Record)
+        return False
+
+    def _record(self, made: ast.expr, env: Env, frame: Frame) -> tuple[type[Record], list[str]]:
+        """A record's class and the codes of its fields."""
+        assert isinstance(made, ast.Call)
+        assert isinstance(made.func, ast.Name)
+        name = made.func.id
+        cls = frame.names[name]
         if cls.__new__ is not Record.__new__ or "__init__" in {n for c in cls.__mro__[:-1] for n in vars(c)}:
             raise Refused(f"emit of {name}", self._line)
         names = [f.name for f in cls.__fields__]
@@ -130,21 +184,25 @@ class Calls(Emitter):
                 codes.append(value.code)
             else:
                 raise Refused(f"{name}.{field.name} of {value.kind}", self._line)
-        if self._final:
-            self._write_record(cls, codes)
-        return NONE
+        return cls, codes
 
-    def _write_record(self, cls: type[Record], codes: list[str]) -> None:
+    def _record_index(self, cls: type[Record]) -> int:
         unit = self.unit
         if cls not in unit.records:
             unit.records.append(cls)
+        return unit.records.index(cls)
+
+    def _write_record(self, cls: type[Record], codes: list[str]) -> None:
+        unit = self.unit
+        i, e = self._record_index(cls), self._event
         unit.emits[cls] = unit.emits.get(cls, 0) + 1
-        i, e = unit.records.index(cls), self._event
+        row = self.name("n")
+        self.line(f"{row} = emitted[{i}]")
         for j, code in enumerate(codes):
-            self.line(f"o{i}_{j}[n{i}] = {code}")
+            self.line(f"o{i}_{j}[{row}] = {code}")
         if not cls.__reads__:  # those are no outputs: their row is their place
-            self.line(f"o{i}_place[n{i}, 0] = ts{e}[q{e}]")
-            self.line(f"o{i}_place[n{i}, 1] = seq{e}[q{e}]")
-            self.line(f"o{i}_place[n{i}, 2] = ordinal")
+            self.line(f"o{i}_place[{row}, 0] = ts{e}[q{e}]")
+            self.line(f"o{i}_place[{row}, 1] = seq{e}[q{e}]")
+            self.line(f"o{i}_place[{row}, 2] = ordinal")
             self.line("ordinal += 1")
-        self.line(f"n{i} += 1")
+        self.line(f"emitted[{i}] = {row} + 1")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import builtins
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.native.expressions import truth
-from timelapse.kernels.native.states import StateCode
-from timelapse.kernels.native.unit import Column, Unit
+from timelapse.kernels.native.layout import layout_of, mode_of
+from timelapse.kernels.native.states import StateCode, state_code
+from timelapse.kernels.native.unit import LEAVE, ROOM, Column, Unit
 from timelapse.kernels.native.values import (
     NONE,
     NOT_CONSTANT,
@@ -22,12 +25,27 @@ from timelapse.kernels.native.values import (
     Value,
     constant,
 )
+from timelapse.model.events import Record
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.source import function_source
 from timelapse.model.types import ScalarType
 
 MAX_LINES = 3000
+_STATUS = "(np.int64(j) << 32) | (u << 4)"
 FIELD_KIND = {"int": "int", "Time": "int", "float": "float", "bool": "bool", "str": "str", "bytes": "bytes"}
+
+
+REJECT = "  # reject"
+"""Ends the lines that leave an event's code because it is rejected."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A place that rejects: the event's type, and the record that it puts out, with its fields' names."""
+
+    event: int
+    record: type[Record] | None
+    fields: list[str]
 
 
 class Frame:
@@ -53,8 +71,6 @@ class Emitter:
     """The text written so far and what it refers to."""
 
     def __init__(self, program: Program, work: PassProgram, *, final: bool) -> None:
-        if work.rejects:
-            raise Refused("an event may be rejected")
         self._program, self._work, self._final = program, work, final
         self.unit = Unit()
         self._lines: list[str] = []
@@ -63,6 +79,9 @@ class Emitter:
         self._frames = 0
         self._texts: dict[tuple[type, str | bytes], int] = {}
         self._event = 0
+        self._handler = 0
+        self._loops = 0
+        self._rejections: list[Rejected] = []
         self._line = 0
         for empty in ("", b""):
             self._text(empty)
@@ -83,9 +102,40 @@ class Emitter:
         self.line(f"{name} = {code}")
         return Value(kind, name)
 
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Lines written inside stand under `head`."""
+        self.line(head)
+        self._indent += 1
+        yield
+        self.line("pass")
+        self._indent -= 1
+
+    @property
+    def in_loop(self) -> bool:
+        """Whether what is written now may run more than once for an event."""
+        return self._loops > 0
+
+    def leave(self) -> None:
+        """Python handles this event: what it wrote is undone, and it starts again there."""
+        self.line(f"return {_STATUS} | {LEAVE}")
+
     def exit_if(self, condition: str) -> None:
-        self.line(f"if {condition}:")
-        self.line("    return 1")
+        with self.block(f"if {condition}:"):
+            self.leave()
+
+    def room_if(self, condition: str) -> None:
+        """A buffer is full: the event starts again when there is room."""
+        with self.block(f"if {condition}:"):
+            self.line(f"return {_STATUS} | {ROOM}")
+
+    def text(self, text: str | bytes) -> int:
+        """The code of a constant string."""
+        return self._text(text)
+
+    def store(self, stem: str, value: Value) -> Value:
+        """Assign to variables that are named after the stem and the value's shape."""
+        return self._store(stem, value)
 
     def _text(self, text: str | bytes) -> int:
         key = (type(text), text)
@@ -132,10 +182,13 @@ class Emitter:
 
     def _state(self, name: str) -> StateCode:
         if name not in self._states:
-            work = self._work
-            mode = "delta" if name in work.delta else "exact" if name in work.exact else "ignored"
-            spec = spec_of(self._program).states[name]
-            self._states[name] = StateCode(spec, mode, self, len(self._states))
+            spec, work, unit = spec_of(self._program).states[name], self._work, self.unit
+            mode = mode_of(name, work)
+            layout = layout_of(spec, work, final=self._final)
+            self._states[name] = state_code(spec, mode, layout, self, len(unit.states))
+            if mode != "ignored":
+                unit.states.append(name)
+                unit.layouts[name] = layout
         return self._states[name]
 
     def _fixed(self, value: Value) -> Value:

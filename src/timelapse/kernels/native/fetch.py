@@ -10,9 +10,7 @@ import numpy as np
 
 from timelapse.kernels.native.intrinsics import prefetch
 from timelapse.kernels.native.jit import primitive
-from timelapse.kernels.native.primitives import mix
-
-_U = np.uint64
+from timelapse.kernels.native.primitives import fold, mix
 
 
 @primitive()
@@ -23,10 +21,9 @@ def fetch1(slots, mask, a):  # type: ignore[no-untyped-def]
 
 @primitive()
 def fetch2(slots, mask, a, b):  # type: ignore[no-untyped-def]
-    prefetch(slots, np.int64(mix(_U(a) * _U(0x9E3779B97F4A7C15) + _U(b)) & mask))
+    prefetch(slots, np.int64(mix(fold(a, b)) & mask))
 
 
 @primitive()
 def fetch3(slots, mask, a, b, c):  # type: ignore[no-untyped-def]
-    h = (_U(a) * _U(0x9E3779B97F4A7C15) + _U(b)) * _U(0xC2B2AE3D27D4EB4F) + _U(c)
-    prefetch(slots, np.int64(mix(h) & mask))
+    prefetch(slots, np.int64(mix(fold(fold(a, b), c)) & mask))

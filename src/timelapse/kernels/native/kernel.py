@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,167 +10,213 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
-from timelapse.ids import Phase
-from timelapse.kernels.base import REJECTED_SCHEMA, PassResult, Tick, output_schema
+from timelapse.errors import HandlerError
+from timelapse.kernels.base import PassResult, Tick
+from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.build import compiled
-from timelapse.kernels.native.decode import Array, Batch, Decoder
+from timelapse.kernels.native.decode import Batch, Decoder
+from timelapse.kernels.native.fallback import Credit, Fallback, handed_over
+from timelapse.kernels.native.layout import layout_of
+from timelapse.kernels.native.outputs import Outputs
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.table import NativeTable
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.unit import ROOM, Unit, left
 from timelapse.log.reader import Chunk
-from timelapse.model.events import Record
+from timelapse.model.events import Event
 from timelapse.model.program import Program, params_of, spec_of
-from timelapse.model.types import INT
+from timelapse.tables.table import to_dict
+
+Shown = Callable[[int], Event]
 
 PIECE = 32768
 """Events between two calls of the compiled function: tables are made large enough before each."""
 
 
-class LeftEarly(Exception):
-    """The compiled pass met something that only Python can do; nothing of the slice counts."""
+class TooOften(Exception):
+    """So many events ran as Python that the rest should too, from `seq` on: see `NativeKernel.hand_over`."""
+
+    def __init__(self, seq: int) -> None:
+        super().__init__(seq)
+        self.seq = seq
+
+
+class _Failed(Exception):
+    def __init__(self, seq: int, failure: HandlerError) -> None:
+        super().__init__(seq)
+        self.seq, self.failure = seq, failure
 
 
 class NativeKernel:
-    """Runs one compiled pass. `starts` are state tables; a state missing there starts empty."""
+    """Runs one compiled pass. `starts` are state tables; a state missing there starts empty.
+
+    An event that the compiled function leaves is undone in the tables and runs as Python on them; the
+    function goes on with the next one. `left` counts them.
+    """
 
     def __init__(
         self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, pa.Table], *, final: bool,
         prefetch: bool = False,
     ) -> None:  # fmt: skip
-        self._work, self._unit, self._final, self._prefetch = work, unit, final, prefetch
+        self._program, self._work, self._unit, self._final = program, work, unit, final
+        self._prefetch = prefetch
         self._function = compiled(unit)
         self._spec = spec_of(program)
         self._interned = Interned(unit.texts)
         self._decoder = Decoder(unit, self._interned)
         self._params = [params_of(program)[name] for name, _ in unit.params]
-        self._starts = starts
+        self._starts = {n: t for n, t in starts.items() if n in work.exact and n not in unit.layouts}
         self._tables: dict[str, NativeTable] = {}
         self._counts = np.zeros(len(unit.states), np.int64)
-        for index, name in enumerate(unit.states):
-            spec = self._spec.states[name]
-            table = self._tables[name] = NativeTable(spec, self._interned, delta=name in work.delta)
+        entry = 3 + max((layout.live for layout in unit.layouts.values()), default=0)
+        self._undo = np.zeros((max(unit.undo, 1), entry), np.int64)
+        for name in unit.states:
+            table = self._tables[name] = NativeTable(
+                self._spec.states[name], unit.layouts[name], self._interned
+            )
             if name in starts and name in work.exact:
-                self._counts[index] = table.load(starts[name])
+                table.load(starts[name])
+        self._outputs = Outputs(unit)
+        self._fallback: Fallback | None = None
+        self.credit = Credit()
+        self._done = 0
+        self.left = 0
 
-    def run(self, chunks: Iterator[Chunk], tick: Tick) -> PassResult:
-        """Process one slice. After LeftEarly only `slice_start` may be called."""
-        for index, table in enumerate(self._tables.values()):
-            self._counts[index] = table.begin()
-        outputs = _Outputs(self._unit)
+    def run(self, chunks: Iterator[Chunk], tick: Tick, shown: Shown) -> PassResult:
+        """Process one slice. After a failure the kernel is of no use. `shown` gives an event by seq for errors.
+
+        Raises TooOften in the middle of it; then `hand_over` gives what goes on.
+        """
+        for table in self._tables.values():
+            table.begin()
+        self._outputs = Outputs(self._unit)
+        if self._fallback is not None:
+            self._fallback.python.begin()
+        self._done = 0
         result = PassResult()
-        with self._decoder.batches(chunks, ahead=self._prefetch) as batches:
-            for batch in batches:
-                result.events += self._batch(batch, outputs, tick)
+        try:
+            with self._decoder.batches(chunks, ahead=self._prefetch) as batches:
+                for batch in batches:
+                    self._batch(batch, tick, shown)
+        except _Failed as failed:
+            result.failure, result.failed_seq = failed.failure, failed.seq
+            return result
+        result.events = self._done
         self._collect(result)
         if self._final:
-            result.outputs = outputs.tables(self._interned)
-            result.rejected = REJECTED_SCHEMA.empty_table()
+            self._put_out(result)
         return result
 
-    def slice_start(self) -> dict[str, pa.Table]:
-        """The exact states as they were at the start of the slice that was begun last."""
-        own = {name: table.start() for name, table in self._tables.items() if name in self._work.exact}
-        return {n: t for n, t in self._starts.items() if n in self._work.exact} | own
+    def hand_over(self) -> tuple[PassResult, InterpretedKernel]:
+        """What was put out in the slice so far, and the kernel that goes on after it."""
+        done = PassResult(self._done)
+        if self._final:
+            self._put_out(done)
+        starts = {name: to_dict(self._spec.states[name], table) for name, table in self._starts.items()}
+        tables = self._tables
+        return done, handed_over(self._program, self._work, tables, starts, final=self._final)
+
+    def _put_out(self, result: PassResult) -> None:
+        result.outputs = self._outputs.tables(self._interned)
+        result.rejected = self._outputs.rejected(self._interned)
+        if self._fallback is not None:
+            result.join(*self._fallback.python.put_out())
 
     def _collect(self, result: PassResult) -> None:
         work = self._work
         wanted = set(work.exact if self._final else work.targets) | set(work.delta)
-        for name in self._spec.states:
+        for name, spec in self._spec.states.items():
             if name not in wanted:
                 continue
             table = self._tables.get(name)
             if table is None:  # no handler mentions it
-                table = NativeTable(self._spec.states[name], self._interned, delta=name in work.delta)
+                table = NativeTable(spec, layout_of(spec, work, final=self._final), self._interned)
             result.effects[name], change = table.effects()
             if change is not None:
                 result.changes[name] = change
 
-    def _batch(self, batch: Batch, outputs: _Outputs, tick: Tick) -> int:
-        unit = self._unit
-        emitted = np.zeros(len(unit.records), np.int64)
-        head: list[Any] = [np.zeros(len(unit.events), np.int64), self._counts, emitted, *batch.arrays]
-        for lo in range(0, batch.events, PIECE):
+    def _batch(self, batch: Batch, tick: Tick, shown: Shown) -> None:
+        position = np.zeros(len(self._unit.events), np.int64)
+        lo = 0
+
+        def advance(to: int) -> None:
+            nonlocal lo
+            tick(to - lo)
+            self._done += to - lo
+            lo = to
+
+        while lo < batch.events:
             hi = min(lo + PIECE, batch.events)
-            rest: list[Any] = []
-            for index, (name, native) in enumerate(self._tables.items()):
-                native.reserve(int(self._counts[index]), unit.claims[name] * (hi - lo))
-                rest += [native.slots, native.mask]
-            rest += self._params
-            rest += outputs.buffers(hi - lo)
-            if self._function(batch.kinds, lo, hi, *head, *rest):
-                raise LeftEarly
-            outputs.keep(emitted)
-            tick(hi - lo)
-        return batch.events
+            at, entries, why = left(self._call(batch, lo, hi, position))
+            if why:
+                for kind in range(len(position)):
+                    position[kind] += np.count_nonzero(batch.kinds[lo:at] == kind)
+                self._take_back(batch, at, entries, position)
+            self._outputs.keep()
+            if not why:
+                advance(hi)
+                continue
+            since = at - lo
+            advance(at)
+            if why == ROOM:
+                self._grow()
+            else:
+                self._as_python(batch, at, position, since, shown)
+                advance(at + 1)
 
+    def _call(self, batch: Batch, lo: int, hi: int, position: npt.NDArray[np.int64]) -> int:
+        """Let the compiled function handle events lo to hi, or up to where it leaves."""
+        unit, outputs, counts = self._unit, self._outputs, self._counts
+        rest: list[Any] = []
+        for index, (name, table) in enumerate(self._tables.items()):
+            table.reserve(unit.claims[name] * (hi - lo))
+            counts[index] = table.rows
+            rest += [table.slots, table.mask]
+        rest += self._params
+        rest += outputs.buffers(hi - lo)
+        head = [position, counts, outputs.used, self._undo, outputs.refused(hi - lo)]
+        status = self._function(batch.kinds, lo, hi, *head, *batch.arrays, *rest)
+        for table, rows in zip(self._tables.values(), counts.tolist(), strict=True):
+            table.rows = rows
+        return status
 
-class _Outputs:
-    """Buffers that a compiled pass puts records into, and what was taken out of them."""
+    def _place(self, batch: Batch, at: int, position: npt.NDArray[np.int64]) -> tuple[int, int, int]:
+        """An event's type, its row there, its seq."""
+        kind = int(batch.kinds[at])
+        row = int(position[kind])
+        table = batch.chunk.tables[self._unit.events[kind].__name__]
+        return kind, row, table.column("seq")[row].as_py()
 
-    def __init__(self, unit: Unit) -> None:
-        self._unit = unit
-        self._buffers: list[list[Array]] = [[] for _ in unit.records]
-        self._kept: list[list[list[Array]]] = [[] for _ in unit.records]
+    def _take_back(self, batch: Batch, at: int, entries: int, position: npt.NDArray[np.int64]) -> None:
+        """Undo what the event that was left has written and put out."""
+        tables = list(self._tables.values())
+        for entry in self._undo[:entries][::-1].tolist():
+            table = tables[entry[0]]
+            layout = table.layout
+            table.slots[entry[1], 0] = entry[2]
+            table.slots[entry[1], layout.place : layout.start] = entry[3 : 3 + layout.live]
+        self._outputs.take_back(self._place(batch, at, position)[2])
 
-    def buffers(self, events: int) -> list[Array]:
-        """Room for what this many events can put out at most."""
-        for record, buffers in zip(self._unit.records, self._buffers, strict=True):
-            rows = self._unit.emits[record] * events
-            if not buffers or len(buffers[-1]) < rows:
-                types = [_numpy_type(f.type.arrow) for f in record.__fields__]
-                places = 0 if record.__reads__ else rows
-                buffers[:] = [np.zeros((places, 3), np.int64), *(np.zeros(rows, t) for t in types)]
-        return [b for buffers in self._buffers for b in buffers]
+    def _grow(self) -> None:
+        """Make room after one event of a loop needed more than there was."""
+        for table in self._tables.values():
+            table.reserve(len(table.slots) // 2)
+        self._outputs.grow()
+        self._undo = np.zeros((2 * len(self._undo), self._undo.shape[1]), np.int64)
 
-    def keep(self, emitted: npt.NDArray[np.int64]) -> None:
-        """Take out what was put in."""
-        rows = zip(self._unit.records, self._buffers, self._kept, emitted.tolist(), strict=True)
-        for record, buffers, kept, count in rows:
-            if count and record.__reads__:
-                kinds = [None, *(f.type for f in record.__fields__)]
-                kept.append([_narrow(b[:count], kind is INT) for b, kind in zip(buffers, kinds, strict=True)])
-            elif count:
-                kept.append([b[:count].copy() for b in buffers])
-        emitted[:] = 0
-
-    def tables(self, interned: Interned) -> dict[type[Record], pa.Table]:
-        """Everything that was put out, in the stored columns."""
-        return {
-            record: _output(record, [np.concatenate(parts) for parts in zip(*kept, strict=True)], interned)
-            for record, kept in zip(self._unit.records, self._kept, strict=True)
-            if kept
-        }
-
-
-def _numpy_type(kind: pa.DataType) -> Any:
-    return np.bool_ if pa.types.is_boolean(kind) else np.float64 if pa.types.is_floating(kind) else np.int64
-
-
-def _narrow(values: Array, narrow: bool) -> Array:
-    """A copy, of integers in a type that holds them: there is one for each event."""
-    if narrow:
-        low, high = int(values.min()), int(values.max())
-        for bits, kind in ((7, np.int8), (15, np.int16), (31, np.int32)):
-            if -(2**bits) <= low and high < 2**bits:
-                return values.astype(kind)
-    return values.copy()
-
-
-def _output(record: type[Record], columns: list[Array], interned: Interned) -> pa.Table:
-    if record.__reads__:
-        fields = [
-            pa.array(c) if c.dtype != np.int64 else interned.arrow(c, f.type.arrow)
-            for f, c in zip(record.__fields__, columns[1:], strict=True)
-        ]
-        return pa.table(fields, names=[f.name for f in record.__fields__])
-    schema = output_schema(record)
-    place, *values = columns
-    rows = len(place)
-    arrays = [
-        pa.array(place[:, 0]), pa.array(np.full(rows, Phase.LOG_EVENT, np.int8)), pa.array(place[:, 1]),
-        pa.array(place[:, 2]),
-    ]  # fmt: skip
-    for field, column in zip(record.__fields__, values, strict=True):
-        kind = field.type.arrow
-        arrays.append(pa.array(column) if column.dtype != np.int64 else interned.arrow(column, kind))
-    return pa.table(arrays, schema=schema)
+    def _as_python(
+        self, batch: Batch, at: int, position: npt.NDArray[np.int64], since: int, shown: Shown
+    ) -> None:
+        """Run one event as Python on the tables."""
+        kind, row, seq = self._place(batch, at, position)
+        self.left += 1
+        if not self.credit.spend(since):
+            raise TooOften(seq)
+        if self._fallback is None:
+            self._fallback = Fallback(self._program, self._work, self._unit, self._tables, final=self._final)
+        fallback = self._fallback
+        event = fallback.event(batch.chunk, self._unit.events[kind], row)
+        failure = fallback.python.one(event, lambda: shown(seq))
+        if failure is not None:
+            raise _Failed(seq, failure)
+        self._outputs.keep_reads(fallback.python.take_reads(), self._interned)
+        position[kind] += 1

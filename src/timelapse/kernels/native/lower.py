@@ -14,15 +14,36 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from timelapse.kernels.native.emitter import Frame, scalar, tree_of
+from timelapse.kernels.native.emitter import REJECT, Frame, scalar, tree_of
 from timelapse.kernels.native.evaluation import Evaluation
 from timelapse.kernels.native.expressions import arithmetic
 from timelapse.kernels.native.lookahead import look_ahead
 from timelapse.kernels.native.states import StateCode
+from timelapse.kernels.native.states.base import UNDO
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.values import NONE, Env, EventRef, Refused, SelfRef, Value
+from timelapse.kernels.native.wide import WIDTHS, wide
 
 _MAX_DEPTH = 8
+
+
+def without_idle_saves(body: list[str]) -> list[str]:
+    """An event's code without the undo entries that nothing can need: no exit comes after them.
+
+    Code after an exit inside of the same loop may have run before it.
+    """
+    exits = [n for n, line in enumerate(body) if line.lstrip().startswith("return ") or line.endswith(REJECT)]
+    last = max(exits, default=-1)
+    if last >= 0:
+        loops = [n for n, line in enumerate(body[:last]) if line.lstrip().startswith(("for ", "while "))]
+        for start in loops:
+            depth = len(body[start]) - len(body[start].lstrip())
+            end = next(
+                (n for n in range(start + 1, len(body)) if len(body[n]) - len(body[n].lstrip()) <= depth),
+                len(body),
+            )
+            last = max(last, end) if end > last else last
+    return [line for n, line in enumerate(body) if n < last or not line.endswith(UNDO)]
 
 
 class Lowering(Evaluation):
@@ -32,19 +53,23 @@ class Lowering(Evaluation):
         """Write everything."""
         unit, work = self.unit, self._work
         unit.events = list(dict.fromkeys(e for h in work.handlers for e in h.events))
+        unit.handlers = [h.name for h in work.handlers]
         bodies: list[list[str]] = []
         for index, event in enumerate(unit.events):
             self._event, self._lines = index, []
             for handler in work.handlers:
                 if event in handler.events:
+                    self._handler = unit.handlers.index(handler.name)
                     try:
                         self._call(handler.function, tree_of(handler.text), [SelfRef(), EventRef()], 0)
                     except Refused as refusal:
                         raise Refused(f"{handler.name}: {refusal.reason}", refusal.line) from None
             bodies.append(self._lines or ["            pass"])
         self._lines = []
-        unit.states = list(self._states)
-        unit.claims = {name: state.claims for name, state in self._states.items()}
+        unit.claims = {name: self._states[name].claims for name in unit.states}
+        bodies = [without_idle_saves(body) for body in bodies]
+        unit.undo = max((sum(line.endswith(UNDO) for line in body) for body in bodies), default=0)
+        unit.rejects = bool(self._rejections)
         unit.source = self._source([[*look_ahead(body, i), *body] for i, body in enumerate(bodies)])
         return unit
 
@@ -52,7 +77,7 @@ class Lowering(Evaluation):
         """Names and Numba types of the function's arguments."""
         unit = self.unit
         found = [("kind", "KINDS"), ("lo", "int64"), ("hi", "int64"), ("pos", "INTS"), ("counts", "INTS"),
-                 ("emitted", "INTS")]  # fmt: skip
+                 ("emitted", "INTS"), ("undo", "TABLE"), ("refused", "TABLE")]  # fmt: skip
         for i in range(len(unit.events)):
             found += [(f"ts{i}", "RINTS"), (f"seq{i}", "RINTS")]
         for i, column in enumerate(unit.columns):
@@ -70,22 +95,58 @@ class Lowering(Evaluation):
     def _source(self, bodies: list[list[str]]) -> str:
         unit = self.unit
         arguments = self.arguments()
+        widths = sorted({layout.width for layout in unit.layouts.values() if layout.width > WIDTHS})
         lines = [
+            *(wide(width) for width in widths),
             "SIGNATURE = (" + ", ".join(kind for _, kind in arguments) + ",)",
             "", "",
             f"def run({', '.join(name for name, _ in arguments)}):",
+            "    u = np.int64(0)",
         ]  # fmt: skip
         for i in range(len(unit.events)):
             lines.append(f"    q{i} = np.uint64(pos[{i}])")
-        for i in range(len(unit.records)):
-            lines.append(f"    n{i} = emitted[{i}]")
         lines += ["    for j in range(lo, hi):", "        k = kind[j]", "        ordinal = 0"]
+        if unit.undo:
+            lines.append("        u = np.int64(0)")
+        for i, record in enumerate(unit.records):
+            if record.__reads__:  # nothing in their rows says which event they are of
+                lines.append(f"        emitted[{len(unit.records) + 1 + i}] = emitted[{i}]")
         for i, body in enumerate(bodies):
-            lines += [f"        {'if' if i == 0 else 'elif'} k == {i}:", *body]
+            lines.append(f"        {'if' if i == 0 else 'elif'} k == {i}:")
+            if any(r.event == i for r in self._rejections):
+                lines += ["            rejected = 0", "            while True:", *("    " + b for b in body)]
+                lines += ["                break", *self._rejection(i)]
+            else:
+                lines += body
             lines.append(f"            q{i} += ONE")
         lines += [f"    pos[{i}] = q{i}" for i in range(len(unit.events))]
-        lines += [f"    emitted[{i}] = n{i}" for i in range(len(unit.records))]
         return "\n".join([*lines, "    return 0", ""])
+
+    def _rejection(self, event: int) -> list[str]:
+        """After the code of an event that may be rejected: undo what it wrote, take out what it emitted."""
+        unit = self.unit
+        self._lines, self._event, self._indent = [], event, 3
+        with self.block("if rejected != 0:"):
+            with self.block("while u > 0:"):
+                self.line("u -= 1")
+                for i, layout in enumerate(unit.layouts.values()):
+                    with self.block(f"{'if' if i == 0 else 'elif'} undo[u, 0] == {i}:"):
+                        self.line(f"restore(undo, u, t{i}, {layout.place}, {layout.live})")
+            own = f"seq{event}[q{event}]"
+            for i in (n for n, cls in enumerate(unit.records) if not cls.__reads__):
+                with self.block(f"while emitted[{i}] > 0 and o{i}_place[emitted[{i}] - 1, 1] == {own}:"):
+                    self.line(f"emitted[{i}] -= 1")
+            if self._final:
+                self.line("ordinal = 0")
+                for number, place in enumerate(self._rejections):
+                    if place.event == event and place.record is not None:
+                        with self.block(f"if rejected == {number + 1}:"):
+                            self._write_record(place.record, place.fields)
+                self.line(f"n = emitted[{len(unit.records)}]")
+                for i, word in enumerate((f"ts{event}[q{event}]", own, f"{event}", "handler", "reason")):
+                    self.line(f"refused[n, {i}] = {word}")
+                self.line(f"emitted[{len(unit.records)}] = n + 1")
+        return self._lines
 
     def _call(
         self, function: types.FunctionType, node: ast.FunctionDef, args: Sequence[Any], depth: int
@@ -124,12 +185,22 @@ class Lowering(Evaluation):
                 value = NONE if statement.value is None else self._expr(statement.value, env, frame)
                 self._return(value, frame)
                 return None
+            elif (call := self._rejecting(statement, env)) is not None:
+                self._reject(call, env, frame)
+                return None
             elif isinstance(statement, ast.Raise):
-                self.line("return 1")
+                self.leave()
                 return None
             else:
                 self._statement(statement, env, frame)
         return env
+
+    def _rejecting(self, statement: ast.stmt, env: Env) -> ast.Call | None:
+        """The call if the statement is `self.reject(...)`."""
+        match statement:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="reject")) as call):
+                return call if isinstance(env.get(name), SelfRef) else None
+        return None
 
     def _branches(
         self, test: str, yes: Sequence[ast.stmt], no: Sequence[ast.stmt], env: Env, frame: Frame
@@ -175,7 +246,7 @@ class Lowering(Evaluation):
                 state.change(key, op, lambda: self._expr(value, env, frame), writes=calls)
             case ast.Delete(targets=[ast.Subscript() | ast.Attribute() as target]):
                 state, key = self._target(target, env, frame)
-                state.set(key, Value("int", "0", const=0))
+                state.delete(key)
             case ast.Assert(test=test):
                 self.exit_if(f"not {self._truth(self._expr(test, env, frame))}")
             case _:
@@ -201,6 +272,6 @@ class Lowering(Evaluation):
             if state is not None:
                 return state, self._fixed(self._expr(target.slice, env, frame))
         state = self._state_of(target, env)
-        if state is None or state.spec.key is not None or not state.counter:
+        if state is None or state.spec.key is not None or not state.attribute:
             raise Refused("an assignment to something that is not a state", self._line)
         return state, None

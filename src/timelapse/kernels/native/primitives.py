@@ -1,8 +1,9 @@
 """What compiled passes call: hash tables over int64 words, one row per key.
 
-A row is `flags, key words..., value, value at the slice's start`. Keys are never sentinels: OCCUPIED
-says that a row holds one. A row whose key is absent has the value 0. Rows are never taken out within
-a slice; a table has 2^n rows and the caller keeps it at most half full.
+A row is laid out by `timelapse.kernels.native.layout`. Keys are never sentinels: OCCUPIED says that a
+row holds one. Where a key is absent the live words are 0. Rows are never taken out within a slice; a table has 2^n
+rows and the caller keeps it at most half full. Keys of more than three words get functions of their
+own, written out from `wide`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from timelapse.kernels.native.jit import primitive
-
-OCCUPIED, PRESENT, TOUCHED, WAS_PRESENT = 1, 2, 4, 8
-"""Flags. TOUCHED: written in this slice; then the last word and WAS_PRESENT tell what was there."""
+from timelapse.kernels.native.layout import OCCUPIED, PRESENT, TOUCHED, WAS_PRESENT
 
 _U = np.uint64
 _ONE = np.uint64(1)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 @primitive(inline="never")
@@ -31,6 +31,12 @@ def mix(x):  # type: ignore[no-untyped-def]
 
 
 @primitive()
+def fold(h, word):  # type: ignore[no-untyped-def]
+    """A key's words so far and the next one, before `mix`."""
+    return _U(h) * _STEP + _U(word)
+
+
+@primitive()
 def find1(slots, mask, a):  # type: ignore[no-untyped-def]
     """The row of a key; an unoccupied row where it is not there."""
     i = mix(a) & mask
@@ -41,7 +47,7 @@ def find1(slots, mask, a):  # type: ignore[no-untyped-def]
 
 @primitive()
 def find2(slots, mask, a, b):  # type: ignore[no-untyped-def]
-    i = mix(_U(a) * _U(0x9E3779B97F4A7C15) + _U(b)) & mask
+    i = mix(fold(a, b)) & mask
     while slots[i, 0] != 0 and (slots[i, 1] != a or slots[i, 2] != b):
         i = (i + _ONE) & mask
     return i
@@ -49,7 +55,7 @@ def find2(slots, mask, a, b):  # type: ignore[no-untyped-def]
 
 @primitive()
 def find3(slots, mask, a, b, c):  # type: ignore[no-untyped-def]
-    i = mix((_U(a) * _U(0x9E3779B97F4A7C15) + _U(b)) * _U(0xC2B2AE3D27D4EB4F) + _U(c)) & mask
+    i = mix(fold(fold(a, b), c)) & mask
     while slots[i, 0] != 0 and (slots[i, 1] != a or slots[i, 2] != b or slots[i, 3] != c):
         i = (i + _ONE) & mask
     return i
@@ -90,8 +96,18 @@ def claim3(slots, mask, counts, t, a, b, c):  # type: ignore[no-untyped-def]
 
 
 @primitive()
+def touch(slots, i, place, size):  # type: ignore[no-untyped-def]
+    """Before a tracked row is written: on the first write in the slice, keep what is there."""
+    flags = slots[i, 0]
+    if flags & TOUCHED == 0:
+        for w in range(place, place + size):
+            slots[i, w + size] = slots[i, w]
+        slots[i, 0] = flags | TOUCHED | WAS_PRESENT if flags & PRESENT else flags | TOUCHED
+
+
+@primitive()
 def put(slots, i, place, value, present):  # type: ignore[no-untyped-def]
-    """Write a row's value (at `place`) and presence; an absent key's value is 0."""
+    """Write a tracked row's value of one word, and its presence."""
     flags = slots[i, 0]
     if flags & TOUCHED == 0:
         slots[i, place + 1] = slots[i, place]
@@ -100,6 +116,34 @@ def put(slots, i, place, value, present):  # type: ignore[no-untyped-def]
             flags |= WAS_PRESENT
     slots[i, place] = value
     slots[i, 0] = flags | PRESENT if present else flags & ~PRESENT
+
+
+@primitive()
+def put_plain(slots, i, place, value, present):  # type: ignore[no-untyped-def]
+    """Write a row's word and presence. In a delta it is touched by that."""
+    slots[i, place] = value
+    flags = slots[i, 0] | TOUCHED
+    slots[i, 0] = flags | PRESENT if present else flags & ~PRESENT
+
+
+@primitive()
+def save(undo, u, t, slots, i, place, size):  # type: ignore[no-untyped-def]
+    """Append a row's flags and live words to the undo log, of which u entries are in use."""
+    undo[u, 0] = t
+    undo[u, 1] = i
+    undo[u, 2] = slots[i, 0]
+    for w in range(size):
+        undo[u, 3 + w] = slots[i, place + w]
+    return u + 1
+
+
+@primitive()
+def restore(undo, u, slots, place, size):  # type: ignore[no-untyped-def]
+    """Put back what entry u of the undo log holds. Rows stay where they are."""
+    i = undo[u, 1]
+    slots[i, 0] = undo[u, 2]
+    for w in range(size):
+        slots[i, place + w] = undo[u, 3 + w]
 
 
 @primitive()
@@ -114,39 +158,76 @@ def mark(slots, i, present):  # type: ignore[no-untyped-def]
 
 
 @primitive()
+def drop(slots, i, place, size):  # type: ignore[no-untyped-def]
+    """Make a row's key absent."""
+    for w in range(place, place + size):
+        slots[i, w] = 0
+    slots[i, 0] &= ~PRESENT
+
+
+@primitive()
+def bits(x):  # type: ignore[no-untyped-def]
+    """The word of a float."""
+    return np.float64(x).view(np.int64)
+
+
+@primitive()
+def unbits(word):  # type: ignore[no-untyped-def]
+    """The float of a word."""
+    return np.int64(word).view(np.float64)
+
+
+@primitive()
+def _row(slots, mask, keys, j, at, width):  # type: ignore[no-untyped-def]
+    """`find` for a key of any width: the words from `at` on in row j of `keys`."""
+    h = _U(keys[j, at])
+    for w in range(1, width):
+        h = fold(h, keys[j, at + w])
+    i = mix(h) & mask
+    while slots[i, 0] != 0:
+        same = True
+        for w in range(width):
+            same &= slots[i, w + 1] == keys[j, at + w]
+        if same:
+            break
+        i = (i + _ONE) & mask
+    return i
+
+
+@primitive()
+def locate(slots, mask, key, width):  # type: ignore[no-untyped-def]
+    """The row of one key (an array of one row), or -1."""
+    i = _row(slots, mask, key, 0, 0, width)
+    return np.int64(i) if slots[i, 0] != 0 else np.int64(-1)
+
+
+@primitive()
 def rehash(old, new, mask, width):  # type: ignore[no-untyped-def]
     """Copy all rows of a table into a larger, empty one."""
     for j in range(old.shape[0]):
         if old[j, 0] != 0:
-            if width == 1:
-                i = find1(new, mask, old[j, 1])
-            elif width == 2:
-                i = find2(new, mask, old[j, 1], old[j, 2])
-            else:
-                i = find3(new, mask, old[j, 1], old[j, 2], old[j, 3])
+            i = _row(new, mask, old, j, 1, width)
             for w in range(old.shape[1]):
                 new[i, w] = old[j, w]
 
 
 @primitive()
 def load(slots, mask, width, keys, values):  # type: ignore[no-untyped-def]
-    """Put distinct keys (rows of `keys`) into an empty table as present; no values for a set."""
+    """Put distinct keys (rows of `keys`) with their values' words into an empty table, as present."""
     for j in range(keys.shape[0]):
-        if width == 1:
-            i = find1(slots, mask, keys[j, 0])
-        elif width == 2:
-            i = find2(slots, mask, keys[j, 0], keys[j, 1])
-        else:
-            i = find3(slots, mask, keys[j, 0], keys[j, 1], keys[j, 2])
+        i = _row(slots, mask, keys, j, 0, width)
         slots[i, 0] = OCCUPIED | PRESENT
         for w in range(width):
             slots[i, w + 1] = keys[j, w]
-        if values.shape[0]:
-            slots[i, width + 1] = values[j]
+        for w in range(values.shape[1]):
+            slots[i, width + 1 + w] = values[j, w]
 
 
 @primitive()
 def untouch(slots):  # type: ignore[no-untyped-def]
-    """A new slice begins."""
+    """A new slice begins. Returns the number of rows."""
+    rows = 0
     for j in range(slots.shape[0]):
         slots[j, 0] &= OCCUPIED | PRESENT
+        rows += slots[j, 0] != 0
+    return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,93 +10,88 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.kernels.native import primitives as prim
+from timelapse.kernels.native.layout import PRESENT, TOUCHED, WAS_PRESENT, Layout
 from timelapse.kernels.native.strings import Interned
-from timelapse.kinds.base import StateSpec
-from timelapse.model.types import ScalarType
+from timelapse.kernels.native.words import decode, encode, to_arrow, to_words
+from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
+from timelapse.kinds.effects import ADD, SET
 from timelapse.tables.apply import Change, change_of
-from timelapse.tables.rowhash import hash_order, one_array
-from timelapse.tables.table import key_hashes, key_names, key_types
+from timelapse.tables.rowhash import hash_order
+from timelapse.tables.table import key_hashes, key_list, key_names, key_types, to_python
 
 Ints = npt.NDArray[np.int64]
-
-
-def scalar_name(kind: Any) -> str:
-    """The name of a scalar type, or the empty string."""
-    return kind.name if isinstance(kind, ScalarType) else ""
+Bools = npt.NDArray[np.bool_]
 
 
 class NativeTable:
-    """One state. `delta`: the start is not known, and the value is a sum or, after `reset`, a value.
+    """One state's rows. `layout` says how they look."""
 
-    In delta mode of a counter, PRESENT stands for "was set in this slice", and values are kept
-    modulo 2^64 (see kinds/effects.py).
-    """
-
-    def __init__(self, spec: StateSpec, interned: Interned, *, delta: bool) -> None:
+    def __init__(self, spec: StateSpec, layout: Layout, interned: Interned) -> None:
         self.spec = spec
-        self.delta = delta
+        self.layout = layout
+        self.rows = 0
+        self.slots: Ints = np.zeros((1024, layout.words), np.int64)
         self._interned = interned
-        self.parts = [scalar_name(t) for t in key_types(spec)] or ["int"]
-        self.width = len(self.parts)
-        self.has_value = spec.value is not None
-        self.words = 1 + self.width + (2 if self.has_value else 0)
-        self.slots: Ints = np.zeros((1024, self.words), np.int64)
 
     @property
     def mask(self) -> np.uint64:
         return np.uint64(len(self.slots) - 1)
 
-    def reserve(self, count: int, more: int) -> None:
-        """Make room for `more` keys beside the `count` there are."""
+    def reserve(self, more: int) -> None:
+        """Make room for `more` keys beside those there are."""
         wanted = len(self.slots)
-        while wanted < 2 * (count + more):
+        while wanted < 2 * (self.rows + more):
             wanted *= 2
         if wanted > len(self.slots):
-            new = np.zeros((wanted, self.words), np.int64)
-            if count:
-                prim.rehash(self.slots, new, np.uint64(wanted - 1), self.width)
+            new = np.zeros((wanted, self.layout.words), np.int64)
+            if self.rows:
+                prim.rehash(self.slots, new, np.uint64(wanted - 1), self.layout.width)
             self.slots = new
 
-    def load(self, table: pa.Table) -> int:
-        """Start from a state table. Returns the number of keys."""
-        rows = int(table.num_rows)
-        self.slots = np.zeros((1024, self.words), np.int64)
-        self.reserve(0, rows)
-        if rows:
-            keys = np.zeros((rows, self.width), np.int64)
-            for i, name in enumerate(key_names(self.spec)):
-                keys[:, i] = self._words(one_array(table.column(name)))
-            none: Ints = np.zeros(0, np.int64)
-            values = self._words(one_array(table.column("v"))) if self.has_value else none
-            prim.load(self.slots, self.mask, self.width, keys, values)
-        return rows
+    def load(self, table: pa.Table) -> None:
+        """Start from a state table."""
+        rows, layout = int(table.num_rows), self.layout
+        self.slots, self.rows = np.zeros((1024, layout.words), np.int64), 0
+        self.reserve(rows)
+        if not rows:
+            return
+        keys = np.zeros((rows, layout.width), np.int64)
+        for i, (name, kind) in enumerate(zip(key_names(self.spec), key_types(self.spec), strict=True)):
+            keys[:, i] = to_words(table.column(name), kind, self._interned)[:, 0]
+        values: Ints = np.zeros((rows, 0), np.int64)
+        if layout.stored is not None:
+            values = np.ascontiguousarray(to_words(table.column("v"), layout.stored, self._interned))
+        prim.load(self.slots, self.mask, layout.width, keys, values)
+        self.rows = rows
 
-    def begin(self) -> int:
-        """A new slice begins. Returns the number of keys."""
-        if self.delta:
-            self.slots = np.zeros((1024, self.words), np.int64)
-            return 0
-        prim.untouch(self.slots)
-        return int(np.count_nonzero(self.slots[:, 0]))
+    def begin(self) -> None:
+        """A new slice begins."""
+        if self.layout.form != "exact":
+            self.slots, self.rows = np.zeros((1024, self.layout.words), np.int64), 0
+        else:
+            self.rows = int(prim.untouch(self.slots))
+
+    # --- as Arrow ---------------------------------------------------------------------------------
 
     def effects(self) -> tuple[pa.Table, Change | None]:
         """What the slice did: an effect table, and for an exact state the change."""
-        rows = self.slots[self.slots[:, 0] & prim.TOUCHED != 0]
+        layout, rows = self.layout, self.slots[self.slots[:, 0] & TOUCHED != 0]
         flags = rows[:, 0]
         keys = self._keys(rows)
-        present = flags & prim.PRESENT != 0
-        place = 1 + self.width
-        if self.delta:
-            if self.has_value:
-                columns = {"reset": pa.array(present), "n": pa.array(rows[:, place])}
-                return self._effect_table("count", keys, columns), None
+        present = flags & PRESENT != 0
+        live = rows[:, layout.place : layout.start]
+        if layout.form == "const":
             return self._effect_table("const", keys, {"present": pa.array(present)}), None
-        was = flags & prim.WAS_PRESENT != 0
+        if layout.form == "count":
+            columns = {"reset": pa.array(present), "n": pa.array(np.ascontiguousarray(live[:, 0]))}
+            return self._effect_table("count", keys, columns), None
+        if layout.form == "func":
+            return self._effect_table("func", keys, self._steps(live, present)), None
+        was = flags & WAS_PRESENT != 0
         now = old = None
-        if self.has_value:
-            now, old = pa.array(rows[:, place]), pa.array(rows[:, place + 1])
-            now = pa.array(rows[:, place], mask=~present)
-            old = pa.array(rows[:, place + 1], mask=~was)
+        if layout.stored is not None:
+            now = self._values(live, ~present)
+            old = self._values(rows[:, layout.start :], ~was)
         change, moved = change_of(self.spec, keys, was, old, present, now)
         kept = pa.array(moved)
         columns = {"present": pa.array(present).filter(kept)}
@@ -103,36 +99,110 @@ class NativeTable:
             columns["v"] = now.filter(kept)
         return self._effect_table("const", [k.filter(kept) for k in keys], columns), change
 
-    def start(self) -> pa.Table:
-        """The state at the slice's start, as a state table."""
-        flags = self.slots[:, 0]
-        touched = flags & prim.TOUCHED != 0
-        was = np.where(touched, flags & prim.WAS_PRESENT != 0, flags & prim.PRESENT != 0)
-        rows = self.slots[was]
-        columns = self._keys(rows)
-        names = key_names(self.spec)
-        if self.has_value:
-            place = 1 + self.width
-            columns.append(pa.array(np.where(touched[was], rows[:, place + 1], rows[:, place])))
-            names.append("v")
-        return self._sorted(names, columns, len(rows))
+    def _steps(self, live: Ints, present: Bools) -> dict[str, pa.Array]:
+        size = self.layout.size
+        op = live[:, size]
+        return {
+            "a_present": pa.array(present), "a_value": self._values(live[:, :size], ~present),
+            "p_op": pa.array(op.astype(np.int8)),
+            "p_value": self._values(live[:, size + 1 :], (op != SET) & (op < ADD)),
+        }  # fmt: skip
+
+    def _values(self, words: Ints, missing: Bools) -> pa.Array:
+        assert self.spec.value is not None
+        assert self.layout.stored is not None
+        return to_arrow(words, self.layout.stored, self._interned, missing)
 
     def _effect_table(self, form: str, keys: list[pa.Array], columns: dict[str, pa.Array]) -> pa.Table:
         rows = len(next(iter(columns.values())))
-        table = self._sorted([*key_names(self.spec), *columns], [*keys, *columns.values()], rows)
-        return table.replace_schema_metadata({"form": form})
-
-    def _sorted(self, names: list[str], columns: list[pa.Array], rows: int) -> pa.Table:
-        h = key_hashes(columns[: len(key_names(self.spec))], rows)
-        table = pa.table([pa.array(h), *columns], names=["h", *names])
-        return table.take(pa.array(hash_order(h)))
+        names = [*key_names(self.spec), *columns]
+        h = key_hashes(keys, rows)
+        table = pa.table([pa.array(h), *keys, *columns.values()], names=["h", *names])
+        return table.take(pa.array(hash_order(h))).replace_schema_metadata({"form": form})
 
     def _keys(self, rows: Ints) -> list[pa.Array]:
-        kinds = key_types(self.spec)
-        return [self._arrow(rows[:, i + 1], kind.arrow) for i, kind in enumerate(kinds)]
+        return [
+            to_arrow(rows[:, i + 1 : i + 2], kind, self._interned)
+            for i, kind in enumerate(key_types(self.spec))
+        ]
 
-    def _words(self, column: pa.Array) -> Ints:
-        return self._interned.words(column)
+    # --- as Python --------------------------------------------------------------------------------
 
-    def _arrow(self, words: Ints, kind: pa.DataType) -> pa.Array:
-        return self._interned.arrow(words, kind)
+    def find(self, key: Any) -> int:
+        """The row of a key, or -1."""
+        words = np.array([self._key_words(key)], np.int64)
+        return int(prim.locate(self.slots, self.mask, words, self.layout.width))
+
+    def claim(self, key: Any) -> int:
+        """The row of a key, made if it is not there."""
+        row = self.find(key)
+        if row < 0:
+            self.reserve(1)
+            words = self._key_words(key)
+            width = self.layout.width
+            none: Ints = np.zeros((1, 0), np.int64)
+            prim.load(self.slots, self.mask, width, np.array([words], np.int64), none)
+            row = self.find(key)
+            self.slots[row, 0] = 1
+            self.rows += 1
+        return row
+
+    def words(self, row: int, at: int) -> list[int]:
+        """A value's words from `at` on."""
+        found: list[int] = self.slots[row, at : at + self.layout.size].tolist()
+        return found
+
+    def value(self, row: int, at: int) -> Any:
+        """The value whose words begin at `at`; True where presence is all there is."""
+        kind = self.layout.stored
+        return True if kind is None else decode(self.words(row, at), kind, self._interned)
+
+    def encode(self, value: Any) -> list[int]:
+        """The words of a value."""
+        kind = self.layout.stored
+        return [] if kind is None else encode(value, kind, self._interned)
+
+    def touched(self) -> Iterator[tuple[Any, int]]:
+        """The keys written in this slice, with their rows."""
+        rows = np.flatnonzero(self.slots[:, 0] & TOUCHED)
+        return zip(self._key_list(self.slots[rows]), rows.tolist(), strict=True)
+
+    def present(self) -> dict[Any, Any]:
+        """An exact state's values."""
+        rows = self.slots[self.slots[:, 0] & PRESENT != 0]
+        return dict(zip(self._key_list(rows), self._value_list(rows, self.layout.place), strict=True))
+
+    def before(self) -> dict[Any, Any]:
+        """What the keys of a tracked state that were written in this slice held at its start, or ABSENT."""
+        rows = self.slots[self.slots[:, 0] & TOUCHED != 0]
+        was = (rows[:, 0] & WAS_PRESENT != 0).tolist()
+        values = self._value_list(rows, self.layout.start)
+        return {
+            key: value if there else ABSENT
+            for key, value, there in zip(self._key_list(rows), values, was, strict=True)
+        }
+
+    def step(self, row: int) -> tuple[Any, int, Any]:
+        """A row of the *func* form: what an absent key becomes, the step for a present one, its operand."""
+        layout = self.layout
+        at = layout.place + layout.size
+        op = int(self.slots[row, at])
+        absent = self.value(row, layout.place) if self.slots[row, 0] & PRESENT else ABSENT
+        return absent, op, self.value(row, at + 1) if op == SET or op >= ADD else None
+
+    def _key_list(self, rows: Ints) -> list[Any]:
+        if self.spec.key is None:
+            return [UNKEYED] * len(rows)
+        names = key_names(self.spec)
+        return key_list(self.spec, pa.table(self._keys(rows), names=names))
+
+    def _value_list(self, rows: Ints, at: int) -> list[Any]:
+        kind = self.layout.stored
+        if kind is None:
+            return [True] * len(rows)
+        return to_python(to_arrow(rows[:, at : at + self.layout.size], kind, self._interned), kind)
+
+    def _key_words(self, key: Any) -> list[int]:
+        if self.spec.key is None:
+            return [0]
+        return encode(key, self.spec.key, self._interned)

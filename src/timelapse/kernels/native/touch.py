@@ -27,7 +27,8 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from timelapse.kernels.native.jit import primitive
-from timelapse.kernels.native.primitives import OCCUPIED, PRESENT, mix
+from timelapse.kernels.native.layout import OCCUPIED, PRESENT
+from timelapse.kernels.native.primitives import mix
 from timelapse.tables.rowhash import KEY_SEED, LANE_SALTS, STEP
 
 HEAD = 6

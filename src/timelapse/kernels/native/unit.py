@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from timelapse.kernels.native.layout import Layout
 from timelapse.model.events import Event, Record
 
 
@@ -26,16 +27,33 @@ class Column:
 class Unit:
     """One pass. The function's arguments, in order: see `Lowering.arguments`.
 
-    `claims` bounds how many rows one event can add to each state's table, `emits` how many records
-    of each class it can put out.
+    `claims` bounds how many rows one event can add to each state's table outside of loops, `emits` how many
+    records of each class it can put out. `undo`: how many writes it can make that may have to be undone
+    (0: none, in loops each counts once). `handlers`: names, for events that are rejected.
     """
 
     events: list[type[Event]] = field(default_factory=list)
     columns: list[Column] = field(default_factory=list)
     states: list[str] = field(default_factory=list)
+    layouts: dict[str, Layout] = field(default_factory=dict)
     params: list[tuple[str, str]] = field(default_factory=list)
     records: list[type[Record]] = field(default_factory=list)
     texts: list[str | bytes] = field(default_factory=list)
     claims: dict[str, int] = field(default_factory=dict)
     emits: dict[type[Record], int] = field(default_factory=dict)
+    undo: int = 0
+    rejects: bool = False
+    handlers: list[str] = field(default_factory=list)
     source: str = ""
+
+
+LEAVE, ROOM = 1, 2
+"""Why the function returns before it is through: Python must handle the event, or a buffer is full.
+
+It returns 0 at the end, else the event's index * 2^32 + entries of the undo log * 16 + the reason.
+"""
+
+
+def left(status: int) -> tuple[int, int, int]:
+    """The event's index, the entries of the undo log, the reason."""
+    return status >> 32, (status >> 4) & 0xFFFFFFF, status & 15

@@ -1,0 +1,86 @@
+"""Events that only Python can handle: run one by one on a compiled pass's tables, or all from there on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from timelapse.analysis.result import PassProgram
+from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.native.table import NativeTable
+from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.views import fill, live_state
+from timelapse.kinds.effects import Journal
+from timelapse.log.reader import Chunk, row_maker
+from timelapse.model.events import Event
+from timelapse.model.program import Program
+
+SHARE = 64
+"""One event in so many may run as Python without the rest of the slice doing so too."""
+_BURST = 64.0
+
+
+class Credit:
+    """Tells when single events run as Python so often that a plain loop is faster."""
+
+    def __init__(self) -> None:
+        self._left = _BURST
+
+    def refill(self) -> None:
+        """As at the beginning."""
+        self._left = _BURST
+
+    def spend(self, events: int) -> bool:
+        """One more event runs as Python, after so many compiled ones. False: there are too many."""
+        self._left = min(_BURST, self._left + events / SHARE) - 1
+        return self._left > 0
+
+
+class Fallback:
+    """Runs single events of a pass as Python, on the tables of the compiled pass."""
+
+    def __init__(
+        self,
+        program: Program,
+        work: PassProgram,
+        unit: Unit,
+        tables: Mapping[str, NativeTable],
+        *,
+        final: bool,
+    ) -> None:
+        self._unit, self._work = unit, work
+
+        def live(name: str, journal: Journal | None) -> Any:
+            table = tables.get(name)
+            return None if table is None else live_state(table, journal)
+
+        self.python = InterpretedKernel(program, work, {}, final=final, live=live)
+        self._makers: dict[type[Event], Any] = {}
+
+    def event(self, chunk: Chunk, cls: type[Event], row: int) -> Event:
+        """An event of a chunk, by its row in its type's table."""
+        maker = self._makers.get(cls)
+        if maker is None:
+            maker = self._makers[cls] = row_maker(cls, self._work.columns[cls.__name__])
+        (event,) = maker(chunk.tables[cls.__name__].slice(row, 1))
+        found: Event = event
+        return found
+
+
+def handed_over(
+    program: Program, work: PassProgram, tables: Mapping[str, NativeTable], starts: Mapping[str, dict[Any, Any]],
+    *, final: bool,
+) -> InterpretedKernel:  # fmt: skip
+    """An interpreted kernel in the middle of a slice, with what a compiled one has done so far.
+
+    `starts`: the values of exact states that the compiled pass has no table for.
+    """
+    values = {name: t.present() for name, t in tables.items() if name in work.exact}
+    python = InterpretedKernel(program, work, {**starts, **values}, final=final)
+    python.begin()
+    for name, table in tables.items():
+        if name in work.exact:
+            python.resume(name, table.before() if table.layout.tracked else {})
+        else:
+            fill(python.delta(name), table)
+    return python

@@ -1,0 +1,97 @@
+"""How a state's row looks in a compiled pass: shared by the generated code and the table that it works on.
+
+A row is `flags, key words..., live words..., words at the slice's start...`, all int64. The live words
+are the value's (exact), nothing (a Set's delta), the sum (a Counter's), or the two branches of a step
+(`func`: the words for an absent key, the step's number, the step's words). The words at the start are
+there where the changes of an exact state are asked for.
+
+A value is one word per scalar: integers as they are, floats by their bits, strings by their codes, and for an
+optional a word that is 1 where there is a value, before the value's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from timelapse.analysis.result import PassProgram
+from timelapse.kinds.base import StateSpec
+from timelapse.kinds.extremum import Extremum
+from timelapse.model.types import OptionalType, ScalarType, TupleType, ValueType
+from timelapse.tables.table import key_types
+
+OCCUPIED, PRESENT, TOUCHED, WAS_PRESENT = 1, 2, 4, 8
+"""Flags. TOUCHED: written in this slice. In a Counter's delta PRESENT says that the key was set, in a step
+that the absent key becomes present."""
+
+Mode = Literal["exact", "delta", "ignored"]
+Form = Literal["exact", "const", "count", "func"]
+
+
+def value_words(kind: ValueType | None) -> int:
+    """How many words a value takes."""
+    if kind is None:
+        return 0
+    if isinstance(kind, OptionalType):
+        return 1 + value_words(kind.inner)
+    return sum(value_words(item) for item in kind.items) if isinstance(kind, TupleType) else 1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One state's row. `width`: key words (a state without a key has one, 0). `stored`: the type of its values."""
+
+    width: int
+    stored: ValueType | None
+    form: Form
+    tracked: bool
+
+    @property
+    def size(self) -> int:
+        """Words of one value."""
+        return value_words(self.stored)
+
+    @property
+    def place(self) -> int:
+        """Where the live words begin."""
+        return 1 + self.width
+
+    @property
+    def live(self) -> int:
+        """The number of words that writes change."""
+        return {"exact": self.size, "const": 0, "count": 1, "func": 2 * self.size + 1}[self.form]
+
+    @property
+    def start(self) -> int:
+        """Where the words at the slice's start begin."""
+        return self.place + self.live
+
+    @property
+    def words(self) -> int:
+        return self.start + (self.size if self.tracked else 0)
+
+
+def mode_of(name: str, work: PassProgram) -> Mode:
+    """What a pass does with a state."""
+    return "delta" if name in work.delta else "exact" if name in work.exact else "ignored"
+
+
+def stored_type(spec: StateSpec) -> ValueType | None:
+    """The type of what is stored: None never is in Max and Min."""
+    if issubclass(spec.kind, Extremum) and isinstance(spec.value, OptionalType):
+        return spec.value.inner
+    return spec.value
+
+
+def layout_of(spec: StateSpec, work: PassProgram, *, final: bool) -> Layout:
+    """The row of a state that the pass keeps."""
+    width = max(1, len(key_types(spec)))
+    if spec.name in work.delta:
+        form = spec.kind.delta(spec, None).form
+        return Layout(width, stored_type(spec), form, tracked=False)
+    return Layout(width, stored_type(spec), "exact", tracked=final or spec.name in work.targets)
+
+
+def key_kinds(spec: StateSpec) -> list[str]:
+    """The names of the key parts' types."""
+    return [t.name for t in key_types(spec) if isinstance(t, ScalarType)]

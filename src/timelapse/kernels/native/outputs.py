@@ -1,0 +1,156 @@
+"""What a compiled pass puts out over a slice: records and rejections, with those of events that ran as Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from timelapse.ids import Phase
+from timelapse.kernels.base import REJECTED_SCHEMA, output_schema
+from timelapse.kernels.native.decode import Array
+from timelapse.kernels.native.strings import Interned
+from timelapse.kernels.native.unit import Unit
+from timelapse.model.events import Record
+from timelapse.model.types import BYTES, INT, STR
+
+Ints = npt.NDArray[np.int64]
+
+
+class Outputs:
+    """Buffers that the compiled function puts rows into, and what was taken out of them.
+
+    `used` holds the number of rows in each record's buffer, then that of rejections, then for records of
+    reads (which have no position) the rows that there were before the event.
+    """
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self._least = 0
+        self._buffers: list[list[Array]] = [[] for _ in unit.records]
+        self._kept: list[list[list[Array]]] = [[] for _ in unit.records]
+        self._refused: Ints = np.zeros((1, 5), np.int64)
+        self._kept_refused: list[Ints] = []
+        self.used: Ints = np.zeros(2 * len(unit.records) + 1, np.int64)
+
+    def refused(self, events: int) -> Ints:
+        """Room for a rejection of each event."""
+        if self._unit.rejects and len(self._refused) < events:
+            self._refused = np.zeros((events, 5), np.int64)
+        return self._refused
+
+    def buffers(self, events: int) -> list[Array]:
+        """Room for what this many events can put out at most (in loops: for each emit once)."""
+        for record, buffers in zip(self._unit.records, self._buffers, strict=True):
+            rows = max(self._unit.emits[record] * events, self._least)
+            if not buffers or len(buffers[-1]) < rows:
+                types = [_numpy_type(f.type.arrow) for f in record.__fields__]
+                places = 0 if record.__reads__ else rows
+                buffers[:] = [np.zeros((places, 3), np.int64), *(np.zeros(rows, t) for t in types)]
+        return [b for buffers in self._buffers for b in buffers]
+
+    def grow(self) -> None:
+        """One event put out more than there was room for."""
+        self._least = max(64, 2 * max((len(b[-1]) for b in self._buffers), default=0))
+
+    def take_back(self, seq: int) -> None:
+        """Drop what this event, the last one, has put out."""
+        count = len(self._buffers)
+        for index, buffers in enumerate(self._buffers):
+            if self._unit.records[index].__reads__:
+                self.used[index] = self.used[count + 1 + index]
+                continue
+            place, used = buffers[0], int(self.used[index])
+            while used and place[used - 1, 1] == seq:
+                used -= 1
+            self.used[index] = used
+
+    def keep(self) -> None:
+        """Take out what was put in."""
+        counts = self.used[: len(self._buffers)].tolist()
+        refused = int(self.used[len(self._buffers)])
+        rows = zip(self._unit.records, self._buffers, self._kept, counts, strict=True)
+        for record, buffers, kept, count in rows:
+            if count and record.__reads__:
+                kept.append(_narrowed(record, [b[:count] for b in buffers]))
+            elif count:
+                kept.append([b[:count].copy() for b in buffers])
+        if refused:
+            self._kept_refused.append(self._refused[:refused].copy())
+        self.used[:] = 0
+
+    def keep_reads(self, reads: Mapping[type[Record], list[Record]], interned: Interned) -> None:
+        """Add what an event that ran as Python has recorded of reads, after what was put in before."""
+        for cls, records in reads.items():
+            columns: list[Array] = [np.zeros((0, 3), np.int64)]
+            for field, values in zip(
+                cls.__fields__, zip(*map(tuple.__iter__, records), strict=True), strict=True
+            ):
+                kind = _numpy_type(field.type.arrow)
+                text = field.type in (STR, BYTES)
+                columns.append(np.array([interned.code(v) for v in values] if text else values, kind))
+            self._kept[self._unit.records.index(cls)].append(_narrowed(cls, columns))
+
+    def tables(self, interned: Interned) -> dict[type[Record], pa.Table]:
+        """The records put out, in the stored columns."""
+        return {
+            record: _output(record, [np.concatenate(parts) for parts in zip(*kept, strict=True)], interned)
+            for record, kept in zip(self._unit.records, self._kept, strict=True)
+            if kept
+        }
+
+    def rejected(self, interned: Interned) -> pa.Table:
+        """The rejections, in the stored columns."""
+        if not self._kept_refused:
+            return REJECTED_SCHEMA.empty_table()
+        rows = np.concatenate(self._kept_refused)
+        events = np.array([e.__name__ for e in self._unit.events], object)
+        handlers = np.array(self._unit.handlers, object)
+        text = REJECTED_SCHEMA.field("reason").type
+        columns = [
+            pa.array(rows[:, 0]), pa.array(np.full(len(rows), Phase.LOG_EVENT, np.int8)), pa.array(rows[:, 1]),
+            pa.array(events[rows[:, 2]], text), pa.array(handlers[rows[:, 3]], text),
+            interned.arrow(np.ascontiguousarray(rows[:, 4]), text),
+        ]  # fmt: skip
+        return pa.table(columns, schema=REJECTED_SCHEMA)
+
+
+def _numpy_type(kind: pa.DataType) -> Any:
+    return np.bool_ if pa.types.is_boolean(kind) else np.float64 if pa.types.is_floating(kind) else np.int64
+
+
+def _narrowed(record: type[Record], columns: list[Array]) -> list[Array]:
+    """Copies, of integers in a type that holds them: there is a row for each event."""
+    kinds = [None, *(f.type for f in record.__fields__)]
+    return [_narrow(c) if kind is INT else c.copy() for c, kind in zip(columns, kinds, strict=True)]
+
+
+def _narrow(values: Array) -> Array:
+    low, high = int(values.min()), int(values.max())
+    for bits, kind in ((7, np.int8), (15, np.int16), (31, np.int32)):
+        if -(2**bits) <= low and high < 2**bits:
+            return values.astype(kind)
+    return values.copy()
+
+
+def _output(record: type[Record], columns: list[Array], interned: Interned) -> pa.Table:
+    if record.__reads__:
+        fields = [
+            pa.array(c) if c.dtype != np.int64 else interned.arrow(c, f.type.arrow)
+            for f, c in zip(record.__fields__, columns[1:], strict=True)
+        ]
+        return pa.table(fields, names=[f.name for f in record.__fields__])
+    schema = output_schema(record)
+    place, *values = columns
+    rows = len(place)
+    arrays = [
+        pa.array(place[:, 0]), pa.array(np.full(rows, Phase.LOG_EVENT, np.int8)), pa.array(place[:, 1]),
+        pa.array(place[:, 2]),
+    ]  # fmt: skip
+    for field, column in zip(record.__fields__, values, strict=True):
+        kind = field.type.arrow
+        arrays.append(pa.array(column) if column.dtype != np.int64 else interned.arrow(column, kind))
+    return pa.table(arrays, schema=schema)

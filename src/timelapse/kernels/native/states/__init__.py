@@ -1,0 +1,33 @@
+"""The compiled form of the state kinds' operations: one module per family of kinds, and their deltas."""
+
+from __future__ import annotations
+
+from timelapse.kernels.native.layout import Layout, Mode
+from timelapse.kernels.native.states.base import StateCode, Writer
+from timelapse.kernels.native.states.counter import CounterCode
+from timelapse.kernels.native.states.effects import FuncCode
+from timelapse.kernels.native.states.set import SetCode
+from timelapse.kernels.native.states.value import ExtremumCode, FirstCode, ValueCode
+from timelapse.kernels.native.values import Refused
+from timelapse.kinds.base import StateSpec
+from timelapse.kinds.counter import Counter
+from timelapse.kinds.extremum import Max, Min
+from timelapse.kinds.first import First
+from timelapse.kinds.set import Set
+from timelapse.kinds.value import Value
+
+__all__ = ["StateCode", "Writer", "state_code"]
+
+_CODE: dict[type, type[StateCode]] = {
+    Counter: CounterCode, Set: SetCode, Value: ValueCode, First: FirstCode, Max: ExtremumCode, Min: ExtremumCode,
+}  # fmt: skip
+
+
+def state_code(spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int) -> StateCode:
+    """What writes the operations of a state. Raises Refused."""
+    found = _CODE.get(spec.kind)
+    if found is None:
+        raise Refused(f"the state kind {spec.kind.__name__} ({spec.name})")
+    if mode == "delta" and layout.form == "func":
+        found = FuncCode
+    return found(spec, mode, layout, out, index)

@@ -1,0 +1,43 @@
+"""Set, compiled: presence is all there is."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from timelapse.kernels.native.states.base import StateCode
+from timelapse.kernels.native.values import NONE, Refused, Value
+
+
+class SetCode(StateCode):
+    """`tl.Set`: exact, or as the last operation on each key."""
+
+    parameters: ClassVar = {"add": (), "discard": ()}
+
+    def contains(self, key: Value) -> Value:
+        words = self.key(key)
+        if self.mode == "ignored":
+            return self._out.temp("bool", "False")
+        if self.mode == "delta":
+            raise Refused(f"a read of {self.spec.name}, which this pass does not know")
+        return self._out.temp("bool", f"({self.flags(self.find(words))} & 2) != 0")
+
+    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
+        words = self.key(key)
+        if self.mode == "ignored":
+            return NONE
+        if name == "add":
+            self._mark(self.claim(words), True)
+        else:
+            row = self.find(words)
+            with self._out.block(f"if {self.flags(row)} & 2 != 0:"):
+                self._mark(row, False)
+        return NONE
+
+    def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
+        if effect not in ("_e_set", "_e_del") or args:
+            raise Refused(f"{self.spec.name}.{effect}()")
+        self._mark(self.claim(self.key(key)), effect == "_e_set")
+
+    def _mark(self, row: str, present: bool) -> None:
+        self.save(row)
+        self._out.line(f"mark({self._table}, {row}, {present})")

@@ -1,0 +1,175 @@
+"""A compiled pass's tables as the stores and deltas that Python handlers write to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timelapse.kernels.native.layout import OCCUPIED, PRESENT, TOUCHED, WAS_PRESENT
+from timelapse.kernels.native.table import NativeTable
+from timelapse.kinds.base import ABSENT
+from timelapse.kinds.effects import ADD, SET, Delta, Journal
+
+
+class _Rows:
+    """Rows by key. A write puts the row as it was into the journal: the journal's undo assigns it back."""
+
+    __slots__ = ("_journal", "table")
+
+    def __init__(self, table: NativeTable, journal: Journal | None) -> None:
+        self.table = table
+        self._journal = journal
+
+    def __setitem__(self, key: Any, row: npt.NDArray[np.int64]) -> None:
+        self.table.slots[self.table.find(key)] = row
+
+    def claim(self, key: Any) -> int:
+        """The row of a key that is going to be written."""
+        row = self.table.claim(key)
+        if self._journal is not None:
+            table: Any = self
+            self._journal.append((table, key, self.table.slots[row].copy()))
+        return row
+
+    def write(self, row: int, at: int, words: list[int]) -> None:
+        self.table.slots[row, at : at + len(words)] = words
+
+
+class NativeStore:
+    """An exact state."""
+
+    __slots__ = ("_rows", "_table")
+
+    def __init__(self, table: NativeTable, journal: Journal | None) -> None:
+        self._table = table
+        self._rows = _Rows(table, journal)
+
+    def get(self, key: Any, default: Any) -> Any:
+        table = self._table
+        row = table.find(key)
+        if row < 0 or not table.slots[row, 0] & PRESENT:
+            return default
+        return table.value(row, table.layout.place)
+
+    def put(self, key: Any, value: Any) -> None:
+        layout = self._table.layout
+        row = self._claim(key)
+        if layout.stored is not None:
+            self._rows.write(row, layout.place, self._table.encode(value))
+        self._table.slots[row, 0] |= PRESENT
+
+    def drop(self, key: Any) -> None:
+        layout, table = self._table.layout, self._table
+        row = table.find(key)
+        if row >= 0 and table.slots[row, 0] & PRESENT:
+            self._claim(key)
+            table.slots[row, layout.place : layout.start] = 0
+            table.slots[row, 0] &= ~PRESENT
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return self._table.present().items()
+
+    def _claim(self, key: Any) -> int:
+        layout = self._table.layout
+        row = self._rows.claim(key)
+        slots = self._table.slots
+        flags = int(slots[row, 0])
+        if not flags & TOUCHED:
+            if layout.tracked:
+                slots[row, layout.start : layout.words] = slots[row, layout.place : layout.start]
+            slots[row, 0] = flags | TOUCHED | (WAS_PRESENT if flags & PRESENT else 0)
+        return row
+
+
+class _Last:
+    """A Set's delta: the last operation per key."""
+
+    def __init__(self, rows: _Rows) -> None:
+        self._rows = rows
+
+    def get(self, key: Any, default: Any) -> Any:
+        return default  # asked for by nobody but the journal, which is not this one
+
+    def __setitem__(self, key: Any, present: bool) -> None:
+        row = self._rows.claim(key)
+        self._rows.table.slots[row, 0] = OCCUPIED | TOUCHED | (PRESENT if present else 0)
+
+
+class _Counts:
+    """A Counter's delta: the sums of keys that were not set in this slice, or the values of those that were."""
+
+    def __init__(self, rows: _Rows, *, reset: bool) -> None:
+        self._rows, self._reset = rows, reset
+
+    def __contains__(self, key: Any) -> bool:
+        table = self._rows.table
+        row = table.find(key)
+        return row >= 0 and bool(table.slots[row, 0] & PRESENT)
+
+    def get(self, key: Any, default: Any) -> Any:
+        table = self._rows.table
+        row = table.find(key)
+        if row < 0 or bool(table.slots[row, 0] & PRESENT) is not self._reset:
+            return default
+        return int(table.slots[row, table.layout.place])
+
+    def __setitem__(self, key: Any, value: int) -> None:
+        row = self._rows.claim(key)
+        self._rows.write(row, self._rows.table.layout.place, self._rows.table.encode(value))
+        self._rows.table.slots[row, 0] = OCCUPIED | TOUCHED | (PRESENT if self._reset else 0)
+
+
+class _Steps:
+    """The steps of the *func* form."""
+
+    def __init__(self, rows: _Rows) -> None:
+        self._rows = rows
+
+    def get(self, key: Any, default: Any) -> Any:
+        row = self._rows.table.find(key)
+        if row < 0 or not self._rows.table.slots[row, 0] & TOUCHED:
+            return default
+        return self._rows.table.step(row)
+
+    def __setitem__(self, key: Any, step: tuple[Any, int, Any]) -> None:
+        absent, op, operand = step
+        row, table = self._rows.claim(key), self._rows.table
+        layout = table.layout
+        none = [0] * layout.size
+        known = op == SET or op >= ADD
+        words = [*(none if absent is ABSENT else table.encode(absent)), op]
+        self._rows.write(row, layout.place, words + (table.encode(operand) if known else none))
+        table.slots[row, 0] = OCCUPIED | TOUCHED | (0 if absent is ABSENT else PRESENT)
+
+
+def live_state(table: NativeTable, journal: Journal | None) -> Any:
+    """What handlers see of a table: the state, or its delta."""
+    spec, form = table.spec, table.layout.form
+    if form == "exact":
+        return spec.kind(spec, NativeStore(table, journal))
+    rows = _Rows(table, journal)
+    delta: Any = spec.kind.delta(spec, None)  # the rows keep the journal
+    if form == "const":
+        delta._last = _Last(rows)
+    elif form == "count":
+        delta._sums, delta._after = _Counts(rows, reset=False), _Counts(rows, reset=True)
+    else:
+        delta._steps = _Steps(rows)
+    return delta
+
+
+def fill(delta: Delta, table: NativeTable) -> None:
+    """Put what a compiled pass has collected into an ordinary delta."""
+    found: Any = delta
+    if table.layout.form == "const":
+        found._last = {key: bool(table.slots[row, 0] & PRESENT) for key, row in table.touched()}
+    elif table.layout.form == "count":
+        place = table.layout.place
+        for key, row in table.touched():
+            into = found._after if table.slots[row, 0] & PRESENT else found._sums
+            into[key] = int(table.slots[row, place])
+    else:
+        found._steps = {key: table.step(row) for key, row in table.touched()}
