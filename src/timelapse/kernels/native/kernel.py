@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from timelapse.tables.table import to_dict
 
 Shown = Callable[[int], Event]
 
+WORTH_THREADS = 100_000
+"""Keys from which on two threads put together what a slice did, if there is a core for the second."""
 PIECE = 32768
 """Events between two calls of the compiled function: tables are made large enough before each."""
 
@@ -124,13 +127,20 @@ class NativeKernel:
     def _collect(self, result: PassResult) -> None:
         work = self._work
         wanted = set(work.exact if self._final else work.targets) | set(work.delta)
+        tables: dict[str, NativeTable] = {}
         for name, spec in self._spec.states.items():
-            if name not in wanted:
-                continue
-            table = self._tables.get(name)
-            if table is None:  # no handler mentions it
-                table = NativeTable(spec, layout_of(spec, work, final=self._final), self._interned)
-            result.effects[name], change = table.effects()
+            if name in wanted:  # one that no handler mentions has no table yet
+                layout = layout_of(spec, work, final=self._final)
+                tables[name] = self._tables.get(name) or NativeTable(spec, layout, self._interned)
+        # Hashing and sorting leave the interpreter's lock alone; the thread that decoded is done by now.
+        if self._prefetch and sum(table.rows for table in tables.values()) > WORTH_THREADS:
+            order = sorted(tables, key=lambda name: -tables[name].rows)
+            with ThreadPoolExecutor(2) as pool:
+                found = dict(zip(order, pool.map(lambda name: tables[name].effects(), order), strict=True))
+        else:
+            found = {name: table.effects() for name, table in tables.items()}
+        for name in tables:
+            result.effects[name], change = found[name]
             if change is not None:
                 result.changes[name] = change
 
