@@ -72,7 +72,16 @@ def test_rivals_find_what_the_serial_meaning_finds(numbers: Made, texts: Made) -
     wanted = flagged(numbers)
     assert wanted == flagged(texts)
     assert len(wanted) > 10
-    chosen = [who.PYTHON, who.NATIVE, who.PIPELINED, who.PROTOTYPE, who.INTERPRETED, who.POLARS, who.DUCKDB]
+    chosen = [
+        who.PYTHON,
+        who.NATIVE,
+        who.PIPELINED,
+        who.PROTOTYPE,
+        who.INTERPRETED,
+        who.POLARS,
+        who.DUCKDB,
+        who.BYTEWAX,
+    ]
     shared = [replace(c, shares="numba") if c.file == "numba_hand.py" else c for c in chosen]
     twice = [replace(c, name=f"{c.name}-text", shares=c.shares or c.name) for c in shared]
     both = [*((c, numbers) for c in shared), *((c, texts) for c in twice)]

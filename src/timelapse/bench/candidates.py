@@ -44,9 +44,25 @@ class Candidate:
         if self.flink:
             found = flink_python()
             return None if found is None else str(found)
-        if any(importlib.util.find_spec(name) is None for name in self.needs):
+        if not all(installed(name) for name in self.needs):
             return None
         return sys.executable
+
+    def env(self) -> dict[str, str]:
+        """Environment variables that it needs: PyFlink must not see this environment's packages."""
+        if not self.flink:
+            return {}
+        from timelapse.env.java import find
+
+        return {"PYTHONPATH": "", "JAVA_HOME": str(find().home)}
+
+
+def installed(name: str) -> bool:
+    """Whether a module can be imported."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # its package is not there
+        return False
 
 
 def flink_python() -> Path | None:
@@ -75,6 +91,19 @@ PROTOTYPE = Candidate(
 )  # fmt: skip
 POLARS = Candidate("polars", "Polars, running sums", "polars_windows.py", needs=("polars",))
 DUCKDB = Candidate("duckdb", "DuckDB windows", "duckdb_windows.py", needs=("duckdb",))
+SPARK = Candidate("spark-windows", "Spark SQL windows", "spark_windows.py", rounds=2, note="running session")
+STATE = Candidate(
+    "spark-state", "Spark transformWithState", "state_spark.py", needs=("google.protobuf",), limit=20_000, rounds=1,
+    note="batch, cut by hand into one operator per kind of key",
+)  # fmt: skip
+BYTEWAX = Candidate(
+    "bytewax", "Bytewax, one key", "bytewax_flow.py", needs=("bytewax",), limit=1_000_000,
+    note="its only exact form: nothing in parallel",
+)  # fmt: skip
+PYFLINK = Candidate(
+    "pyflink", "PyFlink, parallelism 1", "pyflink_flow.py", limit=100_000, rounds=1, flink=True,
+    note="its only exact form; start of the job included",
+)  # fmt: skip
 OURS = _ours("timelapse", "Timelapse, Spark session")
 LOCAL = _ours("timelapse-local", "Timelapse, in process", spark=False)
 SLICED = [_ours(f"timelapse-{n}", f"Timelapse, {n} slices forced", slices=n) for n in (1, 2, 4)]
@@ -88,6 +117,7 @@ INTERPRETED = _ours(
 )
 
 RIVALS_ALL: tuple[Candidate, ...] = (
-    NATIVE, PIPELINED, PROTOTYPE, OURS, LOCAL, *SLICED, INTERPRETED, PYTHON, POLARS, DUCKDB,
+    NATIVE, PIPELINED, PROTOTYPE, OURS, LOCAL, *SLICED, INTERPRETED, PYTHON, POLARS, DUCKDB, SPARK, BYTEWAX, STATE,
+    PYFLINK,
 )  # fmt: skip
 """In the order in which each round runs them. The first one's result is what the others are compared with."""

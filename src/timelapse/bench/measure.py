@@ -103,7 +103,7 @@ class _Session:
         fresh = key not in self._processes
         try:
             if fresh:
-                self._processes[key] = self._stack.enter_context(self._process(key, python))
+                self._processes[key] = self._stack.enter_context(self._process(candidate, key, python))
             process = self._processes[key]
             with Watching(process) as memory:
                 process.make(candidate, made)
@@ -140,13 +140,15 @@ class _Session:
             if result.cpu is not None:
                 one.cpu.append(result.cpu)
 
-    def _process(self, key: str, python: str) -> Process:
+    def _process(self, candidate: Candidate, key: str, python: str) -> Process:
         scratch = self._folder / key
         scratch.mkdir()
         caches = {"NUMBA_CACHE_DIR": str(scratch / "numba"), "TIMELAPSE_CACHE": str(scratch / "cache")}
         for path in caches.values():
             Path(path).mkdir()
-        return Process(key, python, self._bench.cores, scratch, {**caches, **self._bench.env})
+        return Process(
+            key, python, self._bench.cores, scratch, {**caches, **candidate.env(), **self._bench.env}
+        )
 
     def _ratio(self, turn: int) -> float:
         return self._bench.ratios[turn % len(self._bench.ratios)]
