@@ -144,7 +144,10 @@ class Evaluation(Calls):
             return Value("int", f"ts{self._event}[q{self._event}]")
         if name in self._params:
             return self._param(name)
-        if name in spec_of(self._program).states:
+        spec = spec_of(self._program).states.get(name)
+        if spec is not None:
+            if not spec.kind.attribute_style:  # the name stands for the state, its value is `self.x.get()`
+                raise Refused(f"self.{name} by itself", self._line)
             return self._state(name).get(None)
         found = self._member_object(name)
         if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
