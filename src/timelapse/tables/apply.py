@@ -106,18 +106,21 @@ def change_of(
     if not moved.any():
         return NO_CHANGE, moved
     # Only rows that changed are hashed: a slice touches many keys that end where they began.
-    index = pa.array(np.flatnonzero(moved))
-    now, was = present[moved], old_present[moved]
-    kept = None if values is None else values.take(index)
+    now, was, kept = present, old_present, values
+    if not moved.all():
+        index = pa.array(np.flatnonzero(moved))
+        now, was = present[moved], old_present[moved]
+        keys = [column.take(index) for column in keys]
+        kept = None if values is None else values.take(index)
+        old_values = None if old_values is None else old_values.take(index)
     seed = seed_of(f"state:{spec.name}")
-    own = both_lanes([column.take(index) for column in keys], len(index), seed)
-    after = both_lanes([pa.array(now), *([] if kept is None else [kept])], len(index), seed, own)
+    own = both_lanes(keys, len(now), seed)
+    after = both_lanes([pa.array(now), *([] if kept is None else [kept])], len(now), seed, own)
     # What was there before is hashed for the rows that were: in a first slice there are none.
-    index = index.filter(pa.array(was))
-    kept = None if old_values is None else old_values.take(index)
+    kept = None if old_values is None else old_values.filter(pa.array(was))
     own = own[0][was], own[1][was]
-    here = np.ones(len(index), np.bool_)
-    before = both_lanes([pa.array(here), *([] if kept is None else [kept])], len(index), seed, own)
+    here = np.ones(len(own[0]), np.bool_)
+    before = both_lanes([pa.array(here), *([] if kept is None else [kept])], len(here), seed, own)
     added, gone, removed = sum_of(after, now), sum_of(after, ~now), sum_of(before, here)
     content = HashSum(
         (added.low - removed.low) % 2**64, (added.high - removed.high) % 2**64, added.rows - removed.rows

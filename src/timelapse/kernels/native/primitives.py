@@ -231,3 +231,19 @@ def untouch(slots):  # type: ignore[no-untyped-def]
         slots[j, 0] &= OCCUPIED | PRESENT
         rows += slots[j, 0] != 0
     return rows
+
+
+@primitive()
+def rows_with(slots, flag):  # type: ignore[no-untyped-def]
+    """A copy of the rows that have a flag, in the order of the table."""
+    count = 0
+    for j in range(slots.shape[0]):
+        count += (slots[j, 0] & flag) != 0
+    found = np.empty((count, slots.shape[1]), np.int64)
+    n = 0
+    for j in range(slots.shape[0]):
+        if slots[j, 0] & flag != 0:
+            for w in range(slots.shape[1]):
+                found[n, w] = slots[j, w]
+            n += 1
+    return found

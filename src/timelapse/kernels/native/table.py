@@ -75,7 +75,7 @@ class NativeTable:
 
     def effects(self) -> tuple[pa.Table, Change | None]:
         """What the slice did: an effect table, and for an exact state the change."""
-        layout, rows = self.layout, self.slots[self.slots[:, 0] & TOUCHED != 0]
+        layout, rows = self.layout, prim.rows_with(self.slots, TOUCHED)
         flags = rows[:, 0]
         keys = self._keys(rows)
         present = flags & PRESENT != 0
@@ -93,11 +93,12 @@ class NativeTable:
             now = self._values(live, ~present)
             old = self._values(rows[:, layout.start :], ~was)
         change, moved = change_of(self.spec, keys, was, old, present, now)
-        kept = pa.array(moved)
-        columns = {"present": pa.array(present).filter(kept)}
-        if now is not None:
-            columns["v"] = now.filter(kept)
-        return self._effect_table("const", [k.filter(kept) for k in keys], columns), change
+        columns = {"present": pa.array(present)} | ({} if now is None else {"v": now})
+        if not moved.all():
+            kept = pa.array(moved)
+            columns = {name: column.filter(kept) for name, column in columns.items()}
+            keys = [key.filter(kept) for key in keys]
+        return self._effect_table("const", keys, columns), change
 
     def _steps(self, live: Ints, present: Bools) -> dict[str, pa.Array]:
         size = self.layout.size
