@@ -29,8 +29,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from timelapse.compare import diff
     from timelapse.log import Log, Source
-    from timelapse.plan import explain
     from timelapse.run import Run, replay, run_serial
+    from timelapse.run.foresight import explain
 
 # Loaded when first used: they bring in more than a program's definition needs.
 _LATER = {
@@ -39,7 +39,7 @@ _LATER = {
     "Run": "timelapse.run",
     "replay": "timelapse.run",
     "run_serial": "timelapse.run",
-    "explain": "timelapse.plan",
+    "explain": "timelapse.run.foresight",
     "diff": "timelapse.compare",
 }
 

@@ -33,7 +33,10 @@ def row(e: Explanation, state: str) -> Any:
 
 
 def test_it_is_exported_from_the_package() -> None:
-    assert tl.explain is explain
+    """With what the compiler makes of each pass; the plan is the same."""
+    found = tl.explain(Antispam, cores=2)
+    assert found.states == explain(Antispam, cores=2).states
+    assert {p.kernel for p in found.passes} == {"compiled"}
 
 
 def test_every_state_has_one_row_and_slow_strategies_come_first(ledger: Explanation) -> None:

@@ -10,6 +10,7 @@ from tests.plan.fake import Fake, FakePasses, fake
 from timelapse.errors import PlanError
 from timelapse.plan import Plan, Strategy, make_plan
 from timelapse.plan.cost import Law
+from timelapse.plan.schedule import Shape, Times, foretell
 
 
 def plan(analysis: Fake, **options: Any) -> Plan:
@@ -206,12 +207,24 @@ def test_the_law_gives_the_numbers_of_the_design(cores: int, ratio: float) -> No
 
 def test_a_chain_stage_costs_its_full_work() -> None:
     assert Law((), (0.5,), 0.0).ideal(64) > 0.49
-    assert Law((), (0.5,), 0.0).staged(64, 64) > 0.49
+    shapes = (Shape(("a",), frozenset({"a"}), chain=True),)
+    assert foretell(shapes, Times((0.5,), 1.0, 0.0, 0.0), (1 / 48,) * 48, 0, 64) > 0.48
 
 
 def test_more_slices_than_cores_run_in_rounds() -> None:
-    law = Law((1.0,), (), 0.0)
-    assert law.staged(2, 2) == 0.5 + 0.5
-    assert law.staged(2, 4) == 0.5 + 0.5
-    assert law.staged(2, 3) == pytest.approx(2 / 3 + 1 / 3)
-    assert law.staged(4, 1) == 1.0
+    shapes = (Shape(("a",), frozenset(), chain=False),)
+    times = Times((1.0,), 1.0, 0.0, 0.0)
+
+    def even(slices: int, cores: int) -> float:
+        return foretell(shapes, times, (1 / slices,) * slices, 0, cores)
+
+    assert even(2, 2) == 0.5 + 0.5  # the first final pass beside the delta pass, then the second
+    assert even(1, 4) == 1.0
+    assert even(4, 1) == pytest.approx(1.0 + 0.75)
+    assert foretell(shapes, times, (0.25,) * 4, 1, 1) == pytest.approx(1.0 + 0.5)
+
+
+def test_reading_ahead_hides_the_smaller_part() -> None:
+    assert Law((), (), 0.0, beside=0.4).one_by_one(1, 2) == 0.6
+    assert Law((), (), 0.0, beside=0.4).one_by_one(1, 1) == 1.0
+    assert Law((), (), 0.0).one_by_one(1, 2) == 1.0

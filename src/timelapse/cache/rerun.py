@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ from timelapse.cache.reads import OutputDriver, Reads
 from timelapse.cache.states import KeptStates
 from timelapse.cache.store import Store, open_store
 from timelapse.engine.driver import Driver, Outcome
-from timelapse.engine.executor import Executor
+from timelapse.engine.executor import Executor, suitable
 from timelapse.engine.job import Job
 from timelapse.engine.progress import Progress
 from timelapse.errors import HandlerError
@@ -77,13 +78,16 @@ class Reuse:
 
     def run(self, job: Job, plan: Plan, executor: Executor, progress: Progress, lead: int) -> Outcome:
         """Run the job with what there is; `lead` as for the driver. Raises what the driver raises."""
+        here = suitable(executor, staged=plan.mode == "staged" and job.slices > 1)
         if self.store is None:
-            return _drive(Driver(job, plan, executor, progress, lead=lead), job, executor)
+            return _drive(Driver(job, plan, here, progress, lead=lead), job, here)
         outcome = self._outputs(job, plan, executor, progress)
         if outcome is not None:
             return outcome
         self._lease(job)
         known = None if self.kept is None else self.kept.moved
+        if known is None:
+            executor = here
         recording = self._recording(job, chained=known is None and plan.mode == "chain")
         if recording is not None:
             try:
@@ -178,8 +182,12 @@ class Reuse:
 
 
 def _drive(driver: Driver, job: Job, executor: Executor) -> Outcome:
+    began = time.perf_counter()
     executor.start(job)
+    shipped = time.perf_counter() - began
     try:
-        return driver.run()
+        outcome = driver.run()
     finally:
         executor.close()
+    outcome.account.add("plan", shipped)
+    return outcome

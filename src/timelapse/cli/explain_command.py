@@ -21,6 +21,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "timelapse explain rules.py:Antispam",
             "timelapse explain rules.py:Antispam logs/oct --svg plan.svg",
+            "timelapse explain rules.py:Antispam logs/oct --plan",
             "timelapse explain rules.py:Antispam --max-strategy scan   (for CI: exit 1 when a state would be slower)",
         )
     )(explain)
@@ -41,6 +42,10 @@ def explain(
     ] = None,
     slices: Annotated[int | None, typer.Option(help="Number of time slices to plan for.")] = None,
     cores: Annotated[int | None, typer.Option(help="Number of cores to plan for.")] = None,
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Only the passes: what is compiled, what is not and why, the costs."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show a program's states, what they depend on, the strategy of each, the line that causes it, the remedy."""
@@ -48,7 +53,7 @@ def explain(
     from timelapse.cli.settings import build_program
     from timelapse.log import Log
     from timelapse.model.load import load_program
-    from timelapse.plan import explain as make_explanation
+    from timelapse.run.foresight import explain as make_explanation
 
     made = build_program(load_program(program), settings or [])
     opened = None if log is None else Log.open(log)
@@ -58,12 +63,23 @@ def explain(
         svg.write_text(found.svg(), encoding="utf-8")
     if as_json:
         print_json(found.to_json())
+    elif plan:
+        print_plan(found)
     else:
         console().print(found.rich())
         if svg is not None:
             line(("picture ", "dim"), str(svg))
     if max_strategy is not None:
         _check(found, max_strategy, as_json=as_json)
+
+
+def print_plan(found: Explanation) -> None:
+    """The passes, how each runs and why, and the cost law with the program's numbers."""
+    from timelapse.cli.console import line
+    from timelapse.plan.text import clean, kernel_lines, law_lines
+
+    for text in [*found.plan.text().splitlines(), *kernel_lines(found), "", *law_lines(found)]:
+        line(clean(text))
 
 
 def _check(found: Explanation, max_strategy: str, *, as_json: bool) -> None:

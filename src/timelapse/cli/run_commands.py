@@ -188,6 +188,7 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
     for name, count in run.counts.items():
         line((name, "bold green"), f"  {count:,} outputs")
     line(f"rejected {run.rejected_count:,}", ("      stages: ", "dim"), (_timings(run.timings), "dim"))
+    _print_account(run)
     _print_certificate(run.certificate)
     if proof is not None:
         print_proof(proof)
@@ -206,6 +207,27 @@ def _timings(timings: dict[str, float]) -> str:
     from timelapse.cli.view import took
 
     return "  ".join(f"{name} {took(seconds)}" for name, seconds in timings.items())
+
+
+def _print_account(run: Run) -> None:
+    """Where every second went, on how many cores, and what ran compiled."""
+    from timelapse.cli.console import line
+    from timelapse.cli.view import took
+
+    account, passes = run.account, run.passes
+    if account and run.seconds > 0:
+        cores = max(1, round(sum(account.values()) / run.seconds))
+        shown = {name: s for name, s in account.items() if s >= 0.005 * sum(account.values())}
+        text = "  ".join(f"{name} {took(s)}" for name, s in shown.items())
+        line(
+            ("time    ", "dim"), text, (f"   (core-seconds, {cores} core{'s' if cores != 1 else ''})", "dim")
+        )
+    if passes:
+        compiled = sum(how == "compiled" for how in passes.values())
+        line(("compiled", "dim"), f" {compiled}/{len(passes)}")
+        for name, how in passes.items():
+            if how != "compiled":
+                line(("        ", "dim"), f" {name}: {how}")
 
 
 def _print_certificate(certificate: dict[str, Any]) -> None:
@@ -264,7 +286,8 @@ def _print_run_json(run: Run, proof: Verification | None) -> None:
     print_json(
         {
             "path": str(run.path), "program": run.program, "params": run.params, "events": run.events,
-            "slices": run.slices, "seconds": run.seconds, "timings": run.timings, "executor": manifest.executor,
+            "slices": run.slices, "seconds": run.seconds, "timings": run.timings, "account": run.account,
+            "passes": run.passes, "executor": manifest.executor,
             "outputs": run.counts, "rejected": run.rejected_count, "digest": run.digest,
             "state_digest": run.state_digest, "log": manifest.log, "log_id": manifest.log_id,
             "certificate": run.certificate, "verification": None if proof is None else _proof_json(proof),

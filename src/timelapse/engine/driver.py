@@ -71,6 +71,8 @@ class Outcome:
     fallback: Fallback | None = None
     reports: list[SliceReport] = field(default_factory=list)
     """What each slice did, in order."""
+    executor: str = ""
+    """Who ran the tasks, for people."""
 
 
 class Driver:
@@ -263,7 +265,14 @@ class Driver:
                 schemas[name] = pa.ipc.read_schema(pa.py_buffer(data))
         loop, count = self._loop, self._job.reader.count
         return Outcome(
-            totals, schemas, count, loop.account, self._stages.seconds(), loop.compiled, reports=reports
+            totals,
+            schemas,
+            count,
+            loop.account,
+            self._stages.seconds(),
+            loop.compiled,
+            reports=reports,
+            executor=self._executor.text,
         )
 
 

@@ -108,3 +108,10 @@ class LocalExecutor:
 
     def cancel(self) -> None:
         """Nothing runs beside the driver."""
+
+
+def suitable(executor: Executor, *, staged: bool) -> Executor:
+    """The executor itself, or this process where Spark would have a single task and this machine to run it on."""
+    if staged or not executor.remote or executor.threads < 2:
+        return executor
+    return LocalExecutor(executor.threads, f"{executor.text}, one task in the driver")

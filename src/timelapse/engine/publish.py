@@ -47,11 +47,15 @@ class PartialRun:
             code="TL508",
         )  # fmt: skip
 
-    def commit(self) -> None:
-        """Put the finished run in its place."""
+    def settle(self) -> None:
+        """Remove what only the making needed, and make the rest durable."""
         shutil.rmtree(self.scratch, ignore_errors=True)
         for path in [*self.path.rglob("*"), self.path]:
             _sync(path)
+
+    def commit(self) -> None:
+        """Put the finished and settled run in its place."""
+        _sync(self.path)
         self._check()
         old: Path | None = None
         if self.out.exists():

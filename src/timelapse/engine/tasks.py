@@ -180,7 +180,8 @@ def _run_slices(
     exact = sorted(spec_of(job.program).states if final else work.exact)
     spill = Spill(job, exact, known) if final or set(exact) <= set(work.targets) else None
     kernel = begin(known)
-    account["load"] = time.perf_counter() - started
+    account.update(kernel.seconds)
+    account["load"] = time.perf_counter() - started - sum(kernel.seconds.values())
     for slice_id in range(task.first, task.last + 1):
         lo, hi = job.cuts[slice_id], job.cuts[slice_id + 1]
         started = time.perf_counter()

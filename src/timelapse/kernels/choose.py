@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import UsageError
 from timelapse.kernels.base import PassResult, Tick
+from timelapse.kernels.clock import Clock
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.starts import starting
 from timelapse.log.reader import EventReader, LogReader
@@ -27,6 +28,7 @@ WARM_EVENTS = 200_000
 """From this many events on a pass runs compiled if its machine code is on disk."""
 COLD_EVENTS = 2_000_000
 """From this many events on it is worth waiting for the compiler."""
+TOO_FEW = f"for fewer than {WARM_EVENTS:,} events machine code is not worth loading"
 SWITCH = "TIMELAPSE_KERNEL"
 """Environment variable: native (compile whatever compiles), python, or auto."""
 
@@ -62,10 +64,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Choice:
-    """How a pass runs. `reason` says why it is not compiled; empty if it is."""
+    """How a pass runs. `reason` says why it is not compiled, and `line` of the user's file where; empty if it is."""
 
     compiled: bool
     reason: str = ""
+    line: int = 0
 
 
 class SliceKernel:
@@ -89,13 +92,20 @@ class SliceKernel:
         self._events, self._memory = events, memory
         self._native: NativeKernel | None = None
         self._python: InterpretedKernel | None = None
-        unit = _unit(program, work, events, final=final)
+        self._clock = Clock()
+        with self._clock.phase("compile"):
+            unit = _unit(program, work, events, final=final)
         if unit is not None:
             from timelapse.kernels.native.kernel import NativeKernel
 
             self._native = NativeKernel(program, work, unit, starts, final=final, prefetch=prefetch)
         else:
             self._interpret(starts)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """What making the kernel took, as far as it was compiling, or loading machine code."""
+        return self._clock.seconds
 
     @property
     def compiled(self) -> bool:
@@ -140,22 +150,66 @@ def choice(program: Program, work: PassProgram, *, final: bool) -> Choice:
     try:
         _lowered(program, work, final=final)
     except _refused() as refusal:
-        return Choice(False, str(refusal))
+        return Choice(False, str(refusal), getattr(refusal, "line", 0))
     return Choice(True)
+
+
+def foresee(program: Program, work: PassProgram, events: int, *, final: bool) -> Choice:
+    """How a pass over so many events will run, and if as Python why. Compiles nothing."""
+    switch = _switch()
+    if switch == "python":
+        return Choice(False, f"{SWITCH} is python")
+    try:
+        unit = _lowered(program, work, final=final)
+    except _refused() as refusal:
+        return Choice(False, str(refusal), getattr(refusal, "line", 0))
+    if switch == "native" or events >= COLD_EVENTS:
+        return Choice(True)
+    if events < WARM_EVENTS:
+        return Choice(False, TOO_FEW)
+    from timelapse.kernels.native.build import is_compiled
+
+    if is_compiled(unit):
+        return Choice(True)
+    return Choice(
+        False, f"for fewer than {COLD_EVENTS:,} events nobody waits for the compiler, and it has not run yet"
+    )
+
+
+def uncompiled(
+    program: Program, passes: Sequence[tuple[PassProgram, int, bool]]
+) -> tuple[list[Unit], list[Unit]]:
+    """Of passes (with their number of events, and whether final) those whose machine code is still to be made.
+
+    First those that will run compiled, and wait for it; then those that run as Python for want of it.
+    """
+    from timelapse.kernels.native.build import is_compiled
+
+    now: list[Unit] = []
+    later: list[Unit] = []
+    switch = _switch()
+    for work, events, final in passes:
+        if switch == "python" or (switch == "auto" and events < WARM_EVENTS):
+            continue
+        try:
+            unit = _lowered(program, work, final=final)
+        except _refused():
+            continue
+        if not is_compiled(unit):
+            (now if switch == "native" or events >= COLD_EVENTS else later).append(unit)
+    return now, later
+
+
+def _switch() -> str:
+    switch = os.environ.get(SWITCH, "auto")
+    if switch not in ("auto", "native", "python"):
+        raise UsageError(f"{SWITCH} is {switch!r}", hint="set it to auto, native or python")
+    return switch
 
 
 def runs_compiled(program: Program, work: PassProgram, events: int, *, final: bool) -> bool:
     """Whether a pass over so many events would run compiled. Compiles nothing."""
-    switch = os.environ.get(SWITCH, "auto")
-    if switch == "python" or (switch == "auto" and events < WARM_EVENTS):
-        return False
-    try:
-        unit = _lowered(program, work, final=final)
-    except _refused():
-        return False
-    from timelapse.kernels.native.build import loaded
-
-    return switch == "native" or events >= COLD_EVENTS or loaded(unit) is not None
+    return foresee(program, work, events, final=final).compiled
 
 
 def prepare(program: Program, work: PassProgram, events: int, *, final: bool) -> None:
@@ -166,9 +220,7 @@ def prepare(program: Program, work: PassProgram, events: int, *, final: bool) ->
 
 def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> Unit | None:
     """The pass to be compiled, or None where it runs as Python."""
-    switch = os.environ.get(SWITCH, "auto")
-    if switch not in ("auto", "native", "python"):
-        raise UsageError(f"{SWITCH} is {switch!r}", hint="set it to auto, native or python")
+    switch = _switch()
     if switch == "python" or (switch == "auto" and events < WARM_EVENTS):
         return None
     try:

@@ -1,19 +1,24 @@
-"""What a pass costs, relative to the final pass, and what that means for time slices.
+"""What a pass costs, and what that means for time slices.
 
-The work of a pass is estimated from its code: bytecode instructions of the handlers it keeps (with the helpers that
-they call), plus what making an event costs, per event type and weighted with the types' counts where a log is known.
-Only ratios are used.
+Handlers that run as Python: bytecode instructions of the handlers that a pass keeps (with the helpers that they call),
+plus what making an event costs, per event type and weighted with the types' counts where a log is known.
+Compiled ones: what reading and decoding a column costs, by type, what an access to a state costs, which grows as its
+table leaves the processor's caches, and what sorting and hashing what was written costs.
 """
 
 from __future__ import annotations
 
+import ast
 import dis
+import math
+import textwrap
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from timelapse.analysis.result import PassProgram
+from timelapse.model.types import ScalarType, ValueType
 
 EVENT_WORK = 30.0
 """Cost of an event in a pass at all, in instructions."""
@@ -23,10 +28,102 @@ SECONDS_PER_INSTRUCTION = 4.8e-8
 """Measured over 400,000 anti-spam events, handlers as plain Python: 4.5e-8 to 5.2e-8 for each of the three passes."""
 TASK_SECONDS = 0.03
 """What each task costs beside its work: scheduling, files, the merge."""
+COMPILED_TASK_SECONDS = 0.1
+"""The same for a compiled pass: a worker process also loads the compiler's library and the machine code."""
 MERGE_SHARE = 0.05
 """Applying all effects to the states, relative to the final pass."""
+COMPILED_MERGE_SHARE = 0.15
+"""The same, relative to a compiled one."""
 TYPICAL_EVENTS = 1_000_000
 """Size of a log that is not known."""
+
+# Compiled passes, in nanoseconds of one core. `benchmarks/calibrate.py` measures them; these are of a virtual machine
+# with two cores at 2.6 to 3 GHz, November 2026.
+READ_NS = {"int": 4.0, "float": 4.0, "bool": 2.0, "Time": 4.0, "str": 25.0, "bytes": 25.0}
+"""Reading a column from Parquet, per value."""
+DECODE_NS = {"int": 1.0, "float": 1.0, "bool": 2.0, "Time": 1.0, "str": 35.0, "bytes": 35.0}
+"""Making it what a pass reads, per value: strings become numbers, or are tested."""
+OTHER_NS = 200.0
+"""A value of any other type, read and decoded."""
+PLACE_NS = 8.0
+"""Time and place of an event, and the order of its chunk's types."""
+EVENT_NS = 6.0
+"""An event in the compiled loop."""
+ACCESS_NS = 20.0
+"""A read or a write of a state, when the log has ten million events."""
+ACCESS_GROWTH = 0.25
+"""So much more for every doubling of the log, so much less for every halving (to a fifth at most)."""
+WRITTEN_NS = 12.0
+"""Sorting, hashing and writing what a slice did, per write in the code and event."""
+
+
+@dataclass(frozen=True)
+class PassCost:
+    """Seconds of one core over the log, or over one event of each type without counts.
+
+    `decode` (reading included) can run beside the rest; for handlers as Python it is not told apart.
+    """
+
+    decode: float
+    kernel: float
+    write: float
+    compiled: bool
+
+    @property
+    def seconds(self) -> float:
+        return self.decode + self.kernel + self.write
+
+
+IsCompiled = Callable[[PassProgram, bool], bool]
+"""Whether a pass (and: is it the final one?) will run compiled."""
+
+
+def cost_of(work: PassProgram, counts: Mapping[str, int] | None, *, compiled: bool) -> PassCost:
+    """What a pass costs."""
+    if not compiled:
+        return PassCost(0.0, work_of(work, counts) * SECONDS_PER_INSTRUCTION, 0.0, compiled=False)
+    events = {event.__name__: event for handler in work.handlers for event in handler.events}
+    size = TYPICAL_EVENTS if counts is None else max(1, sum(counts.get(name, 0) for name in events))
+    access = ACCESS_NS * max(0.2, 1 + ACCESS_GROWTH * math.log2(size / 10_000_000))
+    decode = kernel = write = 0.0
+    for name, event in events.items():
+        count = 1 if counts is None else counts.get(name, 0)
+        kinds = {f.name: f.type for f in event.__fields__}
+        per_event = PLACE_NS + sum(_column_ns(kinds[c]) for c in work.columns.get(name, ()) if c in kinds)
+        decode += count * per_event
+        accesses = writes = 0
+        for handler in work.handlers:
+            if event in handler.events:
+                found = _accesses(handler.text, work)
+                accesses, writes = accesses + found[0], writes + found[1]
+        kernel += count * (EVENT_NS + access * accesses)
+        write += count * WRITTEN_NS * writes
+    return PassCost(decode * 1e-9, kernel * 1e-9, write * 1e-9, compiled=True)
+
+
+def _column_ns(kind: ValueType) -> float:
+    name = kind.name if isinstance(kind, ScalarType) else ""
+    return READ_NS[name] + DECODE_NS[name] if name in READ_NS else OTHER_NS
+
+
+def _accesses(text: str, work: PassProgram) -> tuple[int, int]:
+    """How many accesses to states a handler's text has, and how many of them write."""
+    try:
+        tree = ast.parse(textwrap.dedent(text))
+    except SyntaxError:
+        return 4, 1
+    states = work.exact | work.delta
+    found = writes = 0
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in states:
+            found += 1
+            writes += isinstance(node.ctx, ast.Store)
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            writes += 1
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = node.func.value
+            writes += isinstance(owner, ast.Attribute) and owner.attr in states and node.func.attr != "get"
+    return found, writes
 
 
 def work_of(work: PassProgram, counts: Mapping[str, int] | None) -> float:
@@ -76,28 +173,35 @@ class Law:
     chain: tuple[float, ...]
     """Relative cost of each pass that runs slice after slice."""
     serial_seconds: float
-    """What the final pass alone would take, one slice after the other."""
+    """What the final pass alone would take, one slice after the other, on one core."""
+    beside: float = 0.0
+    """The share of it that reads and decodes, which another core can do ahead."""
+    compiled: bool = False
+    """Whether the final pass runs compiled."""
 
     @property
     def total(self) -> float:
         """R: all passes together, relative to the final one."""
         return sum(self.scan) + sum(self.chain)
 
-    def staged(self, cores: int, slices: int | None = None) -> float:
-        """T/T1 of the staged plan, with `slices` slices (default: one per core)."""
-        s = slices or cores
-        rounds = -(-s // cores)
-        ahead = -(-(s - 1) // cores) / s if s > 1 else 0.0
-        time = rounds / s + sum(self.scan) * ahead + sum(self.chain) * (s - 1) / s
-        tasks = rounds + len(self.scan) * rounds + len(self.chain)
-        return time + tasks * self._task()
+    def one_by_one(self, slices: int = 1, threads: int = 1) -> float:
+        """T/T1 of the whole program, slice after slice; with a second thread decoding runs beside the rest."""
+        time = 1.0 if threads < 2 else max(self.beside, 1 - self.beside)
+        return time + slices * self.task * 0.1
 
-    def one_by_one(self, slices: int = 1) -> float:
-        """T/T1 of the whole program, slice after slice."""
-        return 1.0 + slices * self._task() * 0.1
+    @property
+    def task(self) -> float:
+        """What each task costs beside its work, relative to the serial loop."""
+        return self.task_seconds / self.serial_seconds if self.serial_seconds > 0 else 0.0
 
-    def _task(self) -> float:
-        return TASK_SECONDS / self.serial_seconds if self.serial_seconds > 0 else 0.0
+    @property
+    def task_seconds(self) -> float:
+        return COMPILED_TASK_SECONDS if self.compiled else TASK_SECONDS
+
+    @property
+    def merge_seconds(self) -> float:
+        """Applying all effects to the states, over the whole log."""
+        return (COMPILED_MERGE_SHARE if self.compiled else MERGE_SHARE) * self.serial_seconds
 
     def ideal(self, cores: int) -> float:
         """The law without constants: 1/C + (C-1)/C^2 * R_scan + (C-1)/C * R_chain."""
@@ -106,16 +210,19 @@ class Law:
 
 
 def law_of(
-    passes: Sequence[tuple[bool, PassProgram]], final: PassProgram, counts: Mapping[str, int] | None
-) -> tuple[Law, list[float]]:
-    """The law for passes (is it a chain?, its work), and each one's relative cost."""
-    whole = work_of(final, counts) or 1.0
-    costs = [work_of(work, counts) / whole for _, work in passes]
+    passes: Sequence[tuple[bool, PassProgram]], final: PassProgram, counts: Mapping[str, int] | None,
+    compiled: IsCompiled | None = None,
+) -> tuple[Law, list[float], list[PassCost]]:  # fmt: skip
+    """The law for passes (is it a chain?, its work), each one's relative cost, and all costs, the final pass's last."""
+    known = compiled or (lambda work, is_final: False)
+    found = [cost_of(work, counts, compiled=known(work, False)) for _, work in passes]
+    last = cost_of(final, counts, compiled=known(final, True))
+    whole = last.seconds or SECONDS_PER_INSTRUCTION
+    costs = [cost.seconds / whole for cost in found]
+    seconds = last.seconds
     if counts is None:
         types_ = max(1, len({e for h in final.handlers for e in h.events}))
-        seconds = whole / types_ * TYPICAL_EVENTS * SECONDS_PER_INSTRUCTION
-    else:
-        seconds = whole * SECONDS_PER_INSTRUCTION
+        seconds = whole / types_ * TYPICAL_EVENTS
     scan = tuple(c for c, (slow, _) in zip(costs, passes, strict=True) if not slow)
     chain = tuple(c for c, (slow, _) in zip(costs, passes, strict=True) if slow)
-    return Law(scan, chain, seconds), costs
+    return Law(scan, chain, seconds, last.decode / whole, last.compiled), costs, [*found, last]

@@ -6,9 +6,9 @@ import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from timelapse.analysis.result import Diagnostic
+from timelapse.analysis.result import Diagnostic, PassProgram
 from timelapse.errors import Place, PlanError, UsageError
 from timelapse.model.program import Program, as_program, params_of, spec_of
 from timelapse.plan.make import make_plan
@@ -65,6 +65,32 @@ class PassRow:
     rejects: tuple[str, ...]
     cost: float
     """Relative to the final pass."""
+    kernel: str = ""
+    """"compiled" or "Python"; empty where nobody asked the compiler."""
+    why: str = ""
+    """Why it is not compiled."""
+    handlers: tuple[HandlerRow, ...] = ()
+
+
+@dataclass(frozen=True)
+class HandlerRow:
+    """One handler of a pass: whether it could be compiled by itself, and if not why and at which line."""
+
+    handler: str
+    events: tuple[str, ...]
+    compiled: bool
+    why: str = ""
+    place: str = ""
+
+
+class Kernels(Protocol):
+    """What the compiler makes of passes; the planner comes before it and has to be told."""
+
+    def compiled(self, work: PassProgram, final: bool) -> bool:
+        """Whether a pass will run compiled."""
+
+    def describe(self, row: PassRow, work: PassProgram) -> PassRow:
+        """The row with how the pass runs, and why."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +141,10 @@ class Explanation:
     """The part of R that runs slice after slice."""
     trusted: tuple[Note, ...]
     diagnostics: tuple[Note, ...]
+    seconds: float | None
+    """Predicted seconds, where a log is known."""
+    phases: dict[str, float]
+    """Predicted core-seconds of all passes by phase, where a log is known."""
     plan: Plan = field(repr=False, compare=False)
 
     @property
@@ -192,16 +222,18 @@ def explain(
 
 def explain_analysis(
     program: Program, analysis: Analysed, log: Any = None, *, slices: int | None = None, cores: int | None = None,
-    force: str | Mapping[str, str] | None = None, passes: Any = None,
+    force: str | Mapping[str, str] | None = None, passes: Any = None, kernels: Kernels | None = None,
 ) -> Explanation:  # fmt: skip
-    """`explain`, given the analysis."""
+    """`explain`, given the analysis. `kernels` tells what the compiler makes of each pass."""
     counts = counts_of(log)
     cores = cores or _cores()
-    plan = make_plan(analysis, counts=counts, cores=cores, slices=slices, force=force, passes=passes)
+    plan = make_plan(
+        analysis, counts=counts, cores=cores, slices=slices, force=force, passes=passes,
+        compiled=None if kernels is None else kernels.compiled, threads=cores,
+    )  # fmt: skip
     spec = spec_of(program)
     codes = [code_of(type(program), handler) for handler in spec.handlers]
     law = plan.law
-    staged = plan.mode == "staged"
     rows = sorted(_state_rows(plan, analysis, codes), key=lambda r: -Strategy(r.strategy).rank)
     return Explanation(
         program=spec.name,
@@ -209,16 +241,20 @@ def explain_analysis(
         params={n: f"{p.text} = {params_of(program)[n]!r}" for n, p in spec.params.items()},
         events={e.__name__: None if counts is None else counts.get(e.__name__, 0) for e in spec.events},
         states=tuple(rows),
-        passes=tuple(_pass_rows(plan)),
+        passes=tuple(
+            row if kernels is None else kernels.describe(row, work) for row, work in _pass_rows(plan)
+        ),
         outputs=tuple(_outputs(program, analysis, codes)),
         mode=plan.mode,
         reason=plan.reason,
         cores=cores,
         slices=slices,
-        ratio=round(law.staged(cores, slices) if staged else law.one_by_one(slices or 1), 4),
+        ratio=round(plan.ratio(None, slices), 4),
         law={n: round(law.ideal(n), 4) for n in LAW_CORES},
         total=round(law.total, 4),
         chained=round(sum(law.chain), 4),
+        seconds=None if counts is None else round(plan.ratio(None, slices) * law.serial_seconds, 4),
+        phases={} if counts is None else {name: round(s, 4) for name, s in plan.phases().items()},
         trusted=tuple(_note(d) for d in analysis.trusted),
         diagnostics=tuple(_note(d) for d in analysis.diagnostics),
         plan=plan,
@@ -269,18 +305,30 @@ def _state_rows(plan: Plan, analysis: Analysed, codes: list[Code]) -> list[State
     return rows
 
 
-def _pass_rows(plan: Plan) -> list[PassRow]:
+def _pass_rows(plan: Plan) -> list[tuple[PassRow, PassProgram]]:
     rows = [
-        PassRow(
-            s.name, s.index + 1, s.strategy.value, s.states, dict(columns_of(s.work)),
-            tuple(sorted(s.work.exact - set(s.states))), tuple(sorted(s.work.rejects)), round(s.cost, 4),
+        (
+            PassRow(
+                s.name, s.index + 1, s.strategy.value, s.states, dict(columns_of(s.work)),
+                tuple(sorted(s.work.exact - set(s.states))), tuple(sorted(s.work.rejects)), round(s.cost, 4),
+            ),
+            s.work,
         )
         for s in plan.stages
     ]  # fmt: skip
     final = plan.final
-    rows.append(PassRow("final", None, "serial per slice" if plan.mode == "staged" else "slice after slice", (),
-                        dict(columns_of(final)), tuple(plan.spec.states), tuple(sorted(final.rejects)), 1.0))  # fmt: skip
-    return rows
+    how = "serial per slice" if plan.mode == "staged" else "slice after slice"
+    last = PassRow(
+        "final",
+        None,
+        how,
+        (),
+        dict(columns_of(final)),
+        tuple(plan.spec.states),
+        tuple(sorted(final.rejects)),
+        1.0,
+    )
+    return [*rows, (last, final)]
 
 
 def _outputs(program: Program, analysis: Analysed, codes: list[Code]) -> list[OutputRow]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import PlanError
 from timelapse.model.program import Program
-from timelapse.plan.cost import Law, law_of
+from timelapse.plan.cost import IsCompiled, law_of
 from timelapse.plan.plan import Mode, Plan, Stage
 from timelapse.plan.strategy import (
     AVAILABLE,
@@ -46,12 +47,15 @@ def make_plan(
     force: str | Mapping[str, str] | None = None,
     max_strategy: str | None = None,
     passes: Passes | None = None,
+    compiled: IsCompiled | None = None,
+    threads: int = 1,
 ) -> Plan:
     """Decide how a program is replayed.
 
     `counts` is the number of events by type, where a log is known; `slices` the number of slices, where somebody
     says. `force` is "chain" or "staged" for the whole program, "scan" (every state), or a strategy by state's name.
-    `max_strategy` is the slowest strategy that is allowed.
+    `max_strategy` is the slowest strategy that is allowed. `compiled` tells which passes will run compiled (default:
+    none); `threads` is how many cores a run slice after slice can use, to read and decode ahead.
 
     Raises PlanError for a strategy that does not exist or is not exact, and naming state, line and rewrite where a
     stage is slower than `max_strategy`.
@@ -69,8 +73,8 @@ def make_plan(
         delta = targets if strategy is Strategy.SCAN else ()
         works.append(maker.build(analysis, _stage_name(targets), targets, delta))
     final = maker.final(analysis)
-    law, costs = law_of(
-        [(g[1] is not Strategy.SCAN, w) for g, w in zip(groups, works, strict=True)], final, counts
+    law, costs, seconds = law_of(
+        [(g[1] is not Strategy.SCAN, w) for g, w in zip(groups, works, strict=True)], final, counts, compiled
     )
     stages = tuple(
         Stage(index, level, strategy, members, work, cost)
@@ -78,18 +82,21 @@ def make_plan(
             zip(groups, works, costs, strict=True)
         )
     )
-    mode, reason = _mode(stages, law, cores, slices, force)
     plan = Plan(
         analysis.spec.name,
-        mode,
-        reason,
+        "staged",
+        "",
         stages,
         final,
         law,
         cores,
         analysis.spec,
         tuple(analysis.dependencies),
+        costs=tuple(seconds),
+        threads=threads,
     )
+    mode, reason = _mode(plan, slices, force)
+    plan = replace(plan, mode=mode, reason=reason)
     plan.verify()
     return plan
 
@@ -202,21 +209,20 @@ def _as_asked(choice: Choice, wanted: Mapping[str, Strategy]) -> Choice:
     return choice
 
 
-def _mode(
-    stages: Sequence[Stage], law: Law, cores: int, slices: int | None, force: str | Mapping[str, str] | None
-) -> tuple[Mode, str]:
+def _mode(plan: Plan, slices: int | None, force: str | Mapping[str, str] | None) -> tuple[Mode, str]:
     if force == "chain":
         return "chain", "asked for"
     if slices == 1:
         return "chain", "there is a single slice"
     if force is not None:
         return "staged", "asked for"
+    stages, cores = plan.stages, plan.cores
     scans = [s for s in stages if s.strategy is Strategy.SCAN]
     if slices is not None and (scans or not stages):
         return "staged", f"{slices} slices were asked for"
     if stages and not scans:
         return "chain", "no state can be found without running the slices before"
-    staged, one = law.staged(cores, slices), law.one_by_one(slices or 1)
+    staged, one = plan.ratio("staged", slices), plan.ratio("chain", slices)
     times = f"{staged:.2f} of the serial time against {one:.2f}, on {cores} core{'s' if cores != 1 else ''}"
     if staged < one * _WORTH_IT:
         return "staged", f"it takes {times}"

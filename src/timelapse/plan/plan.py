@@ -10,7 +10,7 @@ from typing import Literal
 from timelapse.analysis.result import Dependency, PassProgram
 from timelapse.errors import Place, PlanError
 from timelapse.model.program import ProgramSpec
-from timelapse.plan.cost import MERGE_SHARE, TASK_SECONDS, Law
+from timelapse.plan.cost import Law, PassCost
 from timelapse.plan.schedule import Arrangement, Shape, Times, arrange
 from timelapse.plan.strategy import Choice, Strategy
 
@@ -62,6 +62,10 @@ class Plan:
     dependencies: tuple[Dependency, ...]
     lead: int | None = None
     """How many slices run one after the other at the beginning, while passes run ahead; None: what is fastest."""
+    costs: tuple[PassCost, ...] = ()
+    """What each stage's pass costs, and last the final pass."""
+    threads: int = 1
+    """How many cores a run slice after slice can use."""
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -71,14 +75,37 @@ class Plan:
             for stage in self.stages
         )
 
-    def arrange(self, slices: int, *, even: bool = False) -> Arrangement:
+    def arrange(self, slices: int, cores: int | None = None) -> Arrangement:
         """How to cut the log into so many slices, and how many of them lead."""
         law = self.law
         times = Times(
-            tuple(stage.cost * law.serial_seconds for stage in self.stages), law.serial_seconds, TASK_SECONDS,
-            MERGE_SHARE * law.serial_seconds,
+            tuple(stage.cost * law.serial_seconds for stage in self.stages), law.serial_seconds, law.task_seconds,
+            law.merge_seconds if self.stages else 0.0,
         )  # fmt: skip
-        return arrange(self.shapes, times, slices, self.cores, lead=self.lead, even=even)
+        return arrange(self.shapes, times, slices, cores or self.cores, lead=self.lead)
+
+    def ratio(self, mode: Mode | None = None, slices: int | None = None, cores: int | None = None) -> float:
+        """Foretold time relative to the serial loop, in this plan's mode or another."""
+        if (mode or self.mode) == "chain":
+            return self.law.one_by_one(slices or 1, self.threads)
+        seconds = self.arrange(slices or self.slices(cores), cores).seconds
+        return seconds / self.law.serial_seconds if self.law.serial_seconds else 1.0
+
+    def slices(self, cores: int | None = None) -> int:
+        """The number of slices that is foretold to be fastest."""
+        cores = cores or self.cores
+        return min((cores, cores + 1, 2 * cores), key=lambda n: (self.arrange(n, cores).seconds, n))
+
+    def phases(self) -> dict[str, float]:
+        """Foretold core-seconds by phase of all passes, over the whole log."""
+        found = {"read and decode": 0.0, "kernel": 0.0, "write": 0.0}
+        shares = [1.0] * len(self.costs) if self.mode == "staged" else [*[0.0] * len(self.stages), 1.0]
+        scale = self.law.serial_seconds / (self.costs[-1].seconds or 1.0) if self.costs else 0.0
+        for cost, share in zip(self.costs, shares, strict=True):
+            found["read and decode"] += cost.decode * share * scale
+            found["kernel"] += cost.kernel * share * scale
+            found["write"] += cost.write * share * scale
+        return found
 
     @property
     def choices(self) -> tuple[Choice, ...]:

@@ -76,7 +76,31 @@ def dependency_text(row: StateRow) -> str:
 def _passes(e: Explanation) -> list[str]:
     rows = [("pass", "states", "reads", "cost")]
     rows += [pass_cells(p) for p in e.passes]
-    return table(rows)
+    return [*table(rows), *kernel_lines(e)]
+
+
+def kernel_lines(e: Explanation) -> list[str]:
+    """Which passes run compiled, which as Python and why, handler by handler where they differ."""
+    known = [p for p in e.passes if p.kernel]
+    if not known:
+        return []
+    lines = ["", f"compiled {sum(p.kernel == 'compiled' for p in known)}/{len(known)} passes"]
+    for p in known:
+        name = "final" if p.stage is None else f"pass {p.stage}"
+        if p.kernel == "compiled":
+            lines.append(f"  {name}: compiled ({', '.join(h.handler for h in p.handlers)})")
+            continue
+        lines.append(f"  {name}: as Python: {p.why}")
+        refused = [h for h in p.handlers if not h.compiled]
+        for h in refused:
+            at = f" [{h.place}]" if h.place else ""
+            lines.append(f"    {h.handler}: {h.why}{at}")
+        rest = [h.handler for h in p.handlers if h.compiled]
+        if refused and rest:
+            lines.append(
+                f"    {', '.join(rest)} could be compiled: one handler that cannot keeps the whole pass in Python"
+            )
+    return lines
 
 
 def pass_cells(p: PassRow) -> tuple[str, str, str, str]:
@@ -100,6 +124,9 @@ def law_lines(e: Explanation) -> list[str]:
     lines.append(
         f"predicted {e.ratio:.2f} of the serial time on {e.cores} core{'s' if e.cores != 1 else ''}{slices}"
     )
+    if e.seconds is not None:
+        parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in e.phases.items() if seconds)
+        lines.append(f"          {e.seconds:.2f} s; all passes: {parts}")
     r = f"R = {e.total:.2f}"
     if e.chained:
         r += f", of which {e.chained:.2f} slice after slice"
@@ -154,7 +181,9 @@ def as_rich(e: Explanation) -> RenderableType:
     for p in e.passes:
         cells = pass_cells(p)
         passes.add_row(*(text(c) for c in cells))
-    parts += [passes, Text("")]
+    parts.append(passes)
+    parts.extend(text(line) for line in kernel_lines(e))
+    parts.append(Text(""))
     for output in e.outputs:
         parts.append(
             Text.assemble(

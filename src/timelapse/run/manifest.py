@@ -80,6 +80,8 @@ class RunManifest(msgspec.Struct, frozen=True):
     executor: str
     certificate: dict[str, Any]
     plan: str
+    account: dict[str, float] = {}
+    """Core-seconds by phase (engine/account.py): together the seconds times the cores that could be used."""
 
 
 def write_manifest(manifest: RunManifest, folder: Path) -> None:

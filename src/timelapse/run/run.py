@@ -99,6 +99,19 @@ class Run:
         return dict(self._manifest.timings)
 
     @property
+    def account(self) -> dict[str, float]:
+        """Core-seconds by phase: read, decode, kernel, exchange and so on, and `idle` for cores without work.
+
+        Together they are `seconds` times the cores that the run could use.
+        """
+        return dict(self._manifest.account)
+
+    @property
+    def passes(self) -> dict[str, str]:
+        """For each pass that ran: "compiled", or "Python" and why."""
+        return dict(self._manifest.certificate.get("passes", {}))
+
+    @property
     def digest(self) -> str:
         """32 hex digits over all outputs and rejections and their places; equal for equal results.
 

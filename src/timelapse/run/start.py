@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from timelapse import __version__
 from timelapse.analysis import Analysis, analyse, final_pass
 from timelapse.analysis.result import Severity
@@ -37,6 +39,7 @@ from timelapse.model.versions import origin_of
 from timelapse.plan import Plan, make_plan
 from timelapse.plan.schedule import cuts_at
 from timelapse.run.data import DirectoryData
+from timelapse.run.foresight import compiled_facts, compiling, foreseen, usable_cores, used_kernels
 from timelapse.run.manifest import FORMAT, RecordEntry, RunManifest, StateEntry, write_manifest
 from timelapse.run.run import Run, RunContext, params_text
 from timelapse.run.slices import least_slices
@@ -119,7 +122,11 @@ def replay(
     source = open_source(log, program)
     executor = _executor(spark, source.reader.count)
     listener = progress or Silent()
-    plan = make_plan(analysis, counts=source.counts, cores=executor.cores, slices=slices, force=strategy)
+    facts = compiled_facts(program, source.reader.count, slices, executor.cores)
+    plan = make_plan(
+        analysis, counts=source.counts, cores=executor.cores, slices=slices, force=strategy, compiled=facts,
+        threads=executor.threads,
+    )  # fmt: skip
     keep: list[Any] = []
     if out is None:
         keep.append(_TemporaryFolder())
@@ -145,6 +152,7 @@ def run_plan(
     """Replay by a given plan and publish the run at `out`."""
     started = time.time()
     clock = time.perf_counter()
+    cores = max(executor.cores, executor.threads)
     partial = PartialRun(out, overwrite=overwrite)
     try:
         reader = (
@@ -161,11 +169,20 @@ def run_plan(
         reuse = Reuse.none("it was not asked for")
         if cache:
             reuse = Reuse.of(program, analysis, source.id, reader.count, job.cuts)
-        outcome = reuse.run(job, plan, executor, progress, lead)
+        before = foreseen(program, plan, job)
+        prepared = time.perf_counter() - clock
+        with compiling(program, plan, job, executor.cores):
+            outcome = reuse.run(job, plan, executor, progress, lead)
+        outcome.account.add("plan", prepared)
         seconds = time.perf_counter() - clock
-        manifest = _manifest(program, analysis, source, plan, executor, job, outcome, started, seconds, reuse)
+        manifest = _manifest(program, analysis, source, plan, job, outcome, started, seconds, reuse, before)
         origin = {"fingerprint": manifest.fingerprint, "started": manifest.started, "run_seconds": seconds}
         reuse.keep(job, outcome, _about(manifest), {**origin, "mode": plan.mode})
+        partial.settle()
+        whole = time.perf_counter() - clock
+        outcome.account.add("publish", whole - seconds)
+        account = outcome.account.close(whole, cores)
+        manifest = msgspec.structs.replace(manifest, seconds=whole, account=account)
         write_manifest(manifest, partial.path)
         partial.commit()
     except BaseException:
@@ -198,7 +215,7 @@ def _spilled(reader: EventReader, scratch: Path) -> EventReader:
 
 def default_slices(least: int, cores: int, plan: Plan) -> int:
     """Number of slices where nobody says: enough for all cores, and at least so many that each can be held."""
-    return least if plan.mode == "chain" else max(cores, least)
+    return least if plan.mode == "chain" else max(plan.slices(cores), least)
 
 
 def cut(reader: EventReader, slices: int, plan: Plan) -> tuple[list[int], int]:
@@ -223,13 +240,13 @@ def cuts(reader: EventReader, slices: int) -> list[int]:
 
 def _executor(spark: SparkSession | Literal[False] | None, events: int) -> Executor:
     if spark is False:
-        return LocalExecutor()
+        return LocalExecutor(threads=usable_cores())
     from timelapse.env.spark_session import existing, session
 
     found = spark if spark is not None else existing()
     if found is None:
         if events <= IN_PROCESS_EVENTS:
-            return LocalExecutor()
+            return LocalExecutor(threads=usable_cores())
         found = session()
     from timelapse.engine.spark_executor import SparkExecutor
 
@@ -282,8 +299,9 @@ def source_of(program: Program) -> str | None:
 
 
 def _manifest(
-    program: Program, analysis: Analysis, source: Source, plan: Plan, executor: Executor, job: Job,
+    program: Program, analysis: Analysis, source: Source, plan: Plan, job: Job,
     outcome: Outcome, started: float, seconds: float, reuse: Reuse,
+    before: Mapping[str, str],
 ) -> RunManifest:  # fmt: skip
     spec = spec_of(program)
     totals, schemas = outcome.totals, dict(outcome.schemas)
@@ -315,6 +333,7 @@ def _manifest(
             for d in analysis.diagnostics
         ],
         "cache": reuse.certificate(seconds),
+        "passes": used_kernels(before, outcome.compiled),
     }
     return RunManifest(
         format=FORMAT,
@@ -335,7 +354,7 @@ def _manifest(
         started=datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
         seconds=seconds,
         timings=outcome.timings,
-        executor=executor.text,
+        executor=outcome.executor,
         certificate=certificate,
         plan=plan.text(),
     )

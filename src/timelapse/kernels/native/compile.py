@@ -1,4 +1,5 @@
-"""`python -m timelapse.kernels.native.compile FILE...`: compile passes whose source `build.write_source` wrote.
+"""`python -m timelapse.kernels.native.compile [--remove FOLDER] FILE...`: compile passes whose source
+`build.write_source` wrote. With --remove their folder is removed at the end, and other processes go first.
 
 They are put into the cache that all processes of this user share; one that is there already is not compiled
 again. Ends with 1 if Numba refused one; such a pass is interpreted.
@@ -6,6 +7,8 @@ again. Ends with 1 if Numba refused one; such a pass is interpreted.
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 
 from timelapse.kernels.native.build import NotCompiled, compile_file
@@ -13,6 +16,12 @@ from timelapse.kernels.native.build import NotCompiled, compile_file
 
 def main(files: list[str]) -> int:
     """Compile the files, one after the other. The exit status."""
+    if files[:1] == ["--remove"]:
+        os.nice(10)
+        try:
+            return main(files[2:])
+        finally:
+            shutil.rmtree(files[1], ignore_errors=True)
     status = 0
     for file in files:
         try:

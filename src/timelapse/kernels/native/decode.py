@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.kernels.ahead import ahead as run_ahead
+from timelapse.kernels.clock import Clock
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.unit import Column, Unit
 from timelapse.log.reader import Chunk
@@ -53,13 +54,17 @@ class Decoder:
         self._interned = interned
 
     @contextmanager
-    def batches(self, chunks: Iterator[Chunk], *, ahead: bool) -> Iterator[Iterator[Batch]]:
+    def batches(
+        self, chunks: Iterator[Chunk], clock: Clock | None = None, *, ahead: bool
+    ) -> Iterator[Iterator[Batch]]:
         """The chunks as batches. `ahead`: read and decoded by another thread, before they are asked for."""
+        clock = clock or Clock()
+        decode, read = clock.call("decode", self.decode), clock.items("read", chunks)
         if ahead:
-            with run_ahead(lambda: (self.decode(chunk) for chunk in chunks)) as batches:
+            with run_ahead(lambda: (decode(chunk) for chunk in read)) as batches:
                 yield batches
         else:
-            yield map(self.decode, chunks)
+            yield map(decode, read)
 
     def decode(self, chunk: Chunk) -> Batch:
         unit = self._unit

@@ -13,6 +13,7 @@ import pyarrow as pa
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import PassResult, Tick
+from timelapse.kernels.clock import Clock
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
@@ -96,15 +97,19 @@ class NativeKernel:
             self._fallback.python.begin()
         self._done = 0
         result = PassResult()
+        clock = Clock()
         try:
-            with self._decoder.batches(chunks, ahead=self._prefetch) as batches:
+            with self._decoder.batches(chunks, clock, ahead=self._prefetch) as batches:
                 for batch in batches:
-                    self._batch(batch, tick, shown)
+                    with clock.phase("kernel"):
+                        self._batch(batch, tick, shown)
         except _Failed as failed:
             result.failure, result.failed_seq = failed.failure, failed.seq
             return result
         result.events = self._done
-        self._collect(result)
+        with clock.phase("write"):
+            self._collect(result)
+        result.seconds = clock.seconds
         if self._final:
             self._put_out(result)
         return result
