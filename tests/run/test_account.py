@@ -1,0 +1,110 @@
+"""Where the seconds went, what ran compiled, and what explain says of it beforehand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import timelapse as tl
+from examples.antispam import Antispam, Friendship, Message
+from tests.engine.programs import A, B, Chained, Selfish
+from timelapse.analysis import analyse, final_pass
+from timelapse.engine.account import PHASES, Account
+from timelapse.kernels import choose
+from timelapse.kernels.native.build import is_compiled
+from timelapse.kernels.native.lower import Lowering
+from timelapse.kernels.native.parallel import compile_all
+from timelapse.log import MemoryLog
+from timelapse.plan import make_plan
+from timelapse.run import replay
+from timelapse.testing import random_log
+
+
+def test_phases_add_up_to_the_time_of_all_cores() -> None:
+    account = Account()
+    account.task({"read": 1.0, "kernel": 2.0, "total": 3.5}, waited=4.0)
+    account.add("publish", 0.5)
+    found = account.close(wall=6.0, cores=2)
+    assert found == {
+        "read": 1.0, "kernel": 2.0, "write": 0.5, "spark": 0.5, "publish": 0.5, "idle": 7.5
+    }  # fmt: skip
+    assert list(found) == [p for p in PHASES if p in found]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shown"), [("native", "compiled"), ("python", "TIMELAPSE_KERNEL is python")]
+)
+def test_a_run_says_where_its_time_went_and_what_ran_compiled(
+    kernel: str, shown: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TIMELAPSE_KERNEL", kernel)
+    log = tl.Log.from_events(
+        tmp_path / "log", random_log([Message, Friendship], seed=1, count=300), [Message, Friendship]
+    )
+    run = replay(Antispam, log, slices=3, spark=False, strategy="staged")
+    whole = sum(run.account.values())
+    assert whole >= run.seconds
+    assert whole / run.seconds == pytest.approx(round(whole / run.seconds), rel=0.02)
+    assert set(run.account) >= {"kernel", "exchange", "write", "publish"}
+    assert ("read" in run.account) == ("decode" in run.account) == (kernel == "native")
+    assert set(run.passes) == {
+        "final",
+        *(s.name for s in make_plan(analyse(Antispam()), force="staged").stages),
+    }
+    for how in run.passes.values():
+        assert shown in how
+    assert tl.Run.open(run.path or "").account == run.account
+
+
+def test_small_runs_say_that_they_are_small() -> None:
+    run = replay(Chained, MemoryLog(random_log([A, B], seed=1), [A, B]), spark=False)
+    assert run.passes == {"final": f"Python: {choose.TOO_FEW}"}
+
+
+def test_explain_names_what_is_compiled_and_what_is_not_with_line_and_reason() -> None:
+    found = tl.explain(Antispam, {"Message": 9_000_000, "Friendship": 1_000_000}, cores=2)
+    assert [p.kernel for p in found.passes] == ["compiled"] * 3
+    assert "compiled 3/3 passes" in str(found)
+    assert found.seconds is not None
+    assert 0 < found.seconds < 60
+    assert set(found.phases) == {"read and decode", "kernel", "write"}
+    text = str(tl.explain(Selfish, {"A": 5_000_000, "B": 5_000_000}, cores=2))
+    assert "as Python" in text
+    assert "smooth" in text
+    assert "programs.py:" in text
+
+
+def test_a_compiled_pass_is_foretold_to_be_faster_and_to_read_ahead() -> None:
+    counts = {"Message": 9_000_000, "Friendship": 1_000_000}
+    slow = make_plan(Antispam, counts=counts, cores=2, threads=2)
+    fast = make_plan(Antispam, counts=counts, cores=2, threads=2, compiled=lambda work, final: True)
+    assert fast.law.serial_seconds * 5 < slow.law.serial_seconds
+    assert 0.2 < fast.law.beside < 0.8
+    assert fast.mode == "chain"
+    many = make_plan(Antispam, counts=counts, cores=8, threads=2, compiled=lambda work, final: True)
+    assert many.mode == "staged"
+
+
+def test_a_log_that_is_too_small_to_wait_for_the_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("timelapse.kernels.native.build.is_compiled", lambda unit: False)
+    work = final_pass(analyse(Antispam()))
+    found = choose.foresee(Antispam(), work, choose.WARM_EVENTS, final=True)
+    assert not found.compiled
+    assert "nobody waits for the compiler" in found.reason
+    now, later = choose.uncompiled(
+        Antispam(), [(work, choose.WARM_EVENTS, True), (work, choose.COLD_EVENTS, True)]
+    )
+    assert (len(now), len(later)) == (1, 1)
+
+
+def test_passes_are_compiled_by_other_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Into the cache that this process sees, each once."""
+    monkeypatch.setenv("TIMELAPSE_CACHE", str(tmp_path / "cache"))
+    program = Antispam(ratio=0.123)
+    analysis = analyse(program)
+    stages = make_plan(analysis, force="staged").stages
+    works = [(s.work, False) for s in stages] + [(final_pass(analysis), True)]
+    units = [Lowering(program, work, final=final).run() for work, final in works]
+    compile_all(units, 2)
+    assert all(is_compiled(unit) for unit in units)
