@@ -37,6 +37,12 @@ class Interned:
     def __len__(self) -> int:
         return int(self._used[0])
 
+    @property
+    def buffers(self) -> tuple[Ints, Bytes]:
+        """Where codes that are in use now are spelt (pool.py: `starts`, `data`). They stay right for those codes."""
+        with self._lock:
+            return self._starts, self._data
+
     def code(self, value: str | bytes) -> int:
         """The code of one value."""
         if isinstance(value, str):

@@ -4,9 +4,9 @@ The table (tables/table.py) is sorted by the hash of its keys. `Mapped` describe
 memory, with an index: for each value of a hash's upper bits the first row. So a key costs one look into the
 index and a few neighbouring rows. What is found is copied to the row of the pass's own table.
 
-The description is one array of int64 words:
+The description is one array of int64 words, empty where there is no table:
 
-- HEAD words: the number of pieces (0: there is no table), how far a hash is shifted for the index, the
+- HEAD words: the number of pieces, how far a hash is shifted for the index, the
   index's address, the number of value words, the addresses of the string pool's two arrays;
 - for each piece (record batch) its rows, the address of its hashes, and for each key part and for the value a
   `kind` and two addresses: WORD (int64 or float64), BIT (bools; the second is the first one's bit), TEXT (offsets
@@ -87,10 +87,10 @@ def _same_text(a, b, length):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def fetch(start, slots, i, width):  # type: ignore[no-untyped-def]
-    """Look the key in row i, which is not occupied, up in the table. If it is there, take it over.
+def take(start, slots, i, width):  # type: ignore[no-untyped-def]
+    """Look the key whose words are in row i up in the table. If it is there, the row becomes that key's.
 
-    Returns whether it was there.
+    Returns 1 or 0. The row holds no value before.
     """
     pieces = start[0]
     values = start[3]
@@ -114,14 +114,14 @@ def fetch(start, slots, i, width):  # type: ignore[no-untyped-def]
             continue
         found = _U(_load64(start[base + 1] + 8 * row))
         if found > h:
-            return False
+            return 0
         if found == h and _matches(start, base, row, slots, i, width):
             for v in range(values):
                 slots[i, 1 + width + v] = _word(start, base + 2 + 3 * (width + v), row)
             slots[i, 0] = OCCUPIED | PRESENT
-            return True
+            return 1
         row += 1
-    return False
+    return 0
 
 
 @primitive()
@@ -151,7 +151,7 @@ def _word(start, at, row):  # type: ignore[no-untyped-def]
     return _load64(start[at + 1] + 8 * row)
 
 
-NOTHING: Ints = np.zeros(HEAD, np.int64)
+NOTHING: Ints = np.zeros(0, np.int64)
 """The description where there is no table."""
 NOTHING.setflags(write=False)
 
@@ -216,4 +216,4 @@ def fetchable(table: pa.Table) -> bool:
         plain = kind in (pa.int64(), pa.float64(), pa.uint64(), pa.bool_()) or pa.types.is_timestamp(kind)
         if not (plain or (text and field.name != "v")) or table.column(field.name).null_count:
             return False
-    return int(table.num_columns) > 1
+    return "k0" in table.column_names
