@@ -16,7 +16,9 @@ from timelapse.kernels.base import PassResult
 from timelapse.kernels.choose import SWITCH, SliceKernel, Source
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
-from timelapse.model.program import as_program
+from timelapse.model.program import as_program, spec_of
+from timelapse.tables.apply import empty
+from timelapse.tables.merge import fold
 
 INTS = st.sampled_from([0, 1, 1, 2, 3, -1, 5, 2**53, 2**53 + 1, -(2**63), 2**63 - 1])
 SMALL = st.integers(-1, 3)
@@ -80,6 +82,30 @@ def run(
     return results, made, ticks
 
 
+def run_mapped(
+    program: tl.Program,
+    work: PassProgram,
+    events: Sequence[Event],
+    cuts: Sequence[int],
+    kernel: str,
+    monkeypatch: Any,
+) -> list[PassResult]:
+    """The final pass, with a new kernel for each slice, which takes keys over from the state before one by one."""
+    log = MemoryLog(events, [A, B])
+    classes = {c.__name__: c for c in (A, B) if c.__name__ in work.columns}
+    monkeypatch.setenv(SWITCH, kernel)
+    specs = spec_of(program).states
+    starts = {name: empty(spec) for name, spec in specs.items()}
+    results = []
+    for lo, hi in pairwise(cuts):
+        made = SliceKernel(program, work, starts, 0, final=True, memory=0)
+        results.append(made.run(Source(log, lo, hi, classes, work.columns), lambda _: None))
+        if results[-1].failure is not None:
+            break
+        starts = {n: fold(spec, starts[n], [results[-1].effects[n]]) for n, spec in specs.items()}
+    return results
+
+
 def assert_equal(found: PassResult, expected: PassResult) -> None:
     """Everything that a kernel returns, to the last bit."""
     assert (found.failed_seq, str(found.failure)) == (expected.failed_seq, str(expected.failure))
@@ -123,5 +149,9 @@ def compare(program: Any, events: list[Event], cuts: Sequence[int], monkeypatch:
         for found, expected in zip(native, python, strict=True):
             assert_equal(found, expected)
         assert told == ticks or python[-1].failure is not None
+        if final:
+            mapped = run_mapped(made, work, events, cuts, "native", monkeypatch)
+            for found, expected in zip(mapped, python, strict=True):
+                assert_equal(found, expected)
         count += kernel.compiled
     return count

@@ -98,7 +98,9 @@ class SliceKernel:
         if unit is not None:
             from timelapse.kernels.native.kernel import NativeKernel
 
-            self._native = NativeKernel(program, work, unit, starts, final=final, prefetch=prefetch)
+            self._native = NativeKernel(
+                program, work, unit, starts, final=final, prefetch=prefetch, events=events, memory=memory
+            )
         else:
             self._interpret(starts)
 
@@ -114,8 +116,9 @@ class SliceKernel:
 
     @property
     def state_bytes(self) -> int:
-        """What the states that need not be in memory take there, roughly. A compiled pass keeps all of them."""
-        return 0 if self._python is None else self._python.state_bytes
+        """What the states that need not be in memory take there, roughly."""
+        kernel = self._native or self._python
+        return 0 if kernel is None else kernel.state_bytes
 
     def run(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice. After a failure the kernel is of no use."""

@@ -35,6 +35,7 @@ import numpy as np
 from timelapse.kernels.native.fetch import fetch1, fetch2, fetch3
 from timelapse.kernels.native.primitives import bits, claim1, claim2, claim3, drop, find1, find2, find3
 from timelapse.kernels.native.primitives import fold, mark, mix, put, put_plain, restore, save, touch, unbits
+from timelapse.kernels.native.touch import take
 
 ONE = np.uint64(1)
 INT64_MIN = np.int64(-(2**63))

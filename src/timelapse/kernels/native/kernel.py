@@ -36,6 +36,11 @@ PIECE = 32768
 """Events between two calls of the compiled function: tables are made large enough before each."""
 
 
+_FEW_ROWS = 1 << 16
+_WORTH = 2
+"""A larger start state than events / so many is not loaded: most of its keys will not be touched."""
+
+
 class TooOften(Exception):
     """So many events ran as Python that the rest should too, from `seq` on: see `NativeKernel.hand_over`."""
 
@@ -59,7 +64,7 @@ class NativeKernel:
 
     def __init__(
         self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, pa.Table], *, final: bool,
-        prefetch: bool = False,
+        prefetch: bool = False, events: int = 0, memory: int | None = None,
     ) -> None:  # fmt: skip
         self._program, self._work, self._unit, self._final = program, work, unit, final
         self._prefetch = prefetch
@@ -78,7 +83,10 @@ class NativeKernel:
                 self._spec.states[name], unit.layouts[name], self._interned
             )
             if name in starts and name in work.exact:
-                table.load(starts[name])
+                start = starts[name]
+                few = start.num_rows >= _FEW_ROWS and 0 < events < _WORTH * start.num_rows
+                large = memory is not None and start.num_rows * table.row_bytes > memory
+                table.load(start, key_by_key=few or large)
         self._outputs = Outputs(unit)
         self._fallback: Fallback | None = None
         self.credit = Credit()
@@ -113,6 +121,13 @@ class NativeKernel:
         if self._final:
             self._put_out(result)
         return result
+
+    @property
+    def state_bytes(self) -> int:
+        """What the exact states take that need not be loaded whole."""
+        return sum(
+            t.slots.nbytes for n, t in self._tables.items() if n in self._work.exact and t.can_be_mapped
+        )
 
     def hand_over(self) -> tuple[PassResult, InterpretedKernel]:
         """What was put out in the slice so far, and the kernel that goes on after it."""
@@ -183,9 +198,10 @@ class NativeKernel:
         unit, outputs, counts = self._unit, self._outputs, self._counts
         rest: list[Any] = []
         for index, (name, table) in enumerate(self._tables.items()):
-            table.reserve(unit.claims[name] * (hi - lo))
+            more = unit.claims[name] + (unit.finds[name] if table.mapped else 0)
+            table.reserve(more * (hi - lo))
             counts[index] = table.rows
-            rest += [table.slots, table.mask]
+            rest += [table.slots, table.mask, table.description]
         rest += self._params
         rest += outputs.buffers(hi - lo)
         head = [position, counts, outputs.used, self._undo, outputs.refused(hi - lo)]

@@ -95,3 +95,11 @@ def layout_of(spec: StateSpec, work: PassProgram, *, final: bool) -> Layout:
 def key_kinds(spec: StateSpec) -> list[str]:
     """The names of the key parts' types."""
     return [t.name for t in key_types(spec) if isinstance(t, ScalarType)]
+
+
+def can_be_mapped(spec: StateSpec, layout: Layout) -> bool:
+    """Whether an exact state's keys can be taken over one by one from a state table (touch.py)."""
+    kinds, stored = key_types(spec), layout.stored
+    plain = all(isinstance(k, ScalarType) and k.name != "float" for k in kinds)
+    value = stored is None or (isinstance(stored, ScalarType) and stored.name not in ("str", "bytes"))
+    return layout.form == "exact" and bool(kinds) and plain and value

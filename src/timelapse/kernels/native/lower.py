@@ -67,6 +67,7 @@ class Lowering(Evaluation):
             bodies.append(self._lines or ["            pass"])
         self._lines = []
         unit.claims = {name: self._states[name].claims for name in unit.states}
+        unit.finds = {name: self._states[name].finds for name in unit.states}
         bodies = [without_idle_saves(body) for body in bodies]
         unit.undo = max((sum(line.endswith(UNDO) for line in body) for body in bodies), default=0)
         unit.rejects = bool(self._rejections)
@@ -83,7 +84,7 @@ class Lowering(Evaluation):
         for i, column in enumerate(unit.columns):
             found.append((f"c{i}", {"float": "RFLOATS", "bool": "RBOOLS"}.get(column.kind, "RINTS")))
         for i in range(len(unit.states)):
-            found += [(f"t{i}", "TABLE"), (f"m{i}", "uint64")]
+            found += [(f"t{i}", "TABLE"), (f"m{i}", "uint64"), (f"s{i}", "INTS")]
         found += [(f"p_{n}", {"float": "float64", "bool": "boolean"}.get(k, "int64")) for n, k in unit.params]
         for i, record in enumerate(unit.records):
             found.append((f"o{i}_place", "TABLE"))

@@ -178,7 +178,7 @@ def unbits(word):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def _row(slots, mask, keys, j, at, width):  # type: ignore[no-untyped-def]
+def row_of(slots, mask, keys, j, at, width):  # type: ignore[no-untyped-def]
     """`find` for a key of any width: the words from `at` on in row j of `keys`."""
     h = _U(keys[j, at])
     for w in range(1, width):
@@ -197,7 +197,7 @@ def _row(slots, mask, keys, j, at, width):  # type: ignore[no-untyped-def]
 @primitive()
 def locate(slots, mask, key, width):  # type: ignore[no-untyped-def]
     """The row of one key (an array of one row), or -1."""
-    i = _row(slots, mask, key, 0, 0, width)
+    i = row_of(slots, mask, key, 0, 0, width)
     return np.int64(i) if slots[i, 0] != 0 else np.int64(-1)
 
 
@@ -206,7 +206,7 @@ def rehash(old, new, mask, width):  # type: ignore[no-untyped-def]
     """Copy all rows of a table into a larger, empty one."""
     for j in range(old.shape[0]):
         if old[j, 0] != 0:
-            i = _row(new, mask, old, j, 1, width)
+            i = row_of(new, mask, old, j, 1, width)
             for w in range(old.shape[1]):
                 new[i, w] = old[j, w]
 
@@ -215,12 +215,24 @@ def rehash(old, new, mask, width):  # type: ignore[no-untyped-def]
 def load(slots, mask, width, keys, values):  # type: ignore[no-untyped-def]
     """Put distinct keys (rows of `keys`) with their values' words into an empty table, as present."""
     for j in range(keys.shape[0]):
-        i = _row(slots, mask, keys, j, 0, width)
+        i = row_of(slots, mask, keys, j, 0, width)
         slots[i, 0] = OCCUPIED | PRESENT
         for w in range(width):
             slots[i, w + 1] = keys[j, w]
         for w in range(values.shape[1]):
             slots[i, width + 1 + w] = values[j, w]
+
+
+@primitive()
+def override(slots, mask, width, rows):  # type: ignore[no-untyped-def]
+    """Put rows of an equal table in, over those of the same keys. Returns how many keys are new."""
+    new = 0
+    for j in range(rows.shape[0]):
+        i = row_of(slots, mask, rows, j, 1, width)
+        new += slots[i, 0] == 0
+        for w in range(rows.shape[1]):
+            slots[i, w] = rows[j, w]
+    return new
 
 
 @primitive()

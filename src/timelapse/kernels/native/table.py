@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.kernels.native import primitives as prim
-from timelapse.kernels.native.layout import PRESENT, TOUCHED, WAS_PRESENT, Layout
+from timelapse.kernels.native.layout import PRESENT, TOUCHED, WAS_PRESENT, Layout, can_be_mapped
 from timelapse.kernels.native.strings import Interned
+from timelapse.kernels.native.touch import NOTHING, Mapped, fetchable, take_row
 from timelapse.kernels.native.words import decode, encode, to_arrow, to_words
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.kinds.effects import ADD, SET
@@ -32,6 +33,7 @@ class NativeTable:
         self.rows = 0
         self.slots: Ints = np.zeros((1024, layout.words), np.int64)
         self._interned = interned
+        self._mapped: Mapped | None = None
 
     @property
     def mask(self) -> np.uint64:
@@ -48,8 +50,44 @@ class NativeTable:
                 prim.rehash(self.slots, new, np.uint64(wanted - 1), self.layout.width)
             self.slots = new
 
-    def load(self, table: pa.Table) -> None:
-        """Start from a state table."""
+    @property
+    def row_bytes(self) -> int:
+        """What a key takes while the table is as full as it gets."""
+        return 2 * 8 * self.layout.words
+
+    @property
+    def can_be_mapped(self) -> bool:
+        """Whether keys of a start state can be taken over one by one."""
+        return can_be_mapped(self.spec, self.layout)
+
+    @property
+    def mapped(self) -> bool:
+        """Whether there is a start state of which only the keys that were touched have rows."""
+        return self._mapped is not None
+
+    @property
+    def description(self) -> Ints:
+        """The start state that machine code takes keys over from."""
+        return NOTHING if self._mapped is None else self._mapped.strings(*self._interned.buffers)
+
+    def load(self, table: pa.Table, *, key_by_key: bool = False) -> None:
+        """Start from a state table. `key_by_key`: its keys get rows when they are first looked at, if possible."""
+        if key_by_key and self.can_be_mapped and fetchable(table):
+            self._mapped = Mapped(table, self.layout.width)
+            return
+        self._load(table)
+
+    def settle(self) -> None:
+        """Give every key of a mapped start state a row."""
+        if self._mapped is None:
+            return
+        kept, rows = self._mapped.table, self.slots[self.slots[:, 0] != 0]
+        self._mapped = None
+        self._load(kept)
+        self.reserve(len(rows))
+        self.rows += int(prim.override(self.slots, self.mask, self.layout.width, rows))
+
+    def _load(self, table: pa.Table) -> None:
         rows, layout = int(table.num_rows), self.layout
         self.slots, self.rows = np.zeros((1024, layout.words), np.int64), 0
         self.reserve(rows)
@@ -132,7 +170,12 @@ class NativeTable:
     def find(self, key: Any) -> int:
         """The row of a key, or -1."""
         words = np.array([self._key_words(key)], np.int64)
-        return int(prim.locate(self.slots, self.mask, words, self.layout.width))
+        row = int(prim.locate(self.slots, self.mask, words, self.layout.width))
+        if row < 0 and self._mapped is not None:
+            self.reserve(1)
+            self.rows += int(take_row(self.description, self.slots, self.mask, words, self.layout.width))
+            row = int(prim.locate(self.slots, self.mask, words, self.layout.width))
+        return row
 
     def claim(self, key: Any) -> int:
         """The row of a key, made if it is not there."""
@@ -170,6 +213,7 @@ class NativeTable:
 
     def present(self) -> dict[Any, Any]:
         """An exact state's values."""
+        self.settle()
         rows = self.slots[self.slots[:, 0] & PRESENT != 0]
         return dict(zip(self._key_list(rows), self._value_list(rows, self.layout.place), strict=True))
 

@@ -28,7 +28,7 @@ from numba.extending import intrinsic
 
 from timelapse.kernels.native.jit import primitive
 from timelapse.kernels.native.layout import OCCUPIED, PRESENT
-from timelapse.kernels.native.primitives import mix
+from timelapse.kernels.native.primitives import mix, row_of
 from timelapse.tables.rowhash import KEY_SEED, LANE_SALTS, STEP
 
 HEAD = 6
@@ -125,6 +125,17 @@ def take(start, slots, i, width):  # type: ignore[no-untyped-def]
 
 
 @primitive()
+def take_row(start, slots, mask, key, width):  # type: ignore[no-untyped-def]
+    """`take` for one key (an array of one row) that has no row yet; 0 if it has one."""
+    i = row_of(slots, mask, key, 0, 0, width)
+    if slots[i, 0] != 0:
+        return 0
+    for w in range(width):
+        slots[i, 1 + w] = key[0, w]
+    return take(start, slots, i, width)
+
+
+@primitive()
 def _matches(start, base, row, slots, i, width):  # type: ignore[no-untyped-def]
     for w in range(width):
         at = base + 2 + 3 * w
@@ -153,7 +164,6 @@ def _word(start, at, row):  # type: ignore[no-untyped-def]
 
 NOTHING: Ints = np.zeros(0, np.int64)
 """The description where there is no table."""
-NOTHING.setflags(write=False)
 
 
 class Mapped:

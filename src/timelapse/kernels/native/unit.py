@@ -27,7 +27,8 @@ class Column:
 class Unit:
     """One pass. The function's arguments, in order: see `Lowering.arguments`.
 
-    `claims` bounds how many rows one event can add to each state's table outside of loops, `emits` how many
+    `claims` bounds how many rows one event can add to each state's table outside of loops, `finds` how many more
+    where the table's start state is mapped (touch.py), `emits` how many
     records of each class it can put out. `undo`: how many writes it can make that may have to be undone
     (0: none, in loops each counts once). `handlers`: names, for events that are rejected.
     """
@@ -40,6 +41,7 @@ class Unit:
     records: list[type[Record]] = field(default_factory=list)
     texts: list[str | bytes] = field(default_factory=list)
     claims: dict[str, int] = field(default_factory=dict)
+    finds: dict[str, int] = field(default_factory=dict)
     emits: dict[type[Record], int] = field(default_factory=dict)
     undo: int = 0
     rejects: bool = False

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol
 
 from timelapse.kernels.native.expressions import as_float
-from timelapse.kernels.native.layout import Layout, Mode, key_kinds, value_words
+from timelapse.kernels.native.layout import Layout, Mode, can_be_mapped, key_kinds, value_words
 from timelapse.kernels.native.values import NONE, Refused, Value, optional
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.model.types import OptionalType, ScalarType, TupleType, ValueType
 
+_WORDS = re.compile(r", (?=np\.int64\()")
 UNDO = "  # undo"
 """Ends the lines that save a row. Those after which nothing leaves the event are taken out again."""
 
@@ -50,6 +52,8 @@ class StateCode:
         self._table, self._index = f"t{index}", index
         self._parts = [_KIND_OF[kind] for kind in key_kinds(spec)]
         self.claims = 0
+        self.finds = 0
+        self.mapped = mode == "exact" and can_be_mapped(spec, layout)
 
     @property
     def attribute(self) -> bool:
@@ -136,19 +140,43 @@ class StateCode:
         return value.items[1]
 
     def find(self, key: str) -> str:
-        """The row of a key; an unoccupied one where there is none."""
-        row = self._out.name("r")
-        self._out.line(f"{row} = find{self.layout.width}({self._table}, m{self._index}, {key})")
+        """The row of a key; an unoccupied one where there is none.
+
+        A key of a mapped start state gets a row by this (touch.py), so another key's unoccupied row may be
+        taken by it: no row that `find` gave is used after another `find` or `claim`.
+        """
+        out, table, i = self._out, self._table, self._index
+        row = out.name("r")
+        mapped = f"s{i}.shape[0] != 0"
+        if self.mapped:
+            self._room(f"{mapped} and ")
+            self.finds += 1
+        out.line(f"{row} = find{self.layout.width}({table}, m{i}, {key})")
+        if self.mapped:
+            out.line(f"if {mapped} and {table}[{row}, 0] == 0:")
+            words = _WORDS.split(key)
+            for w, word in enumerate(words, 1):
+                out.line(f"    {table}[{row}, {w}] = {word}")
+            out.line(f"    counts[{i}] += take(s{i}, {table}, {row}, {len(words)})")
         return row
+
+    def _room(self, where: str = "") -> None:
+        """In a loop nobody knows beforehand how many rows it takes."""
+        if self._out.in_loop:
+            self._out.room_if(f"{where}2 * counts[{self._index}] >= {self._table}.shape[0] - 2")
 
     def claim(self, key: str) -> str:
         """The row of a key, made if there is none."""
-        if self._out.in_loop:
-            self._out.room_if(f"2 * counts[{self._index}] >= {self._table}.shape[0] - 2")
+        self._room()
         self.claims += 1
-        row = self._out.name("r")
-        table, i = self._table, self._index
-        self._out.line(f"{row} = claim{self.layout.width}({table}, m{i}, counts, {i}, {key})")
+        out, table, i, width = self._out, self._table, self._index, self.layout.width
+        row, count = out.name("r"), out.name("n")
+        if self.mapped:
+            out.line(f"{count} = counts[{i}]")
+        out.line(f"{row} = claim{width}({table}, m{i}, counts, {i}, {key})")
+        if self.mapped:
+            out.line(f"if s{i}.shape[0] != 0 and counts[{i}] != {count}:")
+            out.line(f"    take(s{i}, {table}, {row}, {width})")
         return row
 
     def flags(self, row: str) -> str:
