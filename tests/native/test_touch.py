@@ -14,9 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.native.programs import A, Note
+from timelapse.engine.executor import LocalExecutor
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.touch import Mapped, fetchable, take, text_hash
 from timelapse.kinds.base import ABSENT, StateOptions, StateSpec
+from timelapse.log import MemoryLog
+from timelapse.run import replay, run_serial
 from timelapse.tables import table
 from timelapse.tables.rowhash import row_hashes
 from timelapse.tables.scalarhash import key_hash
@@ -104,3 +108,53 @@ def test_which_tables_can_be_mapped() -> None:
     assert not fetchable(state_table(spec(tl.Value, int, int | None), [(1, None)]))
     assert not fetchable(state_table(spec(tl.Counter), [((), 1)]))
     assert fetchable(state_table(spec(tl.Set, int), [(1, True)]))
+
+
+class Busy(tl.Program):
+    """States that are mapped (integers and strings as keys), and one that is not (a string as value)."""
+
+    pairs: tl.Set[tuple[int, str]]
+    n: tl.Counter[int]
+    best: tl.Max[str, float] = tl.state(default=0.0)
+    last: tl.Value[int, str] = tl.state(default="")
+
+    @tl.on(A)
+    def go(self, e: A) -> None:
+        if (e.k, e.s) in self.pairs:
+            self.pairs.discard((e.k, e.s))
+        else:
+            self.pairs.add((e.v, e.s))
+        self.n[e.k] += self.n[e.v] % 5 + 1
+        self.best.add(e.s, e.x)
+        if self.best["a"] > 0.5 and e.k == 2 and self.last[e.v] != e.s:
+            self.reject("again")
+        self.last[e.k] = e.s
+        self.emit(Note(n=self.n[e.v], s=self.last[e.v]))
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_chain_that_goes_on_from_files(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    """Compiled, with hardly any memory, also with events decoded ahead: as the serial meaning."""
+    events: list[tl.Event] = [
+        A(i * i % 7, i % 5, "abcd"[i % 3] * (i % 4), True, i % 4, b"", 0, ts=i) for i in range(300)
+    ]
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    monkeypatch.setenv("TIMELAPSE_MEMORY", "1")
+    mapped: list[int] = []
+    made = Mapped.__init__
+
+    def counted(own: Mapped, table: pa.Table, parts: int) -> None:
+        mapped.append(table.num_rows)
+        made(own, table, parts)
+
+    monkeypatch.setattr(Mapped, "__init__", counted)
+    monkeypatch.setattr(LocalExecutor, "threads", cores)
+    log = MemoryLog(events, [A])
+    run = replay(Busy, log, slices=6, spark=False, strategy="chain")
+    assert len(mapped) == 5 * 3
+    assert max(mapped) > 3
+    reference = run_serial(Busy, log)
+    assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
+    assert run.verify().ok
+    assert run.table(Note).num_rows > 0
+    assert run.rejected.num_rows > 0
