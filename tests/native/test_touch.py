@@ -15,11 +15,16 @@ from hypothesis import strategies as st
 
 import timelapse as tl
 from tests.native.programs import A, Note
+from timelapse.analysis import analyse, final_pass
 from timelapse.engine.executor import LocalExecutor
+from timelapse.kernels.native.layout import layout_of
 from timelapse.kernels.native.strings import Interned
+from timelapse.kernels.native.table import NativeTable
 from timelapse.kernels.native.touch import Mapped, fetchable, take, text_hash
+from timelapse.kernels.native.views import live_state
 from timelapse.kinds.base import ABSENT, StateOptions, StateSpec
 from timelapse.log import MemoryLog
+from timelapse.model.program import spec_of
 from timelapse.run import replay, run_serial
 from timelapse.tables import table
 from timelapse.tables.rowhash import row_hashes
@@ -158,3 +163,23 @@ def test_a_chain_that_goes_on_from_files(monkeypatch: pytest.MonkeyPatch, cores:
     assert run.verify().ok
     assert run.table(Note).num_rows > 0
     assert run.rejected.num_rows > 0
+
+
+def test_a_mapped_table_as_python_sees_it() -> None:
+    """Single keys, before and after all keys get rows; what was changed or removed in between stays so."""
+    own = spec_of(Busy()).states["n"]
+    made = NativeTable(own, layout_of(own, final_pass(analyse(Busy)), final=True), Interned())
+    made.load(state_table(own, [(k, k + 1) for k in range(3000)]), key_by_key=True)
+    assert made.mapped
+    store: Any = live_state(made, None)
+    assert (store[5], store[7], store[9999], made.rows) == (6, 8, 0, 2)
+    store[7] += 10
+    store[9999] = 3
+    del store[11]
+    assert made.rows == 4
+    expected = {k: k + 1 for k in range(3000)} | {7: 18, 9999: 3}
+    del expected[11]
+    assert made.before() == {7: 8, 9999: ABSENT, 11: 12}
+    assert made.present() == expected
+    assert (made.mapped, made.rows, store[12], store[11]) == (False, 3001, 13, 0)
+    assert made.before() == {7: 8, 9999: ABSENT, 11: 12}
