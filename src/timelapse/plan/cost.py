@@ -37,8 +37,8 @@ COMPILED_MERGE_SHARE = 0.15
 TYPICAL_EVENTS = 1_000_000
 """Size of a log that is not known."""
 
-# Compiled passes, in nanoseconds of one core. `benchmarks/calibrate.py` measures them; these are of a virtual machine
-# with two cores at 2.6 to 3 GHz, November 2026.
+# Compiled passes, in nanoseconds of one core: least processor times of the anti-spam program's passes over one and ten
+# million events, by benchmarks/calibrate.py, on a virtual machine with two cores that was busy otherwise, November 2026.
 READ_NS = {"int": 4.0, "float": 4.0, "bool": 2.0, "Time": 4.0, "str": 25.0, "bytes": 25.0}
 """Reading a column from Parquet, per value."""
 DECODE_NS = {"int": 1.0, "float": 1.0, "bool": 2.0, "Time": 1.0, "str": 35.0, "bytes": 35.0}
@@ -49,10 +49,10 @@ PLACE_NS = 8.0
 """Time and place of an event, and the order of its chunk's types."""
 EVENT_NS = 6.0
 """An event in the compiled loop."""
-ACCESS_NS = 20.0
+ACCESS_NS = 23.0
 """A read or a write of a state, when the log has ten million events."""
-ACCESS_GROWTH = 0.25
-"""So much more for every doubling of the log, so much less for every halving (to a fifth at most)."""
+ACCESS_GROWTH = 0.055
+"""So much more for every doubling of the log, so much less for every halving (to half at most): misses of the caches."""
 WRITTEN_NS = 12.0
 """Sorting, hashing and writing what a slice did, per write in the code and event."""
 
@@ -84,7 +84,7 @@ def cost_of(work: PassProgram, counts: Mapping[str, int] | None, *, compiled: bo
         return PassCost(0.0, work_of(work, counts) * SECONDS_PER_INSTRUCTION, 0.0, compiled=False)
     events = {event.__name__: event for handler in work.handlers for event in handler.events}
     size = TYPICAL_EVENTS if counts is None else max(1, sum(counts.get(name, 0) for name in events))
-    access = ACCESS_NS * max(0.2, 1 + ACCESS_GROWTH * math.log2(size / 10_000_000))
+    access = ACCESS_NS * max(0.5, 1 + ACCESS_GROWTH * math.log2(size / 10_000_000))
     decode = kernel = write = 0.0
     for name, event in events.items():
         count = 1 if counts is None else counts.get(name, 0)

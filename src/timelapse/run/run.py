@@ -140,8 +140,10 @@ class Run:
 
     def __repr__(self) -> str:
         found = ", ".join(f"{n:,} {name}" for name, n in self.counts.items()) or "no outputs"
+        most = sorted(((s, n) for n, s in self.account.items() if n != "idle"), reverse=True)[:3]
+        spent = f", {self.seconds:.2f} s ({', '.join(f'{n} {s:.2f}' for s, n in most)})" if most else ""
         return (
-            f"<Run {self.program}: {self.events:,} events, {found}, digest {self.digest[:12]}"
+            f"<Run {self.program}: {self.events:,} events, {found}, digest {self.digest[:12]}{spent}"
             f"{f', {self.path}' if self.path else ''}>"
         )
 
