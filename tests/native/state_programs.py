@@ -245,3 +245,38 @@ class Leaving(tl.Program):
         if self.n[e.k] * BIG * 4 > 3 and e.k != 1:
             del self.n[e.k]
             self.emit(Note(n=self.top[e.k], s=self.first[e.s]))
+
+
+class Filtered(tl.Program):
+    """Rejects by the event alone, after writes: deltas are undone too."""
+
+    n: tl.Counter[int]
+    keys: tl.Set[int]
+    total: tl.Value[int, int] = tl.state(default=5)
+    peak: tl.Max[int, int] = tl.state(default=0)
+    first: tl.First[int, str] = tl.state(default="")
+
+    @tl.on(A)
+    def go(self, e: A) -> None:
+        self.n[e.k] += e.v
+        self.keys.add(e.v)
+        self.total[e.k] += 1
+        self.peak.add(e.k, e.v)
+        self.first.add(e.v, e.s)
+        if e.v == 2:
+            del self.n[e.k]
+            self.keys.discard(e.k)
+            del self.peak[e.k]
+        if e.s == "zz" or (e.b and e.k == 1):
+            self.reject(e.s)
+
+
+class Refusing(tl.Program):
+    """Max takes no NaN."""
+
+    best: tl.Max[int, float] = tl.state(default=0.0)
+
+    @tl.on(A)
+    def go(self, e: A) -> None:
+        self.best.add(e.k, e.x if e.v == 1 else 0.5)
+        self.emit(Note(n=e.v, s=e.s))

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 import timelapse as tl
 from tests.native.oracle import INTS, compare, logs, passes
 from tests.native.programs import A, B, Failing, Mixed, Note, Overflowing
-from tests.native.state_programs import Compound, Folds, Kinds, Leaving, Rejecting
+from tests.native.state_programs import Compound, Filtered, Folds, Kinds, Leaving, Refusing, Rejecting
 from timelapse.kernels.choose import choice
 from timelapse.model.events import Event
 
-PROGRAMS = [Mixed, Failing, Overflowing, Kinds, Folds, Compound, Rejecting, Leaving]
+PROGRAMS = [Mixed, Failing, Overflowing, Kinds, Folds, Compound, Rejecting, Leaving, Filtered, Refusing]
 CUTS = st.lists(st.integers(0, 25), max_size=3).map(lambda c: sorted([0, *c, 25]))
 
 

@@ -100,6 +100,8 @@ class StateCode:
             return NONE
         names = self.parameters.get(name)
         if names is None:
+            if name in ("items", "top"):
+                raise Refused(f"{self.spec.name}.{name}(), a read of every key", line)
             raise Refused(f"{self.spec.name}.{name}()", line)
         order = (*(["key"] if self.spec.key is not None else []), *names)
         given = dict(zip(order, args))
@@ -130,7 +132,7 @@ class StateCode:
         parts = [key] if scalar else [self._certain(i) for i in key.items]
         if scalar == (key.kind == "tuple") or [p.kind for p in parts] != self._parts:
             raise Refused(f"a key of {self.spec.name} of another type")
-        return ", ".join(f"np.int64({p.code})" for p in parts)
+        return ", ".join(word(p) for p in parts)
 
     def _certain(self, value: Value) -> Value:
         """An optional that must not be None: where it is, Python raises."""
@@ -228,10 +230,10 @@ class StateCode:
         """The words of a value that is stored as this type."""
         if isinstance(kind, OptionalType):
             if value.kind == "none":
-                return ["np.int64(0)"] * value_words(kind)
+                return ["0"] * value_words(kind)
             if value.kind == "optional":
-                return [f"np.int64({value.items[0].code})", *self.words(value.items[1], kind.inner)]
-            return ["np.int64(1)", *self.words(value, kind.inner)]
+                return [word(value.items[0]), *self.words(value.items[1], kind.inner)]
+            return ["1", *self.words(value, kind.inner)]
         value = self._certain(value)
         if isinstance(kind, TupleType) and value.kind == "tuple" and len(value.items) == len(kind.items):
             pairs = zip(value.items, kind.items, strict=True)
@@ -241,7 +243,7 @@ class StateCode:
             if wanted == "float" and value.kind in ("int", "float"):
                 return [f"bits({as_float(value)})"]
             if wanted == value.kind:
-                return [f"np.int64({value.code})"]
+                return [word(value)]
         raise Refused(f"{self.spec.name}, which holds {kind.text}, is given {value.kind}")
 
     def value(self, words: list[str], kind: ValueType) -> Value:
@@ -282,9 +284,14 @@ class StateCode:
         return None if self.spec.default is ABSENT else self.spec.default
 
 
+def word(value: Value) -> str:
+    """A scalar's word, if that is not its bits. All but bools are int64 in the generated code already."""
+    return f"np.int64({value.code})" if value.kind == "bool" else value.code
+
+
 def literal(word: int) -> str:
     """A word as an expression of the generated code."""
-    return "INT64_MIN" if word == -(2**63) else f"np.int64({word})"
+    return "INT64_MIN" if word == -(2**63) else f"({word})"
 
 
 def one(value: Value | None, what: str) -> Value:
