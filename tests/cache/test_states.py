@@ -12,6 +12,7 @@ import pytest
 
 import timelapse as tl
 from tests.cache.programs import PROGRAM, events, written
+from tests.cli.run_cli import cli
 from timelapse.cache import rerun
 from timelapse.errors import DefinitionError, HandlerError
 from timelapse.run import Run
@@ -59,6 +60,34 @@ def test_an_edited_rule_starts_from_what_is_kept(tmp_path: Path) -> None:
         assert first.digest != second.digest
         assert second.verify().ok
         assert run(module, log, least=3).certificate["cache"] is None
+
+
+def test_an_edit_that_changes_the_plan(tmp_path: Path) -> None:
+    """Where nobody says how many slices, the run cuts the log where kept states know it; else as asked."""
+    with written(tmp_path / "p") as module:
+        log = log_of(module, tmp_path / "log")
+        first = run(module, log, slices=4)
+        again = tl.replay(module.Talk(limit=1), log, spark=False)
+        assert again.manifest.cuts == first.manifest.cuts
+        assert again.certificate["cache"] is not None
+        same(again, run(module, log, slices=4, cache=False, limit=1))
+        assert run(module, log, slices=3, limit=1).certificate["cache"] is None
+
+
+def test_explain_says_what_is_kept(tmp_path: Path) -> None:
+    """Nothing yet, states, reads; or why not."""
+    text = PROGRAM.replace("self.bonus(e.id) + 1", "hash(e.text)")
+    with written(tmp_path / "p") as module:
+        log = log_of(module, tmp_path / "log")
+        said = []
+        for _ in range(3):
+            said.append(cli("explain", f"{tmp_path / 'p' / 'cachetest_program.py'}:Talk", log.path).out)
+            run(module, log)
+        assert ["no states are kept yet" in said[0], "starts from them" in said[1]] == [True, True]
+        assert "output part alone" in said[2]
+    with written(tmp_path / "q", program=text):
+        out = cli("explain", f"{tmp_path / 'q' / 'cachetest_program.py'}:Talk", log.path, "--json").json
+        assert out["cache"]["reason"]
 
 
 def test_cache_false_neither_uses_nor_keeps(tmp_path: Path) -> None:

@@ -34,11 +34,18 @@ class CoreKey:
 
     text: str = ""
     reason: str = ""
-    core: PassProgram | None = None
+    cuts: tuple[int, ...] = ()
+    whole: str = ""
+    """The key without the cuts."""
 
     def of(self, *more: str) -> str:
         """The key of something that depends on the core and on this."""
         return hashlib.sha256("\0".join([self.text, *more]).encode()).hexdigest()
+
+    def at(self, cuts: Sequence[int]) -> CoreKey:
+        """The key of the same core over the same log, cut in this way."""
+        text = hashlib.sha256(f"{self.whole} {list(cuts)}".encode()).hexdigest()
+        return CoreKey(text, "", tuple(cuts), self.whole)
 
 
 def core_key(program: Program, analysis: Analysis, log_id: str | None, cuts: Sequence[int]) -> CoreKey:
@@ -56,8 +63,8 @@ def core_key(program: Program, analysis: Analysis, log_id: str | None, cuts: Seq
         digest = _digest(program, core)
     except (Unsure, RecursionError) as unsure:
         return CoreKey(reason=f"its states depend on what cannot be hashed: {unsure}")
-    parts = [f"timelapse states {FORMAT}", software(), log_id, repr(list(cuts)), digest]
-    return CoreKey(hashlib.sha256("\0".join(parts).encode()).hexdigest(), core=core)
+    parts = [f"timelapse states {FORMAT}", software(), log_id, digest]
+    return CoreKey(whole=hashlib.sha256("\0".join(parts).encode()).hexdigest()).at(cuts)
 
 
 def refusal(analysis: Analysis) -> str | None:

@@ -18,7 +18,7 @@ from timelapse.cache.store import Store
 from timelapse.engine.driver import Driver, Outcome
 from timelapse.engine.job import Job, SliceReport, SumRow
 from timelapse.engine.reads import ReadsReader, event_class, reads_class
-from timelapse.kernels.choose import prepare, runs_compiled
+from timelapse.kernels.choose import COLD_EVENTS, WARM_EVENTS, prepare, runs_compiled
 from timelapse.kernels.interpreted import RECORDER
 from timelapse.model.events import Event
 from timelapse.model.program import Program
@@ -58,17 +58,17 @@ class Reads:
             sum(s.event is e for s in sites) <= _FEW for e in {s.event for s in sites}
         )  # fmt: skip
 
-    def recording(self, job: Job, *, first: bool, chained: bool) -> PassProgram | None:
-        """The final pass with handlers that record, or None where that would cost too much.
+    def recording(self, job: Job, *, first: bool, chained: bool) -> tuple[PassProgram, bool]:
+        """The final pass with handlers that record, and whether that costs little now.
 
-        That is, where the pass would no longer run compiled, and in a `first` run, which may never
-        be followed by another one, where it does not run compiled anyway.
+        It costs too much where the pass would no longer run compiled, and in a `first` run, which may never be
+        followed by another one, where it does not run compiled anyway.
         """
         program, final = job.program, job.passes[-1]
         made = self._recording(final)
-        events = job.reader.count if chained else max(b - a for a, b in itertools.pairwise(job.cuts))
+        events = job.reader.count if chained else _largest(job)
         fast = runs_compiled(program, made, events, final=True)
-        return made if fast or not (first or runs_compiled(program, final, events, final=True)) else None
+        return made, fast or not (first or runs_compiled(program, final, events, final=True))
 
     def _recording(self, final: PassProgram) -> PassProgram:
         handlers = list(final.handlers)
@@ -163,6 +163,20 @@ class OutputDriver(Driver):
             report.content = {name: total for (name, number), total in content.items() if number == index}
         self._accept(reports)
         return self._outcome([reports[i] for i in range(slices)])
+
+
+def worth_it(job: Job, alone: Job) -> bool:
+    """Whether the output part alone is faster than all: not where only all of it is compiled."""
+    events = _largest(job)
+    if not runs_compiled(job.program, job.passes[-1], events, final=True):
+        return True
+    count = job.reader.count
+    enough = max(events, count) if count >= COLD_EVENTS and events >= WARM_EVENTS else events
+    return runs_compiled(job.program, alone.passes[-1], enough, final=True)
+
+
+def _largest(job: Job) -> int:
+    return max(b - a for a, b in itertools.pairwise(job.cuts))
 
 
 def _inner(kind: ValueType) -> ValueType:

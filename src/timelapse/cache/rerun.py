@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from timelapse.cache.reads import OutputDriver, Reads
 from timelapse.cache.states import KeptStates
 from timelapse.cache.store import Store, open_store
 from timelapse.engine.driver import Driver, Outcome
-from timelapse.engine.executor import Executor, suitable
+from timelapse.engine.executor import Executor
 from timelapse.engine.job import Job
 from timelapse.engine.progress import Progress
 from timelapse.errors import HandlerError
@@ -55,9 +55,10 @@ class Reuse:
 
     @classmethod
     def of(
-        cls, program: Program, analysis: Analysis, log_id: str | None, events: int, cuts: Sequence[int]
-    ) -> Reuse:
-        """The cache for one program over a log that is cut in this way."""
+        cls, program: Program, analysis: Analysis, log_id: str | None, events: int, cuts: Sequence[int],
+        *, least: int | None = None,
+    ) -> Reuse:  # fmt: skip
+        """The cache for one program over a log that is cut in this way, or in any other of `least` slices or more."""
         store = open_store()
         if store is None:
             return cls.none("the cache is switched off")
@@ -66,6 +67,9 @@ class Reuse:
         key = core_key(program, analysis, log_id, cuts)
         if key.reason:
             return cls.none(key.reason)
+        other = None if least is None else states.known_cuts(store, key)
+        if least is not None and other is not None and len(other) > least:
+            key = key.at(other)
         part = output_part(analysis)
         if part.reason:
             return cls(store, key, reads_reason=part.reason)
@@ -74,35 +78,60 @@ class Reuse:
         except (Unsure, RecursionError) as unsure:
             return cls(store, key, reads_reason=f"its reads depend on what cannot be hashed: {unsure}")
 
+    def cuts(self, planned: Sequence[int]) -> tuple[int, ...]:
+        """Where the log is cut: where kept states know their way, else as planned."""
+        return self.key.cuts or tuple(planned)
+
+    def describe(self) -> dict[str, Any]:
+        """What `timelapse explain` says: what is kept, or why it cannot be."""
+        if self.store is None:
+            return {"states": False, "reads": False, "reason": self.reason, "reads_reason": ""}
+        kept = self.store.head(states.states_key(self.key)) is not None
+        reads_kept = kept and self.reads is not None and not self.reads.missing(self.store)
+        return {"states": kept, "reads": reads_kept, "reason": "", "reads_reason": self.reads_reason}
+
     # --- running ------------------------------------------------------------------------------------
 
-    def run(self, job: Job, plan: Plan, executor: Executor, progress: Progress, lead: int) -> Outcome:
-        """Run the job with what there is; `lead` as for the driver. Raises what the driver raises."""
-        here = suitable(executor, staged=plan.mode == "staged" and job.slices > 1)
-        if self.store is None:
-            return _drive(Driver(job, plan, here, progress, lead=lead), job, here)
-        outcome = self._outputs(job, plan, executor, progress)
-        if outcome is not None:
-            return outcome
-        self._lease(job)
+    def run(
+        self, job: Job, plan: Plan, executor: Executor, progress: Progress, lead: int,
+        compiling: Callable[[Job], AbstractContextManager[None]],
+    ) -> Outcome:  # fmt: skip
+        """Run the job with what there is. Raises what the driver raises.
+
+        `lead` is the driver's; `compiling` makes what machine code a job lacks, while it runs or for the next run.
+        """
+        if self.store is not None:
+            outcome = self._outputs(job, plan, executor, progress, compiling)
+            if outcome is not None:
+                return outcome
+            self._lease(job)
         known = None if self.kept is None else self.kept.moved
-        if known is None:
-            executor = here
-        recording = self._recording(job, chained=known is None and plan.mode == "chain")
+        recording, wanted = self._recording(job, chained=known is None and plan.mode == "chain")
+
+        def drive(what: Job) -> Outcome:
+            driver = Driver(what, plan, executor, progress, lead=lead, known=known)
+            with compiling(what if wanted is None else wanted):
+                executor.start(what)
+                try:
+                    return driver.run()
+                finally:
+                    executor.close()
+
         if recording is not None:
             try:
-                return _drive(
-                    Driver(recording, plan, executor, progress, lead=lead, known=known), recording, executor
-                )
+                return drive(recording)
             except HandlerError as error:
                 if error.handler != RECORDER:
                     raise
                 reads.remove(job.out)  # a key that cannot be computed for every event
                 shutil.rmtree(job.out / "state", ignore_errors=True)
-                self.reads_reason, self.reads = error.message, None
-        return _drive(Driver(job, plan, executor, progress, lead=lead, known=known), job, executor)
+                self.reads_reason, self.reads, wanted = error.message, None, None
+        return drive(job)
 
-    def _outputs(self, job: Job, plan: Plan, executor: Executor, progress: Progress) -> Outcome | None:
+    def _outputs(
+        self, job: Job, plan: Plan, executor: Executor, progress: Progress,
+        compiling: Callable[[Job], AbstractContextManager[None]],
+    ) -> Outcome | None:  # fmt: skip
         """Run the output part alone, if all its reads are kept."""
         if self.reads is None or self.store is None:
             return None
@@ -113,6 +142,10 @@ class Reuse:
         kept = None if alone is None else states.changes(self.store, self.key, names, job.scratch, job.out)
         if alone is None or kept is None:
             return None
+        if not reads.worth_it(job, alone):
+            shutil.rmtree(job.out / "state", ignore_errors=True)
+            with compiling(alone):  # for the next run
+                return None
         driver = OutputDriver(alone, plan, executor, progress)
         executor.start(alone)
         try:
@@ -132,15 +165,16 @@ class Reuse:
             self.kept = states.lease(self.store, self.key, names, job.scratch)
             self.what = "states" if self.kept is not None else ""
 
-    def _recording(self, job: Job, *, chained: bool) -> Job | None:
-        """The job with a final pass that records, where that is worth it."""
+    def _recording(self, job: Job, *, chained: bool) -> tuple[Job | None, Job | None]:
+        """The job with a final pass that records, where that is worth it; and where it would be, once compiled."""
         if self.reads is None or self.store is None or not self.reads.missing(self.store):
-            return None
+            return None, None
         first = self.store.head(states.states_key(self.key)) is None
         if first and not self.reads.small:
-            return None  # as long as nobody has edited anything
-        final = self.reads.recording(job, first=first, chained=chained)
-        return None if final is None else dataclasses.replace(job, passes=(*job.passes[:-1], final))
+            return None, None  # as long as nobody has edited anything
+        final, now = self.reads.recording(job, first=first, chained=chained)
+        made = dataclasses.replace(job, passes=(*job.passes[:-1], final))
+        return (made if now else None), (None if first and not now else made)
 
     # --- keeping ------------------------------------------------------------------------------------
 
@@ -179,15 +213,3 @@ class Reuse:
             "found_by": self.kept.origin,
             "validated": proved,
         }
-
-
-def _drive(driver: Driver, job: Job, executor: Executor) -> Outcome:
-    began = time.perf_counter()
-    executor.start(job)
-    shipped = time.perf_counter() - began
-    try:
-        outcome = driver.run()
-    finally:
-        executor.close()
-    outcome.account.add("plan", shipped)
-    return outcome

@@ -19,6 +19,7 @@ from timelapse.engine.job import Job, SliceReport, SumRow
 from timelapse.model.program import spec_of
 
 KIND = "states"
+CUTS = "cuts"
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,23 @@ def save(
         "content": {n: [_row(r.content[n]) for r in reports] for n in names},
         "origin": dict(origin),
     }
-    return store.publish(states_key(key), KIND, files, about, data)
+    why = store.publish(states_key(key), KIND, files, about, data, replace=True)
+    if why is None:
+        why = store.publish(_cuts_key(key), CUTS, {}, about, {"cuts": list(key.cuts)}, replace=True)
+    return why
+
+
+def _cuts_key(key: CoreKey) -> str:
+    return key.at(()).of(CUTS)
+
+
+def known_cuts(store: Store, key: CoreKey) -> tuple[int, ...] | None:
+    """Where the log was cut when states of this core were kept last: an edit may have led to another plan."""
+    head = store.head(_cuts_key(key))
+    cuts = None if head is None else head.data.get("cuts")
+    if not isinstance(cuts, list) or store.head(states_key(key.at(cuts))) is None:
+        return None
+    return tuple(cuts)
 
 
 def _row(total: SumRow) -> list[int]:

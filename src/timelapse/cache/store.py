@@ -123,9 +123,13 @@ class Store:
     # --- publishing ---------------------------------------------------------------------------------
 
     def publish(
-        self, key: str, kind: str, files: Mapping[str, Path], about: dict[str, str], data: dict[str, Any]
-    ) -> str | None:
-        """Keep files (name in the entry -> where they are) under a key. Returns None, or why it was not kept."""
+        self, key: str, kind: str, files: Mapping[str, Path], about: dict[str, str], data: dict[str, Any],
+        *, replace: bool = False,
+    ) -> str | None:  # fmt: skip
+        """Keep files (name in the entry -> where they are) under a key. Returns None, or why it was not kept.
+
+        An entry that is there stays, unless it is to be replaced.
+        """
         target = self._entries / key
         partial = partial_path(target)
         try:
@@ -145,6 +149,8 @@ class Store:
             body = msgspec.json.encode(head)
             (partial / _HEAD).write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
             (partial / _USED).touch()
+            if replace:
+                self._remove(target)
             try:
                 partial.rename(target)
             except OSError:

@@ -64,7 +64,7 @@ def cache(
         else:
             line(f"the cache keeps at most {size_text(limit)}")
         return
-    _show(store, store.entries(), as_json=as_json)
+    _show(store, [e for e in store.entries() if e.head.files], as_json=as_json)
 
 
 def _show(store: Store, entries: list[Entry], *, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,6 +54,7 @@ def explain(
     from timelapse.log import Log
     from timelapse.model.load import load_program
     from timelapse.run.foresight import explain as make_explanation
+    from timelapse.run.start import kept_of
 
     made = build_program(load_program(program), settings or [])
     opened = None if log is None else Log.open(log)
@@ -61,12 +62,15 @@ def explain(
     if svg is not None:
         svg.parent.mkdir(parents=True, exist_ok=True)
         svg.write_text(found.svg(), encoding="utf-8")
+    kept = {} if opened is None else kept_of(made, opened)
     if as_json:
-        print_json(found.to_json())
+        print_json({**found.to_json(), **({"cache": kept} if kept else {})})
     elif plan:
         print_plan(found)
     else:
         console().print(found.rich())
+        if kept:
+            line(("cache   ", "dim"), _cache_text(kept))
         if svg is not None:
             line(("picture ", "dim"), str(svg))
     if max_strategy is not None:
@@ -80,6 +84,16 @@ def print_plan(found: Explanation) -> None:
 
     for text in [*found.plan.text().splitlines(), *kernel_lines(found), "", *law_lines(found)]:
         line(clean(text))
+
+
+def _cache_text(kept: dict[str, Any]) -> str:
+    """One line on what a replay could start from."""
+    if kept["reason"]:
+        return f"nothing is kept: {kept['reason']}"
+    if kept["reads"]:
+        return "states and what is read of them are kept: a replay runs the output part alone"
+    text = "states are kept: a replay starts from them" if kept["states"] else "no states are kept yet"
+    return text + (f"; reads are not kept: {kept['reads_reason']}" if kept["reads_reason"] else "")
 
 
 def _check(found: Explanation, max_strategy: str, *, as_json: bool) -> None:

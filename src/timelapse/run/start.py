@@ -160,19 +160,21 @@ def run_plan(
         )
         passes = (*(stage.work for stage in plan.stages), final_pass(analysis))
         memory = memory_setting()
-        count = slices or default_slices(
-            least_slices(program, passes[-1], reader.count, memory), executor.cores, plan
-        )
+        least = least_slices(program, passes[-1], reader.count, memory)
+        count = slices or default_slices(least, executor.cores, plan)
         boundaries, lead = cut(reader, count, plan)
-        job = Job(program, passes, reader, tuple(boundaries), partial.scratch, partial.path, memory)
-        (partial.scratch / "results").mkdir()
         reuse = Reuse.none("it was not asked for")
         if cache:
-            reuse = Reuse.of(program, analysis, source.id, reader.count, job.cuts)
+            anywhere = least if slices is None else None
+            reuse = Reuse.of(program, analysis, source.id, reader.count, boundaries, least=anywhere)
+        places = reuse.cuts(boundaries)
+        job = Job(program, passes, reader, places, partial.scratch, partial.path, memory)
+        (partial.scratch / "results").mkdir()
         before = foreseen(program, plan, job)
         prepared = time.perf_counter() - clock
-        with compiling(program, plan, job, executor.cores):
-            outcome = reuse.run(job, plan, executor, progress, lead)
+        outcome = reuse.run(
+            job, plan, executor, progress, lead, lambda job: compiling(program, plan, job, executor.cores)
+        )
         outcome.account.add("plan", prepared)
         seconds = time.perf_counter() - clock
         manifest = _manifest(program, analysis, source, plan, job, outcome, started, seconds, reuse, before)
@@ -190,6 +192,11 @@ def run_plan(
         raise
     context = RunContext(program, source.reader, keep)
     return Run(manifest, DirectoryData(partial.out), partial.out, context)
+
+
+def kept_of(program: Program, log: Log) -> dict[str, Any]:
+    """What a replay of the log could start from, or why nothing is kept: for `timelapse explain`."""
+    return Reuse.of(program, analyse(program), log.id, log.count, (0, log.count), least=1).describe()
 
 
 def _about(manifest: RunManifest) -> dict[str, str]:
