@@ -11,10 +11,11 @@ import pytest
 import timelapse as tl
 from tests.cache.programs import PROGRAM, events, written
 from tests.cache.test_states import same
-from timelapse.analysis import analyse
+from timelapse.analysis import analyse, final_pass
 from timelapse.analysis.outputs import output_part
 from timelapse.cache import rerun
 from timelapse.errors import HandlerError
+from timelapse.kernels.choose import choice
 from timelapse.run import Run
 
 ALL = "states and what is read of them"
@@ -63,6 +64,7 @@ class P(NamedTuple):
     b: int
 
 SMALL = 3
+NAN = float("nan")
 
 class Talk(tl.Program):
     limit: int = 3
@@ -78,7 +80,7 @@ class Talk(tl.Program):
     @tl.on(Join)
     def join(self, e):
         self.pairs.add(pair(e.a, e.b))
-        self.level[str(e.a)] = e.b / 3 if e.b else float("nan")
+        self.level[str(e.a)] = e.b / 3 if e.b else NAN
         self.spot[e.a] = P(e.a, e.b)
 
     @tl.on(Say)
@@ -205,6 +207,36 @@ NOT_HOISTED = {
 }  # fmt: skip
 
 
+NATIVE = """
+import timelapse as tl
+from cachetest_events import Join, Say
+
+class Loud(tl.Record):
+    id: int
+    score: int
+
+class Talk(tl.Program):
+    limit: int = 3
+    n: tl.Counter[int]
+    big: tl.Counter[int]
+    seen: tl.Set[int]
+
+    @tl.on(Say)
+    def say(self, e):
+        self.n[e.who] += e.id - 100
+        self.big[e.to] += e.id * 3000000000
+
+    @tl.on(Join)
+    def join(self, e):
+        self.seen.add(e.a)
+
+    @tl.on(Say)
+    def flag(self, e):
+        if self.n[e.who] > self.limit and self.big[e.to] > 7 or e.who in self.seen:
+            self.emit(Loud(id=self.big[e.who], score=self.n[e.to]))
+"""
+
+
 @pytest.mark.parametrize("name", HOISTED)
 def test_an_output_part_runs_without_states(name: str, tmp_path: Path) -> None:
     """A first run, a recording one, and one on what was recorded, each equal to one without the cache."""
@@ -319,37 +351,24 @@ def test_columns_of_another_length_are_refused(rows: int, tmp_path: Path) -> Non
 def test_compiled_passes_record_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first compiled run records; negative, large and missing values come back as they were."""
     monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
-    text = """
-import timelapse as tl
-from cachetest_events import Join, Say
-
-class Loud(tl.Record):
-    id: int
-    score: int
-
-class Talk(tl.Program):
-    limit: int = 3
-    n: tl.Counter[int]
-    big: tl.Counter[int]
-    seen: tl.Set[int]
-
-    @tl.on(Say)
-    def say(self, e):
-        self.n[e.who] += e.id - 100
-        self.big[e.to] += e.id * 3000000000
-
-    @tl.on(Join)
-    def join(self, e):
-        self.seen.add(e.a)
-
-    @tl.on(Say)
-    def flag(self, e):
-        if self.n[e.who] > self.limit and self.big[e.to] > 7 or e.who in self.seen:
-            self.emit(Loud(id=self.big[e.who], score=self.n[e.to]))
-"""
-    with written(tmp_path / "p", program=text) as module:
+    with written(tmp_path / "p", program=NATIVE) as module:
         log = tl.Log.from_events(tmp_path / "log", events(module), [module.Join, module.Say], block=64)
         assert three(module.Talk, log, [{}, {"limit": -4000}, {"limit": 10}]) == ["", ALL, ALL]
+
+
+@pytest.mark.parametrize("every", [3, 29, 400])
+def test_events_that_compiled_passes_leave_to_python(
+    every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Single events, or all from some event on: what they read stands in its place among the others."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    step = "        self.n[e.who] += e.id - 100\n"
+    more = f"        self.n[e.to] += 1 if e.id % {every} else e.id * 4611686018427387904 % 5\n"
+    program = NATIVE.replace(step, step + more)
+    with written(tmp_path / "p", program=program) as module:
+        log = tl.Log.from_events(tmp_path / "log", events(module), [module.Join, module.Say], block=64)
+        assert choice(module.Talk(), final_pass(analyse(module.Talk)), final=True).reason == ""
+        assert three(module.Talk, log, [{}, {"limit": 1}, {"limit": 10}])[-1] == ALL
 
 
 @pytest.mark.spark
