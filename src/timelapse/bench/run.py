@@ -42,8 +42,9 @@ def run(
 ) -> Iterator[tuple[Report, list[Path]]]:
     """Run benchmarks one after the other, and write each one's files when it is done.
 
-    With `minutes`, each gets its share of what is left; every candidate still runs at least cold, warm-up and once
-    as long as the benchmark's share is not spent, and what is left out is shown as such.
+    With `minutes`, each gets its share of what is left; making data, once for all later runs, is not counted. As long
+    as a benchmark's share is not spent, every candidate runs at least cold, once to warm up and once timed; what
+    is left out is shown as such.
     """
     wanted = chosen(names)
     end = None if minutes is None else time.monotonic() + 60 * minutes
@@ -51,8 +52,7 @@ def run(
         suite, share = SUITES[name]
         own = settings
         if end is not None:
-            left = end - time.monotonic()
-            part = share / sum(SUITES[n][1] for n in wanted[position:])
-            own = replace(settings, until=time.monotonic() + max(0.0, left) * part)
+            left = max(0.0, end + sum(settings.making) - time.monotonic())
+            own = replace(settings, budget=left * share / sum(SUITES[n][1] for n in wanted[position:]))
         report = suite(own)
         yield report, report.write(out)

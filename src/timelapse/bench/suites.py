@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from timelapse.bench import candidates as who
@@ -15,7 +16,7 @@ from timelapse.bench.report import Plot, Report, Series, Table, comparison, rate
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user asks for. `until` is when to begin nothing more (time.monotonic)."""
+    """What the user asks for. `budget` is the seconds for a measurement, made data not counted."""
 
     events: int
     rounds: int
@@ -23,16 +24,23 @@ class Settings:
     cores: int = 2
     quick: bool = False
     seeds: int = 1
-    until: float = float("inf")
+    budget: float = float("inf")
     say: Callable[[str], None] = print
     only: tuple[str, ...] = ()
     """Names of candidates, where not all are wanted."""
+    making: list[float] = field(default_factory=list)
+    """Seconds that making data took, each time."""
 
-    def bench(self, cores: int | None = None, ratios: Sequence[float] = (2.0,)) -> Bench:
-        return Bench(self.rounds, cores or self.cores, self.until, ratios, self.say)
+    def bench(self, cores: int | None = None, ratios: Sequence[float] = (2.0,), share: float = 1.0) -> Bench:
+        """How to measure, from now on. `share` is the part of the budget."""
+        until = time.monotonic() + self.budget * share
+        return Bench(self.rounds, cores or self.cores, until, ratios, self.say)
 
     def made(self, dataset: Dataset) -> Made:
-        return make(dataset, self.data, self.say)
+        started = time.monotonic()
+        found = make(dataset, self.data, self.say)
+        self.making.append(time.monotonic() - started)
+        return found
 
     def shown(self) -> dict[str, object]:
         return {

@@ -41,7 +41,8 @@ def bench(
         bool, typer.Option("--quick", help="A small log, one round: does everything run?")
     ] = False,
     minutes: Annotated[
-        float | None, typer.Option(help="Time to spend: each benchmark gets a share. Making data counts.")
+        float | None,
+        typer.Option(help="Time to spend: each benchmark gets a share. Making data, once, comes on top."),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Seeds per exponent in `zipf`.")] = 1,
     only: Annotated[
