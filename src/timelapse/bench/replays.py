@@ -12,7 +12,7 @@ from timelapse.bench import candidates as who
 from timelapse.bench.candidates import Candidate
 from timelapse.bench.data import Dataset, Made
 from timelapse.bench.measure import FAILED, OK, Measured, measure
-from timelapse.bench.process import Failed, Process
+from timelapse.bench.process import Failed, Once, Process
 from timelapse.bench.programs import IntAntispam
 from timelapse.bench.report import Plot, Report, Series, Table, comparison, ratio, seconds, times
 from timelapse.bench.suites import Settings, native_of
@@ -162,15 +162,16 @@ def compile_times(settings: Settings) -> Report:
             except Failed as failure:
                 one.state, one.reason = FAILED, str(failure)
                 continue
-            one.cold, one.warm = cold[0], [cold[1]]
-            compiling, loading = cold[0] - cold[1], again[0] - again[1]
-            rows.append((case, seconds(compiling), seconds(loading), seconds(cold[1])))
+            one.cold, one.warm = cold[0].seconds, [cold[1]]
+            compiling = cold[0].seconds - again[0].seconds
+            cpu = None if cold[0].cpu is None or again[0].cpu is None else cold[0].cpu - again[0].cpu
+            loading = again[0].seconds - again[1]
+            rows.append((case, seconds(compiling), seconds(cpu), seconds(loading), seconds(cold[1])))
             report.values[f"{case}: compile"] = compiling
             report.values[f"{case}: load"] = loading
-    title = (
-        f"Compile times ({made.dataset.events:,} events): a first replay's time beyond that of the next ones"
-    )
-    report.tables.append(Table(title, ("", "first process s", "second process s", "warm s"), rows))
+    title = f"Compile times ({made.dataset.events:,} events)"
+    columns = ("", "compiling s", "CPU s", "loading s", "warm s")
+    report.tables.append(Table(title, columns, rows))
     report.plot = Plot(
         "Compile times",
         "seconds",
@@ -178,14 +179,17 @@ def compile_times(settings: Settings) -> Report:
         [Series("", [r[0] for r in rows], [float(r[1]) for r in rows])],
         bars=True,
     )
-    report.notes.append("includes analysis and everything else that only a first replay does")
+    report.notes.append(
+        "compiling: the first replay in a process with empty caches, less that in the next process; loading: the latter, "
+        "less a warm one (imports, machine code from the disk)"
+    )
     return report
 
 
 def _first_and_next(
     candidate: Candidate, made: Made, folder: Path, caches: dict[str, str], settings: Settings
-) -> tuple[float, float]:
-    """The first replay in a new process, and the median of the next three. Seconds."""
+) -> tuple[Once, float]:
+    """The first replay in a new process, and the median of the next three in seconds."""
     python = candidate.python()
     assert python is not None
     for path in caches.values():
@@ -193,7 +197,7 @@ def _first_and_next(
     settings.say(f"{candidate.title}: in a new process")
     with Process("compile", python, settings.cores, folder, caches) as process:
         process.make(candidate, made)
-        first = process.run(candidate).seconds
+        first = process.run(candidate)
         return first, statistics.median(process.run(candidate).seconds for _ in range(3))
 
 
