@@ -64,8 +64,8 @@ def check(seed: int, patch: pytest.MonkeyPatch, tally: Tally, *, emulate: bool, 
             tally.reasons[found.reason.split(": ", 1)[-1]] += 1
             continue
         tally.compiled += 1
-        for edges in (0.0, 0.0, 0.03, 0.3):
-            count = rng.choice((0, 1, 12, 40))
+        for edges in (0.0, 0.03, 0.3, 0.7):
+            count = rng.choice((0, 12, 25, 40, 40, 40))
             events = random_log(program, rng.randrange(10**9), count, edges)
             cuts = sorted([0, count, *(rng.randint(0, count) for _ in range(rng.randrange(3)))])
             try:
