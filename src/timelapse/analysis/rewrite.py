@@ -355,7 +355,17 @@ def compiled(fn: FunctionIR, node: ast.FunctionDef) -> types.FunctionType:
     made.__qualname__ = function.__qualname__
     made.__module__ = function.__module__
     made.__dict__["__tl_text__"] = ast.unparse(node)  # what was cut has no source in any file
+    made.__dict__["__tl_tree__"] = _bare(node)  # the same with the lines of the file
     return made
+
+
+def _bare(node: Any) -> Any:
+    """A copy of a tree without what the analysis hung on it: it travels to workers."""
+    if isinstance(node, list):
+        return [_bare(n) for n in node]
+    if not isinstance(node, ast.AST):
+        return node
+    return _at(type(node)(**{name: _bare(value) for name, value in ast.iter_fields(node)}), node)
 
 
 def _not(test: ast.expr) -> ast.expr:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from timelapse.kernels.ahead import ahead as run_ahead
 from timelapse.kernels.clock import Clock
+from timelapse.kernels.native.computed import Computed, Entries, compute
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.unit import Column, Unit
 from timelapse.log.reader import Chunk
@@ -72,20 +73,53 @@ class Decoder:
         seqs = [_column(t.column("seq"), "int") if t is not None else _EMPTY["int"] for t in tables]
         times = [_column(t.column("ts"), "int") if t is not None else _EMPTY["int"] for t in tables]
         arrays = [array for pair in zip(times, seqs, strict=True) for array in pair]
+        done: dict[tuple[int, Computed], Entries] = {}
         for column in unit.columns:
             table = tables[column.event]
-            arrays.append(_EMPTY[column.kind] if table is None else self._values(table, column))
+            if table is None:
+                arrays.append(_EMPTY[column.kind])
+            elif column.computed is None:
+                arrays.append(self._values(table, column))
+            else:
+                which = (column.event, column.computed)
+                if which not in done:
+                    done[which] = compute(column.computed, unit.events[column.event], table)
+                arrays.append(self._entries(done[which], column))
         return Batch(_kinds(seqs), arrays, chunk)
 
+    def _entries(self, entries: Entries, column: Column) -> Array:
+        """A part of what was computed beforehand."""
+        if column.part:
+            flags: Array = entries.raised if column.part == "raised" else entries.valid
+            return flags
+        return self._plain(entries.values, column)
+
     def _values(self, table: pa.Table, column: Column) -> Array:
-        array = one_array(table.column(column.field))
+        array = _whole(table.column(column.field))
+        if column.part == "valid":
+            return _column(array.is_valid(), "bool")
+        if column.part == "offsets":
+            return _column(array.offsets.cast(pa.int64()), "int")
+        if column.part == "items":
+            return self._plain(array.values, column)
         if column.test:
             return _tested(array, column)
+        return self._plain(array, column)
+
+    def _plain(self, array: pa.Array, column: Column) -> Array:
         if column.kind in ("str", "bytes"):
             words = self._interned.words(array)
             words.setflags(write=False)
             return words
         return _column(array, column.kind)
+
+
+_FILL: dict[str, Any] = {"int": 0, "float": 0.0, "bool": False}
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    array = one_array(column)
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
 
 def _binary(test: Callable[..., pa.Array]) -> Callable[[pa.Array, Any], pa.Array]:
@@ -122,12 +156,12 @@ _TESTS: dict[str, Callable[[pa.Array, Any], pa.Array]] = {
 
 
 def _column(column: pa.Array | pa.ChunkedArray, kind: str) -> Array:
-    """A column without nulls as an array that is not written to."""
-    array = one_array(column)
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
+    """A column as an array that is not written to; nulls as zeros."""
+    array = _whole(column)
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.int64())
+    if array.null_count:
+        array = array.fill_null(_FILL[kind])
     values: Array = array.to_numpy(zero_copy_only=kind != "bool")
     values = np.ascontiguousarray(values)
     values.setflags(write=False)

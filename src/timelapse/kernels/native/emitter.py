@@ -5,18 +5,18 @@ from __future__ import annotations
 import ast
 import builtins
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from timelapse.analysis.result import PassProgram
-from timelapse.kernels.native.expressions import truth
+from timelapse.kernels.native.comparisons import truth
+from timelapse.kernels.native.flow import Join, Level, Line, Moves, is_simple
 from timelapse.kernels.native.layout import layout_of, mode_of
 from timelapse.kernels.native.states import StateCode, state_code
 from timelapse.kernels.native.unit import LEAVE, ROOM, Column, Unit
 from timelapse.kernels.native.values import (
-    NONE,
     NOT_CONSTANT,
     Env,
     EventRef,
@@ -24,16 +24,15 @@ from timelapse.kernels.native.values import (
     SelfRef,
     Value,
     constant,
+    optional,
 )
-from timelapse.model.events import Record
+from timelapse.model.events import Field, Record
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.source import function_source
-from timelapse.model.types import ScalarType
+from timelapse.model.types import ListType, OptionalType, ScalarType, ValueType
 
 MAX_LINES = 3000
-_STATUS = "(np.int64(j) << 32) | (u << 4)"
 FIELD_KIND = {"int": "int", "Time": "int", "float": "float", "bool": "bool", "str": "str", "bytes": "bytes"}
-
 
 REJECT = "  # reject"
 """Ends the lines that leave an event's code because it is rejected."""
@@ -54,6 +53,7 @@ class Frame:
     def __init__(self, number: int, function: types.FunctionType, depth: int) -> None:
         self.number = number
         self.depth = depth
+        self.function = function
         code = function.__code__
         self.locals = frozenset((*code.co_varnames, *code.co_cellvars))
         self.names: dict[str, Any] = {**vars(builtins), **function.__globals__}
@@ -64,7 +64,9 @@ class Frame:
                 self.names.pop(name, None)
         for name in self.locals:
             self.names.pop(name, None)
-        self.result: Value | None = None
+        self.result = Join(f"f{number}")
+        self.level: Level | None = None
+        """The loop to leave on `return`; None where what follows a return is never reached anyway."""
 
 
 class Emitter:
@@ -73,20 +75,31 @@ class Emitter:
     def __init__(self, program: Program, work: PassProgram, *, final: bool) -> None:
         self._program, self._work, self._final = program, work, final
         self.unit = Unit()
-        self._lines: list[str] = []
+        self._lines: list[Line] = []
         self._indent = 3
         self._names = 0
         self._frames = 0
         self._texts: dict[tuple[type, str | bytes], int] = {}
         self._event = 0
         self._handler = 0
-        self._loops = 0
         self._rejections: list[Rejected] = []
         self._line = 0
+        self._file = ""
+        self._levels: list[Level] = []
+        self._stack: list[Frame] = []
+        self._jumps: set[tuple[int, int]] = set()
+        self._loops = 0
+        """How many loops, whose number of rounds is known only as they run, are being written."""
         for empty in ("", b""):
             self._text(empty)
         self._states: dict[str, StateCode] = {}
         self._params = params_of(program)
+        self._filled: set[str] = set()
+        """What `room_if` asked for in loops."""
+        self._objects: dict[str, Any] = {}
+        self._parts: dict[str, Any] | None = None
+
+    # --- lines ------------------------------------------------------------------------------------
 
     def line(self, text: str) -> None:
         if len(self._lines) >= MAX_LINES:
@@ -118,16 +131,33 @@ class Emitter:
 
     def leave(self) -> None:
         """Python handles this event: what it wrote is undone, and it starts again there."""
-        self.line(f"return {_STATUS} | {LEAVE}")
+        self.line(f"return left(j, u, {LEAVE})")
 
     def exit_if(self, condition: str) -> None:
-        with self.block(f"if {condition}:"):
-            self.leave()
+        """Leave where the condition holds."""
+        self.line(f"if {condition}:")
+        self.line(f"    return left(j, u, {LEAVE})")
 
     def room_if(self, condition: str) -> None:
-        """A buffer is full: the event starts again when there is room."""
-        with self.block(f"if {condition}:"):
-            self.line(f"return {_STATUS} | {ROOM}")
+        """A buffer is full: the event starts again when there is room.
+
+        There is always room where nothing fills the buffer in a loop (see `Unit`); then this is taken
+        out again. A loop may leave none for what comes after it.
+        """
+        if self._loops:
+            self._filled.add(condition.rpartition(" and ")[2])
+        self.line(f"if {condition}:")
+        self.line(f"    return left(j, u, {ROOM})")
+
+    def _without_idle_room(self, body: list[str]) -> list[str]:
+        """An event's code without the questions for room that have one answer."""
+        kept: list[str] = []
+        for line in body:
+            if line.endswith(f"return left(j, u, {ROOM})") and _asked(kept[-1]) not in self._filled:
+                kept.pop()
+            else:
+                kept.append(line)
+        return kept
 
     def text(self, text: str | bytes) -> int:
         """The code of a constant string."""
@@ -135,7 +165,105 @@ class Emitter:
 
     def store(self, stem: str, value: Value) -> Value:
         """Assign to variables that are named after the stem and the value's shape."""
-        return self._store(stem, value)
+        if value.kind == "none":
+            return value
+        if value.is_compound:
+            items = [self.store(f"{stem}_{i}", item) for i, item in enumerate(value.items)]
+            return Value(value.kind, items=tuple(items), cls=value.cls)
+        name = f"{stem}_{value.kind}"
+        self.line(f"{name} = {value.code}")
+        return Value(value.kind, name)
+
+    def _moves(self, pairs: Sequence[tuple[Join | Value, Value]] = ()) -> Moves:
+        """Assignments at this place; to joins, they are registered there."""
+        moves = Moves(self._indent, list(pairs))
+        for target, value in pairs:
+            if isinstance(target, Join):
+                target.values.append(value)
+        self._lines.append(moves)
+        return moves
+
+    # --- loops of the generated code --------------------------------------------------------------
+
+    def _open(self, *, user: bool = False) -> Level:
+        """Begin a loop that goes on until it is left."""
+        if len(self._levels) >= 15:
+            raise Refused("loops and calls are nested too deeply", self._line)
+        level = Level(len(self._levels) + 1, user=user)
+        self._levels.append(level)
+        self.line("while True:")
+        self._indent += 1
+        return level
+
+    def _close(self, level: Level) -> None:
+        """End a loop; jumps out of it to an outer one go on."""
+        assert self._levels.pop() is level
+        self._indent -= 1
+        crossing = {pair for pair in self._jumps if pair[0] == level.number}
+        if crossing:
+            outer = level.number - 1
+            self._jumps -= crossing
+            targets = {target for _, target in crossing}
+            self.line("if jump != 0:")
+            if outer in targets:
+                self.line(f"    if jump == {outer}:")
+                self.line("        jump = 0")
+            self.line("    break")
+            self._jumps |= {(outer, target) for target in targets if target < outer}
+
+    def _leave(self, level: Level, remark: str = "") -> None:
+        """Jump behind a loop that is being written."""
+        inner = self._levels[-1]
+        if inner is not level:
+            self.line(f"jump = {level.number}")
+            self._jumps.add((inner.number, level.number))
+        self.line(f"break{remark}")
+
+    # --- trying -----------------------------------------------------------------------------------
+
+    def _mark(self) -> Any:
+        """Where the text stands, to return to with `_rollback`."""
+        unit = self.unit
+        kept = self._growing()
+        states = {
+            name: {k: list(v) if isinstance(v, list) else dict(v) if isinstance(v, dict) else v
+                   for k, v in vars(state).items()}
+            for name, state in self._states.items()
+        }  # fmt: skip
+        return (
+            len(self._lines), self._indent, len(self._levels), set(self._jumps), self._loops, self._line,
+            [(k, len(k)) for k in kept], dict(unit.emits), states, self._file,
+        )  # fmt: skip
+
+    def _growing(self) -> list[list[Any]]:
+        """The lists that grow while code is written."""
+        unit = self.unit
+        return [
+            unit.columns, unit.params, unit.records, unit.states, self._rejections,
+            *(frame.result.values for frame in self._stack), *(level.outs for level in self._levels),
+        ]  # fmt: skip
+
+    def _rollback(self, mark: Any) -> None:
+        """Forget what was written since."""
+        unit = self.unit
+        lines, self._indent, levels, self._jumps, self._loops, self._line, sizes, unit.emits, states, file = (
+            mark
+        )
+        self._jumps = set(self._jumps)
+        unit.emits = dict(unit.emits)
+        self._file = file
+        del self._lines[lines:], self._levels[levels:]
+        for kept, size in sizes:
+            del kept[size:]
+        for name in list(self._states):
+            if name in states:
+                vars(self._states[name]).update(states[name])
+            else:
+                del self._states[name]
+        for name in [n for n in unit.layouts if n not in unit.states]:
+            del unit.layouts[name]
+
+    # --- constants, fields, states ----------------------------------------------------------------
 
     def _text(self, text: str | bytes) -> int:
         key = (type(text), text)
@@ -150,34 +278,71 @@ class Emitter:
             raise Refused(f"the value {value!r}"[:80], self._line)
         return found
 
+    def _is_event(self, node: ast.expr, env: Env) -> bool:
+        return isinstance(node, ast.Name) and isinstance(env.get(node.id), EventRef)
+
+    def _is_self(self, node: ast.expr, env: Env) -> bool:
+        return isinstance(node, ast.Name) and isinstance(env.get(node.id), SelfRef)
+
+    def _field_of(self, node: ast.expr, env: Env) -> Field | None:
+        """The event's field that this reads, if it does."""
+        if isinstance(node, ast.Attribute) and self._is_event(node.value, env):
+            for field in self.unit.events[self._event].__fields__:
+                if field.name == node.attr:
+                    return field
+        return None
+
     def _event_field(self, node: ast.expr, env: Env) -> tuple[str, str] | None:
-        """Name and kind of the event's field that this reads, if it does."""
-        if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)):
-            return None
-        if not isinstance(env.get(node.value.id), EventRef):
-            return None
+        """Name and kind of the event's scalar field that this reads, if it does."""
+        field = self._field_of(node, env)
+        kind = FIELD_KIND.get(scalar(field.type)) if field is not None else None
+        return None if field is None or kind is None else (field.name, kind)
+
+    def _field(self, node: ast.Attribute) -> Value:
+        """The value of a field of the event."""
         if node.attr in ("ts", "seq"):
-            return node.attr, "int"
+            origin = ast.Name(f"_f_{node.attr}", ast.Load())
+            return Value("int", f"{node.attr}{self._event}[q{self._event}]", origin=origin)
         event = self.unit.events[self._event]
         for field in event.__fields__:
             if field.name == node.attr:
-                kind = FIELD_KIND.get(scalar(field.type))
-                if kind is None:
-                    raise Refused(f"the field {node.attr}, which is {field.type.text}", self._line)
-                return node.attr, kind
+                return self._field_value(field.name, field.type)
         raise Refused(f"the event's attribute {node.attr}", self._line)
 
-    def _column(self, field: str, kind: str, test: str = "", operand: str | bytes = "") -> Value:
-        column = Column(self._event, field, kind, test, operand)
+    def _field_value(self, name: str, kind: ValueType) -> Value:
+        if isinstance(kind, OptionalType):
+            valid, inner = self._column(name, "bool", part="valid"), self._field_value(name, kind.inner)
+            return Value("optional", items=optional(valid.code, inner).items, origin=inner.origin)
+        if isinstance(kind, ListType):
+            element = FIELD_KIND.get(scalar(kind.inner))
+            if element is None:
+                raise Refused(f"the field {name}, which is {kind.text}", self._line)
+            items = self._column(name, element, part="items").code.partition("[")[0]
+            place = self._column(name, "int", part="offsets").code.partition("[")[0]
+            q = f"q{self._event}"
+            bounds = (Value("int", f"{place}[{q}]"), Value("int", f"{place}[{q} + ONE]"))
+            parts = (*(self._fixed(b) for b in bounds), Value(element))
+            return Value("list", items, parts, origin=ast.Name(f"_f_{name}", ast.Load()))
+        found = FIELD_KIND.get(scalar(kind))
+        if found is None:
+            raise Refused(f"the field {name}, which is {kind.text}", self._line)
+        column = self._column(name, found)
+        return Value(column.kind, column.code, origin=ast.Name(f"_f_{name}", ast.Load()))
+
+    def _column(
+        self, field: str, kind: str, test: str = "", operand: str | bytes = "", part: str = ""
+    ) -> Value:
+        return self._column_value(Column(self._event, field, kind, test, operand, part))
+
+    def _column_value(self, column: Column) -> Value:
         if column not in self.unit.columns:
             self.unit.columns.append(column)
-        return Value(kind, f"c{self.unit.columns.index(column)}[q{self._event}]")
+        return Value(column.kind, f"col{self.unit.columns.index(column)}[q{self._event}]")
 
     def _state_of(self, node: ast.expr, env: Env) -> StateCode | None:
-        match node:
-            case ast.Attribute(value=ast.Name(id=owner), attr=name) if isinstance(env.get(owner), SelfRef):
-                if name in spec_of(self._program).states:
-                    return self._state(name)
+        if isinstance(node, ast.Attribute) and self._is_self(node.value, env):
+            if node.attr in spec_of(self._program).states:
+                return self._state(node.attr)
         return None
 
     def _state(self, name: str) -> StateCode:
@@ -191,61 +356,84 @@ class Emitter:
                 unit.layouts[name] = layout
         return self._states[name]
 
+    # --- values -----------------------------------------------------------------------------------
+
     def _fixed(self, value: Value) -> Value:
-        """A copy in new variables, which later assignments do not change."""
-        if value.kind == "none" or value.const is not NOT_CONSTANT:
+        """The same value as names and literals."""
+        if value.kind in ("none", "list") or value.const is not NOT_CONSTANT:
             return value
         if value.is_compound:
-            return Value(value.kind, items=tuple(self._fixed(i) for i in value.items), cls=value.cls)
-        return self.temp(value.kind, value.code)
+            items = tuple(self._fixed(i) for i in value.items)
+            return Value(value.kind, items=items, cls=value.cls, origin=value.origin)
+        return value if is_simple(value) else self.temp(value.kind, value.code)
 
-    def _store(self, stem: str, value: Value) -> Value:
-        """Assign to variables that are named after the stem and the value's shape."""
-        if value.kind == "none":
-            return NONE
-        if value.is_compound:
-            # All items are read before any is written: `a, b = b, a`.
-            items = [self._store(f"{stem}_{i}", item) for i, item in enumerate(value.items)]
-            return Value(value.kind, items=tuple(items), cls=value.cls)
-        name = f"{stem}_{value.kind}"
-        self.line(f"{name} = {value.code}")
-        return Value(value.kind, name)
+    def _present(self, value: Value) -> Value:
+        """The value of an optional; where it is None only Python knows what follows."""
+        if value.kind != "optional":
+            return value
+        if value.items[0].code != "True":
+            self.exit_if(f"not {value.items[0].code}")
+        return self._present(value.items[1])
 
     def _truth(self, value: Value) -> str:
         return truth(value, str(self._text(b"" if value.kind == "bytes" else "")))
 
+    def _nested_lines(self, write: Callable[[], Any]) -> Any:
+        """Write an indented block."""
+        self._indent += 1
+        self.line("pass")
+        result = write()
+        self._indent -= 1
+        return result
+
+    def _choose(self, test: str, yes: Callable[[], Value], no: Callable[[], Value]) -> Value:
+        """`yes` where the test holds, else `no`."""
+        if test in ("True", "False"):
+            return yes() if test == "True" else no()
+        join = Join(self.name("v"))
+        self.line(f"if {test}:")
+        self._nested_lines(lambda: self._moves([(join, yes())]))
+        self.line("else:")
+        self._nested_lines(lambda: self._moves([(join, no())]))
+        return self._joined(join, "a choice between")
+
+    def _joined(self, join: Join, what: str) -> Value:
+        found = join.finish()
+        if found is None:
+            kinds = list(dict.fromkeys(v.text for v in join.values))
+            raise Refused(f"{what} {' and '.join(kinds)}", self._line)
+        return found
+
     def _call(
-        self, function: types.FunctionType, node: ast.FunctionDef, args: Sequence[Any], depth: int
+        self, function: types.FunctionType, args: Sequence[Any], named: Mapping[str, Any], depth: int
     ) -> Value:
         """Write a function out; its result."""
         raise TypeError("abstract")
+
+
+def _asked(line: str) -> str:
+    """What an `if` for room asks for."""
+    return line.strip()[3:-1].rpartition(" and ")[2]
 
 
 def scalar(kind: Any) -> str:
     return kind.name if isinstance(kind, ScalarType) else ""
 
 
-def tree_of(text: str) -> ast.FunctionDef:
-    if not text:
-        raise Refused("its source is not at hand")
-    node = ast.parse(text).body[0]
+def node_of(function: types.FunctionType, text: str = "") -> ast.FunctionDef:
+    """The definition of a function, with the lines of its file: as the analysis cut it, or its source.
+
+    `text`: what to take where its source is not at hand. Decorators do not matter: this is the function
+    that is called, whatever was made of it.
+    """
+    node = function.__dict__.get("__tl_tree__")
+    if node is None:
+        try:
+            node = function_source(function).node
+        except (OSError, TypeError):
+            node = None
+    if node is None and text:
+        node = ast.parse(text).body[0]
     if not isinstance(node, ast.FunctionDef):
-        raise Refused("it is not a plain function")
-    return node
-
-
-def node_of(function: types.FunctionType) -> ast.FunctionDef:
-    """The definition of a helper: as the analysis wrote it, or its source."""
-    text = function.__dict__.get("__tl_text__")
-    if text is not None:
-        return tree_of(text)
-    try:
-        node = function_source(function).node
-    except (OSError, TypeError):
-        node = None
-    if not isinstance(node, ast.FunctionDef) or function.__defaults__ or function.__kwdefaults__:
-        raise Refused(f"the function {function.__name__}, whose source is not at hand or has defaults")
-    allowed = {"property", "staticmethod"}
-    if any(not (isinstance(d, ast.Name) and d.id in allowed) for d in node.decorator_list):
-        raise Refused(f"the decorated function {function.__name__}")
+        raise Refused(f"the function {function.__name__}, whose source is not at hand")
     return node

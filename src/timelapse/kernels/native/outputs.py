@@ -12,10 +12,12 @@ import pyarrow as pa
 from timelapse.ids import Phase
 from timelapse.kernels.base import REJECTED_SCHEMA, output_schema
 from timelapse.kernels.native.decode import Array
+from timelapse.kernels.native.emitter import scalar
+from timelapse.kernels.native.records import record_columns
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.unit import Unit
 from timelapse.model.events import Record
-from timelapse.model.types import BYTES, INT, STR
+from timelapse.model.types import BYTES, INT, STR, OptionalType
 
 Ints = npt.NDArray[np.int64]
 
@@ -47,7 +49,7 @@ class Outputs:
         for record, buffers in zip(self._unit.records, self._buffers, strict=True):
             rows = max(self._unit.emits[record] * events, self._least)
             if not buffers or len(buffers[-1]) < rows:
-                types = [_numpy_type(f.type.arrow) for f in record.__fields__]
+                types = [_NUMPY.get(kind, np.int64) for _, kind in record_columns(record)]
                 places = 0 if record.__reads__ else rows
                 buffers[:] = [np.zeros((places, 3), np.int64), *(np.zeros(rows, t) for t in types)]
         return [b for buffers in self._buffers for b in buffers]
@@ -89,7 +91,7 @@ class Outputs:
             for field, values in zip(
                 cls.__fields__, zip(*map(tuple.__iter__, records), strict=True), strict=True
             ):
-                kind = _numpy_type(field.type.arrow)
+                kind = _NUMPY.get(scalar(field.type), np.int64)
                 text = field.type in (STR, BYTES)
                 columns.append(np.array([interned.code(v) for v in values] if text else values, kind))
             self._kept[self._unit.records.index(cls)].append(_narrowed(cls, columns))
@@ -118,8 +120,7 @@ class Outputs:
         return pa.table(columns, schema=REJECTED_SCHEMA)
 
 
-def _numpy_type(kind: pa.DataType) -> Any:
-    return np.bool_ if pa.types.is_boolean(kind) else np.float64 if pa.types.is_floating(kind) else np.int64
+_NUMPY: dict[str, Any] = {"bool": np.bool_, "float": np.float64}
 
 
 def _narrowed(record: type[Record], columns: list[Array]) -> list[Array]:
@@ -150,7 +151,12 @@ def _output(record: type[Record], columns: list[Array], interned: Interned) -> p
         pa.array(place[:, 0]), pa.array(np.full(rows, Phase.LOG_EVENT, np.int8)), pa.array(place[:, 1]),
         pa.array(place[:, 2]),
     ]  # fmt: skip
-    for field, column in zip(record.__fields__, values, strict=True):
-        kind = field.type.arrow
-        arrays.append(pa.array(column) if column.dtype != np.int64 else interned.arrow(column, kind))
+    columns_of = iter(values)
+    for field in record.__fields__:
+        held = next(columns_of) if isinstance(field.type, OptionalType) else None
+        column, kind = next(columns_of), field.type.arrow
+        array = pa.array(column) if column.dtype != np.int64 else interned.arrow(column, kind)
+        if held is not None and not held.all():
+            array = array.take(pa.array(np.arange(rows), mask=~held))
+        arrays.append(array)
     return pa.table(arrays, schema=schema)

@@ -166,6 +166,42 @@ def drop(slots, i, place, size):  # type: ignore[no-untyped-def]
 
 
 @primitive()
+def plus(a, b):  # type: ignore[no-untyped-def]
+    """`a + b` modulo 2^64. Numba's own addition promises LLVM that it never leaves int64."""
+    return np.int64(np.uint64(a) + np.uint64(b))
+
+
+@primitive()
+def minus(a, b):  # type: ignore[no-untyped-def]
+    """`a - b` modulo 2^64."""
+    return np.int64(np.uint64(a) - np.uint64(b))
+
+
+@primitive()
+def plus_left(total, a, b):  # type: ignore[no-untyped-def]
+    """Whether the sum of a and b, modulo 2^64, is not their sum."""
+    return ((total ^ a) & (total ^ b)) < 0
+
+
+@primitive()
+def minus_left(total, a, b):  # type: ignore[no-untyped-def]
+    """Whether a - b, modulo 2^64, is not a - b."""
+    return ((a ^ b) & (total ^ a)) < 0
+
+
+@primitive()
+def times_left(a, b):  # type: ignore[no-untyped-def]
+    """Whether the product of a and b may lie outside of int64."""
+    return not (-9.2e18 < np.float64(a) * np.float64(b) < 9.2e18)
+
+
+@primitive()
+def left(j, u, why):  # type: ignore[no-untyped-def]
+    """What a pass returns that is left at event j (see `unit.left`)."""
+    return (np.int64(j) << 32) | (u << 4) | why
+
+
+@primitive()
 def bits(x):  # type: ignore[no-untyped-def]
     """The word of a float."""
     return np.float64(x).view(np.int64)

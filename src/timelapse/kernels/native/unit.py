@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from timelapse.kernels.native.computed import Computed
 from timelapse.kernels.native.layout import Layout
 from timelapse.model.events import Event, Record
 
@@ -13,7 +14,9 @@ class Column:
     """One column that the function reads.
 
     `test`: "" for the field itself, else what is computed from the field for each row beforehand:
-    contains, startswith, endswith (with `operand`, giving a bool) or length.
+    contains, startswith, endswith (with `operand`, giving a bool) or length. `computed`: what Python
+    computes, from any fields. `part`: of an optional `valid`, whether there is a value; of a list `items`
+    and `offsets`; of what is computed `valid` and `raised`; "" for the value.
     """
 
     event: int
@@ -21,6 +24,8 @@ class Column:
     kind: str
     test: str = ""
     operand: str | bytes = ""
+    part: str = ""
+    computed: Computed | None = None
 
 
 @dataclass

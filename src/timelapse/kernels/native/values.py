@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from timelapse.ids import INT64_MAX, INT64_MIN
@@ -14,20 +14,23 @@ NOT_CONSTANT: Final[Any] = object()
 class Refused(Exception):
     """The pass is not compiled: the reason, and the line of the user's file (0: unknown)."""
 
-    def __init__(self, reason: str, line: int = 0) -> None:
+    def __init__(self, reason: str, line: int = 0, file: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
         self.line = line
+        self.file = file
 
 
 @dataclass(frozen=True)
 class Value:
     """An operand: names or literals of the generated code that may be repeated at no cost.
 
-    `kind`: int, float, bool, str, bytes, tuple, optional or none. Strings are codes. A tuple is its
-    items, and `cls` its class if that is a NamedTuple. An optional is two items: a bool, true where
+    `kind`: int, float, bool, str, bytes, tuple, optional, list or none. Strings are codes. A tuple is
+    its items, and `cls` its class if that is a NamedTuple. An optional is two items: a bool, true where
     there is a value, and the value, which means nothing where there is none. None where it is known to
-    be None is of kind none. `const`: the Python value where it is known.
+    be None is of kind none. A list is a part of an event's column: its items are the first place in the
+    array `code`, the place behind the last, and something of the elements' kind. `const`: the Python
+    value where it is known. `origin`: how Python computes it from the event alone, if it does.
     """
 
     kind: str
@@ -35,6 +38,7 @@ class Value:
     items: tuple[Value, ...] = ()
     const: Any = NOT_CONSTANT
     cls: type | None = None
+    origin: Any = field(default=None, compare=False, repr=False)
 
     @property
     def shape(self) -> str:
@@ -63,6 +67,8 @@ class Value:
             return f"{self.items[1].text} | None"
         if self.cls is not None:
             return self.cls.__name__
+        if self.kind == "list":
+            return f"list[{self.items[2].text}]"
         return f"tuple[{', '.join(i.text for i in self.items)}]" if self.kind == "tuple" else self.kind
 
 

@@ -15,7 +15,7 @@ from timelapse.kernels.native.values import NONE, Refused, Value, optional
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.model.types import OptionalType, ScalarType, TupleType, ValueType
 
-_WORDS = re.compile(r", (?=np\.int64\()")
+_WORDS = re.compile(", ")
 UNDO = "  # undo"
 """Ends the lines that save a row. Those after which nothing leaves the event are taken out again."""
 
@@ -164,8 +164,7 @@ class StateCode:
 
     def _room(self, where: str = "") -> None:
         """In a loop nobody knows beforehand how many rows it takes."""
-        if self._out.in_loop:
-            self._out.room_if(f"{where}2 * counts[{self._index}] >= {self._table}.shape[0] - 2")
+        self._out.room_if(f"{where}2 * counts[{self._index}] >= {self._table}.shape[0] - 2")
 
     def claim(self, key: str) -> str:
         """The row of a key, made if there is none."""
@@ -190,8 +189,7 @@ class StateCode:
     def save(self, row: str) -> None:
         """Before a row is written: what is there goes to the undo log."""
         layout = self.layout
-        if self._out.in_loop:
-            self._out.room_if("u >= undo.shape[0]")
+        self._out.room_if("u >= undo.shape[0]")
         self._out.line(
             f"u = save(undo, u, {self._index}, {self._table}, {row}, {layout.place}, {layout.live}){UNDO}"
         )

@@ -1,0 +1,133 @@
+"""Columns that Python computes from the event alone, each entry a value or *raised*.
+
+What a handler does with nothing but the event and constants, and what the compiler cannot take, is
+evaluated for every event before the compiled function runs. An entry whose evaluation raises, or gives
+something of another type than the column's, is marked: Python handles an event that comes to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from timelapse.ids import INT64_MAX, INT64_MIN
+from timelapse.log.reader import ints, python_values
+from timelapse.model.events import Event
+
+_TYPES = {"int": int, "float": float, "bool": bool, "str": str, "bytes": bytes}
+_ARROW = {
+    "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.large_string(),
+    "bytes": pa.large_binary(),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Computed:
+    """An expression over the event's fields (`_f_NAME`) and objects (`_gN`).
+
+    `kind`: int, float, bool, str or bytes; `maybe`: or None.
+    """
+
+    text: str
+    fields: tuple[str, ...]
+    kind: str
+    maybe: bool
+    objects: tuple[tuple[str, Any], ...] = field(default=(), compare=False, repr=False)
+
+    def __reduce__(self) -> Any:
+        return Computed, (self.text, self.fields, self.kind, self.maybe, self.objects)
+
+
+@dataclass(frozen=True)
+class Entries:
+    """A computed column: values (null where there is None or nothing), and which entries are which."""
+
+    values: pa.Array
+    valid: Any
+    raised: Any
+
+
+@lru_cache(maxsize=256)
+def _functions(text: str, fields: tuple[str, ...]) -> tuple[Any, Any]:
+    names = ", ".join(f"_f_{name}" for name in fields)
+    every = compile(f"[({text}) for {names}, in _rows]", "<computed>", "eval")
+    one = compile(f"lambda {names}: ({text})", "<computed>", "eval")
+    return every, one
+
+
+def compute(computed: Computed, event: type[Event], table: pa.Table) -> Entries:
+    """Evaluate for every row of a table of events."""
+    columns = [_values(table, event, name) for name in computed.fields]
+    every, one = _functions(computed.text, computed.fields)
+    objects = dict(computed.objects)
+    try:
+        found = eval(every, {**objects, "_rows": zip(*columns, strict=True)})  # noqa: S307 the user's own code
+        entries = _entries(found, computed)
+        if entries is not None:
+            return entries
+    except Exception:  # noqa: S110 which row it was is found out below
+        pass
+    return _singly(eval(one, objects), columns, computed)  # noqa: S307
+
+
+def _values(table: pa.Table, event: type[Event], name: str) -> list[Any]:
+    if name in ("ts", "seq"):
+        return ints(table.column(name))
+    kind = next(f.type for f in event.__fields__ if f.name == name)
+    return python_values(table.column(name), kind)
+
+
+def _entries(found: list[Any], computed: Computed) -> Entries | None:
+    """The column where every value is of its type."""
+    types = set(map(type, found))
+    if computed.maybe:
+        types.discard(type(None))
+    if not types <= {_TYPES[computed.kind]}:
+        return None
+    values = pa.array(found, _ARROW[computed.kind], from_pandas=False)
+    return Entries(values, _valid(values), np.zeros(len(found), np.bool_))
+
+
+def _valid(values: pa.Array) -> Any:
+    found = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
+    found.setflags(write=False)
+    return found
+
+
+def _singly(function: Callable[..., Any], columns: Sequence[list[Any]], computed: Computed) -> Entries:
+    kind, maybe = computed.kind, computed.maybe
+    found: list[Any] = []
+    raised = np.zeros(len(columns[0]), np.bool_)
+    for row, values in enumerate(zip(*columns, strict=True)):
+        try:
+            value = function(*values)
+        except Exception:
+            raised[row] = True
+            found.append(None)
+            continue
+        if not (maybe and value is None) and not _fits(value, kind):
+            raised[row] = True
+            value = None
+        found.append(value)
+    raised.setflags(write=False)
+    made = pa.array(found, _ARROW[kind], from_pandas=False)
+    return Entries(made, _valid(made), raised)
+
+
+def _fits(value: Any, kind: str) -> bool:
+    found: type = type(value)
+    if found is not _TYPES[kind]:
+        return False
+    if kind == "int":
+        return bool(INT64_MIN <= value <= INT64_MAX)
+    if kind == "str" and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return False
+    return True
