@@ -195,7 +195,9 @@ def comparison(
     for one in measured:
         base = bases.get(one.events)
         if one.state != OK:
-            rows.append((one.title, f"{one.events:,}", one.state, "", "", "", "", "", one.reason))
+            rows.append(
+                (one.title, f"{one.events:,}", *["–"] * 6, ": ".join(w for w in (one.state, one.reason) if w))
+            )
             continue
         speed = rate(one)
         rows.append((
@@ -204,5 +206,5 @@ def comparison(
             "–" if speed is None else f"{speed / 1e6:.2f}",
             "–" if one.memory is None else f"{one.memory / 2**30:.1f}", notes.get(one.name, ""),
         ))  # fmt: skip
-    columns = ("", "events", "cold s", "warm s", "CPU s", "of native", "M events/s", "GiB", "")
+    columns = ("", "events", "cold s", "warm s", "CPU s", "of native", "M ev/s", "GiB", "")
     return Table(title, columns, rows)

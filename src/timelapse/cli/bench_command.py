@@ -109,16 +109,25 @@ def _show(report: Report) -> None:
 def _print(table: Table) -> None:
     from rich.table import Table as Shown
 
-    from timelapse.cli.console import clean, console
+    from timelapse.cli.console import clean, console, line
 
+    # What has a name is a number and never wraps; a column without one is a remark on its row, below the table.
+    remarks = {n for n, name in enumerate(table.columns) if n and not name}
+    longest = max((len(row[0]) for row in table.rows), default=0)
     shown = Shown(box=None, pad_edge=False, header_style="dim")
     for number, name in enumerate(table.columns):
-        text = number == 0 or not name
-        shown.add_column(name, justify="left" if text else "right", no_wrap=not text)
+        if number == 0:
+            shown.add_column(name, min_width=min(longest, 20))
+        elif number not in remarks:
+            shown.add_column(name, justify="right", no_wrap=True)
     for row in table.rows:
-        style = "bold red" if "DIFFERENT" in row else None
-        shown.add_row(*(clean(cell) for cell in row), style=style)
+        style = "bold red" if any("DIFFERENT" in cell for cell in row) else None
+        shown.add_row(*(clean(cell) for n, cell in enumerate(row) if n not in remarks), style=style)
     console().print(shown)
+    for row in table.rows:
+        for number in sorted(remarks):
+            if row[number]:
+                line((f"{clean(row[0])}: {clean(row[number])}", "dim"))
 
 
 def _judged(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
