@@ -2,7 +2,7 @@
 
 An entry is named by the hash of the generated source and of all that decides what it becomes: Timelapse's compiler and
 primitives, Numba, LLVM, NumPy, Python, the processor. The second process that needs a pass loads it. Numba's own
-cache goes by files and their times and raises where one is damaged, so `store.py` keeps what Numba serialises.
+cache goes by files and their times and raises where one is damaged, and pickles: `store.py` keeps what `objects.py` writes.
 
 Numba compiles one function at a time; `python -m timelapse.kernels.native.compile` does it in other processes.
 """

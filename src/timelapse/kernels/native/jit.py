@@ -1,22 +1,20 @@
 """Numba with this project's store in place of its own cache.
 
-What is stored is what Numba serialises for its own cache: object code and the description of a function. It is read
-back only from a folder that nobody else may write to (`store.folder`), and only if its checksum is right.
+What is stored is object code and a description in JSON (`objects.py`). It is read back only from a folder that
+nobody else may write to (`store.folder`), and only if its checksum is right.
 """
 
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import numba as nb
-from numba.core.compiler import CompileResult
-from numba.core.serialize import dumps
 
 from timelapse.kernels.native import store
+from timelapse.kernels.native.objects import NotKept, from_bytes, to_bytes
 
 COUNTS: Counter[str] = Counter()
 """What this process has done: `compiled` and `loaded` functions, `damaged` entries, and those `unkept` on disk."""
@@ -29,14 +27,16 @@ class NotStored(Exception):
 class OnDisk:
     """Takes the place of a dispatcher's cache. `name` gives a signature's entry.
 
-    With `load_only` a function that is not stored raises NotStored instead of being compiled.
+    With `load_only` a function that is not stored raises NotStored instead of being compiled. `linked`: other
+    functions will call it.
     """
 
     cache_path = None
 
-    def __init__(self, name: Callable[[Any], str], *, load_only: bool = False) -> None:
+    def __init__(self, name: Callable[[Any], str], *, load_only: bool = False, linked: bool = False) -> None:
         self._name = name
         self._load_only = load_only
+        self._linked = linked
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         name = self._name(sig)
@@ -44,8 +44,7 @@ class OnDisk:
         payload = store.read(name)
         if payload is not None:
             try:
-                parts = pickle.loads(payload)  # noqa: S301 - from a private folder, and checked
-                found = CompileResult._rebuild(target_context, *parts)
+                found = from_bytes(payload, sig, target_context)
             except Exception:  # whole, and still not what this Numba understands
                 COUNTS["damaged"] += 1
                 store.remove(name)
@@ -58,7 +57,10 @@ class OnDisk:
 
     def save_overload(self, sig: Any, data: Any) -> None:
         COUNTS["compiled"] += 1
-        kept = not data.library.has_dynamic_globals and store.write(self._name(sig), dumps(data._reduce()))
+        try:
+            kept = store.write(self._name(sig), to_bytes(data, linked=self._linked))
+        except NotKept:
+            kept = False
         COUNTS["unkept"] += not kept
 
     def enable(self) -> None:
@@ -79,7 +81,7 @@ def primitive(signature: Any = None, **options: Any) -> Callable[[Any], Any]:
 
         made = nb.njit(nogil=True, **options)(function)
         if hasattr(made, "overloads"):
-            made._cache = OnDisk(name)
+            made._cache = OnDisk(name, linked=True)
             if signature is not None:
                 made.compile(signature)
                 made.disable_compile()

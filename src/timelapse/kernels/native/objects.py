@@ -1,0 +1,130 @@
+"""A compiled function as bytes: object code, and in JSON what Numba has to know to call it.
+
+Numba's own cache pickles this description. Here it is data: names, the type of the result, the names of environments.
+What would need more (constants that are Python objects, code to run when loading, other types) is not kept.
+Reading it runs no code but that of the function itself, when it is called. (Numba has the machine code carry the
+exceptions that it may raise, in a form of Numba's own.)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba.core.types
+from numba.core import sigutils
+from numba.core.compiler import CompileResult
+from numba.core.environment import _rebuild_env
+from numba.core.funcdesc import PythonFunctionDescriptor
+from numba.core.typing import signature
+
+types: Any = numba.core.types
+_HEAD = 8
+"""Bytes that hold the length of the description."""
+
+
+class NotKept(Exception):
+    """This function cannot be described."""
+
+
+def to_bytes(made: Any, *, linked: bool) -> bytes:
+    """A compiled function (Numba's CompileResult). Raises NotKept.
+
+    `linked`: other functions that are compiled later may call it; then it takes its bitcode along, for the linker.
+    """
+    described, library = made.fndesc, made.library
+    if library.has_dynamic_globals or made.reload_init or made.objectmode or made.lifted:
+        raise NotKept(described.qualname)
+    environments = [made.environment, *made._find_referenced_environments()]
+    if any(e.consts or not e.can_cache() for e in environments):
+        raise NotKept(f"{described.qualname} has constants that are Python objects")
+    name, _, (code, bitcode) = library.serialize_using_object_code()
+    head = {
+        "library": name,
+        "module": described.modname,
+        "qualname": described.qualname,
+        "unique_name": described.unique_name,
+        "mangled": described.mangled_name,
+        "environment": described.env_name,
+        "args": list(described.args),
+        "inline": bool(described.inline),
+        "noalias": bool(described.noalias),
+        "result": _described(made.signature.return_type),
+        "environments": [[e.env_name, e.globals.get("__name__", "")] for e in environments],
+        "symbols": sorted(_defined(library._final_module)),
+        "code": len(code),
+    }
+    text = json.dumps(head, sort_keys=True).encode()
+    parts: list[bytes] = [len(text).to_bytes(_HEAD, "little"), text, code, bitcode if linked else b""]
+    return b"".join(parts)
+
+
+def from_bytes(payload: bytes, sig: Any, target: Any) -> Any:
+    """The CompileResult, for the signature that it was compiled for. Raises where the bytes are something else."""
+    size = int.from_bytes(payload[:_HEAD], "little")
+    head = json.loads(payload[_HEAD : _HEAD + size])
+    at = _HEAD + size + int(head["code"])
+    code, bitcode = payload[_HEAD + size : at], payload[at:]
+    if len(code) != head["code"]:
+        raise ValueError("the object code is cut off")
+    arguments, _ = sigutils.normalize_signature(sig)
+    result = _type(head["result"])
+    described = PythonFunctionDescriptor(
+        True, head["module"], head["qualname"], head["unique_name"], "", None, result, None, tuple(head["args"]), (),
+        mangler=lambda *_, **__: head["mangled"], argtypes=tuple(arguments), inline=head["inline"],
+        noalias=head["noalias"], env_name=head["environment"],
+    )  # fmt: skip
+    library = _library(target.codegen(), head, code, bitcode)
+    environments = [_rebuild_env(module, [], name) for name, module in head["environments"]]
+    entry = target.get_executable(library, described, environments[0])
+    for environment in environments[1:]:
+        library.codegen.set_env(environment.env_name, environment)
+    return CompileResult(
+        target_context=target, typing_context=target.typing_context, library=library, environment=environments[0],
+        entry_point=entry, fndesc=described, type_annotation="", signature=signature(result, *arguments),
+        objectmode=False, lifted=(), typing_error=None, call_helper=None, metadata=None, reload_init=[],
+        referenced_envs=environments[1:],
+    )  # fmt: skip
+
+
+def _library(codegen: Any, head: dict[str, Any], code: bytes, bitcode: bytes) -> Any:
+    library = codegen.create_library(head["library"])
+    library.enable_object_caching()
+    library._set_compiled_object(code)
+    if bitcode:
+        library._shared_module = llvm.parse_bitcode(bitcode)
+    library._finalize_final_module()
+    codegen._engine._defined_symbols.update(head["symbols"])
+    return library
+
+
+def _defined(module: Any) -> Iterable[str]:
+    for values in (module.functions, module.global_variables):
+        for value in values:
+            if not value.is_declaration:
+                yield value.name
+
+
+def _described(kind: Any) -> Any:
+    """A type as JSON: what functions of this project return."""
+    if isinstance(kind, types.Integer | types.Float | types.Boolean | types.NoneType):
+        return kind.name
+    if isinstance(kind, types.Array):
+        return ["array", _described(kind.dtype), kind.ndim, kind.layout, not kind.mutable, kind.aligned]
+    if isinstance(kind, types.BaseTuple):
+        return ["tuple", [_described(part) for part in kind.types]]
+    raise NotKept(f"a result of type {kind}")
+
+
+def _type(text: Any) -> Any:
+    if isinstance(text, str):
+        kind = getattr(types, text)
+        if not isinstance(kind, types.Type):
+            raise ValueError(f"{text} is no type")
+        return kind
+    if text[0] == "array":
+        _, dtype, ndim, layout, readonly, aligned = text
+        return types.Array(_type(dtype), ndim, layout, readonly=readonly, aligned=aligned)
+    return types.Tuple([_type(part) for part in text[1]])
