@@ -95,7 +95,8 @@ def test_json(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     hit = found["records"]["Hit"]
     assert (hit["a"], hit["b"], hit["new"], hit["identity"]) == (3, 24, 21, ["n"])
-    assert hit["by"]["who"] == {"a": 3, "b": 3, "freed": 0, "hit": 0}
+    top = [{"value": who, "gone": 0, "new": 7} for who in ("[red]\x1b[31m", "a", "b")]
+    assert hit["by"]["who"] == {"a": 3, "b": 3, "freed": 0, "hit": 0, "top": top}
     assert found["first"]["seq"] == 6
     assert len(hit["examples"]) == 5
     assert sum(day["new"] for day in hit["by_day"]) == 21
@@ -122,3 +123,37 @@ def test_mistakes(place: Path, arguments: list[str], code: str, capsys: pytest.C
     """Each has its code, and exit code 2."""
     assert run_cli(["diff", *arguments, "--local"]) == 2
     assert capsys.readouterr().err.lstrip().splitlines()[-1].strip() == f"timelapse help {code}"
+
+
+def test_labels(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Precision and recall, by day and segment; hostile labels stay text; conditions decide the exit code."""
+    rows = [f"{n},{'true' if n % 2 else 'false'},{'[bold]' if n % 3 else chr(27)}" for n in range(30)]
+    (place / "known.csv").write_text("key,label,land\n" + "\n".join(rows) + "\n")
+    for limit in ("2", "4"):
+        assert run_cli(["replay", "rules_to_compare.py", "log", "--local", "--set", f"limit={limit}"]) == 0
+    capsys.readouterr()
+    arguments = ["diff", "@1", "@2", "--labels", "known.csv", "--segment", "land", "--by", "who"]
+    assert run_cli([*arguments, "--items", "E.n"]) == 1
+    out = capsys.readouterr().out
+    assert "Hit precision 50.0% -> 50.0%   recall 80.0% -> 60.0%" in out
+    assert "[bold]" in out
+    assert "\x1b" not in out
+    assert "who hit without anything right: 0 -> 0" in out
+    assert run_cli([*arguments, "--fail-if", "precision < .4", "--fail-if", "new > 0"]) == 0
+    capsys.readouterr()
+    assert run_cli([*arguments, "--fail-if", "recall < recall_a", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["fails"] == ["recall < recall_a"]
+    assert found["labels"]["b"]["recall"] == 0.6
+    assert found["labels"]["by_day"][0]["day"] == "1970-01-03"
+    assert run_cli([*arguments, "--labels-until", "then"]) == 2
+    assert run_cli(["diff", "@1", "@2", "--segment", "land"]) == 2
+    assert (
+        run_cli(["diff", "@1", "@2", "--labels", "Hit:known.csv", "--weight", "n", "--fail-if", "bad"]) == 2
+    )
+    assert (
+        run_cli(
+            ["diff", "@1", "@2", "--labels", "Hit:known.csv", "--weight", "n", "--labels-until", "1970-01-01"]
+        )
+        == 1
+    )

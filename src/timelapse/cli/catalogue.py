@@ -326,6 +326,12 @@ The command names a record type, or a field of it, that neither run has; the hin
 
 TL817 No such revision of the program
 FILE:Class@REV takes a branch, a tag or a commit of the git repository that the file is in; the file must be part of that revision.
+
+TL818 Labels that do not fit
+Labels are a Parquet file, or CSV with a header. They name outputs by columns called as the record's key fields, or by one column `key`; `label` is true or false (without it every row is right), `ts` a time. Weights are numbers, 0 or more.
+
+TL819 A condition that cannot be decided
+--fail-if takes figures of the diff, numbers, + - * /, comparisons, and, or, not. A precision of nothing is not known: then the command ends with 2, so that CI does not pass by accident.
 """
 
 

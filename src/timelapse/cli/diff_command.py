@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from timelapse.cli.options import Json, Local, Master, examples
 
 if TYPE_CHECKING:
-    from timelapse.compare import Diff, RecordDiff
+    from timelapse.compare import Diff, Judgement
     from timelapse.engine.progress import Progress
     from timelapse.log import Log
     from timelapse.run import Run
@@ -27,7 +27,8 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "timelapse diff rules.py:Antispam@main rules.py:Antispam logs/oct --by sender",
             "timelapse diff rules.py:Antispam rules.py:Antispam logs/oct --set-b ratio=3.0",
-            "timelapse diff @3 @last",
+            "timelapse diff @3 @last --labels reports.parquet --segment country --by sender",
+            "timelapse diff @3 @last --labels reports.csv --items Message.id --fail-if 'precision < .7'",
         )
     )(diff)
 
@@ -62,6 +63,42 @@ def diff(
             metavar="FIELD", help="Count who is hit and who is freed: users, addresses. May repeat."
         ),
     ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[TYPE:]FILE",
+            help="Judge by labels (Parquet, CSV): columns key, label (default: right), ts.",
+        ),
+    ] = None,
+    segment: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD", help="Split precision and recall by a column of labels or outputs. May repeat."
+        ),
+    ] = None,
+    weight: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="Weigh precision and recall by a column: amount.")
+    ] = None,
+    items: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EVENT.FIELD",
+            help="Where the log has what labels name: Message.id. Finds what was missed.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--labels-until", metavar="TIME", help="Until when labels are complete. Default: estimated."
+        ),
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Exit 3 where it holds, else 0: 'precision < .7 or new > 100'. May repeat.",
+        ),
+    ] = None,
     shown: Annotated[
         int, typer.Option("--examples", metavar="N", min=0, help="Differences to show.")
     ] = SHOWN,
@@ -71,26 +108,77 @@ def diff(
 ) -> None:
     """Compare two versions of a program, two settings of it, or two finished runs: outputs gone, new and changed.
 
-    Outputs are matched by the record's key, or by event. Exit code 0 when they are the same, 1 when they differ.
+    Outputs are matched by the record's key, or by event. Exit code 0 when they are the same, 1 when they differ. With
+    --fail-if the conditions alone decide: 0 when none holds, 3 when one does, 2 when one cannot be decided.
     """
+    from timelapse.cli.diff_view import View
     from timelapse.cli.progress_view import progress_for
+    from timelapse.compare import Condition, figures_of
     from timelapse.compare import diff as compare
 
+    conditions = [Condition(text) for text in fail_if or ()]
+    _check_label_options(labels, segment=segment, weight=weight, items=items, until=until)
     with (
         progress_for(as_json) as progress,
         _sides(a, b, log, sets_a, sets_b, master, local, progress) as sides,
     ):
         found = compare(*sides, key=_keys(key, sides))
-        entities = [
-            (r, field) for r in found.records.values() for field in by or () if field in r.a.column_names
-        ]
         _check_fields(found, by or ())
+        judged = None
+        if labels is not None:
+            judged = _judge(found, labels, segment or (), by or (), weight, items, until)
+        view = View(found, tuple(by or ()), shown, (a, b), judged)
+        figures = figures_of(found, judged, [(r.name, r.by(field)) for r, field in view.entities])
+        holding = [c.text for c in conditions if c.holds(figures)]
+        code = (3 if holding else 0) if conditions else int(not found.same)
         if as_json:
-            _print_json(found, entities, shown)
+            view.print_json(holding if conditions else None)
         else:
-            _print(found, entities, shown, (a, b))
-    if not found.same:
-        raise typer.Exit(1)
+            view.print(holding if conditions else None, code)
+    if code:
+        raise typer.Exit(code)
+
+
+def _check_label_options(labels: str | None, **options: object) -> None:
+    from timelapse.errors import UsageError
+
+    for name, value in options.items():
+        if value and labels is None:
+            shown = "--labels-until" if name == "until" else f"--{name}"
+            raise UsageError(f"{shown} needs --labels", hint="--labels reports.parquet", code="TL800")
+
+
+def _judge(
+    found: Diff, labels: str, segments: Sequence[str], by: Sequence[str], weight: str | None, items: str | None,
+    until: str | None,
+) -> Judgement:  # fmt: skip
+    from timelapse.compare import Labels, judge
+    from timelapse.log.convert import Times, Unfit
+
+    record, colon, path = labels.partition(":")
+    if not colon or record not in found.records or Path(labels).exists():
+        record, path = "", labels
+    given = Labels.of(path)
+    about = found.records[given.record(found.records, record or None)]
+    try:
+        moment = None if until is None else Times().of_text(until)
+    except Unfit as error:
+        from timelapse.errors import UsageError
+
+        raise UsageError(
+            f"--labels-until {until}: it {error}", hint="2026-10-24, or 2026-10-24T12:00:00Z"
+        ) from None
+    fields = [f for f in by if f in about.a.column_names]
+    return judge(
+        found,
+        given,
+        record=about.name,
+        segments=segments,
+        by=fields,
+        weight=weight,
+        items=items,
+        until=moment,
+    )
 
 
 # --- the two sides --------------------------------------------------------------------------------------
@@ -171,118 +259,3 @@ def _check_fields(found: Diff, fields: list[str] | tuple[str, ...]) -> None:
             raise UsageError(
                 f"--by {field}: no record has that field", hint=f"fields: {', '.join(known)}", code="TL816"
             )
-
-
-# --- printing -------------------------------------------------------------------------------------------
-
-
-def _print(found: Diff, entities: list[tuple[RecordDiff, str]], shown: int, names: tuple[str, str]) -> None:
-    from timelapse.cli.console import line, one_line
-
-    for side, name, run in (("A", names[0], found.a), ("B", names[1], found.b)):
-        changed = ", ".join(f"{n}={v!r}" for n, v in _own_params(found, run).items())
-        line((f"{side} ", "bold"), one_line(name), (f"   {changed}" if changed else "", "cyan"),
-             (f"   {run.program}, {run.seconds:.1f} s, digest {run.digest[:12]}", "dim"))  # fmt: skip
-    if found.same:
-        line(
-            ("the same", "bold green"),
-            f"   {sum(found.a.counts.values()):,} outputs, {found.a.rejected_count:,} rejected",
-        )
-        return
-    _print_counts(found, entities)
-    _print_days(found)
-    first = found.first
-    assert first is not None
-    line(("first: ", "bold"), one_line(first.text, 400))
-    rest = [c for r in (*found.records.values(), found.rejected) for c in _some(r, shown + 1)]
-    for change in sorted(rest, key=lambda c: (c.ts, c.seq))[1 : shown + 1]:
-        line("       ", one_line(change.text, 400))
-    line(("exit 1: they differ", "dim"))
-
-
-def _some(record: RecordDiff, count: int) -> list[Any]:
-    from itertools import islice
-
-    return list(islice(record.changes(), count))
-
-
-def _own_params(found: Diff, run: Run) -> dict[str, Any]:
-    """The parameters in which a side differs from the other."""
-    other = found.b if run is found.a else found.a
-    return {n: v for n, v in run.params.items() if n not in other.params or other.params[n] != v}
-
-
-def _print_counts(found: Diff, entities: list[tuple[RecordDiff, str]]) -> None:
-    from rich.table import Table
-
-    from timelapse.cli.console import clean, console
-
-    table = Table(box=None, pad_edge=False)
-    for name in ("", "A", "B", "gone", "new", "changed"):
-        table.add_column(name, justify="left" if not name else "right")
-    rows = [*found.records.values(), found.rejected]
-    for record in rows:
-        c = record.counts
-        if c["a"] or c["b"]:
-            table.add_row(clean(record.name), *(f"{c[k]:,}" for k in ("a", "b", "gone", "new", "changed")))
-        for owner, field in entities:
-            if owner is record:
-                e = record.by(field)
-                table.add_row(
-                    f"  by {clean(field)}", f"{e.a:,}", f"{e.b:,}", f"{len(e.freed):,}", f"{len(e.hit):,}", ""
-                )
-    console().print(table)
-
-
-def _print_days(found: Diff) -> None:
-    """One character per day, from the first day with a difference to the last."""
-    from timelapse.cli.console import line
-    from timelapse.cli.view import date, sparkline
-
-    for record in (*found.records.values(), found.rejected):
-        days = dict(record.by_day())
-        if len(days) < 2:
-            continue
-        first, last = min(days), max(days)
-        for kind in ("gone", "new", "changed"):
-            series = [days.get(d, {}).get(kind, 0) for d in range(first, min(last, first + 3660) + 1)]
-            if any(series):
-                line(
-                    (f"{record.name} {kind} by day ", "dim"),
-                    sparkline(series),
-                    f"  {date(first)} to {date(last)}",
-                )
-
-
-def _print_json(found: Diff, entities: list[tuple[RecordDiff, str]], shown: int) -> None:
-    from timelapse.cli.console import print_json
-
-    def of(record: RecordDiff) -> dict[str, Any]:
-        return {
-            **record.counts, "identity": record.identity, "changed_fields": record.fields,
-            "by_day": [{"day": day, **counts} for day, counts in record.by_day()],
-            "by": {
-                field: {"a": e.a, "b": e.b, "freed": len(e.freed), "hit": len(e.hit)}
-                for owner, field in entities if owner is record for e in [record.by(field)]
-            },
-            "examples": [_change(c) for c in _some(record, shown)],
-        }  # fmt: skip
-
-    sides = {
-        side: {"program": run.program, "params": run.params, "digest": run.digest, "path": str(run.path)}
-        for side, run in (("a", found.a), ("b", found.b))
-    }
-    first = found.first
-    print_json(
-        {
-            **sides, "same": found.same, "first": None if first is None else _change(first),
-            "records": {name: of(r) for name, r in found.records.items()}, "rejected": of(found.rejected),
-        }
-    )  # fmt: skip
-
-
-def _change(change: Any) -> dict[str, Any]:
-    return {
-        "record": change.record, "kind": change.kind, "ts": change.ts, "seq": change.seq, "fields": change.fields,
-        "a": change.a, "b": change.b,
-    }  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ from timelapse.divergence import time_text
 from timelapse.errors import UsageError
 from timelapse.ids import DAY
 from timelapse.run.run import Run
+
+if TYPE_CHECKING:
+    from timelapse.compare.score import Judgement
 
 PLACE = ("ts", "phase", "seq", "ordinal")
 REJECTED = "rejected"
@@ -202,6 +205,12 @@ class Diff:
         """The first difference in log order, over all record types and rejections."""
         found = [r.first for r in (*self.records.values(), self.rejected)]
         return min((c for c in found if c is not None), key=lambda c: (c.ts, c.seq), default=None)
+
+    def judge(self, labels: Any, **options: Any) -> Judgement:
+        """Precision and recall of both against labels: see compare/score.py `judge`."""
+        from timelapse.compare.score import judge
+
+        return judge(self, labels, **options)
 
     def __repr__(self) -> str:
         if self.same:

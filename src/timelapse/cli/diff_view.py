@@ -1,0 +1,243 @@
+"""What `diff` prints: for people and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from timelapse.cli.console import clean, console, line, one_line, print_json
+from timelapse.cli.view import date, moment, share, sparkline
+
+if TYPE_CHECKING:
+    from timelapse.compare import Change, Diff, Judgement, RecordDiff, Score, Scores
+    from timelapse.run import Run
+
+_ROWS = 31
+"""Rows of a table by day or segment; JSON has all."""
+_KINDS = ("gone", "new", "changed")
+
+
+@dataclass(frozen=True)
+class View:
+    """A diff, and what was asked about it."""
+
+    diff: Diff
+    by: tuple[str, ...]
+    shown: int
+    names: tuple[str, str]
+    judged: Judgement | None = None
+
+    @property
+    def records(self) -> list[RecordDiff]:
+        """All record types, and what was rejected."""
+        return [*self.diff.records.values(), self.diff.rejected]
+
+    @property
+    def entities(self) -> list[tuple[RecordDiff, str]]:
+        """The record types that have a `--by` field."""
+        return [(r, f) for r in self.diff.records.values() for f in self.by if f in r.a.column_names]
+
+    # --- for people -------------------------------------------------------------------------------
+
+    def print(self, holding: Sequence[str] | None, code: int) -> None:
+        """`holding`: the conditions of --fail-if that hold; None where there are none."""
+        found = self.diff
+        for side, name, run in (("A", self.names[0], found.a), ("B", self.names[1], found.b)):
+            changed = ", ".join(f"{n}={v!r}" for n, v in self._own_params(run).items())
+            line((f"{side} ", "bold"), one_line(name), (f"   {changed}" if changed else "", "cyan"),
+                 (f"   {run.program}, {run.seconds:.1f} s, digest {run.digest[:12]}", "dim"))  # fmt: skip
+        if found.same:
+            outputs = sum(found.a.counts.values())
+            line(("the same", "bold green"), f"   {outputs:,} outputs, {found.a.rejected_count:,} rejected")
+        else:
+            self._print_counts()
+            self._print_days()
+            self._print_top()
+        if self.judged is not None:
+            _print_judged(self.judged)
+        if not found.same:
+            self._print_examples()
+        for text in holding or ():
+            line(("fails: ", "bold red"), one_line(text))
+        meaning = {0: "", 1: "they differ", 3: "a condition of --fail-if holds"}[code]
+        if meaning:
+            line((f"exit {code}: {meaning}", "dim"))
+
+    def _own_params(self, run: Run) -> dict[str, Any]:
+        """The parameters in which a side differs from the other."""
+        other = self.diff.b if run is self.diff.a else self.diff.a
+        return {n: v for n, v in run.params.items() if n not in other.params or other.params[n] != v}
+
+    def _print_counts(self) -> None:
+        table = _table("", "A", "B", *_KINDS)
+        for record in self.records:
+            c = record.counts
+            if c["a"] or c["b"]:
+                table.add_row(clean(record.name), *(f"{c[k]:,}" for k in ("a", "b", *_KINDS)))
+            for owner, field in self.entities:
+                if owner is record:
+                    e = record.by(field)
+                    counts = (e.a, e.b, len(e.freed), len(e.hit))
+                    table.add_row(f"  by {clean(field)}", *(f"{n:,}" for n in counts), "")
+        console().print(table)
+
+    def _print_days(self) -> None:
+        """One character per day, from the first day with a difference to the last; and a day that has most of them."""
+        for record in self.records:
+            days = dict(record.by_day())
+            if len(days) < 2:
+                continue
+            first, last = min(days), max(days)
+            for kind in _KINDS:
+                series = [days.get(d, {}).get(kind, 0) for d in range(first, min(last, first + 3660) + 1)]
+                if not any(series):
+                    continue
+                most = max(days, key=lambda d: (days[d][kind], -d))
+                found = (days[most][kind], sum(series))
+                note = f"   {date(most)} has {share(*found)}" if 2 * found[0] >= found[1] else ""
+                line((f"{clean(record.name)} {kind} by day ", "dim"), sparkline(series),
+                     f"  {date(first)} to {date(last)}{note}")  # fmt: skip
+
+    def _print_top(self) -> None:
+        """The values with most differences."""
+        for record, field in self.entities:
+            top = record.top(field, self.shown)
+            if top and self.shown:
+                texts = [f"{one_line(v, 60)} -{gone:,} +{new:,}" for v, gone, new in top]
+                line((f"{clean(record.name)} by {clean(field)}, most: ", "dim"), ", ".join(texts))
+
+    def _print_examples(self) -> None:
+        first = self.diff.first
+        assert first is not None
+        line(("first: ", "bold"), one_line(first.text, 400))
+        rest = [c for r in self.records for c in islice(r.changes(), self.shown + 1)]
+        for change in sorted(rest, key=lambda c: (c.ts, c.seq))[1 : self.shown + 1]:
+            line("       ", one_line(change.text, 400))
+
+    # --- JSON -------------------------------------------------------------------------------------
+
+    def print_json(self, holding: Sequence[str] | None) -> None:
+        """One document."""
+        found = self.diff
+        sides = {
+            side: {"program": run.program, "params": run.params, "digest": run.digest, "path": str(run.path)}
+            for side, run in (("a", found.a), ("b", found.b))
+        }
+        first = found.first
+        print_json(
+            {
+                **sides, "same": found.same, "first": None if first is None else _change(first),
+                "records": {name: self._record(r) for name, r in found.records.items()},
+                "rejected": self._record(found.rejected),
+                "labels": None if self.judged is None else _judged(self.judged),
+                "fails": holding,
+            }
+        )  # fmt: skip
+
+    def _record(self, record: RecordDiff) -> dict[str, Any]:
+        fields = [field for owner, field in self.entities if owner is record]
+        return {
+            **record.counts, "identity": record.identity, "changed_fields": record.fields,
+            "by_day": [{"day": date(day), **counts} for day, counts in record.by_day()],
+            "by": {
+                field: {
+                    "a": e.a, "b": e.b, "freed": len(e.freed), "hit": len(e.hit),
+                    "top": [{"value": v, "gone": gone, "new": new} for v, gone, new in record.top(field)],
+                } for field in fields for e in [record.by(field)]
+            },
+            "examples": [_change(c) for c in islice(record.changes(), self.shown)],
+        }  # fmt: skip
+
+
+def _table(*names: str) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for place, name in enumerate(names):
+        table.add_column(name, justify="right" if place else "left")
+    return table
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "record": change.record, "kind": change.kind, "ts": change.ts, "seq": change.seq, "fields": change.fields,
+        "a": change.a, "b": change.b,
+    }  # fmt: skip
+
+
+# --- labels ---------------------------------------------------------------------------------------------
+
+
+def _print_judged(judged: Judgement) -> None:
+    total = judged.total
+    weighed = f", weighed by {clean(judged.weight)}" if judged.weight else ""
+    line((f"{clean(judged.record)} ", "bold"),
+         f"precision {_pair(total, 'precision')}   recall {_pair(total, 'recall')}   f1 {_pair(total, 'f1')}{weighed}")  # fmt: skip
+    for field, (a, b) in judged.good.items():
+        line(f"  {clean(field)} hit without anything right: {a:,} -> {b:,}")
+    said = [f"{judged.labels:,} labelled"]
+    if judged.complete is not None:
+        said.append(f"labels complete to {moment(judged.complete)}")
+    if any(judged.late):
+        said.append(f"later and left out: {judged.late[0]:,} and {judged.late[1]:,}")
+    if judged.only_right:
+        said.append("what has no label counts as wrong (labels only say what is right)")
+    elif any(judged.unjudged):
+        said.append(f"without a label, not judged: {judged.unjudged[0]:,} and {judged.unjudged[1]:,}")
+    if judged.conflicts:
+        said.append(f"contradictory labels: {judged.conflicts:,} (the latest counts)")
+    if judged.elsewhere:
+        said.append(f"labels outside the log: {judged.elsewhere:,}")
+    line(("  " + "; ".join(said), "dim"))
+    _print_groups("day", [(date(day), scores) for day, scores in judged.days])
+    for field, groups in judged.segments.items():
+        ranked = sorted(groups, key=lambda g: (-max(g[1].a.judged, g[1].b.judged), g[0]))
+        _print_groups(clean(field), ranked)
+
+
+def _print_groups(name: str, groups: Sequence[tuple[str, Scores]]) -> None:
+    if len(groups) < 2:
+        return
+    table = _table(f"  {name}", "judged A", "B", "precision A", "B", "recall A", "B")
+    for text, s in groups[:_ROWS]:
+        counts = (f"{s.a.judged:,.6g}", f"{s.b.judged:,.6g}")
+        rates = [_percent(getattr(side, what)) for what in ("precision", "recall") for side in (s.a, s.b)]
+        table.add_row(f"  {one_line(text, 40)}", *counts, *rates)
+    console().print(table)
+    if len(groups) > _ROWS:
+        line((f"  and {len(groups) - _ROWS:,} more: --json has all", "dim"))
+
+
+def _pair(scores: Scores, name: str) -> str:
+    a, b = (_percent(getattr(s, name)) for s in (scores.a, scores.b))
+    return f"{a} -> {b}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}%"
+
+
+def _judged(judged: Judgement) -> dict[str, Any]:
+    return {
+        "record": judged.record, "weight": judged.weight, **_scores(judged.total),
+        "by_day": [{"day": date(day), **_scores(s)} for day, s in judged.days],
+        "segments": {
+            field: [{"value": text, **_scores(s)} for text, s in groups] for field, groups in judged.segments.items()
+        },
+        "good": {field: {"a": a, "b": b} for field, (a, b) in judged.good.items()},
+        "complete": judged.complete, "labels": judged.labels, "conflicts": judged.conflicts,
+        "unjudged": judged.unjudged, "late": judged.late, "elsewhere": judged.elsewhere,
+        "only_right": judged.only_right,
+    }  # fmt: skip
+
+
+def _scores(scores: Scores) -> dict[str, Any]:
+    def one(score: Score) -> dict[str, Any]:
+        return {
+            "right": score.right, "judged": score.judged, "positives": score.positives,
+            "precision": score.precision, "recall": score.recall, "f1": score.f1,
+        }  # fmt: skip
+
+    return {"a": one(scores.a), "b": one(scores.b)}

@@ -1,0 +1,216 @@
+"""Labels: what is known to be right, from a file or a table, beside the outputs of two runs.
+
+A label names an output by its key: by columns of the record's key fields, or by one column `key`. The column `label`
+says whether the output is right (true) or wrong; without it every row is right, as in a list of reports. The optional
+column `ts` says when the label came about, or when the thing itself did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from timelapse.errors import IngestError, Place, UsageError
+from timelapse.log.convert import Times, convert
+from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
+from timelapse.tables.rowhash import U64, both_lanes, one_array
+
+if TYPE_CHECKING:
+    from timelapse.compare.differences import RecordDiff
+
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_SEED = 0x6C6162656C73
+_RIGHT = {"true", "yes", "1", "t", "y", "right", "positive"}
+_WRONG = {"false", "no", "0", "f", "n", "wrong", "negative"}
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A table of labels as it was given. `texts`: from CSV, every value is a text. `name` is for messages."""
+
+    table: pa.Table
+    texts: bool
+    name: str
+
+    @classmethod
+    def of(cls, source: str | Path | pa.Table | Labels) -> Labels:
+        """Labels from a Parquet or CSV file (`.parquet`, else CSV with a header), or from an Arrow table.
+
+        Raises UsageError (TL818) for what cannot be read.
+        """
+        if isinstance(source, Labels):
+            return source
+        if isinstance(source, pa.Table):
+            return cls(source, False, "labels")
+        path = Path(source)
+        try:
+            if path.is_dir() or path.suffix.lower() in (".parquet", ".pq"):
+                return cls(pq.read_table(path), False, str(path))
+            with path.open("rb") as file:
+                head = pyarrow.csv.open_csv(file).schema.names
+            options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(head, pa.string()))
+            return cls(pyarrow.csv.read_csv(path, convert_options=options), True, str(path))
+        except (OSError, pa.ArrowException) as error:
+            reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+            raise UsageError(
+                f"the labels cannot be read: {reason}", place=Place(str(path)),
+                hint="a Parquet file, or CSV with a header: key,label,ts", code="TL818",
+            ) from None  # fmt: skip
+
+    def fit(self, record: RecordDiff) -> tuple[str, ...] | None:
+        """The columns that name a record type's outputs; None where there are none."""
+        if record.identity == ("phase", "seq"):
+            return None
+        names = self.table.column_names
+        if all(f in names for f in record.identity):
+            return record.identity
+        return ("key",) if len(record.identity) == 1 and "key" in names else None
+
+    def record(self, records: Mapping[str, RecordDiff], wanted: str | None = None) -> str:
+        """The record type that these labels are about. Raises UsageError (TL818) where that is not clear."""
+        found = {name: columns for name, r in records.items() if (columns := self.fit(r)) is not None}
+        if wanted is not None:
+            found = {n: c for n, c in found.items() if n == wanted}
+        elif len(found) > 1:
+            found = {n: c for n, c in found.items() if c == records[n].identity} or found
+        if len(found) == 1:
+            return next(iter(found))
+        keyed = {
+            n: ", ".join(r.identity) for n, r in records.items() if r.identity != ("phase", "seq")
+        }  # fmt: skip
+        if found:
+            raise UsageError(
+                f"{self.name} could be about {' or '.join(found)}", place=Place(self.name),
+                hint=f"say which: --labels {next(iter(found))}:{self.name}", code="TL818",
+            )  # fmt: skip
+        known = "; ".join(f"{n} by {fields}" for n, fields in keyed.items())
+        raise UsageError(
+            f"no column names the outputs of {wanted or 'any record type'}"
+            f" (columns: {', '.join(self.table.column_names)})", place=Place(self.name),
+            hint=f"name the columns as the record's key fields, or `key`: {known}" if known
+            else "outputs have no key: declare class Spam(tl.Record, key=...), or give --key", code="TL818",
+        )  # fmt: skip
+
+    # --- columns ----------------------------------------------------------------------------------
+
+    def keys(self, record: RecordDiff) -> tuple[pa.Table, Bools]:
+        """The keys, as the record's own columns; and which rows have one (a missing key is no label)."""
+        columns = self.fit(record)
+        assert columns is not None
+        arrays = []
+        for field, column in zip(record.identity, columns, strict=True):
+            target = record.a.schema.field(field).type
+            arrays.append(self._column(column, _kind(target, field, self.name)).cast(target))
+        full = np.ones(self.table.num_rows, np.bool_)
+        for array in arrays:
+            full &= np.asarray(array.is_valid())
+        return pa.table(arrays, names=list(record.identity)), full
+
+    def right(self) -> tuple[Bools, Bools]:
+        """Which rows say that the output is right; which rows say anything at all."""
+        rows = self.table.num_rows
+        if "label" not in self.table.column_names:
+            return np.ones(rows, np.bool_), np.ones(rows, np.bool_)
+        column = one_array(self.table.column("label"))
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if pa.types.is_boolean(column.type):
+            return np.asarray(pc.fill_null(column, False)), np.asarray(column.is_valid())
+        if pa.types.is_null(column.type):
+            return np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+        words = pc.utf8_lower(pc.utf8_trim_whitespace(self._words(column)))
+        right = pc.is_in(words, value_set=pa.array(sorted(_RIGHT)))
+        wrong = pc.is_in(words, value_set=pa.array(sorted(_WRONG)))
+        said = np.asarray(words.is_valid()) & np.asarray(pc.fill_null(pc.not_equal(words, ""), False))
+        odd = np.flatnonzero(said & ~np.asarray(right) & ~np.asarray(wrong))
+        if len(odd):
+            raise self._bad(
+                f"row {odd[0] + 1}: the label {words[int(odd[0])].as_py()[:40]!r} is neither true nor false"
+            )
+        return np.asarray(right), said
+
+    def _words(self, column: pa.Array) -> pa.Array:
+        kind = column.type
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+            whole, reasons = convert("label", column, OptionalType(INT), Times(), texts=False)
+            if reasons:
+                raise self._bad(next(iter(reasons.values())))
+            return whole.cast(pa.string())
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            return column.cast(pa.string())
+        raise self._bad(f"the column label is {kind}: true or false is needed")
+
+    def times(self) -> I64 | None:
+        """When each label came about, in microseconds; None without a column `ts`."""
+        if "ts" not in self.table.column_names:
+            return None
+        return np.asarray(self._column("ts", TIME, required=True))
+
+    def numbers(self, name: str) -> npt.NDArray[np.float64]:
+        """A column as numbers; a missing one is NaN. Raises UsageError for what is no number."""
+        found = np.asarray(pc.fill_null(self._column(name, FLOAT), float("nan")))
+        return found.astype(np.float64)
+
+    def texts_of(self, name: str) -> pa.Array:
+        """A column as people read it."""
+        return one_array(self.table.column(name)).cast(pa.string())
+
+    def _column(self, name: str, kind: ValueType, *, required: bool = False) -> pa.Array:
+        column = one_array(self.table.column(name))
+        wanted = kind if required else OptionalType(kind)
+        try:
+            values, reasons = convert(name, column, wanted, Times(), texts=self.texts)
+        except IngestError as error:
+            raise self._bad(error.message) from None
+        for row, reason in sorted(reasons.items()):
+            raise self._bad(f"row {row + 1}: {reason}")
+        return values
+
+    def _bad(self, message: str) -> UsageError:
+        return UsageError(message, place=Place(self.name), hint="columns: key, label, ts", code="TL818")
+
+
+_KINDS: tuple[tuple[Any, ValueType], ...] = (
+    (pa.types.is_boolean, BOOL), (pa.types.is_integer, INT), (pa.types.is_floating, FLOAT),
+    (pa.types.is_timestamp, TIME), (pa.types.is_large_string, STR), (pa.types.is_string, STR),
+    (pa.types.is_large_binary, BYTES), (pa.types.is_binary, BYTES),
+)  # fmt: skip
+
+
+def _kind(target: pa.DataType, field: str, name: str) -> ValueType:
+    for test, kind in _KINDS:
+        if test(target):
+            return kind
+    raise UsageError(
+        f"outputs are named by {field}, a {target}: a label cannot say that", place=Place(name), code="TL818"
+    )
+
+
+def lanes_of(table: pa.Table, names: tuple[str, ...]) -> tuple[U64, U64]:
+    """The 128-bit hash of each row's key columns."""
+    return both_lanes([one_array(table.column(n)) for n in names], table.num_rows, _SEED)
+
+
+def codes_of(*sides: tuple[U64, U64]) -> tuple[list[I64], int]:
+    """Dense numbers for equal keys, for each of several lists of key hashes; and how many there are."""
+    low, high = (np.concatenate([side[lane] for side in sides]) for lane in (0, 1))
+    order = np.lexsort((low, high))
+    starts = np.zeros(len(order), np.bool_)
+    if len(order):
+        a, b = low[order], high[order]
+        starts[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
+    codes = np.empty(len(order), np.int64)
+    codes[order] = np.cumsum(starts)
+    ends = np.cumsum([len(side[0]) for side in sides])[:-1]
+    return np.split(codes, ends), int(starts.sum()) + 1 if len(order) else 0

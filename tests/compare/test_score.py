@@ -1,0 +1,242 @@
+"""Precision and recall of two runs, against a plain loop; conditions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import timelapse as tl
+from timelapse.compare import Condition, Labels, diff, figures_of, judge
+from timelapse.errors import UsageError
+from timelapse.run import run_serial
+
+DAY = 86_400_000_000
+
+
+class E(tl.Event):
+    n: int
+    who: str
+    amount: float
+
+
+class Hit(tl.Record, key="n"):
+    n: int
+    who: str
+    amount: float
+
+
+class Ban(tl.Record, key="who"):
+    who: str
+
+
+class Rules(tl.Program):
+    """Every `step`-th event is a hit, from `first` on."""
+
+    step: int = 2
+    first: int = 0
+
+    @tl.on(E)
+    def go(self, e: E) -> None:
+        if e.n >= self.first and e.n % self.step == 0:
+            self.emit(Hit(n=e.n, who=e.who, amount=e.amount))
+
+
+class Bans(Rules):
+    """The same, with another record."""
+
+    @tl.on(E)
+    def ban(self, e: E) -> None:
+        if e.n == 3:
+            self.emit(Ban(who=e.who))
+
+
+EVENTS = [E(n=i, who="abc"[i % 3], amount=i / 2, ts=i * DAY // 4) for i in range(24)]
+RUNS = [tl.replay(r, EVENTS, slices=2, spark=False) for r in (Rules(), Rules(step=3, first=6))]
+DIFF = diff(RUNS[0], RUNS[1])
+A, B = {n for n in range(24) if n % 2 == 0}, {n for n in range(6, 24) if n % 3 == 0}
+
+
+def table(rows: list[tuple[Any, ...]], *names: str) -> pa.Table:
+    return pa.table([pa.array([r[i] for r in rows]) for i in range(len(names))], names=list(names))
+
+
+def test_reports_alone() -> None:
+    """Without a column `label` every row is right and all else wrong; the counts by hand."""
+    found = judge(DIFF, table([(n,) for n in (0, 6, 9, 11)], "n"))
+    assert (found.total.a.right, found.total.a.judged, found.total.a.positives) == (2, len(A), 4)
+    assert (found.total.b.right, found.total.b.judged, found.total.b.positives) == (2, len(B), 4)
+    assert found.only_right
+    assert found.complete is None
+    assert found.total.b.precision == pytest.approx(2 / 6)
+    assert found.total.b.recall == 0.5
+    assert found.total.a.f1 == pytest.approx(2 * (2 / 12) * 0.5 / (2 / 12 + 0.5))
+    assert found.labels == 4
+
+
+def test_days_segments_weights_and_who_is_hit() -> None:
+    """By the item's day, by a column of the labels or a field of the record; weighed by either."""
+    rows = [(n, n % 6 == 0, "xy"[n % 2], 10 * n) for n in range(24)]
+    found = judge(
+        DIFF,
+        table(rows, "key", "label", "land", "worth"),
+        segments=["land", "who"],
+        by=["who"],
+        weight="worth",
+    )
+    assert found.total.a.right == sum(10 * n for n in A if n % 6 == 0)
+    assert found.total.a.judged == sum(10 * n for n in A)
+    assert found.total.b.positives == sum(10 * n for n in range(24) if n % 6 == 0)
+    assert [d for d, _ in found.days] == [0, 1, 2, 3, 4, 5]
+    assert dict(found.days)[1].b.judged == 60
+    assert [name for name, _ in found.segments["land"]] == ["x", "y"]
+    assert dict(found.segments["land"])["y"].b.judged == sum(10 * n for n in B if n % 2)
+    assert [name for name, _ in found.segments["who"]] == ["a", "b", "c"]
+    assert found.good["who"] == (2, 0)  # b and c have nothing right in A; B hits a alone
+    by_record = judge(DIFF, table(rows, "key", "label", "land", "worth"), weight="amount")
+    assert by_record.total.a.judged == sum(n / 2 for n in A)
+    only = judge(DIFF, table([(1,), (6,)], "n"), weight="amount").total
+    assert only.a.positives is None  # nobody knows the amount of 1: neither put it out
+    assert only.a.recall is None
+
+
+def test_late_labels_and_the_log() -> None:
+    """Items after the moment until which labels are complete are left out; the log places what was missed."""
+    rows = [(n, True, EVENTS[n].ts + DAY) for n in (0, 1, 6, 12)] + [
+        (99, True, 3 * DAY),
+        (12, False, 2 * DAY),
+    ]
+    labels = table(rows, "n", "label", "ts")
+    found = judge(DIFF, labels, items="E.n")
+    assert found.complete == EVENTS[12].ts
+    assert found.elsewhere == 1  # the log has no 99
+    assert found.conflicts == 1
+    assert (found.total.a.right, found.total.a.positives) == (3, 4)  # the later label of 12 says right
+    assert found.total.a.judged == 3  # without a label: not judged, for there is a wrong one
+    assert found.late == (5, 3)
+    assert found.unjudged == (4, 1)
+    without = judge(DIFF, labels)
+    assert without.elsewhere == 0
+    assert without.total.a.positives == 5  # 99 stands at its label's time, on the third day
+    early = judge(DIFF, labels, until=DAY)
+    assert (early.complete, early.total.a.right) == (DAY, 1)
+    before = judge(DIFF, table([(77, True, -5), (0, True, 0)], "n", "label", "ts"))
+    assert (before.elsewhere, before.total.a.positives) == (1, 1)
+
+
+ITEM = st.tuples(st.integers(0, 26), st.booleans(), st.integers(0, 5))
+
+
+@settings(max_examples=60)
+@given(st.lists(ITEM, min_size=1, max_size=30))
+def test_judging_equals_a_plain_loop(rows: list[tuple[int, bool, int]]) -> None:
+    """The latest label counts; precision over judged items, recall over right ones."""
+    latest = {n: (label, worth) for n, label, worth in rows}
+    closed = all(label for _, label, _ in rows)
+    worth = {n: latest[n][1] if n in latest else None for n in range(27)}
+    right = {n for n, (label, _) in latest.items() if label}
+    if closed and (A | B) - set(latest):
+        return  # an item without a weight: an error, tested below
+    found = judge(DIFF, table(rows, "n", "label", "worth"), weight="worth")
+    for side, put in ((found.total.a, A), (found.total.b, B)):
+        judged = put & set(latest)
+        assert side.right == sum(worth[n] or 0 for n in judged & right)
+        assert side.judged == sum(worth[n] or 0 for n in judged)
+        assert side.positives == sum(worth[n] or 0 for n in right)
+    assert found.conflicts == len({n for n, x, _ in rows if x} & {n for n, x, _ in rows if not x})
+    whole = judge(DIFF, table(rows, "n", "label", "worth"), segments=["n"])
+    parts = [s for _, s in whole.segments["n"]]
+    assert sum(s.a.judged for s in parts) == whole.total.a.judged
+    assert sum(s.b.right for _, s in whole.days) == whole.total.b.right or whole.complete is None
+
+
+def test_files(tmp_path: Path) -> None:
+    """Parquet and CSV say the same; words, numbers and missing values in the column label."""
+    rows = [
+        (0, "TRUE", "1970-01-01T00:00:00Z"),
+        (2, "no", "1970-01-02T00:00:00Z"),
+        (4, "", "1970-01-02T00:00:00Z"),
+    ]
+    pq.write_table(table(rows, "key", "label", "ts"), tmp_path / "x.parquet")
+    pyarrow.csv.write_csv(table(rows, "key", "label", "ts"), tmp_path / "x.csv")
+    one, two = (judge(DIFF, tmp_path / name) for name in ("x.parquet", "x.csv"))
+    assert one == two
+    assert (one.labels, one.total.a.right, one.total.a.judged) == (2, 1, 2)
+    numbers = judge(DIFF, table([(0, 1.0), (2, 0.0), (4, None)], "key", "label"))
+    assert numbers.total == one.total
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "code", "words"),
+    [(table([(1, "maybe")], "n", "label"), {}, "TL818", "maybe"),
+     (table([(1, 2)], "n", "label"), {}, "TL818", "neither true nor false"),
+     (table([("x",)], "n"), {}, "TL818", "n"),
+     (table([(1,)], "m"), {}, "TL818", "columns: m"),
+     (table([(1, -1)], "n", "w"), {"weight": "w"}, "TL818", "negative"),
+     (table([(2, None)], "n", "w"), {"weight": "w"}, "TL818", ""),
+     (table([(1,)], "n"), {"weight": "who"}, "TL816", "no number"),
+     (table([(1,)], "n"), {"segments": ["x"]}, "TL816", "x"),
+     (table([(1,)], "n"), {"items": "E.x"}, "TL816", "E.x"),
+     (table([(1,)], "n"), {"record": "X"}, "TL816", "X"),
+     ("nowhere.parquet", {}, "TL818", "cannot be read")],
+)  # fmt: skip
+def test_mistakes(labels: Any, options: dict[str, Any], code: str, words: str) -> None:
+    """Each has its code, and says what is wrong."""
+    with pytest.raises(UsageError) as caught:
+        judge(DIFF, labels, **options)
+    assert caught.value.code == code
+    assert words in caught.value.message
+
+
+def test_which_record() -> None:
+    """Columns decide; `key` alone is not enough where several record types have one."""
+    both = diff(run_serial(Bans, EVENTS), run_serial(Bans(step=5), EVENTS))
+    assert judge(both, table([("a",)], "who")).record == "Ban"
+    assert both.judge(table([(2,)], "key"), record="Hit").record == "Hit"
+    with pytest.raises(UsageError, match="could be about Ban or Hit"):
+        judge(both, table([(2,)], "key"))
+    assert Labels.of(table([(2,)], "n")).fit(both.rejected) is None
+
+
+# --- conditions -----------------------------------------------------------------------------------------
+
+FIGURES = figures_of(DIFF, judge(DIFF, table([(n,) for n in (0, 6, 9, 11)], "n")), [])
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [("precision < .7", True), ("precision < .3", False), ("recall == .5 and not new > 100", True),
+     ("recall < recall_a - .02", False), ("gone > 0.1 * a or new > 100", True), ("0 < precision <= 1/3 + 1e-9", True),
+     ("Hit.gone == gone", True), ("-b + 6 == 0", True), ("rejected_a + rejected_b > 0", False)],
+)  # fmt: skip
+def test_conditions(text: str, holds: bool) -> None:
+    """Comparisons of figures."""
+    assert Condition(text).holds(FIGURES) is holds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "precision", "precision <", "1", "a if b else c", "a < 'x'", "a < True", "a ** 9 > 1", "a // 2 > 1",
+     "__import__('os') < 1", "a.b.c < 1", "[a] < 1", "a < (b < 1)", "a in b", "(lambda: 1)() < 2", "a < 1;b",
+     "not precision", "a and b < 1", "f'{a}' < 1", "a < 1 " * 400, "a < 1j"],
+)  # fmt: skip
+def test_what_is_no_condition(text: str) -> None:
+    """TL819; nothing is evaluated but what the list allows."""
+    with pytest.raises(UsageError) as caught:
+        Condition(text)
+    assert caught.value.code == "TL819"
+
+
+@pytest.mark.parametrize("text", ["unknown < 1", "a / changed > 1", "precision < 1"])
+def test_what_cannot_be_decided(text: str) -> None:
+    """An unknown figure, a division by zero, a precision of nothing."""
+    nothing = figures_of(DIFF, judge(DIFF, table([(1, False)], "n", "label")), [])
+    with pytest.raises(UsageError) as caught:
+        Condition(text).holds(nothing)
+    assert caught.value.code == "TL819"
