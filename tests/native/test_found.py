@@ -9,6 +9,7 @@ import pytest
 import timelapse as tl
 from tests.native.oracle import compare
 from tests.native.programs import A, Note
+from timelapse.kernels.native import computed, decode
 
 
 def events(*values: int) -> list[Any]:
@@ -40,3 +41,26 @@ class ReadsItByGet(tl.Program):
 @pytest.mark.parametrize("program", [ReadsTheStateItself, ReadsItByGet], ids=lambda p: p.__name__)
 def test_compiled_as_interpreted(program: type[tl.Program], monkeypatch: pytest.MonkeyPatch) -> None:
     compare(program, events(3, 1, 2), [0, 2, 3], monkeypatch)
+
+
+class LongIfAsked(tl.Program):
+    """What comes after `and` would not end for some events; the handler does not ask for those."""
+
+    n: tl.Counter
+
+    @tl.on(A)
+    def go(self, e: A) -> None:
+        if e.v < 1000 and len("".join([str(i) for i in range(e.v)])) > 5:
+            self.n += 1
+            self.emit(Note(n=self.n, s=""))  # type: ignore[arg-type]
+
+
+def test_columns_that_would_take_for_ever_are_left_to_the_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(computed, "ALL_SECONDS", 0.05)
+    monkeypatch.setattr(computed, "ROW_SECONDS", 0.02)
+    asked: list[int] = []
+    real = computed.compute
+    monkeypatch.setattr(decode, "compute", lambda *a: asked.append(1) or real(*a))  # type: ignore[func-returns-value]
+    values = (3, 10**15, 9, 12, 10**14, 10**13, 10**12, 7, 40)
+    compare(LongIfAsked, events(*values), [0, 3, 9], monkeypatch)
+    assert asked

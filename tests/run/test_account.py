@@ -13,6 +13,7 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.engine.account import PHASES, Account
 from timelapse.kernels import choose
 from timelapse.kernels.native.build import is_compiled
+from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.lower import Lowering
 from timelapse.kernels.native.parallel import compile_all
 from timelapse.log import MemoryLog
@@ -55,6 +56,31 @@ def test_a_run_says_where_its_time_went_and_what_ran_compiled(
     for how in run.passes.values():
         assert shown in how
     assert tl.Run.open(run.path or "").account == run.account
+
+
+@pytest.mark.parametrize("strategy", ["staged", "chain"])
+def test_the_antispam_example_runs_compiled_in_every_pass_and_no_event_leaves(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the rule for large logs; `explain` says before what the run says after."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "auto")
+    monkeypatch.setattr(choose, "WARM_EVENTS", 0)
+    monkeypatch.setattr(choose, "COLD_EVENTS", 0)
+    left: list[int] = []
+    real = NativeKernel._as_python
+    monkeypatch.setattr(NativeKernel, "_as_python", lambda *a: left.append(1) or real(*a))  # type: ignore[func-returns-value]
+    ran: list[int] = []
+    call = NativeKernel._call
+    monkeypatch.setattr(NativeKernel, "_call", lambda *a: ran.append(1) or call(*a))  # type: ignore[func-returns-value]
+    log = MemoryLog(random_log([Message, Friendship], seed=2, count=400), [Message, Friendship])
+    told = tl.explain(Antispam, log, slices=3, force=strategy)
+    run = replay(Antispam, log, slices=3, spark=False, strategy=strategy)
+    assert run.digest == tl.run_serial(Antispam, log).digest
+    assert len(told.passes) == 3
+    assert len(run.passes) == (3 if strategy == "staged" else 1)
+    assert {p.kernel for p in told.passes} == set(run.passes.values()) == {"compiled"}
+    assert ran
+    assert not left
 
 
 def test_small_runs_say_that_they_are_small() -> None:

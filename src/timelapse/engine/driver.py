@@ -99,6 +99,8 @@ class Driver:
         self._finals: dict[int, TaskResult] = {}
         self._standing = 0
         """So many slices are known to stand: their final pass succeeded and changed what was predicted."""
+        self._stopped = "a handler raised in a pass that runs ahead"
+        """Why passes that run ahead did not reach a slice, where one did not."""
         self._next_task = 0
         self._stages = Stages(progress, self._totals())
         self._loop = Loop(job, executor, self._stages)
@@ -152,13 +154,18 @@ class Driver:
                 schedule.merged(task.state)
                 continue
             step = running.pop(task.id)
+            if result.failure is not None and result.failure.spent:
+                self._stopped = result.failure.message
             schedule.done(step, None if result.failure is None else result.failure.slice)
             if step.kind == "final":
                 self._finals[step.first] = result
 
     def _step_task(self, step: Step) -> Task:
         name = "final" if step.kind == "final" else self._plan.stages[step.stage].name
-        return self._task(step.kind, name, index=max(0, step.stage), first=step.first, last=step.last)
+        ahead = step.kind != "final" or step.first > self._standing
+        return self._task(
+            step.kind, name, index=max(0, step.stage), first=step.first, last=step.last, ahead=ahead
+        )
 
     def _merge_task(self, state: str, at: int) -> Task:
         attempt = self._finals[at].reports[0].attempt if at < self._schedule.lead else ""
@@ -186,7 +193,9 @@ class Driver:
         for index in range(self._job.slices):
             result = self._finals.get(index)
             if result is None:
-                return reports, Fallback(index, "a handler raised in a pass that runs ahead", is_bug=False)
+                return reports, Fallback(index, self._stopped, is_bug=False)
+            if result.failure is not None and result.failure.spent:
+                return reports, Fallback(index, result.failure.message, is_bug=False)
             if result.failure is not None:
                 raise handler_error(result.failure)  # all slices before it are validated: it is real
             report = reports[index] = result.reports[0]
@@ -245,13 +254,13 @@ class Driver:
 
     def _task(
         self, kind: str, name: str, *, index: int = 0, first: int = 0, last: int = 0, state: str = "",
-        attempt: str = "",
+        attempt: str = "", ahead: bool = False,
     ) -> Task:  # fmt: skip
         cuts = self._job.cuts
         events = 0 if kind == "merge" else cuts[last + 1] - cuts[first]
         self._next_task += 1
         threads = self._executor.threads if kind == "final_chain" else 1
-        return Task(self._next_task, kind, name, index, first, last, state, events, attempt, threads)  # type: ignore[arg-type]
+        return Task(self._next_task, kind, name, index, first, last, state, events, attempt, threads, ahead)  # type: ignore[arg-type]
 
     def _outcome(self, reports: list[SliceReport]) -> Outcome:
         totals, schemas = Totals(), {}

@@ -82,7 +82,8 @@ class Task(msgspec.Struct, frozen=True):
     - `final`: the final pass over slice `first`
     - `final_chain`: the final pass over slices `first` to `last`, from the changes before `first`
 
-    `threads`: how many cores the task has for itself.
+    `threads`: how many cores the task has for itself. `ahead`: its start states may turn out to be wrong, so each
+    event has a budget (kernels/budget.py).
     """
 
     id: int
@@ -95,6 +96,7 @@ class Task(msgspec.Struct, frozen=True):
     events: int = 0
     attempt: str = ""
     threads: int = 1
+    ahead: bool = False
 
 
 class SumRow(msgspec.Struct, frozen=True):
@@ -135,7 +137,10 @@ class SliceReport(msgspec.Struct):
 
 
 class Failure(msgspec.Struct):
-    """A handler's exception, as it travels: the fields of HandlerError."""
+    """A handler's exception, as it travels: the fields of HandlerError.
+
+    `spent`: there was none; an event of a task that ran ahead spent its budget.
+    """
 
     slice: int
     message: str
@@ -149,6 +154,7 @@ class Failure(msgspec.Struct):
     handler: str
     event: str
     traceback: str
+    spent: bool = False
 
 
 class TaskResult(msgspec.Struct):

@@ -32,6 +32,7 @@ from timelapse.engine.spill import Spill
 from timelapse.env.machine import state_memory
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import PassResult
+from timelapse.kernels.budget import Spent
 from timelapse.kernels.choose import SliceKernel, Source
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
@@ -171,8 +172,9 @@ def _run_slices(
 
     def begin(known: Mapping[str, pa.Table]) -> SliceKernel:
         return SliceKernel(
-            job.program, work, known, task.events, final=final, prefetch=task.threads > 1, memory=memory
-        )
+            job.program, work, known, task.events, final=final, prefetch=task.threads > 1, memory=memory,
+            ahead=task.ahead,
+        )  # fmt: skip
 
     started = time.perf_counter()
     known = starts(job, index, task.first)
@@ -185,7 +187,14 @@ def _run_slices(
     for slice_id in range(task.first, task.last + 1):
         lo, hi = job.cuts[slice_id], job.cuts[slice_id + 1]
         started = time.perf_counter()
-        done = kernel.run(Source(job.reader, lo, hi, classes, work.columns), report)
+        try:
+            done = kernel.run(Source(job.reader, lo, hi, classes, work.columns), report)
+        except Spent:
+            result.failure = Failure(
+                slice_id, "an event spent its budget in a pass that ran ahead", None, None, None, None, "", 0,
+                -1, "", "", "", spent=True,
+            )  # fmt: skip
+            return result
         middle = time.perf_counter()
         _book(account, done.seconds, middle - started)
         result.compiled = kernel.compiled

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import UsageError
+from timelapse.kernels import budget
 from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.interpreted import InterpretedKernel
@@ -82,14 +83,17 @@ class SliceKernel:
 
     `memory`: bytes that states should not exceed by much. The kernel loads no larger state whole; it is the
     caller's part to go on with a new kernel when `state_bytes` has become larger.
+
+    `ahead`: its start states are predicted, or it runs a part of the handlers only. Then each event has a
+    budget (budget.py), and `run` raises Spent where one spends it.
     """
 
     def __init__(
         self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool,
-        prefetch: bool = False, memory: int | None = None,
+        prefetch: bool = False, memory: int | None = None, ahead: bool = False,
     ) -> None:  # fmt: skip
         self._program, self._work, self._final = program, work, final
-        self._events, self._memory = events, memory
+        self._events, self._memory, self._ahead = events, memory, ahead
         self._native: NativeKernel | None = None
         self._python: InterpretedKernel | None = None
         self._clock = Clock()
@@ -99,8 +103,9 @@ class SliceKernel:
             from timelapse.kernels.native.kernel import NativeKernel
 
             self._native = NativeKernel(
-                program, work, unit, starts, final=final, prefetch=prefetch, events=events, memory=memory
-            )
+                program, work, unit, starts, final=final, prefetch=prefetch, events=events, memory=memory,
+                ahead=ahead,
+            )  # fmt: skip
         else:
             self._interpret(starts)
 
@@ -122,6 +127,16 @@ class SliceKernel:
 
     def run(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice. After a failure the kernel is of no use."""
+        if not self._ahead:
+            return self._run(source, tick)
+        with budget.Budget(budget.SECONDS, self._turn):
+            return self._run(source, tick)
+
+    def _turn(self) -> object:
+        kernel = self._native or self._python
+        return None if kernel is None else kernel.turn
+
+    def _run(self, source: Source, tick: Tick) -> PassResult:
         if self._native is not None:
             from timelapse.kernels.native.kernel import TooOften
 

@@ -61,6 +61,7 @@ class InterpretedKernel:
         self._rows: dict[type[Record], list[Row]] = {}
         self._reads: dict[type[Record], list[Record]] = {}
         self._refused: list[Refusal] = []
+        self._turn = 0
         states: dict[str, Any] = {}
         for name in self._spec.states:
             given = live(name, self._journal)
@@ -106,6 +107,11 @@ class InterpretedKernel:
     def state(self, name: str) -> dict[Any, Any]:
         """The live values of an exact target state."""
         return self._tracked[name].data
+
+    @property
+    def turn(self) -> object:
+        """What the loop over events is at, roughly: the time of the event, and which round of how many events."""
+        return (self._turn, self._bound.__dict__["now"]) if self._turn % 2 else None
 
     @property
     def state_bytes(self) -> int:
@@ -196,6 +202,7 @@ class InterpretedKernel:
         journal = self._journal
         rows, refused = self._rows, self._refused
         event: Event | None = None
+        self._turn += 1
         try:
             for event in events:
                 done += 1
@@ -220,6 +227,8 @@ class InterpretedKernel:
                     emitted.clear()
         except Exception as error:
             return done, error, event
+        finally:
+            self._turn += 1
         return done, None, None
 
     def _handler_of(self, trace: TracebackType | None) -> str:

@@ -2,7 +2,8 @@
 
 What a handler does with nothing but the event and constants, and what the compiler cannot take, is
 evaluated for every event before the compiled function runs. An entry whose evaluation raises, or gives
-something of another type than the column's, is marked: Python handles an event that comes to it.
+something of another type than the column's, is marked: Python handles an event that comes to it. So is one that
+takes very long: the handler may not come to it, and then it must not keep anybody waiting.
 """
 
 from __future__ import annotations
@@ -16,9 +17,16 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.ids import INT64_MAX, INT64_MIN
+from timelapse.kernels.budget import Budget, Spent
 from timelapse.log.reader import ints, python_values
 from timelapse.model.events import Event
 
+ALL_SECONDS = 5.0
+"""Processor seconds for the rows of a chunk together; then they are evaluated one by one."""
+ROW_SECONDS = 1.0
+"""Processor seconds for a row then."""
+LONG_ROWS = 3
+"""So many rows that take longer, and all that are left count as such."""
 _TYPES = {"int": int, "float": float, "bool": bool, "str": str, "bytes": bytes}
 _ARROW = {
     "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.large_string(),
@@ -66,11 +74,12 @@ def compute(computed: Computed, event: type[Event], table: pa.Table) -> Entries:
     every, one = _functions(computed.text, computed.fields)
     objects = dict(computed.objects)
     try:
-        found = eval(every, {**objects, "_rows": zip(*columns, strict=True)})  # noqa: S307 the user's own code
+        with Budget(ALL_SECONDS, lambda: 0):
+            found = eval(every, {**objects, "_rows": zip(*columns, strict=True)})  # noqa: S307 the user's own code
         entries = _entries(found, computed)
         if entries is not None:
             return entries
-    except Exception:  # noqa: S110 which row it was is found out below
+    except (Exception, Spent):  # noqa: S110 which row it was is found out below
         pass
     return _singly(eval(one, objects), columns, computed)  # noqa: S307
 
@@ -101,19 +110,29 @@ def _valid(values: pa.Array) -> Any:
 
 def _singly(function: Callable[..., Any], columns: Sequence[list[Any]], computed: Computed) -> Entries:
     kind, maybe = computed.kind, computed.maybe
-    found: list[Any] = []
-    raised = np.zeros(len(columns[0]), np.bool_)
-    for row, values in enumerate(zip(*columns, strict=True)):
+    rows = list(zip(*columns, strict=True))
+    found: list[Any] = [None] * len(rows)
+    raised = np.ones(len(rows), np.bool_)
+    row = -1
+
+    def turn() -> int:
+        return row
+
+    for _ in range(LONG_ROWS):
         try:
-            value = function(*values)
-        except Exception:
-            raised[row] = True
-            found.append(None)
+            with Budget(ROW_SECONDS, turn):
+                while row + 1 < len(rows):
+                    row += 1
+                    try:
+                        value = function(*rows[row])
+                    except Exception:  # noqa: S112 it stays marked
+                        continue
+                    if (maybe and value is None) or _fits(value, kind):
+                        found[row] = value
+                        raised[row] = False
+        except Spent:
             continue
-        if not (maybe and value is None) and not _fits(value, kind):
-            raised[row] = True
-            value = None
-        found.append(value)
+        break
     raised.setflags(write=False)
     made = pa.array(found, _ARROW[kind], from_pandas=False)
     return Entries(made, _valid(made), raised)

@@ -15,7 +15,7 @@ from timelapse.kernels.native.comparisons import truth
 from timelapse.kernels.native.flow import Join, Level, Line, Moves, is_simple
 from timelapse.kernels.native.layout import layout_of, mode_of
 from timelapse.kernels.native.states import StateCode, state_code
-from timelapse.kernels.native.unit import LEAVE, ROOM, Column, Unit
+from timelapse.kernels.native.unit import LEAVE, ROOM, SPENT, Column, Unit
 from timelapse.kernels.native.values import (
     NOT_CONSTANT,
     Env,
@@ -34,6 +34,8 @@ from timelapse.model.types import ListType, OptionalType, ScalarType, ValueType
 MAX_LINES = 3000
 FIELD_KIND = {"int": "int", "Time": "int", "float": "float", "bool": "bool", "str": "str", "bytes": "bytes"}
 
+SPEND = f"return left(j, u, {SPENT})"
+"""Leaves an event that has spent its budget."""
 REJECT = "  # reject"
 """Ends the lines that leave an event's code because it is rejected."""
 
@@ -137,6 +139,13 @@ class Emitter:
         """Leave where the condition holds."""
         self.line(f"if {condition}:")
         self.line(f"    return left(j, u, {LEAVE})")
+
+    def round_begins(self) -> None:
+        """Count a round of a loop against the event's budget. What is written need not be undone then."""
+        self.unit.loops = True
+        self.line("rounds -= 1")
+        self.line("if rounds < 0:")
+        self.line(f"    {SPEND}")
 
     def room_if(self, condition: str) -> None:
         """A buffer is full: the event starts again when there is room.

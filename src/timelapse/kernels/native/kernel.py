@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import HandlerError
+from timelapse.kernels import budget
 from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.interpreted import InterpretedKernel
@@ -22,7 +23,7 @@ from timelapse.kernels.native.layout import layout_of
 from timelapse.kernels.native.outputs import Outputs
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.table import NativeTable
-from timelapse.kernels.native.unit import ROOM, Unit, left
+from timelapse.kernels.native.unit import ROOM, SPENT, Unit, left
 from timelapse.log.reader import Chunk
 from timelapse.model.events import Event
 from timelapse.model.program import Program, params_of, spec_of
@@ -64,10 +65,11 @@ class NativeKernel:
 
     def __init__(
         self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, pa.Table], *, final: bool,
-        prefetch: bool = False, events: int = 0, memory: int | None = None,
+        prefetch: bool = False, events: int = 0, memory: int | None = None, ahead: bool = False,
     ) -> None:  # fmt: skip
         self._program, self._work, self._unit, self._final = program, work, unit, final
         self._prefetch = prefetch
+        self._rounds = budget.ROUNDS if ahead else budget.UNBOUNDED
         self._function = compiled(unit)
         self._spec = spec_of(program)
         self._interned = Interned(unit.texts)
@@ -121,6 +123,11 @@ class NativeKernel:
         if self._final:
             self._put_out(result)
         return result
+
+    @property
+    def turn(self) -> object:
+        """Which event runs as Python, if one does."""
+        return None if self._fallback is None else self._fallback.python.turn
 
     @property
     def state_bytes(self) -> int:
@@ -177,6 +184,8 @@ class NativeKernel:
         while lo < batch.events:
             hi = min(lo + PIECE, batch.events)
             at, entries, why = left(self._call(batch, lo, hi, position))
+            if why == SPENT:
+                raise budget.Spent
             if why:
                 for kind in range(len(position)):
                     position[kind] += np.count_nonzero(batch.kinds[lo:at] == kind)
@@ -204,7 +213,7 @@ class NativeKernel:
             rest += [table.slots, table.mask, table.description]
         rest += self._params
         rest += outputs.buffers(hi - lo)
-        head = [position, counts, outputs.used, self._undo, outputs.refused(hi - lo)]
+        head = [position, counts, outputs.used, self._undo, outputs.refused(hi - lo), self._rounds]
         status = self._function(batch.kinds, lo, hi, *head, *batch.arrays, *rest)
         for table, rows in zip(self._tables.values(), counts.tolist(), strict=True):
             table.rows = rows

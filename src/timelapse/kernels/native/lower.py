@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from timelapse.kernels.native.emitter import REJECT
+from timelapse.kernels.native.emitter import REJECT, SPEND
 from timelapse.kernels.native.flow import Level, rendered
 from timelapse.kernels.native.folds import Folds
 from timelapse.kernels.native.lookahead import look_ahead
@@ -29,7 +29,7 @@ def without_idle_saves(body: list[str]) -> list[str]:
 
     Code after an exit inside of the same loop may have run before it.
     """
-    exits = [n for n, line in enumerate(body) if line.lstrip().startswith("return ") or line.endswith(REJECT)]
+    exits = [n for n, line in enumerate(body) if _is_exit(line)]
     last = max(exits, default=-1)
     if last >= 0:
         loops = [n for n, line in enumerate(body[:last]) if line.lstrip().startswith(("for ", "while "))]
@@ -41,6 +41,11 @@ def without_idle_saves(body: list[str]) -> list[str]:
             )
             last = max(last, end) if end > last else last
     return [line for n, line in enumerate(body) if n < last or not line.endswith(UNDO)]
+
+
+def _is_exit(line: str) -> bool:
+    found = line.lstrip()
+    return (found.startswith("return ") and found != SPEND) or line.endswith(REJECT)
 
 
 class Lowering(Folds):
@@ -89,7 +94,7 @@ class Lowering(Folds):
         """Names and Numba types of the function's arguments."""
         unit = self.unit
         found = [("kind", "KINDS"), ("lo", "int64"), ("hi", "int64"), ("pos", "INTS"), ("counts", "INTS"),
-                 ("emitted", "INTS"), ("undo", "TABLE"), ("refused", "TABLE")]  # fmt: skip
+                 ("emitted", "INTS"), ("undo", "TABLE"), ("refused", "TABLE"), ("budget", "int64")]  # fmt: skip
         for i in range(len(unit.events)):
             found += [(f"ts{i}", "RINTS"), (f"seq{i}", "RINTS")]
         for i, column in enumerate(unit.columns):
@@ -119,6 +124,8 @@ class Lowering(Folds):
         lines += ["    for j in range(lo, hi):", "        k = kind[j]", "        ordinal = 0"]
         if unit.undo:
             lines.append("        u = np.int64(0)")
+        if unit.loops:
+            lines.append("        rounds = budget")
         for i, record in enumerate(unit.records):
             if record.__reads__:  # nothing in their rows says which event they are of
                 lines.append(f"        emitted[{len(unit.records) + 1 + i}] = emitted[{i}]")

@@ -387,6 +387,7 @@ class Statements(Evaluation):
         if test != "True":
             self.line(f"if not {test}:")
             self._nested_lines(lambda: self._else(level, node.orelse, dict(inner), frame))
+        self.round_begins()
         bind(inner)
         left = self._block(node.body, inner, frame)
         if left is not None:

@@ -35,7 +35,8 @@ class Unit:
     `claims` bounds how many rows one event can add to each state's table outside of loops, `finds` how many more
     where the table's start state is mapped (touch.py), `emits` how many
     records of each class it can put out. `undo`: how many writes it can make that may have to be undone
-    (0: none, in loops each counts once). `handlers`: names, for events that are rejected.
+    (0: none, in loops each counts once). `handlers`: names, for events that are rejected. `loops`: whether an event
+    may go round a loop.
     """
 
     events: list[type[Event]] = field(default_factory=list)
@@ -50,12 +51,14 @@ class Unit:
     emits: dict[type[Record], int] = field(default_factory=dict)
     undo: int = 0
     rejects: bool = False
+    loops: bool = False
     handlers: list[str] = field(default_factory=list)
     source: str = ""
 
 
-LEAVE, ROOM = 1, 2
-"""Why the function returns before it is through: Python must handle the event, or a buffer is full.
+LEAVE, ROOM, SPENT = 1, 2, 3
+"""Why the function returns before it is through: Python must handle the event, a buffer is full, or the event has
+spent its budget of rounds (budget.py); then nothing is undone.
 
 It returns 0 at the end, else the event's index * 2^32 + entries of the undo log * 16 + the reason.
 """
