@@ -140,6 +140,23 @@ def test_an_entry_is_object_code_and_data(cache: Path) -> None:
     assert (again[2]["compiled"], again[2]["loaded"]) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("result", "value"),
+    [("0", 0), ("-1", -1), ("n < 0", False), ("True", True), ("n * 0.5", 2.0), ("2.5", 2.5), ("None", None),
+     ("np.uint64(n)", 4), ("n if n < 0 else 7", 7), ("(n, True)", (4, True))],
+)  # fmt: skip
+def test_functions_are_read_back_whatever_they_return(result: str, value: Any) -> None:
+    """Also one that always returns the same, as a pass does that cannot leave."""
+    made = Unit(source=f"SIGNATURE = (int64,)\n\n\ndef run(n):\n    return {result}\n")
+    assert build.compiled(made)(4) == value
+    assert counts() == {"compiled": 1}
+    forget()
+    found = build.loaded(made)
+    assert found is not None
+    assert found(4) == value
+    assert counts() == {"loaded": 1}
+
+
 def test_what_cannot_be_described_is_not_kept(cache: Path) -> None:
     """It is compiled by each process for itself."""
     odd = Unit(source="SIGNATURE = (int64,)\n\n\ndef run(n):\n    return {n: n}\n")

@@ -12,7 +12,8 @@ from tests.engine.programs import A, B, Chained, Selfish
 from timelapse.analysis import analyse, final_pass
 from timelapse.engine.account import PHASES, Account
 from timelapse.kernels import choose
-from timelapse.kernels.native.build import is_compiled
+from timelapse.kernels.native import jit
+from timelapse.kernels.native.build import is_compiled, loaded
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.lower import Lowering
 from timelapse.kernels.native.parallel import compile_all
@@ -134,3 +135,7 @@ def test_passes_are_compiled_by_other_processes(monkeypatch: pytest.MonkeyPatch,
     units = [Lowering(program, work, final=final).run() for work, final in works]
     compile_all(units, 2)
     assert all(is_compiled(unit) for unit in units)
+    jit.COUNTS.clear()
+    assert all(loaded(unit) is not None for unit in units)
+    assert jit.COUNTS["damaged"] == jit.COUNTS["compiled"] == 0
+    assert jit.COUNTS["loaded"] >= len(units)

@@ -108,8 +108,11 @@ def _defined(module: Any) -> Iterable[str]:
 
 
 def _described(kind: Any) -> Any:
-    """A type as JSON: what functions of this project return."""
+    """A type as JSON: what functions of this project return. Raises NotKept where it could not be read back."""
+    kind = types.unliteral(kind)  # that it always returns the same number is of no use to who calls it
     if isinstance(kind, types.Integer | types.Float | types.Boolean | types.NoneType):
+        if getattr(types, kind.name, None) != kind:
+            raise NotKept(f"a result of type {kind}")
         return kind.name
     if isinstance(kind, types.Array):
         return ["array", _described(kind.dtype), kind.ndim, kind.layout, not kind.mutable, kind.aligned]
