@@ -150,7 +150,8 @@ class EventOrderError(ReplayError):
 class HandlerError(ReplayError):
     """A handler raised. Names the first failing event in log order.
 
-    `event` is its text, `handler` the name, `user_traceback` the traceback in the user's code.
+    `event` is its text, `event_type` its type's name, `handler` the name, `cause` the exception's type and
+    text, `user_traceback` the traceback in the user's code.
     """
 
     code = "TL502"
@@ -167,6 +168,8 @@ class HandlerError(ReplayError):
         handler: str = "",
         event: str = "",
         user_traceback: str = "",
+        event_type: str = "",
+        cause: str = "",
     ) -> None:
         super().__init__(message, place=place, hint=hint, code=code)
         self.ts = ts
@@ -174,6 +177,8 @@ class HandlerError(ReplayError):
         self.handler = handler
         self.event = event
         self.user_traceback = user_traceback
+        self.event_type = event_type
+        self.cause = cause
 
     def __reduce__(self) -> tuple[object, ...]:
         fields = dict(self.__dict__)
@@ -182,7 +187,7 @@ class HandlerError(ReplayError):
 
 
 def _rebuild_handler_error(fields: dict[str, object]) -> HandlerError:
-    keys = ("place", "hint", "code", "ts", "seq", "handler", "event", "user_traceback")
+    keys = ("place", "hint", "code", "ts", "seq", "handler", "event", "user_traceback", "event_type", "cause")
     return HandlerError(str(fields["message"]), **{k: fields[k] for k in keys})  # type: ignore[arg-type]
 
 

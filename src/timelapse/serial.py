@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from timelapse.errors import EventOrderError
+from timelapse.errors import EventOrderError, HandlerError
 from timelapse.ids import Phase, Position
 from timelapse.kinds.base import ABSENT
 from timelapse.model.events import Event, Record
-from timelapse.model.failure import handler_error
+from timelapse.model.failure import handler_error, is_reproducible
 from timelapse.model.program import HandlerSpec, Program, Rejection, as_program, bind, rejection, spec_of
 
 
@@ -38,10 +38,14 @@ class Refusal:
 
 @dataclass
 class SerialOutcome:
-    """What the loop gave: outputs in order, rejected events, and the state after the last event."""
+    """What the loop gave: outputs in order, rejected events, and the state after the last event.
+
+    `quarantined`: the failures of the events that were taken out of the log, if that was asked for.
+    """
 
     outputs: list[Output] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
+    quarantined: list[HandlerError] = field(default_factory=list)
     states: dict[str, dict[Any, Any]] = field(default_factory=dict)
     events: int = 0
 
@@ -156,12 +160,16 @@ def run(
     *,
     before: int | None = None,
     watch: Callable[[Event, dict[str, dict[Any, Any]]], None] | None = None,
+    quarantine: bool = False,
 ) -> SerialOutcome:
     """Process the events one by one, in log order.
 
     `before` stops ahead of everything at that time (microseconds). `watch` is called before each
     event with the live state; it must not change it. Raises HandlerError for a handler's
     exception, EventOrderError for events out of order.
+
+    With `quarantine` an event at which a handler raises counts as if it had not been in the log; what was
+    raised is listed. An end of memory or stack is no property of the event and is raised all the same.
     """
     loop = Loop(program)
     for event in in_order(events):
@@ -169,5 +177,10 @@ def run(
             break
         if watch is not None:
             watch(event, loop.outcome.states)
-        loop.step(event)
+        try:
+            loop.step(event)
+        except HandlerError as failure:
+            if not quarantine or failure.__cause__ is None or not is_reproducible(failure.__cause__):
+                raise
+            loop.outcome.quarantined.append(failure)
     return loop.outcome

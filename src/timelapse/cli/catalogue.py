@@ -217,7 +217,7 @@ TL501 Events out of order
 A list of events must be in log order (ts, seq). Sort it, or ingest it.
 
 TL502 A handler raised
-The error names the first event in log order at which a handler raised, and shows the handler's own traceback. Fix the handler, or guard against such an event.
+The error names the first event in log order at which a handler raised, and shows the handler's own traceback. Fix the handler, guard against such an event, or replay with --quarantine, which counts such events as if they had not been in the log.
 
 TL503 A program that reads what a replay cannot reproduce
 See TL114 to TL119. --allow-impure replays all the same.

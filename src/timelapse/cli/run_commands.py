@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from timelapse.run import Run, Verification
 
 
+_SHOWN = 5
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command(
@@ -22,6 +25,7 @@ def register(app: typer.Typer) -> None:
             "timelapse replay rules.py:Antispam logs/oct",
             "timelapse replay rules.py:Antispam logs/oct --set ratio=3.0 --slices 8 --out out/strict",
             "timelapse replay rules.py:Antispam logs/oct --verify 1%",
+            "timelapse replay rules.py:Antispam logs/oct --quarantine",
         )
     )(replay)
     app.command(epilog=examples("timelapse verify @last", "timelapse verify out/strict --events 1000000"))(
@@ -57,6 +61,12 @@ def replay(
         bool,
         typer.Option("--allow-impure", help="Replay handlers that read a clock, randomness or the like."),
     ] = False,
+    quarantine: Annotated[
+        bool,
+        typer.Option(
+            "--quarantine", help="Take events at which a handler raises out of the log, list them, and go on."
+        ),
+    ] = False,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Neither use nor keep states of earlier replays.")
     ] = False,
@@ -89,6 +99,7 @@ def replay(
         run = run_replay(
             made, opened, target, slices, spark, strategy=_strategy(strategy), progress=progress,
             allow_impure=allow_impure, overwrite=overwrite, cache=not no_cache,
+            quarantine=quarantine,
         )  # fmt: skip
         proof = run.verify(wanted, progress) if wanted else None
     if as_json:
@@ -188,6 +199,7 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
     for name, count in run.counts.items():
         line((name, "bold green"), f"  {count:,} outputs")
     line(f"rejected {run.rejected_count:,}", ("      stages: ", "dim"), (_timings(run.timings), "dim"))
+    print_quarantined(run)
     _print_account(run)
     _print_certificate(run.certificate)
     if proof is not None:
@@ -201,6 +213,27 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
     )
     if proof is None:
         line(("next: ", "dim"), f"timelapse verify {where}")
+
+
+def print_quarantined(run: Run) -> None:
+    """The events that were taken out of the log, the first few one by one."""
+    from timelapse.cli.console import line, one_line
+
+    if run.manifest.quarantined is None:
+        return
+    count = run.quarantined_count
+    line(
+        ("quarantined ", "bold yellow" if count else ""),
+        f"{count:,} events were taken out of the log" if count else "0",
+    )
+    for row in run.quarantined.slice(0, _SHOWN).to_pylist():
+        place = "" if row["file"] is None else f"{Path(row['file']).name}:{row['line']} "
+        line(
+            ("  ", ""),
+            f"{row['event']} seq {row['seq']}  {place}{row['handler']}: {one_line(row['error'], 120)}",
+        )
+    if count > _SHOWN:
+        line(f"  and {count - _SHOWN:,} more: Run.open({str(run.path)!r}).quarantined")
 
 
 def _timings(timings: dict[str, float]) -> str:
@@ -288,7 +321,7 @@ def _print_run_json(run: Run, proof: Verification | None) -> None:
             "path": str(run.path), "program": run.program, "params": run.params, "events": run.events,
             "slices": run.slices, "seconds": run.seconds, "timings": run.timings, "account": run.account,
             "passes": run.passes, "executor": manifest.executor,
-            "outputs": run.counts, "rejected": run.rejected_count, "digest": run.digest,
+            "outputs": run.counts, "rejected": run.rejected_count, "quarantined": run.manifest.quarantined, "digest": run.digest,
             "state_digest": run.state_digest, "log": manifest.log, "log_id": manifest.log_id,
             "certificate": run.certificate, "verification": None if proof is None else _proof_json(proof),
         }

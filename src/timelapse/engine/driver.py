@@ -200,6 +200,12 @@ class Driver:
                 raise handler_error(result.failure)  # all slices before it are validated: it is real
             report = reports[index] = result.reports[0]
             wrong = self._wrong_states(report) if self._is_judged(index) else []
+            if wrong and report.quarantined:
+                self._progress.note(
+                    f"slice {index}: {report.quarantined:,} events were taken out of the log, whose writes had been "
+                    f"counted on; running on from slice {index + 1} one by one"
+                )
+                return reports, Fallback(index + 1, "events were taken out of the log", is_bug=False)
             if wrong:
                 reason = "state " + ", ".join(wrong)
                 self._progress.note(
@@ -290,5 +296,5 @@ def handler_error(failure: Failure) -> HandlerError:
     return HandlerError(
         failure.message, place=Place(failure.file, failure.line, failure.what), hint=failure.hint,
         code=failure.code, ts=failure.ts, seq=failure.seq, handler=failure.handler, event=failure.event,
-        user_traceback=failure.traceback,
+        user_traceback=failure.traceback, event_type=failure.event_type, cause=failure.cause,
     )  # fmt: skip

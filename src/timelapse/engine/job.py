@@ -33,6 +33,8 @@ class Job:
     out: Path
     memory: int | None = None
     """Bytes that a task's states should not exceed by much; None: what its machine has for it."""
+    quarantine: bool = False
+    """Whether an event at which a handler raises is taken out of the log."""
 
     @property
     def slices(self) -> int:
@@ -68,6 +70,11 @@ def outputs_path(run: Path, record: str, slice_id: int) -> Path:
 def rejected_path(run: Path, slice_id: int) -> Path:
     """Where a run keeps a slice's rejected events."""
     return run / "rejected" / f"part-{slice_id:06d}.parquet"
+
+
+def quarantined_path(run: Path, slice_id: int) -> Path:
+    """Where a run keeps a slice's events that were taken out of the log."""
+    return run / "quarantined" / f"part-{slice_id:06d}.parquet"
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -130,6 +137,7 @@ class SliceReport(msgspec.Struct):
     outputs: dict[str, SumRow] = msgspec.field(default_factory=dict)
     schemas: dict[str, bytes] = msgspec.field(default_factory=dict)
     rejected: SumRow = SumRow(0, 0, 0)
+    quarantined: int = 0
 
     def put_changes(self, changes: Mapping[str, Change]) -> None:
         self.moved = {name: SumRow.of(c.moved) for name, c in changes.items()}
@@ -154,6 +162,8 @@ class Failure(msgspec.Struct):
     handler: str
     event: str
     traceback: str
+    event_type: str = ""
+    cause: str = ""
     spent: bool = False
 
 
@@ -178,6 +188,7 @@ class Totals:
     outputs: dict[str, HashSum] = field(default_factory=dict)
     rejected: HashSum = ZERO
     content: dict[str, HashSum] = field(default_factory=dict)
+    quarantined: int = 0
 
     def add(self, report: SliceReport) -> None:
         for name, row in report.outputs.items():
@@ -185,6 +196,7 @@ class Totals:
         for name, row in report.content.items():
             self.content[name] = self.content.get(name, ZERO) + row.sum()
         self.rejected = self.rejected + report.rejected.sum()
+        self.quarantined += report.quarantined
 
 
 def schema_bytes(schema: pa.Schema) -> bytes:

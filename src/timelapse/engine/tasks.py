@@ -22,6 +22,7 @@ from timelapse.engine.job import (
     TaskResult,
     change_path,
     outputs_path,
+    quarantined_path,
     record_name,
     rejected_path,
     same_name,
@@ -31,7 +32,7 @@ from timelapse.engine.reads import is_reads, write_reads
 from timelapse.engine.spill import Spill
 from timelapse.env.machine import state_memory
 from timelapse.errors import HandlerError
-from timelapse.kernels.base import PassResult
+from timelapse.kernels.base import PassResult, quarantined_table
 from timelapse.kernels.budget import Spent
 from timelapse.kernels.choose import SliceKernel, Source
 from timelapse.kinds.base import StateSpec
@@ -138,6 +139,9 @@ def _keep_results(job: Job) -> Callable[[SliceReport, PassResult], None]:
         if result.rejected.num_rows:
             _write_parquet(result.rejected, rejected_path(folder, report.slice))
         report.rejected = SumRow.of(hash_rejected(result.rejected))
+        if result.quarantined:
+            _write_parquet(quarantined_table(result.quarantined), quarantined_path(folder, report.slice))
+        report.quarantined = len(result.quarantined)
 
     return keep
 
@@ -174,6 +178,7 @@ def _run_slices(
         return SliceKernel(
             job.program, work, known, task.events, final=final, prefetch=task.threads > 1, memory=memory,
             ahead=task.ahead,
+            quarantine=job.quarantine,
         )  # fmt: skip
 
     started = time.perf_counter()
@@ -249,4 +254,5 @@ def _failure(slice_id: int, error: HandlerError) -> Failure:
         slice=slice_id, message=error.message, file=error.place.file, line=error.place.line,
         what=error.place.what, hint=error.hint, code=error.code, ts=error.ts, seq=error.seq,
         handler=error.handler, event=error.event, traceback=error.user_traceback,
+        event_type=error.event_type, cause=error.cause,
     )  # fmt: skip

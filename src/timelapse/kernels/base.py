@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.errors import HandlerError
+from timelapse.ids import Phase
 from timelapse.model.events import Record, arrow_schema
 from timelapse.tables.apply import Change
 
@@ -34,6 +35,36 @@ REJECTED_SCHEMA = pa.schema(
         pa.field("reason", pa.large_string(), nullable=False),
     ]
 )
+QUARANTINED_SCHEMA = pa.schema(
+    [
+        *POSITION_FIELDS[:3],
+        pa.field("event", pa.large_string(), nullable=False),
+        pa.field("handler", pa.large_string(), nullable=False),
+        pa.field("error", pa.large_string(), nullable=False),
+        pa.field("file", pa.large_string()),
+        pa.field("line", pa.int64()),
+    ]
+)
+Quarantined = tuple[int, int, int, str, str, str, str | None, int | None]
+"""One row of it: an event that was taken out of the log, the handler that raised, what, and where."""
+
+
+def quarantined_row(failure: HandlerError) -> Quarantined:
+    """The row for an event whose handler raised."""
+    place = failure.place
+    return (
+        failure.ts, Phase.LOG_EVENT, failure.seq, failure.event_type, failure.handler, failure.cause,
+        place.file, place.line,
+    )  # fmt: skip
+
+
+def quarantined_table(rows: Sequence[Quarantined]) -> pa.Table:
+    """The rows as a table, in the stored columns."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(QUARANTINED_SCHEMA)
+    return pa.table(
+        [pa.array(column, f.type) for column, f in zip(columns, QUARANTINED_SCHEMA, strict=True)],
+        schema=QUARANTINED_SCHEMA,
+    )
 
 
 def output_schema(record: type[Record]) -> pa.Schema:
@@ -57,6 +88,8 @@ class PassResult:
     rejected: pa.Table | None = None
     failure: HandlerError | None = None
     failed_seq: int = -1
+    quarantined: list[Quarantined] = field(default_factory=list)
+    """Events at which a handler raised, and that were taken out of the log."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Where the time went, by phase (read, decode, kernel, write), as far as the kernel tells them apart."""
 

@@ -86,14 +86,18 @@ class SliceKernel:
 
     `ahead`: its start states are predicted, or it runs a part of the handlers only. Then each event has a
     budget (budget.py), and `run` raises Spent where one spends it.
+
+    `quarantine`: an event at which a handler raises is undone and listed, and the next one follows.
     """
 
     def __init__(
         self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool,
         prefetch: bool = False, memory: int | None = None, ahead: bool = False,
+        quarantine: bool = False,
     ) -> None:  # fmt: skip
         self._program, self._work, self._final = program, work, final
-        self._events, self._memory, self._ahead = events, memory, ahead
+        self._events, self._memory = events, memory
+        self._ahead, self._quarantine = ahead, quarantine
         self._native: NativeKernel | None = None
         self._python: InterpretedKernel | None = None
         self._clock = Clock()
@@ -105,6 +109,7 @@ class SliceKernel:
             self._native = NativeKernel(
                 program, work, unit, starts, final=final, prefetch=prefetch, events=events, memory=memory,
                 ahead=ahead,
+                quarantine=quarantine,
             )  # fmt: skip
         else:
             self._interpret(starts)
@@ -151,6 +156,7 @@ class SliceKernel:
             if result.failure is None:
                 done.join(result.outputs, result.rejected)
                 result.outputs, result.rejected = done.outputs, done.rejected
+                result.quarantined = done.quarantined + result.quarantined
             return result
         assert self._python is not None
         return self._python.run(source.events(), tick)
@@ -160,7 +166,9 @@ class SliceKernel:
         known = {
             name: starting(states[name], table, self._events, self._memory) for name, table in starts.items()
         }
-        self._python = InterpretedKernel(self._program, self._work, known, final=self._final)
+        self._python = InterpretedKernel(
+            self._program, self._work, known, final=self._final, quarantine=self._quarantine
+        )
 
 
 def choice(program: Program, work: PassProgram, *, final: bool) -> Choice:

@@ -12,13 +12,20 @@ import pyarrow as pa
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import HandlerError
 from timelapse.ids import Phase
-from timelapse.kernels.base import REJECTED_SCHEMA, PassResult, Tick, output_schema
+from timelapse.kernels.base import (
+    REJECTED_SCHEMA,
+    PassResult,
+    Quarantined,
+    Tick,
+    output_schema,
+    quarantined_row,
+)
 from timelapse.kernels.starts import bytes_of
 from timelapse.kernels.stores import NullStore, PlainStore, TrackedStore
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Delta, Journal, undo
 from timelapse.model.events import Event, Record
-from timelapse.model.failure import handler_error
+from timelapse.model.failure import handler_error, is_reproducible
 from timelapse.model.program import Program, Rejection, bind, rejection, spec_of
 from timelapse.tables.apply import changes_table
 from timelapse.tables.table import effect_table
@@ -37,7 +44,8 @@ class InterpretedKernel:
 
     `starts` holds, for each exact state, its value per key at the start; the kernel takes the
     dicts over. A state missing there starts empty. `live` may give other objects for some states:
-    those are kept by somebody else, and what they collect is not in the results.
+    those are kept by somebody else, and what they collect is not in the results. With `quarantine` an
+    event at which a handler raises is undone and listed, and the next one follows.
     """
 
     def __init__(
@@ -47,13 +55,15 @@ class InterpretedKernel:
         starts: Mapping[str, dict[Any, Any]],
         *,
         final: bool,
+        quarantine: bool = False,
         live: Callable[[str, Journal | None], Any] = lambda name, journal: None,
     ) -> None:
         self._program = program
         self._work = work
         self._final = final
         self._spec = spec_of(program)
-        self._journal: Journal | None = [] if work.rejects else None
+        self._quarantine = quarantine
+        self._journal: Journal | None = [] if work.rejects or quarantine else None
         self._deltas: dict[str, Delta] = {}
         self._tracked: dict[str, TrackedStore] = {}
         self._plain: dict[str, PlainStore] = {}
@@ -62,6 +72,7 @@ class InterpretedKernel:
         self._reads: dict[type[Record], list[Record]] = {}
         self._refused: list[Refusal] = []
         self._turn = 0
+        self._quarantined: list[Quarantined] = []
         states: dict[str, Any] = {}
         for name in self._spec.states:
             given = live(name, self._journal)
@@ -137,6 +148,7 @@ class InterpretedKernel:
         self._rows = {}
         self._reads = {}
         self._refused = []
+        self._quarantined = []
 
     def run(self, events: Iterator[Event], tick: Tick) -> PassResult:
         """Process one slice. After a failure the kernel's state is of no use."""
@@ -144,9 +156,11 @@ class InterpretedKernel:
         return self.go_on(events, tick)
 
     def one(self, event: Event, shown: Callable[[], Event]) -> HandlerError | None:
-        """Process a single event; the failure, if it fails, at the event as it is `shown`."""
+        """Process a single event; the failure, if it fails and stays in the log, at the event as it is `shown`."""
         _, failure, _ = self._chunk(iter((event,)))
-        return None if failure is None else self._failed(shown(), failure)
+        if failure is None or self._take_out(event, failure):
+            return None
+        return self._failed(shown(), failure)
 
     def go_on(self, events: Iterator[Event], tick: Tick) -> PassResult:
         """Process the rest of the slice that was begun."""
@@ -157,12 +171,16 @@ class InterpretedKernel:
             if failure is not None:
                 if event is None:
                     raise failure  # reading the log failed, no handler did
+                if self._take_out(event, failure):
+                    tick(done)
+                    continue
                 result.failure = self._failed(event, failure)
                 result.failed_seq = event.seq
                 return result
             tick(done)
             if done < _TICK:
                 break
+        result.quarantined = self._quarantined
         for name, delta in self._deltas.items():
             result.effects[name] = effect_table(delta)
         for name, tracked in self._tracked.items():
@@ -186,6 +204,24 @@ class InterpretedKernel:
             outputs[cls] = _table(cls, [(0, 0, 0, r) for r in read])
         return outputs, _rejected_table(self._refused)
 
+    def take_quarantined(self) -> list[Quarantined]:
+        """The events taken out of the log in the slice so far."""
+        return self._quarantined
+
+    def _take_out(self, event: Event, failure: Exception) -> bool:
+        """Undo an event that failed, if such events are to be taken out of the log."""
+        if (
+            not self._quarantine
+            or not is_reproducible(failure)
+            or not self._handler_of(failure.__traceback__)
+        ):
+            return False
+        assert self._journal is not None
+        undo(self._journal)
+        self._emitted.clear()
+        self._quarantined.append(quarantined_row(self._failed(event, failure)))
+        return True
+
     def _failed(self, event: Event, failure: Exception) -> HandlerError:
         handler = self._handler_of(failure.__traceback__)
         if not handler and _beyond(failure.__traceback__):
@@ -201,6 +237,7 @@ class InterpretedKernel:
         emitted = self._emitted
         journal = self._journal
         rows, refused = self._rows, self._refused
+        rejects = self._work.rejects
         event: Event | None = None
         self._turn += 1
         try:
@@ -211,7 +248,7 @@ class InterpretedKernel:
                     for handler in by_type.get(type(event), ()):
                         handler(bound, event)
                 except Rejection as refusal:
-                    if journal is None:
+                    if journal is None or not rejects:
                         raise RuntimeError("an event was rejected in a pass that rejects none") from refusal
                     undo(journal)
                     emitted[:] = [] if refusal.record is None or not self._final else [refusal.record]

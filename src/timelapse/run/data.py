@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from timelapse.engine.job import change_path
 from timelapse.engine.tasks import fold
-from timelapse.kernels.base import REJECTED_SCHEMA
+from timelapse.kernels.base import QUARANTINED_SCHEMA, REJECTED_SCHEMA
 from timelapse.kinds.base import StateSpec
 from timelapse.tables.table import state_table
 
@@ -22,6 +22,8 @@ class RunData(Protocol):
     def outputs(self, record: str, schema: pa.Schema) -> pa.Table: ...
 
     def rejected(self) -> pa.Table: ...
+
+    def quarantined(self) -> pa.Table: ...
 
     def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
         """The state table after the first `slices` slices."""
@@ -39,6 +41,9 @@ class DirectoryData:
     def rejected(self) -> pa.Table:
         return _concat(self.path / "rejected", REJECTED_SCHEMA)
 
+    def quarantined(self) -> pa.Table:
+        return _concat(self.path / "quarantined", QUARANTINED_SCHEMA)
+
     def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
         return fold(spec, lambda i: change_path(self.path, i, spec.name), slices)
 
@@ -52,10 +57,11 @@ class MemoryData:
     """A run in memory: what the serial reference gave."""
 
     def __init__(
-        self, outputs: Mapping[str, pa.Table], rejected: pa.Table, states: Callable[[str], dict[Any, Any]]
-    ) -> None:
+        self, outputs: Mapping[str, pa.Table], rejected: pa.Table, quarantined: pa.Table,
+        states: Callable[[str], dict[Any, Any]],
+    ) -> None:  # fmt: skip
         self._outputs = outputs
-        self._rejected = rejected
+        self._rejected, self._quarantined = rejected, quarantined
         self._states = states
 
     def outputs(self, record: str, schema: pa.Schema) -> pa.Table:
@@ -63,6 +69,9 @@ class MemoryData:
 
     def rejected(self) -> pa.Table:
         return self._rejected
+
+    def quarantined(self) -> pa.Table:
+        return self._quarantined
 
     def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
         return state_table(spec, self._states(spec.name).items() if slices else ())

@@ -82,6 +82,8 @@ class RunManifest(msgspec.Struct, frozen=True):
     plan: str
     account: dict[str, float] = {}
     """Core-seconds by phase (engine/account.py): together the seconds times the cores that could be used."""
+    quarantined: int | None = None
+    """Events that were taken out of the log because a handler raised; None: it was not asked for."""
 
 
 def write_manifest(manifest: RunManifest, folder: Path) -> None:

@@ -6,13 +6,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from timelapse import __version__, serial
 from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest, state_digest
 from timelapse.engine.job import same_name, schema_bytes
 from timelapse.ids import INT64_MAX
-from timelapse.kernels.base import REJECTED_SCHEMA, output_schema
+from timelapse.kernels.base import REJECTED_SCHEMA, output_schema, quarantined_row, quarantined_table
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.log import Log, MemoryLog
 from timelapse.model.events import Event, Record
@@ -45,14 +46,16 @@ class _SerialRun(Run):
     def _state_before(self, spec: StateSpec, at: int) -> pa.Table:
         from timelapse.tables.table import state_table
 
-        outcome = serial.run(self._program, self._events, before=at)
+        quarantine = self.manifest.quarantined is not None
+        outcome = serial.run(self._program, self._events, before=at, quarantine=quarantine)
         return state_table(spec, outcome.states[spec.name].items())
 
 
-def run_serial(program: Program | type[Program], events: Any) -> Run:
+def run_serial(program: Program | type[Program], events: Any, *, quarantine: bool = False) -> Run:
     """Process events one by one, in plain Python, without Spark: the definition of what is right.
 
-    `events` is a tl.Log, its path, or events in log order. Raises HandlerError, EventOrderError.
+    `events` is a tl.Log, its path, or events in log order. With `quarantine` an event at which a handler raises
+    counts as if it had not been in the log (`Run.quarantined`). Raises HandlerError, EventOrderError.
     """
     program = as_program(program)
     started = time.perf_counter()
@@ -68,10 +71,15 @@ def run_serial(program: Program | type[Program], events: Any) -> Run:
     else:
         listed = list(reader.events(0, INT64_MAX, {cls.__name__: cls for cls in spec_of(program).events}))
     count = len(listed) if reader is None else reader.count
-    outcome = serial.run(program, listed)
+    outcome = serial.run(program, listed, quarantine=quarantine)
     seconds = time.perf_counter() - started
     manifest = _manifest(program, outcome, count, seconds, path, log_id)
-    data = MemoryData(output_tables(outcome), rejected_table(outcome), lambda name: outcome.states[name])
+    if quarantine:
+        manifest = msgspec.structs.replace(manifest, quarantined=len(outcome.quarantined))
+    taken_out = quarantined_table([quarantined_row(failure) for failure in outcome.quarantined])
+    data = MemoryData(
+        output_tables(outcome), rejected_table(outcome), taken_out, lambda name: outcome.states[name]
+    )
     return _SerialRun(manifest, data, RunContext(program=program), program, listed)
 
 

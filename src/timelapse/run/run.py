@@ -173,8 +173,24 @@ class Run:
         """Rejected events: `ts`, `seq`, event type, handler, reason, in log order."""
         return _with_times(self._data.rejected().select(["ts", "seq", "event", "handler", "reason"]))
 
+    @property
+    def quarantined(self) -> pa.Table:
+        """Events that were taken out of the log because a handler raised, in log order.
+
+        Columns: `ts`, `seq`, `event` (its type), `handler`, `error` (the exception's type and text), `file` and
+        `line` of the handler's code. Empty without `quarantine=True`: then an exception fails the replay.
+        """
+        return _with_times(self._data.quarantined().drop_columns(["phase"]))
+
+    @property
+    def quarantined_count(self) -> int:
+        return self._manifest.quarantined or 0
+
     def stored_rejected(self) -> pa.Table:
         return self._data.rejected()
+
+    def stored_quarantined(self) -> pa.Table:
+        return self._data.quarantined()
 
     def _record(self, record: type[Record] | str) -> tuple[str, pa.Schema]:
         from timelapse.kernels.base import output_schema
@@ -234,7 +250,8 @@ class Run:
             name: to_dict(s, self._data.state_at_cut(s, slice_id))
             for name, s in spec_of(program).states.items()
         }
-        return state_before(program, reader, starts, cuts[slice_id], seq, spec)
+        quarantine = self._manifest.quarantined is not None
+        return state_before(program, reader, starts, cuts[slice_id], seq, spec, quarantine=quarantine)
 
     # --- the program and log behind it ------------------------------------------------------------
 

@@ -103,6 +103,7 @@ def replay(
     allow_impure: bool = False,
     overwrite: bool = False,
     cache: bool = True,
+    quarantine: bool = False,
 ) -> Run:
     """Replay a program over a log. The result equals `tl.run_serial` to the last bit.
 
@@ -111,6 +112,9 @@ def replay(
     (default: chosen by size and cores). `spark` is the session to use; None takes the active one,
     or for larger logs starts a local one; False stays in this process. `strategy` forces "chain",
     "staged", or strategies by state.
+
+    With `quarantine` an event at which a handler raises is taken out, as if it had not been in the log, and the
+    replay goes on; `Run.quarantined` lists them. Such a replay does without the cache.
 
     Raises HandlerError naming the first event in log order at which a handler raised,
     ImpureProgram when a handler reads a clock, randomness or the like (unless `allow_impure`),
@@ -133,7 +137,7 @@ def replay(
         out = keep[0].path / "run"
     return run_plan(
         program, analysis, source, plan, executor, Path(out), slices, listener, overwrite, keep,
-        cache=cache and strategy is None and not allow_impure,
+        cache=cache and strategy is None and not allow_impure and not quarantine, quarantine=quarantine,
     )  # fmt: skip
 
 
@@ -148,6 +152,7 @@ class _TemporaryFolder:
 def run_plan(
     program: Program, analysis: Analysis, source: Source, plan: Plan, executor: Executor, out: Path,
     slices: int | None, progress: Progress, overwrite: bool, keep: list[Any], *, cache: bool = False,
+    quarantine: bool = False,
 ) -> Run:  # fmt: skip
     """Replay by a given plan and publish the run at `out`."""
     started = time.time()
@@ -168,7 +173,7 @@ def run_plan(
             anywhere = least if slices is None else None
             reuse = Reuse.of(program, analysis, source.id, reader.count, boundaries, least=anywhere)
         places = reuse.cuts(boundaries)
-        job = Job(program, passes, reader, places, partial.scratch, partial.path, memory)
+        job = Job(program, passes, reader, places, partial.scratch, partial.path, memory, quarantine)
         (partial.scratch / "results").mkdir()
         before = foreseen(program, plan, job)
         prepared = time.perf_counter() - clock
@@ -364,4 +369,5 @@ def _manifest(
         executor=outcome.executor,
         certificate=certificate,
         plan=plan.text(),
+        quarantined=totals.quarantined if job.quarantine else None,
     )

@@ -23,10 +23,12 @@ def state_before(
     lo: int,
     hi: int,
     spec: StateSpec,
+    *,
+    quarantine: bool = False,
 ) -> pa.Table:
     """The state table of one state after the events lo <= seq < hi, from the states before `lo`."""
     work = final_pass(analyse(program))
-    kernel = InterpretedKernel(program, work, starts, final=True)
+    kernel = InterpretedKernel(program, work, starts, final=True, quarantine=quarantine)
     classes = {cls.__name__: cls for cls in spec_of(program).events if cls.__name__ in work.columns}
     result = kernel.run(reader.events(lo, hi, classes, work.columns), lambda _: None)
     if result.failure is not None:

@@ -16,6 +16,7 @@ from timelapse.divergence import Divergence, Result, Row, compare_runs
 from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.engine.progress import Progress, Silent
 from timelapse.errors import UsageError
+from timelapse.kernels.base import quarantined_row
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 from timelapse.run.reference import output_tables, rejected_table
@@ -24,6 +25,7 @@ from timelapse.tables.rowhash import hash_sum, one_array
 from timelapse.tables.table import key_names, state_table, to_dict
 
 _STAGE = "serial reference"
+_TAKEN_OUT = "events taken out of the log"
 _TICK = 20_000
 
 
@@ -74,8 +76,9 @@ def verify(run: Run, events: int | None = None, progress: Progress | None = None
     listener.stage(_STAGE, wanted)
     try:
         outcome = serial.run(
-            program, _ticking(reader.events(0, hi, classes), listener, wanted), watch=checker.watch
-        )
+            program, _ticking(reader.events(0, hi, classes), listener, wanted), watch=checker.watch,
+            quarantine=run.manifest.quarantined is not None,
+        )  # fmt: skip
         checker.finish(outcome.states, whole=wanted == total)
         divergence, outputs = _compare(run, outcome, hi)
     except _Stop:
@@ -152,9 +155,9 @@ def _same(a: pa.Table, b: pa.Table, names: list[str]) -> bool:
 def _compare(run: Run, outcome: serial.SerialOutcome, hi: int) -> tuple[Divergence | None, int]:
     """Outputs and rejections up to `hi`."""
     tables, refused = output_tables(outcome), rejected_table(outcome)
-    mine: dict[str, list[Row]] = {}
-    other: dict[str, list[Row]] = {}
-    fields: dict[str, tuple[str, ...]] = {}
+    mine: dict[str, list[Row]] = {_TAKEN_OUT: _failures(outcome)}
+    other: dict[str, list[Row]] = {_TAKEN_OUT: _listed(_before(run.stored_quarantined(), hi))}
+    fields: dict[str, tuple[str, ...]] = {_TAKEN_OUT: ("event", "handler", "error")}
     for name in dict.fromkeys([*tables, *run.counts]):
         stored = _before(run.stored(name) if name in run.counts else None, hi)
         table = tables.get(name)
@@ -193,6 +196,20 @@ def _rows(table: pa.Table | None) -> list[Row]:
 def _refusals(table: pa.Table) -> list[Row]:
     columns = [_plain(c) for c in table.columns]
     return [Row(r[0], r[1], r[2], None, tuple(r[3:])) for r in zip(*columns, strict=True)]
+
+
+def _failures(outcome: serial.SerialOutcome) -> list[Row]:
+    """What was taken out of the log. Where the code stands is no part of what it means."""
+    rows = map(quarantined_row, outcome.quarantined)
+    return [Row(r[0], r[1], r[2], 0, r[3:6]) for r in rows]
+
+
+def _listed(table: pa.Table | None) -> list[Row]:
+    return [] if table is None else [Row(r[0], r[1], r[2], 0, r[3:6]) for r in _by_row(table)]
+
+
+def _by_row(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    return zip(*(_plain(c) for c in table.columns), strict=True)
 
 
 def _plain(column: pa.ChunkedArray) -> list[Any]:

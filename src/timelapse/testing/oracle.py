@@ -83,19 +83,21 @@ def check_replay(
     slices: Sequence[int] = SLICES,
     strategies: Sequence[str | None] = (None, "chain"),
     spark: Any = False,
+    quarantine: bool = False,
 ) -> Run:
     """Replay the events in every slicing, and one slice per event, and compare with the serial meaning.
 
     Compared to the last bit: outputs and their places, rejections, the state at every slice
     boundary, digests; and where a handler raises, at which event. Returns the reference. Raises
     AssertionError with the first difference, or when a replay needed the fallback that means a bug
-    in Timelapse. `spark` is passed to tl.replay; by default everything runs in this process.
+    in Timelapse. `spark` and `quarantine` are passed to tl.replay; by default everything runs in this process,
+    and a handler's exception fails the run.
     """
     made = as_program(program)
     types = list(dict.fromkeys([*spec_of(made).events, *(type(e) for e in events)]))
     log = MemoryLog(events, types)
     try:
-        reference = run_serial(made, log)
+        reference = run_serial(made, log, quarantine=quarantine)
     except HandlerError as error:
         _check_failure(made, log, error, slices, strategies, spark)
         raise
@@ -103,10 +105,11 @@ def check_replay(
     for n in counts:
         for strategy in strategies:
             name = f"replay in {n} slices" + (f", {strategy}" if strategy else "")
-            run = replay(made, log, slices=n, spark=spark, strategy=strategy)
+            run = replay(made, log, slices=n, spark=spark, strategy=strategy, quarantine=quarantine)
             assert_same(reference, run, names=("serial", name))
             found = run.verify()
             assert found.ok, f"{name}: {found.text}"
+            assert run.quarantined == reference.quarantined, name
             assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest), name
             fallback = run.certificate["fallback"]
             assert fallback is None or not fallback["is_bug"], f"{name}: {fallback}"

@@ -47,6 +47,7 @@ class Fallback:
         tables: Mapping[str, NativeTable],
         *,
         final: bool,
+        quarantine: bool,
     ) -> None:
         self._unit, self._work = unit, work
 
@@ -54,7 +55,7 @@ class Fallback:
             table = tables.get(name)
             return None if table is None else live_state(table, journal)
 
-        self.python = InterpretedKernel(program, work, {}, final=final, live=live)
+        self.python = InterpretedKernel(program, work, {}, final=final, quarantine=quarantine, live=live)
         self._makers: dict[type[Event], Any] = {}
 
     def event(self, chunk: Chunk, cls: type[Event], row: int) -> Event:
@@ -69,14 +70,14 @@ class Fallback:
 
 def handed_over(
     program: Program, work: PassProgram, tables: Mapping[str, NativeTable], starts: Mapping[str, dict[Any, Any]],
-    *, final: bool,
+    *, final: bool, quarantine: bool,
 ) -> InterpretedKernel:  # fmt: skip
     """An interpreted kernel in the middle of a slice, with what a compiled one has done so far.
 
     `starts`: the values of exact states that the compiled pass has no table for.
     """
     values = {name: t.present() for name, t in tables.items() if name in work.exact}
-    python = InterpretedKernel(program, work, {**starts, **values}, final=final)
+    python = InterpretedKernel(program, work, {**starts, **values}, final=final, quarantine=quarantine)
     python.begin()
     for name, table in tables.items():
         if name in work.exact:

@@ -66,9 +66,10 @@ class NativeKernel:
     def __init__(
         self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, pa.Table], *, final: bool,
         prefetch: bool = False, events: int = 0, memory: int | None = None, ahead: bool = False,
+        quarantine: bool = False,
     ) -> None:  # fmt: skip
         self._program, self._work, self._unit, self._final = program, work, unit, final
-        self._prefetch = prefetch
+        self._prefetch, self._quarantine = prefetch, quarantine
         self._rounds = budget.ROUNDS if ahead else budget.UNBOUNDED
         self._function = compiled(unit)
         self._spec = spec_of(program)
@@ -122,6 +123,7 @@ class NativeKernel:
         result.seconds = clock.seconds
         if self._final:
             self._put_out(result)
+        self._list_quarantined(result)
         return result
 
     @property
@@ -141,9 +143,17 @@ class NativeKernel:
         done = PassResult(self._done)
         if self._final:
             self._put_out(done)
+        self._list_quarantined(done)
         starts = {name: to_dict(self._spec.states[name], table) for name, table in self._starts.items()}
         tables = self._tables
-        return done, handed_over(self._program, self._work, tables, starts, final=self._final)
+        python = handed_over(
+            self._program, self._work, tables, starts, final=self._final, quarantine=self._quarantine
+        )
+        return done, python
+
+    def _list_quarantined(self, result: PassResult) -> None:
+        if self._fallback is not None:
+            result.quarantined = self._fallback.python.take_quarantined()
 
     def _put_out(self, result: PassResult) -> None:
         result.outputs = self._outputs.tables(self._interned)
@@ -252,7 +262,14 @@ class NativeKernel:
         if not self.credit.spend(since):
             raise TooOften(seq)
         if self._fallback is None:
-            self._fallback = Fallback(self._program, self._work, self._unit, self._tables, final=self._final)
+            self._fallback = Fallback(
+                self._program,
+                self._work,
+                self._unit,
+                self._tables,
+                final=self._final,
+                quarantine=self._quarantine,
+            )
         fallback = self._fallback
         event = fallback.event(batch.chunk, self._unit.events[kind], row)
         failure = fallback.python.one(event, lambda: shown(seq))
