@@ -3,7 +3,7 @@
     import timelapse as tl
 
 Declare events and records (`tl.Event`, `tl.Record`), a program (`tl.Program`) over states
-(`tl.Counter`, `tl.Set`, `tl.Value`, `tl.Max`, `tl.Min`, `tl.First`) with handlers (`@tl.on`), then
+(`tl.Counter`, `tl.Set`, `tl.Value` and more: docs/kinds.md) with handlers (`@tl.on`), then
 replay it over a log: `tl.replay(program, log)`. The meaning of a program is `tl.run_serial`.
 """
 
@@ -17,7 +17,12 @@ from timelapse.kinds.base import state
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.extremum import Max, Min
 from timelapse.kinds.first import First
+from timelapse.kinds.listof import ListOf
+from timelapse.kinds.mapof import MapOf
+from timelapse.kinds.mean import Mean
 from timelapse.kinds.set import Set
+from timelapse.kinds.setof import SetOf
+from timelapse.kinds.smoothed import Decayed, Smoothed
 from timelapse.kinds.value import Value
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, on
@@ -44,9 +49,9 @@ _LATER = {
 }
 
 __all__ = [
-    "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Event", "First", "Log", "Max", "Min", "Program",
-    "Record", "Run", "Set", "Source", "Time", "TimelapseError", "Value", "diff", "explain", "on", "replay",
-    "resource", "run_serial", "state",
+    "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Event", "First", "ListOf", "Log", "MapOf", "Max",
+    "Mean", "Min", "Program", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Time", "TimelapseError",
+    "Value", "diff", "explain", "on", "replay", "resource", "run_serial", "state",
 ]  # fmt: skip
 
 

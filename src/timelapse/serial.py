@@ -72,6 +72,13 @@ class DictStore:
     def items(self) -> Iterable[tuple[Any, Any]]:
         return self.data.items()
 
+    def side(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        self._journal.append((table, key, table.get(key, ABSENT)))
+        if value is ABSENT:
+            table.pop(key, None)
+        else:
+            table[key] = value
+
 
 def in_order(events: Iterable[Event]) -> Iterator[Event]:
     """The events with `seq` assigned where a list has none. Raises EventOrderError if out of order."""

@@ -26,6 +26,7 @@ class Effects:
         self._default = 0 if spec.kind is Counter else None if spec.default is ABSENT else spec.default
 
     def _apply(self, key: Any, value: Any) -> None:
+        key = self._stored(key)
         if self._spec.key is None:
             assert key == ()
         if value is ABSENT or (self._spec.kind is Counter and value == 0):
@@ -33,18 +34,40 @@ class Effects:
         else:
             self._store.put(key, value)
 
+    def _stored(self, key: Any) -> Any:
+        """Kinds with several things under a key store each by itself."""
+        return key if self._spec.outer is None else self._spec.kind.key_check(self._spec)(key)
+
     def _now(self, key: Any) -> tuple[Any, Any]:
-        found = self._store.get(key, ABSENT)
+        found = self._store.get(self._stored(key), ABSENT)
         return found, self._default if found is ABSENT else found
 
     def _e_set(self, key: Any, value: Any = True) -> None:
         self._apply(key, value)
 
     def _e_del(self, key: Any) -> None:
-        self._apply(key, ABSENT)
+        if self._spec.kind is tl.Mean:
+            self._apply((key, 0), ABSENT)
+            self._apply((key, 1), ABSENT)
+        else:
+            self._apply(key, ABSENT)
 
     def _e_add(self, key: Any, n: int) -> None:
         self._apply(key, self._now(key)[1] + n)
+
+    def _e_more(self, key: Any, value: int, number: int = 1) -> None:
+        for part, n in ((0, value * number), (1, number)):
+            found = self._now((key, part))[0]
+            total = (0 if found is ABSENT else found) + n
+            self._apply((key, part), total if total else ABSENT)
+
+    def _e_less(self, key: Any, value: int) -> None:
+        self._e_more(key, value, -1)
+
+    def _e_append(self, key: Any, value: int) -> None:
+        found = self._now(key)[0]
+        kept = (*(() if found is ABSENT else found), value)
+        self._apply(key, kept[-(self._spec.option("last") or len(kept)) :])
 
     def _e_first(self, key: Any, value: Any) -> None:
         if self._now(key)[0] is ABSENT:
@@ -161,8 +184,12 @@ def lies(rng: random.Random) -> Callable[[StateSpec, Any], Any]:
     """Random values of the right type."""
 
     def lie(spec: StateSpec, truth: Any) -> Any:
-        if spec.kind is tl.Set:
+        if spec.kind in (tl.Set, tl.SetOf):
             return rng.random() < 0.5
+        if spec.kind is tl.ListOf:
+            return rng.choice([truth, (1,), (2, 3, 0)])
+        if spec.kind in (tl.Smoothed, tl.Decayed) and isinstance(truth, tuple):
+            return (rng.choice([truth[0], 1.0, 2.5]), *truth[1:])
         return rng.choice([truth, truth, 0, 1, 2, 3, 5, -1])
 
     return lie

@@ -197,6 +197,8 @@ class _Finder:
     def _type(self, read: StateRead, place: Place) -> ValueType:
         spec: StateSpec = self._analysis.spec.states[read.state]
         node = read.node
+        if not spec.kind.plain_reads:
+            raise _No(f"it reads a {spec.kind.__name__}, {read.state} ({place})")
         kind: ValueType | None = spec.value
         if isinstance(node, ast.Compare) or spec.kind is Set:
             kind = BOOL

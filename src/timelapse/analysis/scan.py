@@ -146,7 +146,11 @@ class Scanner:
         if state.key is None and op.value is not None and names and names[-1] not in given:
             # `add(v)` of an un-keyed state
             return state, op, None, given.get(names[0])
-        key = given.get(names[op.key]) if op.key is not None and op.key < len(names) else None
+        key: ast.expr | None = None
+        if isinstance(op.key, tuple):
+            key = _tuple_of(node, [given[names[i]] for i in op.key if names[i] in given])
+        elif op.key is not None and op.key < len(names):
+            key = given.get(names[op.key])
         value = given.get(names[op.value]) if op.value is not None and op.value < len(names) else None
         if op.value is not None and value is None and isinstance(defaults.get(names[op.value]), int):
             value = ast.copy_location(ast.Constant(defaults[names[op.value]]), node)
@@ -464,6 +468,16 @@ def _children(node: ast.expr) -> list[ast.expr]:
     if not isinstance(node, ast.Call):
         return []
     return [*node.args, *(k.value for k in node.keywords)]
+
+
+def _tuple_of(node: ast.Call, parts: list[ast.expr]) -> ast.Tuple:
+    """The key of an operation that is given it in parts: one tree per call, however often it is asked for."""
+    found = getattr(node, "_tl_key", None)
+    if isinstance(found, ast.Tuple):
+        return found
+    made = ast.copy_location(ast.Tuple(parts, ast.Load()), node)
+    node._tl_key = made  # type: ignore[attr-defined]
+    return made
 
 
 def _unknown_write(state: str, node: ast.AST, key: ast.expr | None = None) -> StateWrite:

@@ -23,6 +23,13 @@ class PlainStore:
     def drop(self, key: Any) -> None:
         self.data.pop(key, None)
 
+    def side(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        """Nothing is ever undone here."""
+        if value is ABSENT:
+            table.pop(key, None)
+        else:
+            table[key] = value
+
 
 class TrackedStore:
     """A state whose changes are collected: `before` holds what each written key was at the start.
@@ -57,6 +64,14 @@ class TrackedStore:
             self.journal.append((data, key, old))
         del data[key]
 
+    def side(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        if self.journal is not None:
+            self.journal.append((table, key, table.get(key, ABSENT)))
+        if value is ABSENT:
+            table.pop(key, None)
+        else:
+            table[key] = value
+
 
 class NullStore:
     """A state that matters to nobody in this pass."""
@@ -74,3 +89,6 @@ class NullStore:
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         return ()
+
+    def side(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        """Dropped."""

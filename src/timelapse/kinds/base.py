@@ -8,7 +8,7 @@ replay, a live run) supplies the store. A state without a key has the single key
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
@@ -51,19 +51,27 @@ class Store(Protocol):
         """All present keys with their values, in any order."""
 
 
+class IndexedStore(Store, Protocol):
+    """A store for kinds that keep an index of their values."""
+
+    def side(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        """Write into a table beside the values (ABSENT removes the key): undone with them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Op:
     """What one operation of a kind does, for the analysis.
 
     `effect` names the write (None: only reads); `reads` says whether its result depends on the
     state; `all_keys` that it reads every key. Arguments are given by position: where the key
-    stands and where the value stands (None: the operation has none).
+    stands and where the value stands (None: the operation has none). Several places for the key: they
+    are the parts of a tuple.
     """
 
     effect: str | None = None
     reads: bool = False
     all_keys: bool = False
-    key: int | None = 0
+    key: int | tuple[int, ...] | None = 0
     value: int | None = None
 
 
@@ -73,15 +81,28 @@ class StateOptions:
 
     default: Any = ABSENT
     history: int | None = None
+    alpha: float | None = None
+    half_life: int | None = None
+    last: int | None = None
+
+    def given(self) -> dict[str, Any]:
+        """What was said beside the default, by name."""
+        said = {"alpha": self.alpha, "half_life": self.half_life, "last": self.last}
+        return {name: value for name, value in said.items() if value is not None}
 
 
-def state(*, default: Any = ABSENT, history: int | None = None) -> Any:
+def state(
+    *, default: Any = ABSENT, history: int | None = None, alpha: float | None = None,
+    half_life: int | None = None, last: int | None = None,
+) -> Any:  # fmt: skip
     """Options of a state.
 
     `default` is what reading a missing key gives; `history` (microseconds) is how far back
-    reads with a variable lag may go.
+    reads with a variable lag may go. For `tl.Smoothed` and `tl.Decayed`: `alpha`, the weight of the
+    newest value, or `half_life` (microseconds), after which a value weighs half. For `tl.ListOf`:
+    `last`, how many values per key are kept.
     """
-    return StateOptions(default, history)
+    return StateOptions(default, history, alpha, half_life, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +123,23 @@ class StateSpec:
     value: ValueType | None
     default: Any = ABSENT
     line: int | None = field(default=None, compare=False)
+    outer: ValueType | None = None
+    """Where a key of the kind holds several things: the key as declared. `key` is then the parts of both."""
+    inner: ValueType | None = None
+    """What tells the things under one declared key apart."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """What `tl.state(...)` says beside the default."""
 
     @property
     def text(self) -> str:
-        args = [t.text for t in (self.key, self.value if self.kind.has_value else None) if t is not None]
-        return f"{self.kind.__name__}[{', '.join(args)}]" if args else self.kind.__name__
+        """The declaration as it is written."""
+        args = ", ".join(t.text for t in self.kind.arguments(self))
+        said = "".join(f" {name}={value!r}" for name, value in self.options)
+        return f"{self.kind.__name__}{f'[{args}]' if args else ''}{said}"
+
+    def option(self, name: str) -> Any:
+        """What `tl.state(...)` says under this name, or None."""
+        return dict(self.options).get(name)
 
     @property
     def keyed(self) -> bool:
@@ -123,8 +156,14 @@ class State:
     ops: ClassVar[dict[str, Op]] = {}
     """Operations by name: method names, and getitem, setitem, delitem, contains, iadd, isub."""
     needs_key: ClassVar[bool] = False
+    uses_now: ClassVar[bool] = False
+    """Whether operations depend on the time of the step: `_now()`, which the run supplies."""
+    plain_reads: ClassVar[bool] = True
+    """Whether `x[k]` and `get` give what is stored under the key."""
+    allowed: ClassVar[frozenset[str]] = frozenset()
+    """What `tl.state(...)` may say beside the default."""
 
-    __slots__ = ("_check_key", "_check_value", "_default", "_drop", "_get", "_items", "_put", "_spec")
+    __slots__ = ("_check_key", "_check_value", "_default", "_drop", "_get", "_items", "_now", "_put", "_spec")
 
     def __init__(self, spec: StateSpec, store: Store) -> None:
         self._spec = spec
@@ -132,7 +171,8 @@ class State:
         self._put = store.put
         self._drop = store.drop
         self._items = store.items
-        self._check_key: Check = _no_key if spec.key is None else spec.key.checker(f"a key of {spec.name}")
+        self._now: Callable[[], int] = _no_time
+        self._check_key: Check = self.key_check(spec)
         self._check_value: Check = (
             _unchecked if spec.value is None else spec.value.checker(f"a value of {spec.name}")
         )
@@ -159,6 +199,7 @@ class State:
     def declare(cls, name: str, args: tuple[Any, ...], options: StateOptions, line: int | None) -> StateSpec:
         """Parse a declaration. Raises DefinitionError."""
         key, value = cls._split(name, args)
+        cls._check_options(options)
         key_type = None if key is None else parse_key(key)
         value_type = None if value is None else parse_value(value)
         default = options.default
@@ -166,7 +207,25 @@ class State:
             default = value_type.checker(f"the default of {name}")(default)
         elif default is not ABSENT:
             raise DefinitionError(f"{cls.__name__} takes no default", hint="leave it out")
-        return StateSpec(name, cls, key_type, value_type, default, line)
+        return StateSpec(
+            name, cls, key_type, value_type, default, line, options=tuple(options.given().items())
+        )
+
+    @classmethod
+    def _check_options(cls, options: StateOptions) -> None:
+        for option in options.given():
+            if option not in cls.allowed:
+                raise DefinitionError(f"{cls.__name__} takes no {option}=", hint="leave it out")
+
+    @classmethod
+    def arguments(cls, spec: StateSpec) -> list[ValueType]:
+        """The types in the brackets of the declaration."""
+        return [t for t in (spec.key, spec.value if cls.has_value else None) if t is not None]
+
+    @classmethod
+    def key_check(cls, spec: StateSpec) -> Check:
+        """Checks a key as handlers write it and gives it as it is stored. Raises TypeMismatch."""
+        return _no_key if spec.key is None else spec.key.checker(f"a key of {spec.name}")
 
     @classmethod
     def _split(cls, name: str, args: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -196,6 +255,10 @@ class State:
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
         """None when these effects compose exactly (strategy scan), else the reason why not."""
         raise TypeError("abstract")
+
+
+def _no_time() -> int:
+    raise TypeError("there is no time outside of a run")
 
 
 def _no_key(key: Any) -> Any:

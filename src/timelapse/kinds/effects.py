@@ -1,10 +1,11 @@
 """Deltas: what a slice does to each key of a state whose value at the slice's start is not known.
 
 An effect is a function from (presence, value) to (presence, value). Those that compose into one
-step are kept in three forms (design.md, section 3, strategy scan):
+step are kept in four forms (design.md, section 3, strategy scan):
 
 - *const*: present with a value, or absent, whatever was there (Set, and every exact pass);
 - *count*: v -> v + n, or v -> n after a reset (Counter);
+- *list*: values appended, perhaps after a reset (ListOf, kinds/listof.py);
 - *func*: what an absent key becomes (a concrete result, as absence is a known input), and one
   symbolic step for a present one: KEEP, SET c, DEL, ADD n, UP c, DOWN c (Value, Max, Min, First).
 
@@ -21,7 +22,7 @@ from timelapse.errors import TypeMismatch
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.model.types import Check
 
-Form = Literal["const", "count", "func"]
+Form = Literal["const", "count", "func", "list"]
 
 KEEP, SET, DEL, ADD, UP, DOWN = range(6)
 """The steps of the *func* form, as stored (int8)."""
@@ -51,9 +52,7 @@ class Delta:
         self._journal = journal
         self._default = None if spec.default is ABSENT else spec.default
         no_check: Check = lambda value: value  # noqa: E731
-        self._check_key: Check = (
-            (lambda key: ()) if spec.key is None else spec.key.checker(f"a key of {spec.name}")
-        )
+        self._check_key: Check = (lambda key: ()) if spec.key is None else spec.kind.key_check(spec)
         self._check_value: Check = (
             no_check if spec.value is None else spec.value.checker(f"a value of {spec.name}")
         )

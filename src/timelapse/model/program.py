@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from timelapse.errors import DefinitionError, Place, TimelapseError, UsageError
-from timelapse.kinds.base import StateAlias, StateSpec
+from timelapse.kinds.base import State, StateAlias, StateSpec
 from timelapse.model.events import Event, Record
 from timelapse.model.types import Check
 
@@ -258,6 +258,9 @@ def bind(
     bound.__dict__["__params__"] = params_of(program)
     bound.__dict__.update(plain)
     bound.__dict__.update(runtime)
+    for live in states.values():
+        if isinstance(live, State) and live.uses_now:
+            live._now = lambda: bound.__dict__["now"]
     return bound
 
 

@@ -109,6 +109,7 @@ _EFFECTS = {
     "set": "last write", "del": "delete", "add": "integer add", "first": "first write",
     "up": "maximum", "up_always": "maximum", "top": "maximum",
     "down": "minimum", "down_always": "minimum", "bottom": "minimum",
+    "append": "append", "more": "integer sum and number", "less": "integer sum and number",
 }  # fmt: skip
 _SET_EFFECTS = {"set": "set add", "del": "set discard"}
 

@@ -13,13 +13,21 @@ from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.extremum import Max, Min
 from timelapse.kinds.first import First
+from timelapse.kinds.listof import ListOf
+from timelapse.kinds.mapof import MapOf
+from timelapse.kinds.mean import Mean
 from timelapse.kinds.set import Set
+from timelapse.kinds.setof import SetOf
+from timelapse.kinds.smoothed import Decayed, Smoothed
 from timelapse.kinds.value import Value
 from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
 
 FORMAT = 1
 NAME = "run.json"
-KINDS = {kind.__name__: kind for kind in (Counter, Set, Value, Max, Min, First)}
+KINDS = {
+    kind.__name__: kind
+    for kind in (Counter, Set, Value, Max, Min, First, Mean, SetOf, MapOf, ListOf, Smoothed, Decayed)
+}
 
 
 class StateEntry(msgspec.Struct, frozen=True):
@@ -29,17 +37,25 @@ class StateEntry(msgspec.Struct, frozen=True):
     kind: str
     key: Any = None
     value: Any = None
+    outer: Any = None
+    inner: Any = None
+    options: dict[str, Any] = {}
 
     @classmethod
     def of(cls, spec: StateSpec) -> StateEntry:
         key = None if spec.key is None else _type_out(spec.key)
         value = None if spec.value is None else _type_out(spec.value)
-        return cls(spec.name, spec.kind.__name__, key, value)
+        outer = None if spec.outer is None else _type_out(spec.outer)
+        inner = None if spec.inner is None else _type_out(spec.inner)
+        return cls(spec.name, spec.kind.__name__, key, value, outer, inner, dict(spec.options))
 
     def spec(self) -> StateSpec:
         key = None if self.key is None else _type_in(self.key)
         value = None if self.value is None else _type_in(self.value)
-        return StateSpec(self.name, KINDS[self.kind], key, value, ABSENT)
+        outer = None if self.outer is None else _type_in(self.outer)
+        inner = None if self.inner is None else _type_in(self.inner)
+        options = tuple(self.options.items())
+        return StateSpec(self.name, KINDS[self.kind], key, value, ABSENT, None, outer, inner, options)
 
 
 class RecordEntry(msgspec.Struct, frozen=True):

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
 
 from timelapse.engine.progress import Progress
@@ -21,7 +19,8 @@ from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.types import TIME
 from timelapse.run.data import DirectoryData, RunData
 from timelapse.run.manifest import RunManifest, read_manifest
-from timelapse.tables.table import key_names, to_dict
+from timelapse.run.shown import presentable
+from timelapse.tables.table import to_dict
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -208,15 +207,16 @@ class Run:
     # --- states -----------------------------------------------------------------------------------
 
     def state(self, name: str, at: int | None = None) -> pa.Table:
-        """A state as a table: columns `key` (a struct for tuple keys) and `value`, in key order.
+        """A state as a table: columns `key` (a struct for tuple keys) and `value`, in key order; docs/kinds.md has
+        the columns of each kind.
 
         Without `at` it is the state after the last event; with `at` (int64 microseconds UTC) the
         state before everything at that time. Raises RunError for an unknown name.
         """
         spec = self._state_spec(name)
         if at is None:
-            return _presentable(spec, self._data.state_at_cut(spec, self.slices))
-        return _presentable(spec, self._state_before(spec, at))
+            return presentable(spec, self._data.state_at_cut(spec, self.slices))
+        return presentable(spec, self._state_before(spec, at))
 
     def state_at_cut(self, name: str, slices: int) -> dict[Any, Any]:
         """A state's values after the first `slices` slices."""
@@ -347,23 +347,3 @@ def _spark_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_list(column.type) and pa.types.is_large_binary(column.type.value_type):
         return column.cast(pa.list_(pa.binary()))
     return column
-
-
-def _presentable(spec: StateSpec, table: pa.Table) -> pa.Table:
-    """A state table as users see it: key and value, in key order."""
-    names = key_names(spec)
-    if names and table.num_rows:
-        order = pc.sort_indices(table, sort_keys=[(n, "ascending") for n in names])
-        if any(pa.types.is_boolean(table.schema.field(n).type) for n in names):
-            keys = list(to_dict(spec, table))
-            order = pa.array(np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64))
-        table = table.take(order)
-    columns: dict[str, Any] = {}
-    if len(names) == 1:
-        columns["key"] = table.column(names[0])
-    elif names:
-        parts = [table.column(n).combine_chunks() for n in names]
-        columns["key"] = pa.StructArray.from_arrays(parts, names=[f"f{i}" for i in range(len(names))])
-    if spec.value is not None:
-        columns["value"] = table.column("v")
-    return pa.table(columns)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.effects import ADD, DEL, DOWN, KEEP, SET, UP
+from timelapse.kinds.listof import newest
 from timelapse.model.types import INT, TIME
 from timelapse.tables.rowhash import (
     ZERO,
@@ -73,6 +74,8 @@ def apply(spec: StateSpec, start: pa.Table, effects: pa.Table) -> tuple[pa.Table
         values = one_array(effects.column("v")) if value_type(spec) is not None else None
     elif form == "count":
         present, values = _count(effects, hit, old_values)
+    elif form == "list":
+        present, values = _list(spec, effects, old_values)
     else:
         present, values = _func(spec, effects, hit, old_values)
     keys = [one_array(effects.column(name)) for name in key_names(spec)]
@@ -183,6 +186,19 @@ def _count(effects: pa.Table, hit: Bools, old: pa.Array | None) -> tuple[Bools, 
     with np.errstate(over="ignore"):
         total = np.where(_bools(effects, "reset"), n, was + n)
     return total != 0, pa.array(total)
+
+
+def _list(spec: StateSpec, effects: pa.Table, old: pa.Array | None) -> tuple[Bools, pa.Array]:
+    """The list form: what was there, unless it was reset, then what was appended; the newest of it."""
+    assert spec.value is not None
+    more = to_python(effects.column("v"), spec.value)
+    was = to_python(old, spec.value) if old is not None else [None] * len(more)
+    keep = spec.option("last")
+    found = [
+        newest(new if reset or not before else (*before, *new), keep)
+        for reset, before, new in zip(_bools(effects, "reset"), was, more, strict=True)
+    ]
+    return np.array([bool(v) for v in found], np.bool_), pa.array(found, spec.value.arrow)
 
 
 def _func(spec: StateSpec, effects: pa.Table, hit: Bools, old: pa.Array | None) -> tuple[Bools, pa.Array]:

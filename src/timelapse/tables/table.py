@@ -97,7 +97,13 @@ def to_python(column: pa.ChunkedArray | pa.Array, kind: ValueType) -> list[Any]:
             rows = [row if ok else None for row, ok in zip(rows, array.is_valid().to_pylist(), strict=True)]
         return rows
     if isinstance(kind, ListType):
-        return [None if v is None else tuple(v) for v in array.to_pylist()]
+        items = to_python(array.flatten(), kind.inner)  # skips what stands under nulls
+        lengths = array.value_lengths().to_pylist()
+        found, at = [], 0
+        for n in lengths:
+            found.append(None if n is None else tuple(items[at : at + n]))
+            at += n or 0
+        return found
     raise TypeError(f"no reader for {kind.text}")
 
 

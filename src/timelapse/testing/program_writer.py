@@ -6,28 +6,18 @@ import itertools
 import random
 from collections.abc import Callable
 
-_KINDS: dict[str, str] = {
-    "counter": "tl.Counter[int]",
-    "total": "tl.Counter",
-    "set": "tl.Set[int]",
-    "pairs": "tl.Set[tuple[int, int]]",
-    "value": "tl.Value[int, int] = tl.state(default=0)",
-    "optional": "tl.Value[int, int | None]",
-    "single": "tl.Value[int] = tl.state(default=1)",
-    "max": "tl.Max[int, int] = tl.state(default=0)",
-    "min": "tl.Min[int, int] = tl.state(default=5)",
-    "first": "tl.First[int, int] = tl.state(default=-1)",
-}
+from timelapse.testing.kind_phrases import FURTHER, KINDS
 
 
 class Writer:
     """Writes one program. Every choice comes from `rng`, so a seed gives one text."""
 
-    def __init__(self, rng: random.Random, size: int) -> None:
+    def __init__(self, rng: random.Random, size: int, further: bool = False) -> None:
         self.rng = rng
         self.size = size
         self.lines: list[str] = []
-        self.states = {f"s{i}": rng.choice(list(_KINDS)) for i in range(rng.randint(2, 4))}
+        kinds = [*KINDS, *FURTHER] if further else list(KINDS)
+        self.states = {f"s{i}": rng.choice(kinds) for i in range(rng.randint(2, 4))}
         self.events = [f"E{i}" for i in range(rng.randint(1, 3))]
         self.methods: list[str] = []
         self.names = itertools.count()
@@ -52,7 +42,9 @@ class Writer:
         split = rng.randint(1, len(self.states))
         put("class Base(tl.Program):")
         put("    limit: int = 2")
-        declared = [f"    {name}: {_KINDS[kind]}" for name, kind in self.states.items()]
+        declared = [
+            f"    {name}: {KINDS.get(kind) or FURTHER[kind].declared}" for name, kind in self.states.items()
+        ]
         self.lines += [*declared[:split], ""]
         self._base_methods()
         put("class P(Base):")
@@ -78,7 +70,9 @@ class Writer:
         name, kind = self.rng.choice(list(self.states.items()))
         write = {"counter": f"{name}[k] += small(n)", "value": f"{name}[k] = small(n)", "optional": f"{name}[k] = small(n)",
                  "set": f"{name}.add(k)", "pairs": f"{name}.add((k, 1))", "total": f"{name} += small(n)",
-                 "single": f"{name} = small(n)"}.get(kind, f"{name}.add(k, small(n))")  # fmt: skip
+                 "single": f"{name} = small(n)", "queue": f"{name}.append(k)", "listof": f"{name}.append(k, n)",
+                 "mapof": f"{name}[k, 1] += small(n)", "pairs_of": f"{name}.add((k, 1), 'y')"
+                 }.get(kind, f"{name}.add(k, small(n))")  # fmt: skip
         self.lines += [
             "def fill(xs, x):", "    if x > 2:", "        xs.append(x)", "    xs.append(1)", "", "",
             "def bump(program, k, n=1):", f"    program.{write}", "    return k + n", "", "",
@@ -183,7 +177,13 @@ class Writer:
     def _pair(self) -> str:
         return self.rng.choice(["both(e.a, e.b)", "both(e.b, e.a)", "(e.a % 3, 1)", "both(k, n)"])
 
+    def _further(self, phrases: tuple[str, ...], name: str, key: str, v: str = "1") -> str:
+        pair = self._pair() if key != "1" else "(0, 1)"
+        return self.rng.choice(phrases).format(x=f"self.{name}", key=key, pair=pair, v=v)
+
     def _read(self, name: str, kind: str, key: str) -> str:
+        if kind in FURTHER:
+            return self._further(FURTHER[kind].reads, name, key)
         match kind:
             case "total" | "single":
                 return f"self.{name}"
@@ -207,10 +207,12 @@ class Writer:
         if choice < 4:
             return f"{self._int(depth - 1)} {rng.choice(['<', '>', '==', '>=', '!='])} {self._int(depth - 1)}"
         if choice < 6:
-            keyed = [(n, kind) for n, kind in self.states.items() if kind not in ("total", "single")]
+            keyed = [(n, kind) for n, kind in self.states.items() if kind not in ("total", "single", "queue")]
             if keyed:
                 name, kind = rng.choice(keyed)
                 key = self._pair() if kind == "pairs" else self._key(depth - 1)
+                if kind in FURTHER:
+                    key = self._further((FURTHER[kind].key,), name, key)
                 return f"{key} {rng.choice(['in', 'not in'])} self.{name}"
         if choice == 6:
             return f"({self._bool(depth - 1)} {rng.choice(['and', 'or'])} {self._bool(depth - 1)})"
@@ -277,6 +279,8 @@ class Writer:
         rng = self.rng
         name, kind = rng.choice(list(self.states.items()))
         x, key = f"self.{name}", self._key()
+        if kind in FURTHER:
+            return self._line(indent, self._further(FURTHER[kind].writes, name, key, self._small(1)))
         match kind:
             case "counter":
                 text = rng.choice([f"{x}[{key}] += {self._small(1)}", f"{x}[{key}] -= 1", f"{x}[{key}] = {self._small()}",
@@ -302,7 +306,7 @@ class Writer:
             case _:
                 text = rng.choice([f"{x}.add({key}, {self._small()})", f"{x}.add({key}, {self._small(1)})",
                                    f"del {x}[{key}]"])  # fmt: skip
-        self._line(indent, text)
+        return self._line(indent, text)
 
     def _idiom(self, indent: int, depth: int) -> None:
         """An idiom, or something that only looks like one."""
@@ -310,6 +314,8 @@ class Writer:
         if not self.may_write:
             return self._simple(indent, depth)
         name, kind = rng.choice(list(self.states.items()))
+        if kind in FURTHER:
+            return self._write(indent)
         x, key, other = f"self.{name}", rng.choice(["e.a", "k", "e.b"]), rng.choice(["e.a", "k", "e.b"])
         v = rng.choice(["e.b", "small(n)", "small(k)", "e.a + 1", "2"])
         also = rng.choice(["", "", "k = 3", "n += 1"])

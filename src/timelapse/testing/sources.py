@@ -26,12 +26,13 @@ _COUNT = itertools.count()
 _FOLDER: list[tempfile.TemporaryDirectory[str]] = []
 
 
-def random_program(rng: random.Random, size: int = 4) -> str:
+def random_program(rng: random.Random, size: int = 4, *, further: bool = False) -> str:
     """The source of a module with a program `P` of 2 to 4 states, its events and its record.
 
-    `size` is the largest number of statements at the top of a handler.
+    `size` is the largest number of statements at the top of a handler; with `further` also states of the kinds
+    that are always interpreted (testing/kind_phrases.py).
     """
-    return Writer(rng, size).program()
+    return Writer(rng, size, further).program()
 
 
 def load_source(text: str, name: str = "P") -> type[Program]:

@@ -25,7 +25,7 @@ OCCUPIED, PRESENT, TOUCHED, WAS_PRESENT = 1, 2, 4, 8
 that the absent key becomes present."""
 
 Mode = Literal["exact", "delta", "ignored"]
-Form = Literal["exact", "const", "count", "func"]
+Form = Literal["exact", "const", "count", "func", "list"]
 
 
 def value_words(kind: ValueType | None) -> int:

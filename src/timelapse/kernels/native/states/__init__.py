@@ -16,11 +16,16 @@ from timelapse.kinds.first import First
 from timelapse.kinds.set import Set
 from timelapse.kinds.value import Value
 
-__all__ = ["StateCode", "Writer", "state_code"]
+__all__ = ["StateCode", "Writer", "compiles", "state_code"]
 
 _CODE: dict[type, type[StateCode]] = {
     Counter: CounterCode, Set: SetCode, Value: ValueCode, First: FirstCode, Max: ExtremumCode, Min: ExtremumCode,
 }  # fmt: skip
+
+
+def compiles(kind: type) -> bool:
+    """Whether the kind has a compiled form."""
+    return kind in _CODE
 
 
 def state_code(spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int) -> StateCode:

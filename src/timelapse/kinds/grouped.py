@@ -1,0 +1,139 @@
+"""What kinds share that hold several things under one declared key: SetOf, MapOf, Mean.
+
+Each thing is stored by itself, under the parts of the declared key and then of what tells the things apart.
+So a hot key costs what any key costs, effects are those of Set, Value and Counter, and a slice takes over only
+what it touches. Operations that see everything under a key keep an index, made when it is first asked for and
+undone with the values.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from timelapse.errors import DefinitionError, TypeMismatch
+from timelapse.kinds.base import ABSENT, IndexedStore, State, StateOptions, StateSpec
+from timelapse.model.types import Check, TupleType, ValueType, parse_key, parse_value
+
+_GROUPS = "groups"
+
+
+def parts_of(kind: ValueType) -> tuple[ValueType, ...]:
+    """The parts of a key's type."""
+    return kind.items if isinstance(kind, TupleType) else (kind,)
+
+
+def joined(outer: ValueType, inner: ValueType) -> TupleType:
+    """The type of stored keys."""
+    items = (*parts_of(outer), *parts_of(inner))
+    return TupleType(items, tuple(f"f{i}" for i in range(len(items))))
+
+
+class Grouped(State):
+    """A state whose operations take a declared key and what tells apart the things under it."""
+
+    needs_key = True
+    plain_reads = False
+    shape: ClassVar[str] = ""
+    """How it is declared, for messages."""
+
+    __slots__ = ("_outer", "_own", "_side", "_store_drop", "_store_put", "_width")
+
+    def __init__(self, spec: StateSpec, store: IndexedStore) -> None:
+        super().__init__(spec, store)
+        assert spec.outer is not None
+        self._outer: Check = spec.outer.checker(f"a key of {spec.name}")
+        self._width = len(parts_of(spec.outer))
+        self._side = store.side
+        self._own: dict[str, Any] = {}
+        self._store_put, self._store_drop = self._put, self._drop
+        self._put, self._drop = self._put_indexed, self._drop_indexed
+
+    @classmethod
+    def declare(cls, name: str, args: tuple[Any, ...], options: StateOptions, line: int | None) -> StateSpec:
+        if len(args) != (3 if cls.has_value else 2):
+            raise DefinitionError(
+                f"it is declared as {cls.shape}", hint=f"for example {name}: tl.{cls.shape}"
+            )
+        cls._check_options(options)
+        outer, inner = parse_key(args[0]), parse_key(args[1])
+        value = parse_value(args[2]) if cls.has_value else None
+        default = options.default
+        if default is not ABSENT:
+            if value is None:
+                raise DefinitionError(f"{cls.__name__} takes no default", hint="leave it out")
+            default = value.checker(f"the default of {name}")(default)
+        return StateSpec(name, cls, joined(outer, inner), value, default, line, outer, inner)
+
+    @classmethod
+    def arguments(cls, spec: StateSpec) -> list[ValueType]:
+        return [t for t in (spec.outer, spec.inner, spec.value if cls.has_value else None) if t is not None]
+
+    @classmethod
+    def key_check(cls, spec: StateSpec) -> Check:
+        """Takes the pair of a declared key and what stands under it; gives the stored key."""
+        assert spec.outer is not None
+        assert spec.inner is not None
+        outer = spec.outer.checker(f"a key of {spec.name}")
+        inner = spec.inner.checker(f"what stands under a key of {spec.name}")
+        name, shape = spec.name, cls.shape
+        first, second = isinstance(spec.outer, TupleType), isinstance(spec.inner, TupleType)
+
+        def check(pair: Any) -> Any:
+            if type(pair) is not tuple or len(pair) != 2:
+                raise TypeMismatch(
+                    f"{name} is a {shape}: it is asked with a pair, not with {pair!r}",
+                    hint=f"(key, member) in self.{name}, or self.{name}[key, field]",
+                )
+            k, m = outer(pair[0]), inner(pair[1])
+            return (*(k if first else (k,)), *(m if second else (m,)))
+
+        return check
+
+    # --- everything under one key -------------------------------------------------------------------
+
+    def _key_and_member(self, stored: Any) -> tuple[Any, Any]:
+        spec, width = self._spec, self._width
+        k = stored[:width] if isinstance(spec.outer, TupleType) else stored[0]
+        return k, stored[width:] if isinstance(spec.inner, TupleType) else stored[width]
+
+    def _groups(self) -> dict[Any, dict[Any, Any]]:
+        """Declared key -> member -> stored key, for all that is present."""
+        found: dict[Any, dict[Any, Any]] | None = self._own.get(_GROUPS)
+        if found is None:
+            found = {}
+            for stored, _ in self._items():
+                k, m = self._key_and_member(stored)
+                found.setdefault(k, {})[m] = stored
+            self._side(self._own, _GROUPS, found)
+        return found
+
+    def _under(self, key: Any) -> dict[Any, Any]:
+        """Member -> stored key, under one declared key."""
+        return self._groups().get(self._outer(key)) or {}
+
+    def _put_indexed(self, key: Any, value: Any) -> None:
+        self._store_put(key, value)
+        groups = self._own.get(_GROUPS)
+        if groups is not None:
+            k, m = self._key_and_member(key)
+            under = groups.get(k)
+            if under is None:
+                self._side(groups, k, {m: key})
+            elif m not in under:
+                self._side(under, m, key)
+
+    def _drop_indexed(self, key: Any) -> None:
+        self._store_drop(key)
+        groups = self._own.get(_GROUPS)
+        if groups is not None:
+            k, m = self._key_and_member(key)
+            under = groups.get(k, {})
+            if m in under:
+                if len(under) == 1:
+                    self._side(groups, k, ABSENT)
+                else:
+                    self._side(under, m, ABSENT)
+
+    def _clear(self, key: Any) -> None:
+        for stored in list(self._under(key).values()):
+            self._drop(stored)

@@ -1,0 +1,153 @@
+"""Mean: the mean of integers, kept exactly as their sum and their number.
+
+| operation | effect on (sum, number) |
+|---|---|
+| `add(k, v)` | sum + v, number + 1 |
+| `remove(k, v)` | sum - v, number - 1 |
+| `del x[k]` | 0, 0 |
+
+Delta: that of Counter, on the sum and on the number. Composition: likewise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic
+
+from timelapse.errors import DefinitionError, IntRange
+from timelapse.ids import INT64_MAX, INT64_MIN
+from timelapse.kinds.base import ABSENT, Op, StateOptions, StateSpec
+from timelapse.kinds.effects import CounterDelta, Delta, Journal
+from timelapse.kinds.grouped import Grouped, joined
+from timelapse.model.types import FLOAT, INT, Check, OptionalType, ValueType, parse_key
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # with defaults: PEP 696
+else:
+    from timelapse.kinds.base import TypeVar
+
+K = TypeVar("K", default=Any)
+
+SUM, NUMBER = 0, 1
+
+
+class MeanDelta(CounterDelta):
+    """Two counts per key."""
+
+    __slots__ = ("_check_int",)
+
+    def __init__(self, spec: StateSpec, journal: Journal | None) -> None:
+        super().__init__(spec, journal)
+        self._check_int: Check = INT.checker(f"a value of {spec.name}")
+
+    def _e_more(self, key: Any, value: Any) -> None:
+        super()._e_add((key, SUM), self._check_int(value))
+        super()._e_add((key, NUMBER), 1)
+
+    def _e_less(self, key: Any, value: Any) -> None:
+        super()._e_add((key, SUM), -self._check_int(value))
+        super()._e_add((key, NUMBER), -1)
+
+    def _e_del(self, key: Any) -> None:
+        super()._e_set((key, SUM), 0)
+        super()._e_set((key, NUMBER), 0)
+
+
+class Mean(Grouped, Generic[K]):
+    """`tl.Mean[K]`: the mean of the integers added for a key.
+
+    `x[k]` is sum / number, the float nearest to the exact quotient. Without values it is the declared default, or None.
+    Sum and number are int64; `sum(k)` and `count(k)` read them.
+    """
+
+    has_value = False
+    shape = "Mean[Key]"
+    ops = {
+        "getitem": Op(reads=True),
+        "get": Op(reads=True),
+        "sum": Op(reads=True),
+        "count": Op(reads=True),
+        "contains": Op(reads=True),
+        "add": Op(effect="more", value=1),
+        "remove": Op(effect="less", value=1),
+        "delitem": Op(effect="del"),
+        "items": Op(reads=True, all_keys=True, key=None),
+    }
+
+    __slots__ = ()
+
+    @classmethod
+    def declare(cls, name: str, args: tuple[Any, ...], options: StateOptions, line: int | None) -> StateSpec:
+        if len(args) != 1:
+            raise DefinitionError(f"it is declared as {cls.shape}", hint=f"for example {name}: tl.Mean[int]")
+        cls._check_options(options)
+        default = options.default
+        if default is not ABSENT:
+            default = OptionalType(FLOAT).checker(f"the default of {name}")(default)
+        outer = parse_key(args[0])
+        return StateSpec(name, cls, joined(outer, INT), INT, default, line, outer, INT)
+
+    @classmethod
+    def arguments(cls, spec: StateSpec) -> list[ValueType]:
+        assert spec.outer is not None
+        return [spec.outer]
+
+    @classmethod
+    def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
+        return MeanDelta(spec, journal)
+
+    @classmethod
+    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
+        return None
+
+    def __getitem__(self, key: K) -> Any:
+        return self.get(key)
+
+    def get(self, key: K, default: Any = ABSENT) -> Any:
+        """The mean; where there is none `default`, or the declared default."""
+        number = self.count(key)
+        if number:
+            return self.sum(key) / number
+        return self._default if default is ABSENT else default
+
+    def sum(self, key: K) -> int:
+        """The sum of the values."""
+        return self._get(self._check_key((key, SUM)), 0)  # type: ignore[no-any-return]
+
+    def count(self, key: K) -> int:
+        """How many values there are."""
+        return self._get(self._check_key((key, NUMBER)), 0)  # type: ignore[no-any-return]
+
+    def __contains__(self, key: K) -> bool:
+        return self.count(key) != 0
+
+    def add(self, key: K, value: int) -> None:
+        """Add a value."""
+        self._change(key, self._check_value(value), 1)
+
+    def remove(self, key: K, value: int) -> None:
+        """Take a value out that was added before."""
+        self._change(key, -self._check_value(value), -1)
+
+    def __delitem__(self, key: K) -> None:
+        self._drop(self._check_key((key, SUM)))
+        self._drop(self._check_key((key, NUMBER)))
+
+    def _change(self, key: K, value: int, number: int) -> None:
+        for part, n in ((SUM, value), (NUMBER, number)):
+            stored = self._check_key((key, part))
+            total = self._get(stored, 0) + n
+            if not INT64_MIN <= total <= INT64_MAX:
+                raise IntRange(
+                    f"the {'sum' if part == SUM else 'number'} of {self._spec.name}[{key!r}] would become {total}, "
+                    "outside int64",
+                    hint="stored integers are int64; add in a coarser unit",
+                )
+            if total == 0:
+                self._drop(stored)
+            else:
+                self._put(stored, total)
+
+    def items(self) -> list[tuple[K, float]]:
+        """Every key with values, and their mean, in key order."""
+        keys = {self._key_and_member(stored)[0] for stored, _ in self._items()}
+        return [(k, self.get(k)) for k in sorted(keys) if k in self]

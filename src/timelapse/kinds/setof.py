@@ -1,0 +1,85 @@
+"""SetOf: a set of members per key.
+
+| operation | effect on (key, member) |
+|---|---|
+| `add(k, m)` | -> present |
+| `discard(k, m)` | -> absent |
+| `del x[k]` | every member of k -> absent |
+
+Delta: the last operation on each (key, member) wins. Composition: the later one. `del x[k]` depends on which
+members there are: with it, a state does not scan.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic
+
+from timelapse.kinds.base import Op, StateSpec
+from timelapse.kinds.effects import Delta, Journal, SetDelta
+from timelapse.kinds.grouped import Grouped
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # with defaults: PEP 696
+else:
+    from timelapse.kinds.base import TypeVar
+
+K = TypeVar("K", default=Any)
+M = TypeVar("M", default=Any)
+
+
+class SetOf(Grouped, Generic[K, M]):
+    """`tl.SetOf[K, M]`: a set of members per key. A key without members is not there.
+
+    `(k, m) in x` costs one look-up. `x[k]`, `count(k)` and `del x[k]` use an index of everything: a slice
+    that uses them takes over the whole state.
+    """
+
+    has_value = False
+    shape = "SetOf[Key, Member]"
+    ops = {
+        "contains": Op(reads=True),
+        "getitem": Op(reads=True),
+        "count": Op(reads=True),
+        "add": Op(effect="set", key=(0, 1)),
+        "discard": Op(effect="del", key=(0, 1)),
+        "delitem": Op(effect="clear"),
+        "items": Op(reads=True, all_keys=True, key=None),
+    }
+
+    __slots__ = ()
+
+    @classmethod
+    def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
+        return SetDelta(spec, journal)
+
+    @classmethod
+    def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
+        if "clear" in effects:
+            return f"what `del {spec.name}[k]` removes depends on the members of the key"
+        return None
+
+    def __contains__(self, pair: tuple[K, M]) -> bool:
+        return bool(self._get(self._check_key(pair), False))
+
+    def __getitem__(self, key: K) -> tuple[M, ...]:
+        """The members of a key, in their order; () for none."""
+        return tuple(sorted(self._under(key)))
+
+    def count(self, key: K) -> int:
+        """How many members the key has."""
+        return len(self._under(key))
+
+    def add(self, key: K, member: M) -> None:
+        """Put a member in. Nothing happens if it is in."""
+        self._put(self._check_key((key, member)), True)
+
+    def discard(self, key: K, member: M) -> None:
+        """Take a member out. Nothing happens if it is not in."""
+        self._drop(self._check_key((key, member)))
+
+    def __delitem__(self, key: K) -> None:
+        self._clear(key)
+
+    def items(self) -> list[tuple[K, M]]:
+        """Every key with every member, in order of both."""
+        return sorted(self._key_and_member(stored) for stored, _ in self._items())

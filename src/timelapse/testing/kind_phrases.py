@@ -1,0 +1,86 @@
+"""How random programs declare states, and what they say to the kinds beyond Counter, Set, Value, Max, Min, First."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+KINDS: dict[str, str] = {
+    "counter": "tl.Counter[int]",
+    "total": "tl.Counter",
+    "set": "tl.Set[int]",
+    "pairs": "tl.Set[tuple[int, int]]",
+    "value": "tl.Value[int, int] = tl.state(default=0)",
+    "optional": "tl.Value[int, int | None]",
+    "single": "tl.Value[int] = tl.state(default=1)",
+    "max": "tl.Max[int, int] = tl.state(default=0)",
+    "min": "tl.Min[int, int] = tl.state(default=5)",
+    "first": "tl.First[int, int] = tl.state(default=-1)",
+}
+
+
+class Phrases(NamedTuple):
+    """How a kind is declared, read (as an int), written and asked for a key.
+
+    `{x}` stands for the state, `{key}` for a key (a small int), `{pair}` for a pair of them, `{v}` for a small int.
+    """
+
+    declared: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    key: str = "{key}"
+    """What stands before `in`; empty: it cannot be asked."""
+
+
+FURTHER: dict[str, Phrases] = {
+    "setof": Phrases(
+        "tl.SetOf[int, int]",
+        ("len({x}[{key}])", "{x}.count({key})", "(1 if ({key}, 1) in {x} else 0)", "sum({x}[{key}])", "len({x}.items())"),
+        ("{x}.add({key}, {v})", "{x}.add({key}, {v} % 3)", "{x}.discard({key}, {v} % 3)", "{x}.add(member={v}, key=1)",
+         "{x}.add(key={key}, member=2)", "del {x}[{key}]"),
+        "({key}, 1)",
+    ),
+    "pairs_of": Phrases(
+        "tl.SetOf[tuple[int, int], str]",
+        ("len({x}[{pair}])", "(1 if ({pair}, 'x') in {x} else 0)"),
+        ("{x}.add({pair}, e.s)", "{x}.discard({pair}, 'x')", "{x}.discard({pair}, e.s)"),
+        "({pair}, e.s)",
+    ),
+    "mapof": Phrases(
+        "tl.MapOf[int, int, int] = tl.state(default=1)",
+        ("{x}[{key}, 1]", "{x}.get(({key}, 2), 0)", "{x}.count({key})", "sum(v for _, v in {x}.fields({key}))", "{x}[{pair}]"),
+        ("{x}[{key}, 1] = {v}", "{x}[{pair}] += {v}", "{x}[{key}, {v} % 3] += 1", "del {x}[{key}, 1]", "{x}.clear({key})",
+         "{x}.setdefault(({key}, 2), {v})", "{x}.pop(({key}, 1))", "{x}[{key}, 2] = max({x}[{key}, 2], {v})"),
+        "({key}, 1)",
+    ),
+    "mean": Phrases(
+        "tl.Mean[int] = tl.state(default=0.0)",
+        ("int({x}[{key}])", "int({x}.get({key}, 2.0))", "{x}.sum({key})", "{x}.count({key})"),
+        ("{x}.add({key}, {v})", "{x}.add({key}, 2)", "{x}.remove({key}, {v})", "del {x}[{key}]"),
+    ),
+    "listof": Phrases(
+        "tl.ListOf[int, int] = tl.state(last=3)",
+        ("sum({x}[{key}])", "len({x}.tail({key}, 2))", "{x}.count({key})", "({x}[{key}] or (0,))[-1]"),
+        ("{x}.append({key}, {v})", "{x}.append({key}, {v})", "{x}.append(value={v}, key=1)", "{x}.pop({key})", "del {x}[{key}]"),
+    ),
+    "queue": Phrases(
+        "tl.ListOf[int]",
+        ("sum({x}.tail(2))", "{x}.count()", "len({x}.get())"),
+        ("{x}.append({v})", "{x}.append({v})", "{x}.pop()"),
+        "",
+    ),
+    "smoothed": Phrases(
+        "tl.Smoothed[int] = tl.state(alpha=0.25, default=0.0)",
+        ("int({x}[{key}])", "int({x}.get({key}, 3.0))"),
+        ("{x}.add({key}, {v})", "{x}.add({key}, 0.1 * {v})", "del {x}[{key}]"),
+    ),
+    "smoothed_by_time": Phrases(
+        "tl.Smoothed[int] = tl.state(half_life=3, default=0.0)",
+        ("int({x}[{key}])",),
+        ("{x}.add({key}, {v})", "{x}.add({key}, 0.1 * {v})"),
+    ),
+    "decayed": Phrases(
+        "tl.Decayed[int] = tl.state(half_life=2)",
+        ("int({x}[{key}])", "len({x}.top(2))", "int({x}.get({key}))"),
+        ("{x}.add({key}, {v})", "{x}.add({key}, 1)", "del {x}[{key}]"),
+    ),
+}  # fmt: skip
