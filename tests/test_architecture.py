@@ -28,6 +28,7 @@ LAYERS: list[set[str]] = [
     {"engine"},
     {"cache"},
     {"run", "synth"},
+    {"trace"},
     {"testing"},
     {"compare", "report", "live"},
     {"bench"},

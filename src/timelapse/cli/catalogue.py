@@ -258,6 +258,15 @@ They are where they were when the run was made, or are given: tl.Run.open(path, 
 TL605 The run's program or log has changed
 verify and states at a time need what the run was made from. Replay again, or check out the version that made it.
 
+TL606 No such event
+The log has no event with this seq, or it is of a type to which the program does not listen.
+
+TL607 A handler that fails when it is done again
+A part of the run was run again, and a handler raised that had not. This is a bug in Timelapse, or a trusted call that is not pure.
+
+TL608 An event that does something else when it is done again
+What is told of an event must be what happened: its records are compared with the run's. They differ: a bug in Timelapse, or a trusted call that is not pure. `timelapse verify` compares the whole run.
+
 TL610 A run that differs from the serial meaning
 This is a bug in Timelapse, a changed log, or a trusted call that is not pure. The message has the first difference.
 

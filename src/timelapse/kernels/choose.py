@@ -125,6 +125,11 @@ class SliceKernel:
         return self._native is not None
 
     @property
+    def parts(self) -> tuple[InterpretedKernel | None, NativeKernel | None]:
+        """What it runs on: one of the two."""
+        return self._python, self._native
+
+    @property
     def state_bytes(self) -> int:
         """What the states that need not be in memory take there, roughly."""
         kernel = self._native or self._python

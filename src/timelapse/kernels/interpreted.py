@@ -119,6 +119,13 @@ class InterpretedKernel:
         """The live values of an exact target state."""
         return self._tracked[name].data
 
+    def store(self, name: str, journal: Journal | None) -> TrackedStore:
+        """An exact target state's values, for whoever does an event in this kernel's place."""
+        own = self._tracked[name]
+        other = TrackedStore(own.data, journal)
+        other.before = own.before
+        return other
+
     @property
     def turn(self) -> object:
         """What the loop over events is at, roughly: the time of the event, and which round of how many events."""
@@ -191,6 +198,14 @@ class InterpretedKernel:
         if self._final:
             result.outputs, result.rejected = self.put_out()
         return result
+
+    def go_through(self, events: Iterator[Event]) -> None:
+        """Process events for the states alone: what they put out is forgotten. Raises HandlerError."""
+        _, failure, event = self._chunk(events)
+        self._rows.clear()
+        self._refused.clear()
+        if failure is not None:
+            raise failure if event is None else self._failed(event, failure)
 
     def take_reads(self) -> dict[type[Record], list[Record]]:
         """What was recorded of reads since the last call."""

@@ -223,6 +223,10 @@ class Run:
         spec = self._state_spec(name)
         return to_dict(spec, self._data.state_at_cut(spec, slices))
 
+    def table_at_cut(self, name: str, slices: int) -> pa.Table:
+        """The same as a table, as it is stored (tables/table.py)."""
+        return self._data.state_at_cut(self._state_spec(name), slices)
+
     def _state_spec(self, name: str) -> StateSpec:
         program = self._context.program
         if program is not None and name in spec_of(program).states:

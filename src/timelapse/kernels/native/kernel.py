@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -24,6 +24,9 @@ from timelapse.kernels.native.outputs import Outputs
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.table import NativeTable
 from timelapse.kernels.native.unit import ROOM, SPENT, Unit, left
+from timelapse.kernels.native.views import live_state
+from timelapse.kernels.stores import TrackedStore
+from timelapse.kinds.effects import Journal
 from timelapse.log.reader import Chunk
 from timelapse.model.events import Event
 from timelapse.model.program import Program, params_of, spec_of
@@ -48,6 +51,10 @@ class TooOften(Exception):
     def __init__(self, seq: int) -> None:
         super().__init__(seq)
         self.seq = seq
+
+
+def _no_tick(events: int) -> None:
+    """Nobody watches."""
 
 
 class _Failed(Exception):
@@ -126,6 +133,44 @@ class NativeKernel:
         self._list_quarantined(result)
         return result
 
+    def walk(
+        self, chunks: Iterator[Chunk], shown: Shown,
+        stops: Callable[[Batch], Iterable[tuple[int, Callable[[], bool]] | None]],
+    ) -> None:  # fmt: skip
+        """Go through a slice for its states alone. For each batch `stops` gives where to stop, by index, and a visit.
+
+        What returns True has done the event there. None ends the walk. Raises TooOften as `run` does, HandlerError.
+        """
+        for table in self._tables.values():
+            table.begin()
+        position = np.zeros(len(self._unit.events), np.int64)
+        self._done = 0
+        try:
+            with self._decoder.batches(chunks, ahead=False) as batches:
+                for batch in batches:
+                    position[:] = lo = 0
+                    for stop in stops(batch):
+                        if stop is None:
+                            return
+                        at, visit = stop
+                        self._span(batch, lo, at, position, _no_tick, shown)
+                        lo = max(lo, at)
+                        if visit() and at < batch.events:
+                            position[batch.kinds[at]] += 1
+                            lo = at + 1
+                    self._span(batch, lo, batch.events, position, _no_tick, shown)
+                    self._outputs = Outputs(self._unit)
+        except _Failed as failed:
+            raise failed.failure from None
+
+    def live(self, name: str, journal: Journal | None) -> Any:
+        """A state as handlers use it, on this kernel's tables."""
+        table = self._tables.get(name)
+        if table is None:  # no handler mentions it
+            spec = self._spec.states[name]
+            return spec.kind(spec, TrackedStore(to_dict(spec, self._starts.get(name)), journal))
+        return live_state(table, journal)
+
     @property
     def turn(self) -> object:
         """Which event runs as Python, if one does."""
@@ -182,8 +227,12 @@ class NativeKernel:
                 result.changes[name] = change
 
     def _batch(self, batch: Batch, tick: Tick, shown: Shown) -> None:
-        position = np.zeros(len(self._unit.events), np.int64)
-        lo = 0
+        self._span(batch, 0, batch.events, np.zeros(len(self._unit.events), np.int64), tick, shown)
+
+    def _span(
+        self, batch: Batch, lo: int, end: int, position: npt.NDArray[np.int64], tick: Tick, shown: Shown
+    ) -> None:
+        """Events lo to end of a batch. `position` counts the events of each type before `lo`, then before `end`."""
 
         def advance(to: int) -> None:
             nonlocal lo
@@ -191,8 +240,8 @@ class NativeKernel:
             self._done += to - lo
             lo = to
 
-        while lo < batch.events:
-            hi = min(lo + PIECE, batch.events)
+        while lo < end:
+            hi = min(lo + PIECE, end)
             at, entries, why = left(self._call(batch, lo, hi, position))
             if why == SPENT:
                 raise budget.Spent

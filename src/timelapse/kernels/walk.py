@@ -1,0 +1,138 @@
+"""Going through a slice and stopping between events: to look at states there, or to do an event differently.
+
+Compiled where the final pass is, else as Python. Nothing is put out: what the handlers emit on the way is
+what the run has put out already.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from timelapse.analysis.result import PassProgram
+from timelapse.errors import HandlerError
+from timelapse.kernels.choose import SliceKernel, Source
+from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.stores import TrackedStore
+from timelapse.kinds.base import ABSENT
+from timelapse.kinds.effects import Journal
+from timelapse.model.events import Event
+from timelapse.model.program import Program, spec_of
+
+if TYPE_CHECKING:
+    from timelapse.kernels.native.decode import Batch
+
+Visit = Callable[["Moment"], bool]
+"""Called at each stop. True: the event there has been done (through `Moment.live`), and is left out."""
+
+
+class Moment:
+    """Between two events: all with a smaller `seq` have been processed, the others have not."""
+
+    def __init__(self, seq: int, live: Callable[[str, Journal | None], Any]) -> None:
+        self.seq = seq
+        self.live = live
+        """A state as handlers use it, by name. Writes go into the journal, if one is given, and are real."""
+
+    def value(self, state: str, key: Any) -> Any:
+        """What the state holds under the key (True in a Set), or ABSENT."""
+        return self.live(state, None)._get(key, ABSENT)
+
+
+class Walk:
+    """One way through a slice, from `source.lo` to before `source.hi`.
+
+    `stops` are seqs in ascending order, within the slice or at its end. Raises HandlerError where a handler fails.
+    """
+
+    def __init__(
+        self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], source: Source, *, events: int
+    ) -> None:  # fmt: skip
+        self._program, self._work, self._source = program, work, source
+        self._specs = spec_of(program).states
+        kernel = SliceKernel(program, work, starts, events, final=True)
+        self._python, self._native = kernel.parts
+        self._seqs: Iterator[int] = iter(())
+        self._next: int | None = None
+
+    def run(self, stops: Iterable[int], visit: Visit) -> None:
+        """Go through the slice up to the last stop."""
+        self._seqs = iter(stops)
+        self._advance()
+        if self._native is not None:
+            from timelapse.kernels.native.kernel import TooOften
+
+            try:
+                self._native.walk(self._source.chunks(), self._source.event, lambda b: self._stops(b, visit))
+            except TooOften as often:
+                _, self._python = self._native.hand_over()
+                self._native = None
+                self._source = replace(self._source, lo=often.seq)
+            else:
+                self._rest(visit)
+                return
+        assert self._python is not None
+        self._interpreted(self._python, visit)
+
+    def _advance(self) -> None:
+        self._next = next(self._seqs, None)
+
+    def _rest(self, visit: Visit) -> None:
+        """Stops after the last event."""
+        while self._next is not None:
+            self._visit(visit)
+
+    def _visit(self, visit: Visit) -> bool:
+        assert self._next is not None
+        seq = self._next
+        self._advance()
+        return visit(Moment(seq, self._live))
+
+    def _stops(self, batch: Batch, visit: Visit) -> Iterator[tuple[int, Callable[[], bool]] | None]:
+        """Where to stop in a batch, by index, with what to do there; None once there are no further stops at all."""
+        seqs: Any = None
+        while self._next is not None and self._next < batch.chunk.seq_hi:
+            if seqs is None:
+                columns = [t.column("seq").to_numpy() for t in batch.chunk.tables.values()]
+                seqs = np.sort(np.concatenate(columns)) if columns else np.zeros(0, np.int64)
+            yield int(np.searchsorted(seqs, self._next)), lambda: self._visit(visit)
+        if self._next is None:
+            yield None
+
+    def _interpreted(self, kernel: InterpretedKernel, visit: Visit) -> None:
+        events = self._source.events()
+        ahead: list[Event] = []
+
+        def before(stop: int) -> Iterator[Event]:
+            for event in itertools.chain(ahead[:], events):
+                ahead[:] = [event]
+                if event.seq >= stop:
+                    return
+                ahead.clear()
+                yield event
+
+        while self._next is not None:
+            stop = self._next
+            kernel.go_through(before(stop))
+            if self._visit(visit) and (ahead or self._fill(events, ahead)) and ahead[0].seq == stop:
+                ahead.clear()
+
+    @staticmethod
+    def _fill(events: Iterator[Event], ahead: list[Event]) -> bool:
+        ahead.extend(itertools.islice(events, 1))
+        return bool(ahead)
+
+    def _live(self, name: str, journal: Journal | None) -> Any:
+        spec = self._specs[name]
+        if self._native is not None:
+            return self._native.live(name, journal)
+        assert self._python is not None
+        return spec.kind(spec, self._python.store(name, journal))
+
+
+__all__ = ["HandlerError", "Moment", "TrackedStore", "Visit", "Walk"]

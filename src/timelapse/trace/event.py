@@ -1,0 +1,249 @@
+"""One event of a run, done again under observation: `trace.event(run, seq)`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from timelapse.analysis import analyse, final_pass
+from timelapse.analysis.result import PassProgram
+from timelapse.errors import ReplayError, RunError, TimelapseError
+from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.walk import Moment
+from timelapse.kinds.effects import Journal
+from timelapse.log.reader import EventReader
+from timelapse.model.events import Event, Record
+from timelapse.model.program import Program, params_of, spec_of
+from timelapse.model.source import function_source
+from timelapse.run.run import Run
+from timelapse.trace.instrument import Sites, instrumented
+from timelapse.trace.moments import Past
+from timelapse.trace.recorder import Recorder
+from timelapse.trace.steps import EventTrace, HandlerTrace
+
+
+def event(run: Run, seq: int) -> EventTrace:
+    """What the run did at one log event: every read, condition, write and record, from the states that it met.
+
+    The slice that holds the event is run again up to it, compiled where the run was; the event itself runs as Python
+    that tells what it does. What it puts out must be what the run has put out. Raises RunError when there is no
+    such event, or program or log are not to be had; ReplayError where the outcome differs.
+    """
+    return events(run, [seq])[seq]
+
+
+def events(run: Run, seqs: Iterable[int]) -> dict[int, EventTrace]:
+    """The same for several events, by seq: each slice is run once."""
+    past = Past(run)
+    tracer = Tracer(run)
+    wanted = sorted(set(seqs))
+    found = {seq: event_at(past.reader, past.program, seq) for seq in wanted}
+    traces: dict[int, EventTrace] = {}
+    for slice_id, stops in past.by_slice(wanted):
+
+        def visit(moment: Moment, slice_id: int = slice_id) -> bool:
+            traces[moment.seq] = tracer.trace(found[moment.seq], moment, slice_id)
+            return True
+
+        past.walk(slice_id, stops, visit)
+    return traces
+
+
+def event_at(reader: EventReader, program: Program, seq: int) -> Event:
+    """One event with all its fields. Raises RunError (TL606) where the log has none that the program listens to."""
+    classes: dict[str, type[Event]] = {cls.__name__: cls for cls in spec_of(program).events}
+    found = next(iter(reader.events(seq, seq + 1, classes)), None)
+    if found is not None:
+        return found
+    others: dict[str, list[str]] = {t.name: [] for t in reader.types if t.name not in classes}
+    for chunk in reader.chunks(seq, seq + 1, others):
+        for name, table in chunk.tables.items():
+            if table.num_rows:
+                raise RunError(
+                    f"event {seq} is of type {name}, to which {spec_of(program).name} does not listen",
+                    hint=f"it listens to {', '.join(classes)}", code="TL606",
+                )  # fmt: skip
+    raise RunError(
+        f"the log has no event with seq {seq}", code="TL606",
+        hint=f"it has {reader.count:,} events; `timelapse log` tells about them",
+    )  # fmt: skip
+
+
+class Tracer:
+    """Does single events of a run under observation."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._program = run.need_program()
+        self._spec = spec_of(self._program)
+        work = final_pass(analyse(self._program))
+        objects = [n for n, s in self._spec.states.items() if s.key is not None or not s.kind.attribute_style]
+        plain = [n for n in self._spec.states if n not in objects]
+        methods = _methods(type(self._program))
+        self._sites = Sites(objects, plain, _emitting(methods))
+        self._recorder = Recorder(self._sites)
+        self._work = self._rewritten(work, methods)
+        self._stored: dict[str, pa.Table] = {}
+
+    def trace(self, event: Event, moment: Moment, slice_id: int) -> EventTrace:
+        """Do the event there. Its writes are real."""
+        handlers = self._spec.handlers_of(type(event))
+        told = self._recorder
+        told.clear()
+
+        def live(name: str, journal: Journal | None) -> Any:
+            return told.watch(self._spec.states[name], moment.live(name, journal))
+
+        kernel = _Kernel(self._program, self._work, live, told)
+        failure = kernel.one(event, lambda: event)
+        if failure is not None:
+            raise ReplayError(
+                "a handler failed where it did not fail before", hint=str(failure), code="TL607"
+            )
+        outputs, rejected = kernel.put_out()
+        self._compare(event.seq, outputs, rejected)
+        refusal = None
+        if rejected.num_rows:
+            row = rejected.to_pylist()[0]
+            refusal = (row["handler"], row["reason"], told.line)
+        ends = [*(start for _, start in told.starts[1:]), len(told.steps)]
+        places = {h.name: h for h in handlers}
+        traced = []
+        for (name, start), end in zip(told.starts, ends, strict=True):
+            known = function_source(places[name].function).node is not None
+            traced.append(
+                HandlerTrace(name, places[name].place.line or 0, tuple(told.steps[start:end]), known)
+            )
+        records = kernel.records
+        file = handlers[0].place.file
+        return EventTrace(
+            event, file, tuple(traced), tuple(records), refusal, told.cut, slice_id, params_of(self._program)
+        )  # fmt: skip
+
+    def _rewritten(self, work: PassProgram, methods: Mapping[str, Any]) -> PassProgram:
+        told = self._recorder
+        names = {h.name for h in self._spec.handlers}
+        members: dict[str, Any] = dict(work.members)
+        for name, member in methods.items():
+            if name in names or name in members:
+                continue
+            if isinstance(member, types.FunctionType):
+                members[name] = instrumented(member, self._sites, told)
+            elif isinstance(member, property) and isinstance(member.fget, types.FunctionType):
+                members[name] = property(instrumented(member.fget, self._sites, told))
+            elif isinstance(member, staticmethod) and isinstance(member.__func__, types.FunctionType):
+                members[name] = staticmethod(instrumented(member.__func__, self._sites, told, method=False))
+        handlers = []
+        for h in work.handlers:
+            function = instrumented(h.function, self._sites, told)
+            handlers.append(replace(h, function=_entering(function, h.name, told)))
+            members.setdefault(h.name, function)  # handlers may call one another
+        return replace(work, handlers=tuple(handlers), members=members)
+
+    def _compare(self, seq: int, outputs: Mapping[type[Record], pa.Table], rejected: pa.Table) -> None:
+        """What the traced event put out must be what the run put out there."""
+        mine = {cls.__name__: table for cls, table in outputs.items()}
+        for name in self._run.counts:
+            stored = self._rows(name, seq)
+            own = mine.pop(name, stored.slice(0, 0))
+            if not _same(own, stored):
+                raise self._differs(seq, name)
+        if any(table.num_rows for table in mine.values()):
+            raise self._differs(seq, next(iter(mine)))
+        if not _same(rejected, self._rows("", seq)):
+            raise self._differs(seq, "rejections")
+
+    def _rows(self, name: str, seq: int) -> pa.Table:
+        """Stored rows of an event; of rejections with an empty name."""
+        if name not in self._stored:
+            self._stored[name] = self._run.stored(name) if name else self._run.stored_rejected()
+        table = self._stored[name]
+        return table.filter(pc.and_(pc.equal(table["seq"], seq), pc.equal(table["phase"], 3)))
+
+    @staticmethod
+    def _differs(seq: int, what: str) -> TimelapseError:
+        return ReplayError(
+            f"event {seq}, done again, does not put out what the run did ({what})", code="TL608",
+            hint="this is a bug in Timelapse, or the program depends on something outside: `timelapse verify` tells",
+        )  # fmt: skip
+
+
+class _Kernel(InterpretedKernel):
+    """Handlers as Python, on somebody else's states, telling what they emit."""
+
+    def __init__(
+        self, program: Program, work: PassProgram, live: Callable[[str, Journal | None], Any], told: Recorder
+    ) -> None:  # fmt: skip
+        self._told = told
+        super().__init__(program, work, {}, final=True, live=live)
+
+    def _emit(self, record: Record) -> None:
+        super()._emit(record)
+        self._told.emitted(record)
+
+    @property
+    def records(self) -> list[Record]:
+        """What was put out, in order."""
+        rows = [(row[2], row[3]) for found in self._rows.values() for row in found]
+        return [record for _, record in sorted(rows, key=lambda r: r[0])]
+
+
+def _entering(function: types.FunctionType, name: str, told: Recorder) -> Any:
+    """The handler, told when it begins."""
+
+    def handler(self: Any, event: Any) -> None:
+        told.enter(name)
+        function(self, event)
+
+    # Kernels find the handler that rejected by its code object: each needs one of its own.
+    return types.FunctionType(
+        handler.__code__.replace(co_name=name, co_qualname=f"{name}"), handler.__globals__, name, None, handler.__closure__
+    )  # fmt: skip
+
+
+def _methods(cls: type[Program]) -> dict[str, Any]:
+    """What the program's classes define, the most derived first."""
+    found: dict[str, Any] = {}
+    for base in cls.__mro__:
+        if base is Program or not issubclass(base, Program):
+            continue
+        for name, member in base.__dict__.items():
+            if not name.startswith("__"):
+                found.setdefault(name, member)
+    return found
+
+
+def _emitting(methods: Mapping[str, Any]) -> set[str]:
+    """The methods that emit, by themselves or through others."""
+    calls: dict[str, set[str]] = {}
+    for name, member in methods.items():
+        function = inspect.unwrap(getattr(member, "__func__", member))
+        if isinstance(function, types.FunctionType):
+            node = function_source(function).node
+            calls[name] = set() if node is None else _called(node)
+    found = {"emit"}
+    while more := {n for n, called in calls.items() if n not in found and called & found}:
+        found |= more
+    return found
+
+
+def _called(node: ast.AST) -> set[str]:
+    return {
+        n.func.attr for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+    }
+
+
+def _same(a: pa.Table, b: pa.Table) -> bool:
+    if a.num_rows != b.num_rows:
+        return False
+    return a.num_rows == 0 or bool(repr(a.to_pylist()) == repr(b.select(a.column_names).to_pylist()))
+
+
+__all__ = ["Tracer", "event", "event_at", "events"]

@@ -1,0 +1,264 @@
+"""What rewritten handlers and watched states tell, put together as steps."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from timelapse.kinds.base import ABSENT, StateSpec
+from timelapse.model.events import Event, Record
+from timelapse.trace.expressions import comparison, shown, written
+from timelapse.trace.instrument import Site, Sites
+from timelapse.trace.margins import margin_of
+from timelapse.trace.steps import MISSING, Branch, Condition, Emit, Opaque, Read, Step, Texts, Write, brief
+
+MOST_STEPS = 20_000
+"""Steps of one event that are kept: a handler may loop."""
+
+_PLAIN = (bool, int, float, str, bytes, type(None))
+
+
+@dataclass(frozen=True)
+class Value:
+    """What an expression gave, with what its parts gave."""
+
+    site: Site
+    value: Any
+    parts: dict[int, Value]
+    reads: tuple[int, ...] = ()
+    """Its own reads, by their place among the steps."""
+    origin: Value | None = None
+    """For a local variable: the expression that it was assigned."""
+
+
+class Recorder:
+    """Collects the steps of one event. The methods `at`, `value`, `test`, `both` and `branch` are called by handlers."""
+
+    def __init__(self, sites: Sites) -> None:
+        self._sites = sites
+        self.clear()
+
+    def clear(self) -> None:
+        """Another event begins."""
+        self.steps: list[Step] = []
+        self.starts: list[tuple[str, int]] = []
+        """Where each handler's steps begin."""
+        self.line = 0
+        self.function = ""
+        self.cut = False
+        self._values: dict[int, Value] = {}
+        self._locals: dict[tuple[str, str], Value] = {}
+        self._pending: list[int] = []
+
+    # --- what handlers tell -------------------------------------------------------------------------
+
+    def enter(self, handler: str) -> None:
+        """A handler begins."""
+        self.starts.append((handler, len(self.steps)))
+        self._values.clear()
+        self._locals.clear()
+        self._pending.clear()
+
+    def at(self, index: int) -> None:
+        """A statement begins."""
+        site = self._sites.all[index]
+        self.line, self.function = site.line, site.function
+
+    def value(self, index: int, value: Any) -> Any:
+        """An expression gave a value."""
+        site = self._sites.all[index]
+        self.line, self.function = site.line, site.function
+        found = Value(site, seen(value), self._parts(site), self._reads_of(site), self._origin(site))
+        self._values[index] = found
+        if site.assigns is not None:
+            self._locals[site.function, site.assigns] = found
+        if isinstance(site.node, ast.Compare):
+            self._add(self._condition(found, bool_of(value)))
+        return value
+
+    def test(self, index: int, value: Any) -> bool:
+        """A part of a condition gave a value; what counts is whether it is true."""
+        outcome = bool(value)
+        site = self._sites.all[index]
+        self._values[index] = Value(site, outcome, self._parts(site))
+        return outcome
+
+    def both(self, index: int, value: bool) -> bool:
+        """Parts of a condition that are put together."""
+        site = self._sites.all[index]
+        self._values[index] = Value(site, value, self._parts(site))
+        return value
+
+    def branch(self, index: int, outcome: bool) -> bool:
+        """A condition was decided."""
+        site = self._sites.all[index]
+        parts = self._parts(site)
+        leaves = [leaf for part in parts.values() for leaf in self._leaves(part)]
+        taken, missed = (site.then, site.other) if outcome else (site.other, site.then)
+        blocks = (missed is not None and missed.emits) or (taken is not None and taken.leaves)
+        if site.text is None:
+            site.text = written(site.node, self._sites)
+        for leaf, told in leaves:
+            if not told:
+                self._add(leaf)
+        conditions = tuple(leaf for leaf, _ in leaves)
+        self._add(Branch(site.line, site.function, site.text, outcome, conditions, blocks))
+        return outcome
+
+    # --- what states tell ---------------------------------------------------------------------------
+
+    def watch(self, spec: StateSpec, state: Any) -> Any:
+        """Have a state tell its reads and writes. Returns it."""
+        get, put, drop, items = state._get, state._put, state._drop, state._items
+        name = spec.name
+
+        def told_get(key: Any, default: Any) -> Any:
+            value = get(key, default)
+            stored = get(key, ABSENT)
+            self._read(
+                Read(name, key, seen(None if value is ABSENT else value), stored is not ABSENT, self.line)
+            )
+            return value
+
+        def told_put(key: Any, value: Any) -> None:
+            before = get(key, ABSENT)
+            put(key, value)
+            self._write(name, key, before, value)
+
+        def told_drop(key: Any) -> None:
+            before = get(key, ABSENT)
+            drop(key)
+            self._write(name, key, before, ABSENT)
+
+        def told_items() -> Iterable[tuple[Any, Any]]:
+            found = list(items())
+            self._read(Read(name, None, len(found), True, self.line, every=True))
+            return found
+
+        state._get, state._put, state._drop, state._items = told_get, told_put, told_drop, told_items
+        return state
+
+    def _read(self, read: Read) -> None:
+        if self._add(read):
+            self._pending.append(len(self.steps) - 1)
+
+    def _write(self, state: str, key: Any, before: Any, after: Any) -> None:
+        for place in self._pending:
+            read = self.steps[place]
+            if isinstance(read, Read) and read.state == state and read.key == key:
+                self.steps[place] = replace(read, own=True)
+        self._pending.clear()
+        sides = [MISSING if side is ABSENT else seen(side) for side in (before, after)]
+        self._add(Write(state, key, sides[0], sides[1], self.line))
+
+    def emitted(self, record: Record) -> None:
+        """A record was emitted."""
+        self._add(Emit(record, self.line))
+
+    # --- putting together ---------------------------------------------------------------------------
+
+    def _add(self, step: Step) -> bool:
+        if len(self.steps) >= MOST_STEPS:
+            self.cut = True
+            return False
+        self.steps.append(step)
+        return True
+
+    def _parts(self, site: Site) -> dict[int, Value]:
+        return {c: self._values.pop(c) for c in site.children if c in self._values}
+
+    def _reads_of(self, site: Site) -> tuple[int, ...]:
+        """Take the reads that an expression has just made. Those of an operation that only writes are its own."""
+        if site.state is None:
+            return ()
+        mine = [p for p in self._pending if getattr(self.steps[p], "state", None) == site.state]
+        self._pending = [p for p in self._pending if p not in mine]
+        if site.method in _WRITING:
+            for place in mine:
+                read = self.steps[place]
+                assert isinstance(read, Read)
+                self.steps[place] = replace(read, own=True)
+        return tuple(mine)
+
+    def _origin(self, site: Site) -> Value | None:
+        if isinstance(site.node, ast.Name):
+            return self._locals.get((site.function, site.node.id))
+        return None
+
+    def _leaves(self, value: Value) -> list[tuple[Condition, bool]]:
+        """The conditions that a test was made of, through `and`, `or`, `not` and local variables.
+
+        With each, whether it has been told already: comparisons are, when they have been evaluated.
+        """
+        node = value.site.node
+        if isinstance(node, ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
+            return [leaf for part in value.parts.values() for leaf in self._leaves(part)]
+        inner = [p for p in value.parts.values() if p.site.node is node]
+        if inner:  # a part of a test: the expression itself
+            return self._leaves(inner[0]) or [(self._condition(inner[0], value.value), False)]
+        if value.origin is not None and isinstance(
+            value.origin.site.node, ast.Compare | ast.BoolOp | ast.UnaryOp
+        ):
+            return self._leaves(value.origin)
+        if isinstance(node, ast.Compare):
+            return [(self._condition(value, bool_of(value.value)), True)]
+        return []
+
+    def _condition(self, value: Value, outcome: bool) -> Condition:
+        reads = [self.steps[p] for p in _reads(value)]
+        found = tuple(r for r in reads if isinstance(r, Read))
+        texts = partial(_texts, value, outcome, self._sites)
+        return Condition(value.site.line, value.site.function, outcome, found, texts)
+
+
+def _all_parts(value: Value) -> dict[int, Any]:
+    """What every expression in it gave, by the node's identity."""
+    found = {id(value.site.node): value}
+    for part in value.parts.values():
+        found.update(_all_parts(part))
+    return found
+
+
+def _texts(value: Value, outcome: bool, sites: Sites) -> Texts:
+    node, parts = value.site.node, _all_parts(value)
+    texts, compared = shown(node, parts, sites), comparison(node, parts)
+    margin = None
+    if compared is not None and len(compared.operators) == 1:
+        margin = margin_of(compared.values[0], compared.operators[0], compared.values[1], outcome)
+    values = brief(value.value) if compared is None else compared.text
+    return Texts(texts.source, texts.text, texts.full, values, margin)
+
+
+_WRITING = frozenset({"add", "discard"})
+
+
+def _reads(value: Value) -> list[int]:
+    found = list(value.reads)
+    for part in value.parts.values():
+        found += _reads(part)
+    return found
+
+
+def bool_of(value: Any) -> bool:
+    """Whether a comparison's result is true; one that is no plain value counts as true."""
+    return bool(value) if isinstance(value, _PLAIN) else True
+
+
+def seen(value: Any) -> Any:
+    """A value as it is now: plain data itself, anything that may change as text."""
+    if isinstance(value, (*_PLAIN, Event, Record)):
+        return value
+    if isinstance(value, tuple):
+        parts = [seen(v) for v in value]
+        return value if all(a is b for a, b in zip(parts, value, strict=True)) else tuple(parts)
+    if isinstance(value, list | set | frozenset | dict) and len(value) <= 100:
+        try:
+            return Opaque(repr(value))
+        except Exception:
+            return Opaque(f"<{type(value).__name__}>")
+    if isinstance(value, list | set | frozenset | dict):
+        return Opaque(f"<{type(value).__name__} of {len(value):,}>")
+    return Opaque(f"<{type(value).__name__}>")
