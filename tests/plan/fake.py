@@ -98,3 +98,6 @@ class FakePasses:
         every = frozenset(analysis.spec.states)
         return PassProgram("final", tuple(analysis.spec.states), frozenset(), every, frozenset(), (handler,), {},
                            {"Tick": ("k",)}, frozenset())  # fmt: skip
+
+    def share_out(self, analysis: Analysed, targets: Sequence[str]) -> None:
+        return None

@@ -41,13 +41,19 @@ def test_it_is_exported_from_the_package() -> None:
 
 def test_every_state_has_one_row_and_slow_strategies_come_first(ledger: Explanation) -> None:
     assert sorted(r.state for r in ledger.states) == sorted(Ledger.__spec__.states)
-    assert [r.strategy for r in ledger.states] == ["chain"] * 3 + ["scan"] * 9
+    assert [r.strategy for r in ledger.states] == ["chain"] * 2 + ["by key"] + ["scan"] * 9
 
 
 def test_a_row_says_why_where_and_what_to_rewrite(ledger: Explanation) -> None:
     score = row(ledger, "score")
     assert score.kind == "Value[int, float]"
-    assert score.because == "the value written to score depends on score itself"
+    assert score.because == (
+        "the value written to score depends on score itself; its events are shared out, Transfer by e.src"
+    )
+    balance = row(ledger, "balance")
+    assert balance.because.endswith(
+        "not by key: Transfer uses balance under two keys, e.src and e.dst (line 76)"
+    )
     assert score.place.startswith("programs.py:")
     assert "integers" in score.rewrite
     assert row(ledger, "failures").rewrite is None

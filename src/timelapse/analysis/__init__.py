@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from timelapse.analysis.analyse import Analysis, analyse
+from timelapse.analysis.keys import NotByKey
 from timelapse.analysis.result import (
+    ByKey,
     Dependency,
     Diagnostic,
     PassHandler,
@@ -12,9 +14,9 @@ from timelapse.analysis.result import (
     StateFacts,
     Write,
 )
-from timelapse.analysis.slicing import build_pass, final_pass
+from timelapse.analysis.slicing import build_pass, final_pass, share_out, share_out_all
 
 __all__ = [
-    "Analysis", "Dependency", "Diagnostic", "PassHandler", "PassProgram", "Severity", "StateFacts", "Write",
-    "analyse", "build_pass", "final_pass",
+    "Analysis", "ByKey", "Dependency", "Diagnostic", "NotByKey", "PassHandler", "PassProgram", "Severity",
+    "StateFacts", "Write", "analyse", "build_pass", "final_pass", "share_out", "share_out_all",
 ]  # fmt: skip

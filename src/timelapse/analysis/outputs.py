@@ -14,13 +14,13 @@ states run before it; handlers that only put out something do not count.
 from __future__ import annotations
 
 import ast
-import builtins
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from timelapse.analysis import cfg
+from timelapse.analysis.closed import Closed, NotClosed
 from timelapse.analysis.columns import fields_read
 from timelapse.analysis.depend import Closure, Graph, Relaxed
 from timelapse.analysis.ir import FunctionIR, StateRead, Vertex
@@ -73,15 +73,11 @@ class OutputPart:
     sites: tuple[Site, ...] = ()
 
 
-class _No(Exception):
-    """There is no output part without states: why."""
-
-
 def output_part(analysis: Analysis) -> OutputPart:
     """Cut the output part out of a program."""
     try:
         return _Finder(analysis).find()
-    except _No as reason:
+    except NotClosed as reason:
         return OutputPart(reason=str(reason))
 
 
@@ -108,9 +104,9 @@ class _Finder:
     def find(self) -> OutputPart:
         analysis, graph = self._analysis, self._graph
         if analysis.opaque:
-            raise _No(analysis.functions.opaque[0].message)
+            raise NotClosed(analysis.functions.opaque[0].message)
         if graph.rejects:
-            raise _No("the program rejects events")
+            raise NotClosed("the program rejects events")
         core = core_closure(analysis)
         self._core_handlers = [
             fn for fn in analysis.functions.handlers if any(v.fn is fn for v in core.vertices)
@@ -123,7 +119,7 @@ class _Finder:
         keep = graph.close(needed, dict.fromkeys(v.fn for v in needed), Relaxed(), lambda _: False)
         for vertex in keep.vertices:
             if vertex.found.writes:
-                raise _No(f"the value of a write is used for outputs ({vertex.place})")
+                raise NotClosed(f"the value of a write is used for outputs ({vertex.place})")
         for vertex in keep.vertices:
             for read in vertex.found.reads:
                 self._hoist(vertex, read)
@@ -135,18 +131,18 @@ class _Finder:
         fn = vertex.fn
         place = Place(fn.file, getattr(read.node, "lineno", fn.line), fn.name)
         if read.all_keys:
-            raise _No(f"it reads all keys of {read.state} ({place})")
+            raise NotClosed(f"it reads all keys of {read.state} ({place})")
         if not isinstance(read.node, ast.expr):
-            raise _No(f"it reads {read.state} in a statement of its own ({place})")
+            raise NotClosed(f"it reads {read.state} in a statement of its own ({place})")
         if id(read.node) in self._replaced:
             return
         handler, nodes, event_name = self._home(fn, vertex, place)
-        maker = _Closed(self._graph, fn, vertex, event_name, place)
+        maker = Closed(self._graph, fn, vertex, event_name, place)
         expression = maker.expression(read.node)
         negated = isinstance(expression, ast.Compare) and isinstance(expression.ops[0], ast.NotIn)
         if isinstance(expression, ast.Compare):
             if len(expression.ops) != 1:
-                raise _No(f"a chain of comparisons reads {read.state} ({place})")
+                raise NotClosed(f"a chain of comparisons reads {read.state} ({place})")
             expression.ops = [ast.In()]
         kind = self._type(read, place)
         states = {s for s in self._analysis.spec.states if any(
@@ -169,14 +165,14 @@ class _Finder:
         """The handler in which a read happens, the nodes where it does, the event's name at the read."""
         if fn.events:
             if fn.event_param is None:
-                raise _No(f"the handler has no parameter for its event ({place})")
+                raise NotClosed(f"the handler has no parameter for its event ({place})")
             if self._analysis.functions.sites[fn]:
-                raise _No(f"the handler is called by others as well ({place})")
+                raise NotClosed(f"the handler is called by others as well ({place})")
             return fn, [vertex.node.index], fn.event_param
         sites = self._analysis.functions.sites[fn]
         homes = {v.fn for v, _ in sites}
         if len(homes) != 1 or not next(iter(homes)).events or self._graph.writing[fn]:
-            raise _No(f"a method that is not called by one handler alone reads a state ({place})")
+            raise NotClosed(f"a method that is not called by one handler alone reads a state ({place})")
         handler = next(iter(homes))
         own = [p for p in fn.params if p != fn.receiver]
         taken: set[str] = set()
@@ -185,13 +181,13 @@ class _Finder:
             given = list(call.args) if isinstance(call, ast.Call) and not call.keywords else []
             given = [a for a in given if not _is(a, handler.receiver or "self")]
             if handler.event_param is None or len(given) != len(own):
-                raise _No(f"a method that is not simply given the event reads a state ({place})")
+                raise NotClosed(f"a method that is not simply given the event reads a state ({place})")
             taken.update(p for p, a in zip(own, given, strict=True) if _is(a, handler.event_param))
             if any(isinstance(n, ast.Name) and n.id == handler.event_param and isinstance(n.ctx, ast.Store)
                    for s in handler.body for n in ast.walk(s)):  # fmt: skip
-                raise _No(f"the event's name is given to something else ({place})")
+                raise NotClosed(f"the event's name is given to something else ({place})")
         if len(taken) != 1 or len(own) != 1:
-            raise _No(f"a method that is not simply given the event reads a state ({place})")
+            raise NotClosed(f"a method that is not simply given the event reads a state ({place})")
         return handler, [v.node.index for v, _ in sites], taken.pop()
 
     def _type(self, read: StateRead, place: Place) -> ValueType:
@@ -205,17 +201,17 @@ class _Finder:
         elif isinstance(node, ast.Call):
             assert isinstance(node.func, ast.Attribute)
             if node.func.attr != "get" or node.keywords:
-                raise _No(f"it reads {read.state} through {node.func.attr}() ({place})")
+                raise NotClosed(f"it reads {read.state} through {node.func.attr}() ({place})")
             default = node.args[1] if spec.key is not None and len(node.args) > 1 else None
             if isinstance(default, ast.Constant) and default.value is None:
                 kind = kind if isinstance(kind, OptionalType) or kind is None else OptionalType(kind)
             elif default is not None:
-                raise _No(f"it reads {read.state} with a default of its own ({place})")
+                raise NotClosed(f"it reads {read.state} with a default of its own ({place})")
         elif spec.default is ABSENT and not isinstance(kind, OptionalType):
-            raise _No(f"{read.state} has no default ({place})")
+            raise NotClosed(f"{read.state} has no default ({place})")
         inner = kind.inner if isinstance(kind, OptionalType) else kind
         if kind is None or inner not in _STORABLE:
-            raise _No(
+            raise NotClosed(
                 f"{read.state} holds {'nothing' if kind is None else kind.text}, which no column does ({place})"
             )
         return kind
@@ -241,7 +237,7 @@ class _Finder:
         elif not any(w in behind[n] or n == w for w in writing for n in nodes):
             after = index + 1
         else:
-            raise _No(f"it reads {', '.join(sorted(states))} between writes in one handler ({place})")
+            raise NotClosed(f"it reads {', '.join(sorted(states))} between writes in one handler ({place})")
         before = [f for f in listening[:after] if self._graph.writing[f] & states]
         while after and not self._graph.writing[listening[after - 1]]:
             after -= 1  # as early as can be: reads at one point are recorded together
@@ -264,7 +260,7 @@ class _Finder:
                 try:
                     trees[fn] = definition(fn, Cutter(fn, cut).body())
                 except AssertionError as error:
-                    raise _No(str(error)) from None
+                    raise NotClosed(str(error)) from None
                 _without_states(trees[fn], fn, states)
             return trees[fn]
 
@@ -297,25 +293,25 @@ class _Finder:
 def _fields(
     event: type[Event], functions: Iterable[FunctionIR], tree: Any, sites: Iterable[Site]
 ) -> tuple[str, ...]:
-    """The fields that are read of an event, sites left out. Raises _No where the event is used otherwise."""
+    """The fields that are read of an event, sites left out. Raises NotClosed where the event is used otherwise."""
     used: set[str] = set()
     for fn in functions:
         if fn.event_param is None:
-            raise _No(f"the handler {fn.name} has no parameter for its event")
+            raise NotClosed(f"the handler {fn.name} has no parameter for its event")
         used |= fields_read(fn, fn.event_param, tree)
     names = [f.name for f in event.__fields__]
     own = {s.name for s in sites if s.event is event}
     unknown = used - set(names) - own - {"ts", "seq"}
     if unknown:
-        raise _No(f"{event.__name__} is used other than by its fields")
+        raise NotClosed(f"{event.__name__} is used other than by its fields")
     return tuple(n for n in names if n in used)
 
 
 def _without_states(tree: ast.AST, fn: FunctionIR, states: Mapping[str, StateSpec]) -> None:
-    """Raises _No where a state is mentioned after all."""
+    """Raises NotClosed where a state is mentioned after all."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in states and _is(node.value, fn.receiver or "self"):
-            raise _No(f"{node.attr} is needed as a whole ({fn.name})")
+            raise NotClosed(f"{node.attr} is needed as a whole ({fn.name})")
 
 
 def _is(node: ast.AST, name: str) -> bool:
@@ -325,137 +321,3 @@ def _is(node: ast.AST, name: str) -> bool:
 def _beyond(edges: list[list[int]], node: int) -> set[int]:
     """Nodes that can be reached from a node by at least one step."""
     return {n for target in edges[node] for n in cfg.reachable(edges, target)}
-
-
-class _Closed:
-    """Makes an expression depend on `self` and the event `e` alone."""
-
-    def __init__(self, graph: Graph, fn: FunctionIR, vertex: Vertex, event_name: str, place: Place) -> None:
-        self._graph, self._fn, self._vertex, self._place = graph, fn, vertex, place
-        self._event_name = event_name
-        self._bound = _bound_names(fn)
-        function = fn.function
-        free = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        self._cells: dict[str, Any] = {}
-        for name, cell in free:
-            try:
-                self._cells[name] = cell.cell_contents
-            except ValueError:
-                continue
-        self.free: dict[str, Any] = {}
-        """Captured values that expressions use."""
-
-    def expression(self, node: ast.expr, depth: int = 0) -> Any:
-        """A copy with the names `self` and `e`. Raises _No where it depends on something else."""
-        if isinstance(node, ast.Lambda | ast.NamedExpr | ast.Starred | ast.Await | ast.Yield | ast.YieldFrom):
-            raise _No(f"the key is not computable beforehand ({self._place})")
-        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            raise _No(f"the key is not computable beforehand ({self._place})")
-        if isinstance(node, ast.Name):
-            return self._name(node, depth)
-        if isinstance(node, ast.Attribute) and _is(node.value, self._fn.receiver or "self"):
-            found = node.attr
-            spec = self._graph.functions.spec
-            if found not in spec.params and found not in spec.states and found != "now":
-                raise _No(f"the key needs self.{found} ({self._place})")
-            if found in spec.states and depth:
-                raise _No(f"the key needs another state through a local ({self._place})")
-        make: Any = type(node)
-        made = make(**{
-            name: [self.expression(v, depth) if isinstance(v, ast.expr) else v for v in value]
-            if isinstance(value, list) else self.expression(value, depth) if isinstance(value, ast.expr)
-            else self._keyword(value, depth)
-            for name, value in ast.iter_fields(node)
-        })  # fmt: skip
-        return ast.copy_location(made, node)
-
-    def _keyword(self, value: Any, depth: int) -> Any:
-        if isinstance(value, ast.keyword | ast.FormattedValue):
-            raise _No(f"the key is not computable beforehand ({self._place})")
-        return value
-
-    def _name(self, node: ast.Name, depth: int) -> ast.expr:
-        fn, name = self._fn, node.id
-        if name == fn.receiver:
-            return ast.copy_location(ast.Name("self", ast.Load()), node)
-        if name == self._event_name and name not in self._bound:
-            return ast.copy_location(ast.Name("e", ast.Load()), node)
-        if name in fn.params or name in self._bound:
-            return self._local(node, depth)
-        if name in self._cells:
-            self.free[name] = self._cells[name]
-        elif name not in fn.function.__globals__ and not hasattr(builtins, name):
-            raise _No(f"the key needs {name} ({self._place})")
-        if name in ("self", "e"):
-            raise _No(f"the key needs a global name {name} ({self._place})")
-        return ast.copy_location(ast.Name(name, ast.Load()), node)
-
-    def _local(self, node: ast.Name, depth: int) -> ast.expr:
-        """A local that is set once, to something that depends on the event alone."""
-        fn, name = self._fn, node.id
-        into = fn.reaching.get(self._vertex.node.index, {}).get(name, set())
-        stores = [n for s in fn.body for n in ast.walk(s) if isinstance(n, ast.Name) and n.id == name
-                  and not isinstance(n.ctx, ast.Load)]  # fmt: skip
-        if len(into) == 1 and len(stores) == 1 and name not in fn.params and depth < 8:
-            made = fn.nodes[next(iter(into))]
-            match made.ast:
-                case ast.Assign(targets=[ast.Name()], value=value) if not made.guarded:
-                    inner = _Closed(self._graph, fn, made.main, self._event_name, self._place)
-                    found: ast.expr = inner.expression(value, depth + 1)
-                    self.free |= inner.free
-                    return found
-        raise _No(f"the key needs the local {name} ({self._place})")
-
-    def function(self, expression: ast.expr) -> types.FunctionType:
-        """`(self, e) -> expression`, in the function's own globals."""
-        return function_of(expression, self._fn.function, self.free)
-
-
-def function_of(
-    expression: ast.expr, like: types.FunctionType, free: Mapping[str, Any], name: str = "recorded"
-) -> types.FunctionType:
-    """A function of (self, e) that returns an expression: with another's globals, and these captured values."""
-    body: list[ast.stmt] = [ast.Return(expression)]
-    return closed_function(body, like, free, name)
-
-
-def closed_function(
-    body: list[ast.stmt], like: types.FunctionType, free: Mapping[str, Any], name: str
-) -> types.FunctionType:
-    """A function of (self, e) with this body."""
-    empty = ast.arguments([], [ast.arg("self"), ast.arg("e")], None, [], [], None, [])
-    inner = ast.FunctionDef(name, empty, body, [], None, None)
-    outer = ast.FunctionDef(
-        "_tl_scope", ast.arguments([], [ast.arg(n) for n in free], None, [], [], None, []),
-        [inner, ast.Return(ast.Name(name, ast.Load()))], [], None, None,
-    )  # fmt: skip
-    module = ast.Module([outer], [])
-    for node in ast.walk(module):
-        if "lineno" in getattr(node, "_attributes", ()):
-            node.lineno = node.end_lineno = like.__code__.co_firstlineno  # type: ignore[attr-defined]
-            node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
-    code = compile(module, like.__code__.co_filename, "exec", dont_inherit=True)
-    scope = next(c for c in code.co_consts if isinstance(c, types.CodeType))
-    made: types.FunctionType = types.FunctionType(scope, like.__globals__)(*free.values())
-    made.__module__ = like.__module__
-    made.__dict__["__tl_text__"] = ast.unparse(inner)
-    return made
-
-
-def _bound_names(fn: FunctionIR) -> set[str]:
-    """Every name that something in the function's body binds."""
-    found: set[str] = set()
-    for statement in fn.body:
-        for node in ast.walk(statement):
-            match node:
-                case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                    found.add(name)
-                case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.ExceptHandler(name=str(name)):
-                    found.add(name)
-                case ast.Import(names=names) | ast.ImportFrom(names=names):
-                    found |= {(a.asname or a.name).split(".")[0] for a in names}
-                case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                    found.add(name)
-                case ast.MatchMapping(rest=str(name)):
-                    found.add(name)
-    return found

@@ -75,6 +75,38 @@ class PassHandler:
 
 
 @dataclass(frozen=True)
+class EventKey:
+    """The expression over an event of one type by whose value such events are shared out among workers."""
+
+    text: str
+    """In terms of `self` (parameters) and `e`."""
+    fields: tuple[str, ...]
+    """The fields it reads, in declared order."""
+    plain: tuple[str, ...]
+    """The fields whose values are its parts, where it is nothing else."""
+    function: types.FunctionType = field(compare=False, repr=False)
+    """`(self, e) -> value`."""
+    place: Place = field(default_factory=Place, compare=False)
+
+
+@dataclass(frozen=True)
+class ByKey:
+    """How the events of a pass are shared out; see analysis/keys.py.
+
+    `keys`: by event type's name; events of a type that is not in it are run by every worker. `states`: those
+    of which each worker has a part, with the place of the value in their tuple key (None: it is the key).
+    """
+
+    keys: Mapping[str, EventKey]
+    states: Mapping[str, int | None]
+
+    @property
+    def text(self) -> str:
+        """`Reading: e.sensor`, for people."""
+        return ", ".join(f"{name} by {key.text}" for name, key in self.keys.items())
+
+
+@dataclass(frozen=True)
 class PassProgram:
     """What one pass over a slice executes, and which state it needs.
 
@@ -96,6 +128,8 @@ class PassProgram:
     members: Mapping[str, Any]
     columns: Mapping[str, tuple[str, ...]]
     rejects: frozenset[str]
+    by_key: ByKey | None = None
+    """How its events can be shared out among workers, where somebody asked."""
 
 
 @dataclass(frozen=True)

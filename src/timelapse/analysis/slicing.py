@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from timelapse.analysis.columns import columns_of, fields_read
 from timelapse.analysis.depend import Closure, Relaxed
 from timelapse.analysis.ir import FunctionIR
+from timelapse.analysis.keys import NotByKey, by_key
 from timelapse.analysis.relax import roots
-from timelapse.analysis.result import PassHandler, PassProgram
+from timelapse.analysis.result import ByKey, PassHandler, PassProgram
 from timelapse.analysis.rewrite import Cut, Cutter, compiled, definition
 from timelapse.analysis.scan import plain_state
 from timelapse.errors import AnalysisError
@@ -31,26 +32,16 @@ def build_pass(analysis: Analysis, name: str, targets: Iterable[str], delta: Ite
     _check(analysis, chosen, effects)
     if analysis.opaque:
         return _whole(analysis, name, chosen)
-    graph = analysis.graph
     relaxed = Relaxed()
     for state in sorted(effects):
         relaxed.update(analysis.relaxed[state])
-    needed, active = [], []
-    for state in chosen:
-        for vertex, _ in graph.writes[state]:
-            more, functions = roots(graph, vertex)
-            needed += more
-            active += functions
-    keep = graph.close(needed, active, relaxed, lambda s: s not in effects)
-    read = {r.state for v in keep.vertices for r in graph.reads(v, relaxed)}
-    wrong = sorted(read & effects)
+    keep, exact = _needed(analysis, chosen, effects, relaxed)
+    wrong = sorted(exact & effects)
     if wrong:
         raise AnalysisError(
             f"pass {name!r} would read {', '.join(wrong)}, whose start it does not know",
             hint="put them into an earlier stage",
         )
-    order = list(analysis.spec.states)
-    exact = frozenset(s for s in order if s in read or (s in chosen and s not in effects))
     written = {w.state for v in keep.vertices for w in v.found.writes}
     return _cut(analysis, name, chosen, effects, exact, frozenset(written - exact - effects), keep, relaxed)
 
@@ -58,6 +49,37 @@ def build_pass(analysis: Analysis, name: str, targets: Iterable[str], delta: Ite
 def final_pass(analysis: Analysis) -> PassProgram:
     """The whole program, untouched, with every state exact."""
     return _whole(analysis, "final", tuple(analysis.spec.states))
+
+
+def share_out(analysis: Analysis, targets: Iterable[str]) -> ByKey | NotByKey:
+    """How the events of a pass for these states, all of them exact, can be shared out by key."""
+    chosen = tuple(targets)
+    if analysis.opaque:
+        return by_key(analysis, None, chosen, chosen)
+    keep, exact = _needed(analysis, chosen, frozenset(), Relaxed())
+    return by_key(analysis, keep, chosen, exact)
+
+
+def share_out_all(analysis: Analysis) -> ByKey | NotByKey:
+    """How the events of the whole program can be shared out by key."""
+    states = tuple(analysis.spec.states)
+    return by_key(analysis, None, states, states)
+
+
+def _needed(
+    analysis: Analysis, targets: tuple[str, ...], delta: frozenset[str], relaxed: Relaxed
+) -> tuple[Closure, frozenset[str]]:
+    """What the writes of the targets need, and the states that it reads or that are targets and no deltas."""
+    graph = analysis.graph
+    needed, active = [], []
+    for state in targets:
+        for vertex, _ in graph.writes[state]:
+            more, functions = roots(graph, vertex)
+            needed += more
+            active += functions
+    keep = graph.close(needed, active, relaxed, lambda s: s not in delta)
+    read = {r.state for v in keep.vertices for r in graph.reads(v, relaxed)}
+    return keep, frozenset(read | (set(targets) - delta))
 
 
 def _check(analysis: Analysis, targets: tuple[str, ...], delta: frozenset[str]) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from timelapse.analysis.outputs import OutputPart, Site, closed_function
+from timelapse.analysis.closed import closed_function
+from timelapse.analysis.outputs import OutputPart, Site
 from timelapse.analysis.result import PassHandler, PassProgram
 from timelapse.cache.key import CoreKey, site_key
 from timelapse.cache.store import Store

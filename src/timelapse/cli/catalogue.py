@@ -154,7 +154,7 @@ TL350 A plan that cannot be made
 The base of the errors below.
 
 TL351 A strategy or state that does not exist
-Strategies are scan and chain for states; staged and chain for a whole program.
+Strategies are scan, by key and chain for states; staged and chain for a whole program.
 
 TL352 A state that needs a slower strategy than allowed
 --max-strategy makes this an error (exit 1), for CI. The message has the line and what to write instead.

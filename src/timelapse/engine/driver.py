@@ -163,15 +163,19 @@ class Driver:
     def _step_task(self, step: Step) -> Task:
         name = "final" if step.kind == "final" else self._plan.stages[step.stage].name
         ahead = step.kind != "final" or step.first > self._standing
+        parts = 1 if step.stage < 0 else self._schedule.parts(step.stage)
         return self._task(
-            step.kind, name, index=max(0, step.stage), first=step.first, last=step.last, ahead=ahead
-        )
+            step.kind, name, index=max(0, step.stage), first=step.first, last=step.last, ahead=ahead,
+            part=step.part, parts=parts,
+        )  # fmt: skip
 
     def _merge_task(self, state: str, at: int) -> Task:
         attempt = self._finals[at].reports[0].attempt if at < self._schedule.lead else ""
+        stage = self._source[state]
         return self._task(
-            "merge", "merge", index=self._source[state], first=at, last=at, state=state, attempt=attempt
-        )
+            "merge", "merge", index=stage, first=at, last=at, state=state, attempt=attempt,
+            parts=self._schedule.parts(stage),
+        )  # fmt: skip
 
     def _look(self) -> bool:
         """Whether every slice stands as far as is known: if not, nothing more is done ahead."""
@@ -256,17 +260,21 @@ class Driver:
         """The number of events that each stage processes if all goes well."""
         cuts, slices = self._job.cuts, self._job.slices
         ahead = cuts[slices - 1] - cuts[min(self._schedule.lead, slices - 1)]
-        return {**{stage.name: ahead for stage in self._plan.stages}, "final": cuts[-1] - cuts[0]}
+        passes = {s.name: ahead * self._schedule.parts(s.index) for s in self._plan.stages}
+        return {**passes, "final": cuts[-1] - cuts[0]}
 
     def _task(
         self, kind: str, name: str, *, index: int = 0, first: int = 0, last: int = 0, state: str = "",
-        attempt: str = "", ahead: bool = False,
+        attempt: str = "", ahead: bool = False, part: int = 0, parts: int = 1,
     ) -> Task:  # fmt: skip
         cuts = self._job.cuts
         events = 0 if kind == "merge" else cuts[last + 1] - cuts[first]
         self._next_task += 1
         threads = self._executor.threads if kind == "final_chain" else 1
-        return Task(self._next_task, kind, name, index, first, last, state, events, attempt, threads, ahead)  # type: ignore[arg-type]
+        return Task(
+            self._next_task, kind, name, index, first, last, state, events, attempt, threads, ahead,  # type: ignore[arg-type]
+            part, parts,
+        )  # fmt: skip
 
     def _outcome(self, reports: list[SliceReport]) -> Outcome:
         totals, schemas = Totals(), {}

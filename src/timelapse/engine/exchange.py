@@ -28,7 +28,8 @@ from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
 from timelapse.tables.apply import NO_CHANGE, Change, empty
 from timelapse.tables.merge import cut_points, join, prefix
-from timelapse.tables.table import link_or_copy, read_table
+from timelapse.tables.rowhash import hash_order
+from timelapse.tables.table import hashes_of, link_or_copy, read_table
 
 SWITCH = "TIMELAPSE_EXCHANGE"
 """Environment variable: files, shuffle, or auto."""
@@ -51,16 +52,19 @@ class Merge:
 
     spec: StateSpec
     old: Path | None
-    effects: Path
+    effects: tuple[Path, ...]
+    """What the slice did: one file, or by key one of each worker."""
     new: Path
 
     @classmethod
     def of(cls, job: Job, task: Task) -> Merge:
         """The step that a task of kind `merge` stands for."""
         found = (
-            change_path(job.attempt_path(task.attempt), task.first, task.state)
+            (change_path(job.attempt_path(task.attempt), task.first, task.state),)
             if task.attempt
-            else job.effects_path(task.index, task.first, task.state)
+            else tuple(
+                job.effects_path(task.index, task.first, task.state, part) for part in range(task.parts)
+            )
         )
         old = job.start_path(task.first, task.state) if task.first else None
         return cls(
@@ -70,7 +74,20 @@ class Merge:
     @property
     def bytes(self) -> int:
         """What is read."""
-        return sum(p.stat().st_size for p in (self.old, self.effects) if p is not None and p.exists())
+        return sum(p.stat().st_size for p in (self.old, *self.effects) if p is not None and p.exists())
+
+    @property
+    def moves(self) -> bool:
+        """Whether the slice did anything: a state that it left as it was has no file."""
+        return any(path.exists() for path in self.effects)
+
+    def changes(self) -> pa.Table:
+        """What the slice did, sorted as effects are. Workers by key have no key in common."""
+        tables = [read_table(path) for path in self.effects if path.exists()]
+        if len(tables) == 1:
+            return tables[0]
+        whole = pa.concat_tables(tables)
+        return whole.take(pa.array(hash_order(hashes_of(whole.combine_chunks())))).combine_chunks()
 
     def start(self) -> pa.Table:
         """The state before, memory-mapped."""
@@ -78,10 +95,9 @@ class Merge:
 
     def here(self) -> Change:
         """Merge in this process."""
-        if self.effects.exists():
-            (change,) = prefix(self.spec, self.start(), [read_table(self.effects)], [self.new])
+        if self.moves:
+            (change,) = prefix(self.spec, self.start(), [self.changes()], [self.new])
             return change
-        # A state that a slice left as it was has no file there.
         if self.old is not None:
             link_or_copy(self.old, self.new)
         else:
@@ -101,7 +117,7 @@ def by_shuffle(merge: Merge, *, cluster: bool) -> bool:
     switch = os.environ.get(SWITCH, "auto")
     if switch not in ("auto", "files", "shuffle"):
         raise UsageError(f"{SWITCH} is {switch!r}", hint="set it to auto, files or shuffle")
-    if not merge.effects.exists():
+    if not merge.moves:
         return False
     return switch == "shuffle" or (switch == "auto" and cluster and merge.bytes >= SHUFFLE_BYTES)
 
@@ -118,7 +134,7 @@ def report_of(task: Task, change: Change, started: float) -> TaskResult:
 
 def send(merge: Merge, reader: int, readers: int, parts: int) -> Iterator[pa.RecordBatch]:
     """A reader's share of the effects, cut into pieces by range of hashes. Every range gets one piece at least."""
-    table = read_table(merge.effects)
+    table = merge.changes()
     rows = table.num_rows
     lo, hi = rows * reader // readers, rows * (reader + 1) // readers
     number = 0

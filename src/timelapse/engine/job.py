@@ -44,9 +44,9 @@ class Job:
     def classes(self) -> dict[str, type[Event]]:
         return {cls.__name__: cls for cls in spec_of(self.program).events}
 
-    def effects_path(self, pass_index: int, slice_id: int, state: str) -> Path:
-        """What a pass found a slice to do to a state."""
-        return self.scratch / "effects" / f"{pass_index:03d}-{slice_id:06d}-{state}.arrow"
+    def effects_path(self, pass_index: int, slice_id: int, state: str, part: int = 0) -> Path:
+        """What a pass found a slice to do to a state; by key, to one worker's part of it."""
+        return self.scratch / "effects" / f"{pass_index:03d}-{slice_id:06d}-{part:03d}-{state}.arrow"
 
     def start_path(self, slice_id: int, state: str) -> Path:
         """The state at a slice's start (no file for slice 0: it is empty)."""
@@ -82,7 +82,7 @@ class Task(msgspec.Struct, frozen=True):
 
     - `pass`: run pass `index` over slice `first`, write its effects
     - `chain`: run pass `index` over slices `first` to `last`, one after the other, from the
-      state at `first`, and write each one's effects
+      state at `first`, and write each one's effects; with `parts` only worker `part`'s share of the events
     - `merge`: apply to the start of slice `first` of state `state` what the slice does to it, and write the
       start of the next. The effects are those that pass `index` found, or with `attempt` what that
       attempt at the final pass changed
@@ -104,6 +104,8 @@ class Task(msgspec.Struct, frozen=True):
     attempt: str = ""
     threads: int = 1
     ahead: bool = False
+    part: int = 0
+    parts: int = 1
 
 
 class SumRow(msgspec.Struct, frozen=True):

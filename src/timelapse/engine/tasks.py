@@ -35,6 +35,7 @@ from timelapse.errors import HandlerError
 from timelapse.kernels.base import PassResult, quarantined_table
 from timelapse.kernels.budget import Spent
 from timelapse.kernels.choose import SliceKernel, Source
+from timelapse.kernels.parts import Part
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
 from timelapse.tables import merge
@@ -75,7 +76,8 @@ def _pass(job: Job, task: Task, report: Report) -> TaskResult:
 def _keep_effects(job: Job, task: Task) -> Callable[[SliceReport, PassResult], None]:
     def keep(report: SliceReport, result: PassResult) -> None:
         for state in job.passes[task.index].targets:
-            write_table(result.effects[state], job.effects_path(task.index, report.slice, state))
+            path = job.effects_path(task.index, report.slice, state, task.part)
+            write_table(result.effects[state], path)
 
     return keep
 
@@ -174,9 +176,12 @@ def _run_slices(
     memory = state_memory() if job.memory is None else job.memory
     final = index == len(job.passes) - 1
 
+    part = None if task.parts == 1 else Part.of(job.program, work, task.part, task.parts)
+    events = task.events // task.parts
+
     def begin(known: Mapping[str, pa.Table]) -> SliceKernel:
         return SliceKernel(
-            job.program, work, known, task.events, final=final, prefetch=task.threads > 1, memory=memory,
+            job.program, work, known, events, final=final, prefetch=task.threads > 1, memory=memory,
             ahead=task.ahead,
             quarantine=job.quarantine,
         )  # fmt: skip
@@ -193,7 +198,7 @@ def _run_slices(
         lo, hi = job.cuts[slice_id], job.cuts[slice_id + 1]
         started = time.perf_counter()
         try:
-            done = kernel.run(Source(job.reader, lo, hi, classes, work.columns), report)
+            done = kernel.run(Source(job.reader, lo, hi, classes, work.columns, part), report)
         except Spent:
             result.failure = Failure(
                 slice_id, "an event spent its budget in a pass that ran ahead", None, None, None, None, "", 0,
@@ -214,7 +219,7 @@ def _run_slices(
         account["write"] = account.get("write", 0.0) + ended - middle
         if spill is not None and slice_id < task.last:
             for name in exact:
-                spill.add(name, _written(job, index, slice_report, name))
+                spill.add(name, _written(job, task, index, slice_report, name))
             if kernel.state_bytes > memory:
                 now = spill.stop()
                 if now is not None:
@@ -226,11 +231,11 @@ def _run_slices(
     return result
 
 
-def _written(job: Job, index: int, report: SliceReport, state: str) -> Path:
+def _written(job: Job, task: Task, index: int, report: SliceReport, state: str) -> Path:
     """Where a pass has put what a slice did to a state."""
     if report.attempt:
         return change_path(job.attempt_path(report.attempt), report.slice, state)
-    return job.effects_path(index, report.slice, state)
+    return job.effects_path(index, report.slice, state, task.part)
 
 
 def _book(account: dict[str, float], parts: Mapping[str, float], taken: float) -> None:

@@ -15,6 +15,7 @@ from timelapse.kernels import budget
 from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.parts import Part
 from timelapse.kernels.starts import starting
 from timelapse.log.reader import EventReader, LogReader
 from timelapse.log.types import bind
@@ -43,15 +44,19 @@ class Source:
     hi: int
     classes: Mapping[str, type[Event]]
     columns: Mapping[str, tuple[str, ...]]
+    part: Part | None = None
+    """By key: whose share of them."""
 
     def events(self) -> Iterator[Event]:
         if not self.classes:
             return iter(())
+        if self.part is not None:
+            return self.part.rows(self.reader, self.lo, self.hi, self.classes, self.columns)
         return self.reader.events(self.lo, self.hi, self.classes, self.columns)
 
     def event(self, seq: int) -> Event:
         """One event."""
-        return next(iter(replace(self, lo=seq, hi=seq + 1).events()))
+        return next(iter(replace(self, lo=seq, hi=seq + 1, part=None).events()))
 
     def chunks(self) -> Iterator[Any]:
         if not self.classes:
@@ -60,7 +65,8 @@ class Source:
         reader = self.reader
         if isinstance(reader, LogReader):
             reader = replace(reader, encoded=True)
-        return reader.chunks(self.lo, self.hi, self.columns)
+        chunks = reader.chunks(self.lo, self.hi, self.columns)
+        return chunks if self.part is None else map(self.part.chunk, chunks)
 
 
 @dataclass(frozen=True)

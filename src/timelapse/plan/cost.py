@@ -30,6 +30,8 @@ TASK_SECONDS = 0.03
 """What each task costs beside its work: scheduling, files, the merge."""
 COMPILED_TASK_SECONDS = 0.1
 """The same for a compiled pass: a worker process also loads the compiler's library and the machine code."""
+SHARING_SHARE = 0.25
+"""Of a pass as Python by key, what every worker does: reading, and finding out which events are its own."""
 MERGE_SHARE = 0.05
 """Applying all effects to the states, relative to the final pass."""
 COMPILED_MERGE_SHARE = 0.15

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from timelapse.analysis.result import PassProgram
+from timelapse.analysis.keys import NotByKey
+from timelapse.analysis.result import ByKey, PassProgram
 from timelapse.errors import PlanError
 from timelapse.model.program import Program
 from timelapse.plan.cost import IsCompiled, law_of
@@ -19,8 +20,13 @@ from timelapse.plan.strategy import (
     check_allowed,
     choose,
     forced_chain,
+    forced_keys,
     parse_strategy,
+    with_keys,
 )
+
+FEWEST_PARTS = 2
+"""Into so many parts at least events are shared out by key."""
 
 _WORTH_IT = 0.95
 """Time slices are taken when they promise at least 5% less: the prediction is not better than that."""
@@ -36,6 +42,9 @@ class Passes(Protocol):
 
     def final(self, analysis: Analysed) -> PassProgram:
         """The whole program."""
+
+    def share_out(self, analysis: Analysed, targets: Sequence[str]) -> ByKey | NotByKey | None:
+        """How the events of a pass for these states can be shared out by key; None where nobody knows."""
 
 
 def make_plan(
@@ -62,22 +71,24 @@ def make_plan(
     """
     analysis = _analysed(program)
     maker = passes or _ProgramPasses()
-    choices = [choose(component, analysis) for component in analysis.components]
-    choices = _forced(choices, force, analysis)
+    choices = [_with_keys(choose(component, analysis), analysis, maker) for component in analysis.components]
+    choices = _forced(choices, force, analysis, maker)
     if max_strategy is not None:
         check_allowed(choices, parse_strategy(max_strategy))
-    groups = _groups(choices, analysis)
+    groups = _groups(choices, analysis, maker)
     works = []
     for _, strategy, members in groups:
         targets = tuple(name for c in members for name in c.states)
         delta = targets if strategy is Strategy.SCAN else ()
-        works.append(maker.build(analysis, _stage_name(targets), targets, delta))
+        work = maker.build(analysis, _stage_name(targets), targets, delta)
+        works.append(_by_key(work, members[0].by_key) if strategy is Strategy.BY_KEY else work)
     final = maker.final(analysis)
     law, costs, seconds = law_of(
-        [(g[1] is not Strategy.SCAN, w) for g, w in zip(groups, works, strict=True)], final, counts, compiled
+        [(g[1] is Strategy.CHAIN, w) for g, w in zip(groups, works, strict=True)], final, counts, compiled
     )
+    parts = max(cores, FEWEST_PARTS)
     stages = tuple(
-        Stage(index, level, strategy, members, work, cost)
+        Stage(index, level, strategy, members, work, cost, parts if strategy is Strategy.BY_KEY else 1)
         for index, ((level, strategy, members), work, cost) in enumerate(
             zip(groups, works, costs, strict=True)
         )
@@ -114,6 +125,31 @@ class _ProgramPasses:
 
         return final_pass(analysis)
 
+    def share_out(self, analysis: Any, targets: Sequence[str]) -> ByKey | NotByKey | None:
+        from timelapse.analysis import share_out
+
+        return share_out(analysis, targets)
+
+
+def _with_keys(choice: Choice, analysis: Analysed, maker: Passes) -> Choice:
+    if choice.strategy is Strategy.SCAN:
+        return choice
+    return with_keys(choice, maker.share_out(analysis, choice.states))
+
+
+def _by_key(work: PassProgram, found: ByKey | None) -> PassProgram:
+    """The pass with how its events are shared out, and the columns that this takes."""
+    assert found is not None
+    columns = {
+        e.__name__: tuple(
+            f.name for f in e.__fields__
+            if f.name in work.columns[e.__name__]
+            or (e.__name__ in found.keys and f.name in found.keys[e.__name__].fields)
+        )
+        for e in dict.fromkeys(e for h in work.handlers for e in h.events)
+    }  # fmt: skip
+    return replace(work, by_key=found, columns={**work.columns, **columns})
+
 
 def _analysed(program: Any) -> Analysed:
     if isinstance(program, Program) or (isinstance(program, type) and issubclass(program, Program)):
@@ -126,17 +162,43 @@ def _analysed(program: Any) -> Analysed:
 # --- stages -----------------------------------------------------------------------------------------
 
 
-def _groups(choices: Sequence[Choice], analysis: Analysed) -> list[tuple[int, Strategy, tuple[Choice, ...]]]:
-    """Components that share a pass: those of one level and one strategy. In order of level, then the fastest."""
+Group = tuple[int, Strategy, tuple[Choice, ...]]
+
+
+def _groups(choices: Sequence[Choice], analysis: Analysed, maker: Passes) -> list[Group]:
+    """Components that share a pass: those of one level and one strategy. In order of level, then the fastest.
+
+    By key only those that can share out their events in the same way.
+    """
     levels = _levels(choices, analysis)
     order = {name: i for i, name in enumerate(analysis.spec.states)}
     found: dict[tuple[int, int], list[Choice]] = {}
     for choice, level in zip(choices, levels, strict=True):
         found.setdefault((level, choice.strategy.rank), []).append(choice)
-    return [
-        (level, list(Strategy)[rank], tuple(sorted(found[level, rank], key=lambda c: order[c.states[0]])))
-        for level, rank in sorted(found)
-    ]
+    groups: list[Group] = []
+    for level, rank in sorted(found):
+        strategy = list(Strategy)[rank]
+        members = tuple(sorted(found[level, rank], key=lambda c: order[c.states[0]]))
+        parts = _joined(members, analysis, maker) if strategy is Strategy.BY_KEY else [members]
+        groups += [(level, strategy, part) for part in parts]
+    return groups
+
+
+def _joined(
+    members: Sequence[Choice], analysis: Analysed, maker: Passes
+) -> list[tuple[Choice, ...]]:  # fmt: skip
+    """Components by key, those together that can share out their events in the same way."""
+    groups: list[tuple[Choice, ...]] = []
+    for choice in members:
+        for i, group in enumerate(groups):
+            together = (*group, choice)
+            found = maker.share_out(analysis, [name for c in together for name in c.states])
+            if isinstance(found, ByKey):
+                groups[i] = tuple(replace(c, by_key=found) for c in together)
+                break
+        else:
+            groups.append((choice,))
+    return groups
 
 
 def _levels(choices: Sequence[Choice], analysis: Analysed) -> list[int]:
@@ -168,7 +230,9 @@ def _stage_name(states: Sequence[str]) -> str:
 # --- what is asked for --------------------------------------------------------------------------------
 
 
-def _forced(choices: list[Choice], force: str | Mapping[str, str] | None, analysis: Analysed) -> list[Choice]:
+def _forced(
+    choices: list[Choice], force: str | Mapping[str, str] | None, analysis: Analysed, maker: Passes
+) -> list[Choice]:
     if force is None or force in ("chain", "staged"):
         return choices
     if isinstance(force, str):
@@ -181,10 +245,10 @@ def _forced(choices: list[Choice], force: str | Mapping[str, str] | None, analys
                 f"{analysis.spec.name} has no state {name!r}",
                 hint=f"states: {', '.join(analysis.spec.states) or 'none'}", code="TL351",
             )  # fmt: skip
-    return [_as_asked(choice, wanted) for choice in choices]
+    return [_as_asked(choice, wanted, analysis, maker) for choice in choices]
 
 
-def _as_asked(choice: Choice, wanted: Mapping[str, Strategy]) -> Choice:
+def _as_asked(choice: Choice, wanted: Mapping[str, Strategy], analysis: Analysed, maker: Passes) -> Choice:
     asked = {wanted[name] for name in choice.states if name in wanted}
     if not asked:
         return choice
@@ -201,6 +265,15 @@ def _as_asked(choice: Choice, wanted: Mapping[str, Strategy]) -> Choice:
         )  # fmt: skip
     if strategy is Strategy.CHAIN:
         return forced_chain(choice)
+    if strategy is Strategy.BY_KEY:
+        found = maker.share_out(analysis, choice.states)
+        if isinstance(found, ByKey):
+            return forced_keys(choice, found)
+        why = NotByKey("nobody knows its keys", choice.place) if found is None else found
+        raise PlanError(
+            f"{', '.join(choice.states)} cannot run by key: {why.reason}", place=why.place, hint=why.rewrite,
+            code="TL353",
+        )  # fmt: skip
     if choice.blocked is not None:
         raise PlanError(
             f"{', '.join(choice.states)} cannot be a scan: {choice.blocked}",
@@ -217,7 +290,7 @@ def _mode(plan: Plan, slices: int | None, force: str | Mapping[str, str] | None)
     if force is not None:
         return "staged", "asked for"
     stages, cores = plan.stages, plan.cores
-    scans = [s for s in stages if s.strategy is Strategy.SCAN]
+    scans = [s for s in stages if s.strategy is Strategy.SCAN or s.parts > 1]
     if slices is not None and (scans or not stages):
         return "staged", f"{slices} slices were asked for"
     if stages and not scans:

@@ -10,7 +10,7 @@ from typing import Literal
 from timelapse.analysis.result import Dependency, PassProgram
 from timelapse.errors import Place, PlanError
 from timelapse.model.program import ProgramSpec
-from timelapse.plan.cost import Law, PassCost
+from timelapse.plan.cost import SHARING_SHARE, Law, PassCost
 from timelapse.plan.schedule import Arrangement, Shape, Times, arrange
 from timelapse.plan.strategy import Choice, Strategy
 
@@ -31,6 +31,8 @@ class Stage:
     work: PassProgram
     cost: float
     """Its work, relative to that of the final pass."""
+    parts: int = 1
+    """By key: how many workers share out its events."""
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -71,9 +73,19 @@ class Plan:
     def shapes(self) -> tuple[Shape, ...]:
         """What the schedule needs to know of the stages."""
         return tuple(
-            Shape(stage.states, stage.work.exact, stage.strategy is not Strategy.SCAN)
+            Shape(
+                stage.states, stage.work.exact, stage.strategy is not Strategy.SCAN, stage.parts,
+                self._repeated(stage),
+            )
             for stage in self.stages
-        )
+        )  # fmt: skip
+
+    def _repeated(self, stage: Stage) -> float:
+        """The share of a pass by key that every worker does."""
+        if stage.parts == 1 or not self.costs:
+            return 0.0
+        cost = self.costs[stage.index]
+        return cost.decode / cost.seconds if cost.compiled and cost.seconds else SHARING_SHARE
 
     def arrange(self, slices: int, cores: int | None = None) -> Arrangement:
         """How to cut the log into so many slices, and how many of them lead."""
@@ -155,6 +167,9 @@ class Plan:
         else:
             _expect(not work.delta, f"{what}: a chain collects deltas")
             _expect(own <= work.exact, f"{what}: a chain does not keep its states")
+        if stage.strategy is Strategy.BY_KEY:
+            shared = set() if work.by_key is None else set(work.by_key.states)
+            _expect(own <= shared, f"{what}: it does not say by which key")
         _expect(not (work.delta & work.exact), f"{what}: a state is exact and a delta")
         _expect(not (work.ignored & (work.delta | work.exact)), f"{what} ignores a state that it needs")
 

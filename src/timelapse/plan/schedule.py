@@ -23,6 +23,8 @@ class Step(NamedTuple):
     stage: int
     first: int
     last: int
+    part: int = 0
+    """Of a stage by key: whose share of the events."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,16 @@ class Shape:
     needs: frozenset[str]
     """Whose start values its pass must know."""
     chain: bool
+    parts: int = 1
+    """How many workers share out its events by key; then each goes through its events slice after slice."""
+    repeated: float = 0.0
+    """The share of its pass's work that each of them does: reading, and finding out which events are its own."""
+
+    def share(self, cores: int) -> float:
+        """How long the whole pass takes, relative to one worker without a choice."""
+        if self.parts == 1:
+            return 1.0
+        return (self.repeated + (1 - self.repeated) / self.parts) * -(-self.parts // cores)
 
 
 class Schedule:
@@ -49,6 +61,8 @@ class Schedule:
         names = [name for shape in shapes for name in shape.states]
         self._known = {name: slices - 1 if name in given else 0 for name in names}
         self._effects: dict[str, set[int]] = {name: set() for name in names}
+        self._ends: dict[int, list[int]] = {}
+        """Of stages by key: how far the workers came that are through."""
         self._merging: set[str] = set()
         self._waiting = list(self._steps(given))
         self._failed = slices
@@ -61,10 +75,15 @@ class Schedule:
             if given.issuperset(shape.states) or self.lead >= self.slices - 1:
                 continue
             if shape.chain:
-                yield Step("chain", index, self.lead, self.slices - 2)
+                for part in range(shape.parts):
+                    yield Step("chain", index, self.lead, self.slices - 2, part)
             else:
                 yield from (Step("pass", index, i, i) for i in range(self.lead, self.slices - 1))
         yield from (Step("final", -1, i, i) for i in range(self.lead, self.slices))
+
+    def parts(self, stage: int) -> int:
+        """How many workers share out a stage's events."""
+        return self._shapes[stage].parts
 
     @property
     def known(self) -> int:
@@ -97,6 +116,10 @@ class Schedule:
             states: Sequence[str] = tuple(self._known) if step.first < self.lead else ()
         else:
             states = self._shapes[step.stage].states
+            ends = self._ends.setdefault(step.stage, [])
+            ends.append(last)
+            if step.kind == "chain":  # a slice's effects are known when every worker has found its part
+                last = min(ends) if len(ends) == self._shapes[step.stage].parts else step.first - 1
         for name in states:
             self._effects[name].update(range(step.first, last + 1))
 
@@ -165,6 +188,8 @@ def foretell(shapes: Sequence[Shape], times: Times, shares: Sequence[float], lea
             busy += 1
             whole = times.final if step.stage < 0 else times.stages[step.stage]
             share = ends[step.last + 1] - ends[step.first]
+            if step.stage >= 0 and shapes[step.stage].parts > 1:
+                share *= shapes[step.stage].share(shapes[step.stage].parts)
             after(times.task + whole * share, lambda step=step: finish(step))  # type: ignore[misc]
         if not running:
             return now
@@ -212,7 +237,7 @@ def foretell_many(shapes: Sequence[Shape], times: Times, slices: int, cores: int
     """The same for many even slices, by the cost law with its constants."""
     rounds = -(-slices // cores)
     scan = sum(t for t, shape in zip(times.stages, shapes, strict=True) if not shape.chain)
-    chain = sum(t for t, shape in zip(times.stages, shapes, strict=True) if shape.chain)
+    chain = sum(t * shape.share(cores) for t, shape in zip(times.stages, shapes, strict=True) if shape.chain)
     ahead = -(-(slices - 1) // cores) / slices
     tasks = rounds * (1 + sum(not shape.chain for shape in shapes))
     return (

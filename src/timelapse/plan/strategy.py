@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
-from timelapse.analysis.result import Dependency, Diagnostic, StateFacts, Write
+from timelapse.analysis.keys import NotByKey
+from timelapse.analysis.result import ByKey, Dependency, Diagnostic, StateFacts, Write
 from timelapse.errors import Place, PlanError
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import ProgramSpec
@@ -31,7 +32,7 @@ class Strategy(StrEnum):
         return list(Strategy).index(self)
 
 
-AVAILABLE = (Strategy.SCAN, Strategy.CHAIN)
+AVAILABLE = (Strategy.SCAN, Strategy.BY_KEY, Strategy.CHAIN)
 """What this version can execute."""
 
 
@@ -65,10 +66,12 @@ class Choice:
     """What to write instead so that a faster strategy would do; None where it is the fastest."""
     blocked: str | None = None
     """Why scan is not possible; None where it is."""
+    by_key: ByKey | None = None
+    """How its events are shared out, where the strategy is by key."""
 
 
 def choose(component: tuple[str, ...], analysis: Analysed) -> Choice:
-    """The fastest strategy that is exact for a component."""
+    """Scan where it is exact for a component, else chain: `with_keys` may know better."""
     facts = analysis.facts
     if len(component) > 1:
         inner = [d for d in analysis.dependencies if d.target in component and d.source in component]
@@ -95,11 +98,35 @@ def _chain(states: tuple[str, ...], because: str, place: Place, rewrite: str) ->
     return Choice(states, Strategy.CHAIN, because, place, rewrite, blocked=because)
 
 
+def with_keys(choice: Choice, found: ByKey | NotByKey | None) -> Choice:
+    """A component that cannot be a scan, when it is known whether its events can be shared out by key."""
+    if isinstance(found, ByKey):
+        because = f"{choice.because}; its events are shared out, {found.text}"
+        return replace(choice, strategy=Strategy.BY_KEY, because=because, by_key=found)
+    if found is None:
+        return choice
+    at = f" (line {found.place.line})" if found.place.line is not None else ""
+    because = f"{choice.because}; not by key: {found.reason}{at}"
+    return replace(choice, because=because, rewrite=found.rewrite or choice.rewrite)
+
+
+def forced_keys(choice: Choice, found: ByKey) -> Choice:
+    """A component by key because somebody asked for it."""
+    if choice.strategy is Strategy.BY_KEY:
+        return choice
+    return replace(
+        choice, strategy=Strategy.BY_KEY, because=f"asked for, {found.text}", by_key=found,
+        rewrite="do not force the strategy",
+    )  # fmt: skip
+
+
 def forced_chain(choice: Choice) -> Choice:
     """The same component, run slice after slice because somebody asked for it."""
     if choice.strategy is Strategy.CHAIN:
         return choice
-    return Choice(choice.states, Strategy.CHAIN, "asked for", choice.place, "do not force the strategy")
+    return Choice(
+        choice.states, Strategy.CHAIN, "asked for", choice.place, "do not force the strategy", choice.blocked
+    )
 
 
 # --- texts ----------------------------------------------------------------------------------------

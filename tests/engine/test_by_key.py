@@ -1,0 +1,152 @@
+"""By key: each worker goes through its own events; the starts that it finds are those of the serial meaning."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import timelapse as tl
+from tests.engine.by_key_programs import Ewma, Friendship, Message, Reading, Retired, Sums, Talk
+from timelapse.analysis import analyse
+from timelapse.engine.executor import Done, LocalExecutor, Watch
+from timelapse.engine.job import Task
+from timelapse.engine.progress import Silent
+from timelapse.kernels.parts import Part
+from timelapse.log import Log, MemoryLog
+from timelapse.plan import make_plan
+from timelapse.plan.strategy import Strategy
+from timelapse.run import Run, replay, run_serial
+from timelapse.run.start import open_source, run_plan
+from timelapse.testing import check_replay, random_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EVENTS: dict[type[tl.Program], list[type[tl.Event]]] = {
+    Ewma: [Reading, Reading, Retired],
+    Sums: [Message],
+    Talk: [Friendship, Message, Message],
+}
+BY_KEY = {Ewma: ["mean"], Sums: ["total", "per_host"], Talk: ["weight", "score"]}
+
+
+class Recording(LocalExecutor):
+    """Remembers what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Task] = []
+
+    def submit(self, tasks: list[Task], done: Done, watch: Watch) -> None:  # type: ignore[override]
+        self.seen += tasks
+        super().submit(tasks, done, watch)
+
+
+def staged(program: type[tl.Program], log: MemoryLog, out: Path, executor: LocalExecutor, slices: int, cores: int = 2, wrong: str = "") -> Run:  # fmt: skip
+    """`wrong`: a field by which the events of pairs are shared out, which is not theirs."""
+    made = program()
+    analysis = analyse(made)
+    plan = make_plan(analysis, cores=cores, slices=slices, force="staged")
+    if wrong:
+        first = plan.stages[0]
+        assert first.states == ("total",)
+        assert first.work.by_key is not None
+        key = dataclasses.replace(first.work.by_key.keys["Message"], plain=(wrong,))
+        keys = dataclasses.replace(first.work.by_key, keys={"Message": key})
+        stage = dataclasses.replace(first, work=dataclasses.replace(first.work, by_key=keys))
+        plan = dataclasses.replace(plan, stages=(stage, *plan.stages[1:]))
+    return run_plan(made, analysis, open_source(log, made), plan, executor, out, slices, Silent(), False, [])
+
+
+@pytest.mark.parametrize("program", list(EVENTS), ids=lambda p: p.__name__)
+def test_by_key_equals_the_serial_meaning(program: type[tl.Program]) -> None:
+    plan = make_plan(program, slices=3)
+    assert [s for stage in plan.stages if stage.strategy is Strategy.BY_KEY for s in stage.states] == BY_KEY[
+        program
+    ]
+    for seed in range(2):
+        events = random_log(EVENTS[program], seed=seed, count=12)
+        check_replay(program, events, strategies=["staged"], slices=(3,))
+
+
+@pytest.mark.parametrize("cores", [2, 3, 5])
+def test_every_worker_does_its_part_and_no_more(tmp_path: Path, cores: int) -> None:
+    """As many tasks as cores, each over all slices but the last; their events add up to those of the log."""
+    log = MemoryLog(random_log([Reading], seed=1, count=60, keys=12), [Reading, Retired])
+    executor = Recording()
+    run = staged(Ewma, log, tmp_path / "run", executor, 4, cores)
+    parts = [t for t in executor.seen if t.kind == "chain"]
+    assert [(t.part, t.parts) for t in parts] == [(i, cores) for i in range(cores)]
+    assert {t.last for t in parts} == {2}
+    assert run.certificate["fallback"] is None
+    assert run.digest == run_serial(Ewma, log).digest
+
+
+def test_states_that_share_out_their_events_alike_share_a_pass() -> None:
+    class Two(tl.Program):
+        a: tl.Value[int, float] = tl.state(default=0.0)
+        b: tl.Value[tuple[int, int], float] = tl.state(default=0.0)
+        c: tl.Value[int, float] = tl.state(default=0.0)
+
+        @tl.on(Message)
+        def all_three(self, e: Message) -> None:
+            self.a[e.sender] += 0.1
+            self.b[e.sender, e.recipient] += 0.1
+            self.c[e.recipient] += 0.1
+
+    plan = make_plan(Two, slices=2)
+    assert [stage.states for stage in plan.stages] == [("a", "b"), ("c",)]
+    assert plan.stages[0].work.by_key is not None
+    assert dict(plan.stages[0].work.by_key.states) == {"a": None, "b": 0}
+
+
+def test_events_shared_out_wrongly_are_found_and_the_result_is_exact(tmp_path: Path) -> None:
+    """The final pass proves the starts: a key that is not the accesses' own is called a bug, and repaired."""
+    log = MemoryLog(random_log([Message], seed=3, count=40), [Message])
+    run = staged(Sums, log, tmp_path / "run", LocalExecutor(), 3, wrong="sender")
+    assert run.certificate["fallback"]["is_bug"]
+    assert run.digest == run_serial(Sums, log).digest
+
+
+def test_columns_and_single_values_give_the_same_worker() -> None:
+    """A field is hashed as a column, an expression row by row: equal keys must go to one worker."""
+    log = MemoryLog(random_log([Message], seed=5, count=50), [Message])
+    plan = make_plan(Sums, slices=2)
+    work = next(s.work for s in plan.stages if "per_host" in s.states)
+    assert work.by_key is not None
+    (chunk,) = log.chunks(0, 50, {"Message": ("host",)})
+    part = Part.of(Sums(), work, 0, 2)
+    key = work.by_key.keys["Message"]
+    assert key.plain == ("host",)
+    slow = dataclasses.replace(key, plain=())
+    found = part.hashes(key, "Message", chunk.tables["Message"])
+    assert found.tolist() == part.hashes(slow, "Message", chunk.tables["Message"]).tolist()
+    assert len(set(found.tolist())) > 3
+
+
+def test_a_failing_handler_is_reported_as_the_serial_meaning_reports_it() -> None:
+    class Breaks(tl.Program):
+        mean: tl.Value[int, float] = tl.state(default=1.0)
+
+        @tl.on(Reading)
+        def go(self, e: Reading) -> None:
+            self.mean[e.sensor] = self.mean[e.sensor] / e.value
+
+    events = [Reading(sensor=i % 3, value=float(i != 17), ts=i) for i in range(24)]
+    with pytest.raises(tl.HandlerError):
+        check_replay(Breaks, events, strategies=["staged"], slices=(3,))
+
+
+@pytest.mark.spark
+def test_by_key_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """The key travels to the workers; text is hashed there as here."""
+    events = random_log([Friendship, Message], seed=2, count=60)
+    for program in (Sums, Talk):
+        log = Log.from_events(tmp_path / program.__name__, events, [Friendship, Message])
+        run = replay(program, log, slices=3, spark=spark, strategy="staged")
+        assert run.verify().ok
+        assert run.certificate["fallback"] is None
+        assert run.digest == run_serial(program, log).digest
