@@ -14,6 +14,7 @@ from timelapse.analysis import analyse
 from timelapse.engine.executor import Done, LocalExecutor, Watch
 from timelapse.engine.job import Task
 from timelapse.engine.progress import Silent
+from timelapse.errors import HandlerError
 from timelapse.kernels.parts import Part
 from timelapse.log import Log, MemoryLog
 from timelapse.plan import make_plan
@@ -136,7 +137,7 @@ def test_a_failing_handler_is_reported_as_the_serial_meaning_reports_it() -> Non
             self.mean[e.sensor] = self.mean[e.sensor] / e.value
 
     events = [Reading(sensor=i % 3, value=float(i != 17), ts=i) for i in range(24)]
-    with pytest.raises(tl.HandlerError):
+    with pytest.raises(HandlerError):
         check_replay(Breaks, events, strategies=["staged"], slices=(3,))
 
 

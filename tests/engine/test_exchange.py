@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,10 +36,16 @@ def step(folder: Path, seed: int, *, first: bool = False) -> Merge:
     delta: Any = tl.Counter.delta(COUNTER, None)
     for _ in range(rng.randrange(30)):
         delta._e_add(f"k{rng.randrange(20)}", rng.randrange(-1, 3))
-    write_table(effect_table(delta), folder / "effects")
+    whole = effect_table(delta)
+    # As workers by key write it: no two of them have a key in common.
+    workers = rng.randrange(1, 4)
+    own = [[i for i in range(whole.num_rows) if i % workers == w] for w in range(workers)]
+    files = tuple(folder / f"effects{w}" for w in range(workers))
+    for path, rows in zip(files, own, strict=True):
+        write_table(whole.take(pa.array(rows, pa.int64())), path)
     start = [(f"k{i}", i % 3 + 1) for i in range(rng.randrange(20))]
     write_table(state_table(COUNTER, start), folder / "old")
-    return Merge(COUNTER, None if first else folder / "old", folder / "effects", folder / "new")
+    return Merge(COUNTER, None if first else folder / "old", files, folder / "new")
 
 
 @settings(max_examples=30)
@@ -75,7 +82,8 @@ def test_what_arrives_in_any_order_is_merged_as_in_one_place(
 def test_a_state_that_a_slice_left_alone(tmp_path: Path) -> None:
     """There is no file with effects then."""
     one = step(tmp_path, 1)
-    one.effects.unlink()
+    for path in one.effects:
+        path.unlink()
     assert not exchange.by_shuffle(one, cluster=True)
     assert one.here() == NO_CHANGE
     assert read_table(one.new).equals(read_table(tmp_path / "old"))
