@@ -32,7 +32,7 @@ from timelapse.model.types import Time
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from timelapse.compare import diff
+    from timelapse.compare import diff, sweep
     from timelapse.log import Log, Source
     from timelapse.run import Run, replay, run_serial
     from timelapse.run.foresight import explain
@@ -46,12 +46,13 @@ _LATER = {
     "run_serial": "timelapse.run",
     "explain": "timelapse.run.foresight",
     "diff": "timelapse.compare",
+    "sweep": "timelapse.compare",
 }
 
 __all__ = [
     "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Event", "First", "ListOf", "Log", "MapOf", "Max",
     "Mean", "Min", "Program", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Time", "TimelapseError",
-    "Value", "diff", "explain", "on", "replay", "resource", "run_serial", "state",
+    "Value", "diff", "explain", "on", "replay", "resource", "run_serial", "state", "sweep",
 ]  # fmt: skip
 
 

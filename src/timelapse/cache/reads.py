@@ -21,6 +21,8 @@ from timelapse.engine.job import Job, SliceReport, SumRow
 from timelapse.engine.reads import ReadsReader, event_class, reads_class
 from timelapse.kernels.choose import COLD_EVENTS, WARM_EVENTS, prepare, runs_compiled
 from timelapse.kernels.interpreted import RECORDER
+from timelapse.log.decoded import DecodedReader
+from timelapse.log.reader import EventReader
 from timelapse.model.events import Event
 from timelapse.model.program import Program
 from timelapse.model.types import BOOL, FLOAT, INT, TIME, OptionalType, ValueType
@@ -106,8 +108,11 @@ class Reads:
 
     # --- running ------------------------------------------------------------------------------------
 
-    def job(self, store: Store, job: Job) -> Job | None:
-        """A job that runs the output part alone; None where a column is not there."""
+    def job(self, store: Store, job: Job, decoded: Path | None = None) -> Job | None:
+        """A job that runs the output part alone; None where a column is not there.
+
+        `decoded`: where its events are kept as they are read, for other jobs with the same columns.
+        """
         place = job.scratch / FOLDER
         for (event, name), key in self.keys.items():
             if store.lease(key, place / event / name) is None:
@@ -127,7 +132,9 @@ class Reads:
             {e.__name__: (*names, *reads.get(e.__name__, {})) for e, names in fields.items()},
             frozenset(),
         )  # fmt: skip
-        reader = ReadsReader(job.reader, str(place), job.cuts[:-1], reads)
+        reader: EventReader = ReadsReader(job.reader, str(place), job.cuts[:-1], reads)
+        if decoded is not None:
+            reader = DecodedReader(reader, str(decoded), " ".join(sorted(self.keys.values())))
         return dataclasses.replace(job, passes=(work,), reader=reader)
 
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from timelapse.analysis import Analysis
@@ -47,6 +48,10 @@ class Reuse:
     alone: bool = False
     """Whether the output part ran alone."""
     notes: list[str] = field(default_factory=list)
+    several: bool = False
+    """Whether other replays follow that may differ in their output parts only."""
+    decoded: Path | None = None
+    """Where these share what they have read."""
 
     @classmethod
     def none(cls, reason: str) -> Reuse:
@@ -56,7 +61,7 @@ class Reuse:
     @classmethod
     def of(
         cls, program: Program, analysis: Analysis, log_id: str | None, events: int, cuts: Sequence[int],
-        *, least: int | None = None,
+        *, least: int | None = None, several: bool = False, decoded: Path | None = None,
     ) -> Reuse:  # fmt: skip
         """The cache for one program over a log that is cut in this way, or in any other of `least` slices or more."""
         store = open_store()
@@ -74,7 +79,7 @@ class Reuse:
         if part.reason:
             return cls(store, key, reads_reason=part.reason)
         try:
-            return cls(store, key, reads=Reads.of(program, key, part))
+            return cls(store, key, reads=Reads.of(program, key, part), several=several, decoded=decoded)
         except (Unsure, RecursionError) as unsure:
             return cls(store, key, reads_reason=f"its reads depend on what cannot be hashed: {unsure}")
 
@@ -138,7 +143,7 @@ class Reuse:
         if self.store.head(states.states_key(self.key)) is None or self.reads.missing(self.store):
             return None
         names = list(spec_of(job.program).states)
-        alone = self.reads.job(self.store, job)
+        alone = self.reads.job(self.store, job, self.decoded)
         kept = None if alone is None else states.changes(self.store, self.key, names, job.scratch, job.out)
         if alone is None or kept is None:
             return None
@@ -170,6 +175,7 @@ class Reuse:
         if self.reads is None or self.store is None or not self.reads.missing(self.store):
             return None, None
         first = self.store.head(states.states_key(self.key)) is None
+        first = first and not self.several
         if first and not self.reads.small:
             return None, None  # as long as nobody has edited anything
         final, now = self.reads.recording(job, first=first, chained=chained)

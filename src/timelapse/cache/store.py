@@ -105,7 +105,7 @@ class Store:
             return None
         try:
             sound = all(
-                _take(folder / name, into / name) and fingerprint(into / name) == known
+                _take(folder / name, into / name) and _checked(into / name) == known
                 for name, known in head.files.items()
             )
         except OSError:
@@ -144,7 +144,7 @@ class Store:
             for name, path in files.items():
                 if not _take(path, partial / name):
                     return f"{name} is no file"
-                known[name] = fingerprint(partial / name)
+                known[name] = _checked(partial / name)
             head = Head(kind=kind, key=key, about=about, data=data, files=known, created=time.time())
             body = msgspec.json.encode(head)
             (partial / _HEAD).write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
@@ -278,6 +278,28 @@ def fingerprint(path: Path) -> tuple[int, str]:
     """A file's size and SHA-256."""
     with open(path, "rb") as file:
         return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+_SETTLED = 1.0
+"""Seconds after which a change of a file shows in its time of change, whatever the file system's clock."""
+_KNOWN: dict[tuple[int, int, int, int], str] = {}
+"""SHA-256 of files that this process has read, by device, inode, size and time of change."""
+_MOST_KNOWN = 100_000
+
+
+def _checked(path: Path) -> tuple[int, str]:
+    """A file's size and SHA-256. A file that this process has read and that has not changed since is not read again."""
+    found = path.stat()
+    identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    known = _KNOWN.get(identity)
+    if known is not None:
+        return found.st_size, known
+    size, digest = fingerprint(path)
+    if size == found.st_size and time.time() - found.st_mtime > _SETTLED:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[identity] = digest
+    return size, digest
 
 
 def _read_head(folder: Path) -> Head:

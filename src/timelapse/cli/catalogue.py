@@ -341,6 +341,9 @@ Labels are a Parquet file, or CSV with a header. They name outputs by columns ca
 
 TL819 A condition that cannot be decided
 --fail-if takes figures of the diff, numbers, + - * /, comparisons, and, or, not. A precision of nothing is not known: then the command ends with 2, so that CI does not pass by accident.
+
+TL820 A sweep that makes no sense, or cannot be drawn
+Write NAME=1,2,3, NAME=1..10 for whole numbers, NAME=0.1..0.5/5 for five values from 0.1 to 0.5. Plots need matplotlib and a file called .svg, .png or .pdf.
 """
 
 

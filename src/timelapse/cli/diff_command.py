@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +12,7 @@ import typer
 from timelapse.cli.options import Json, Local, Master, examples
 
 if TYPE_CHECKING:
-    from timelapse.compare import Diff, Judgement
+    from timelapse.compare import Diff
     from timelapse.engine.progress import Progress
     from timelapse.log import Log
     from timelapse.run import Run
@@ -112,12 +112,13 @@ def diff(
     --fail-if the conditions alone decide: 0 when none holds, 3 when one does, 2 when one cannot be decided.
     """
     from timelapse.cli.diff_view import View
+    from timelapse.cli.labels_option import judging_of
     from timelapse.cli.progress_view import progress_for
     from timelapse.compare import Condition, figures_of
     from timelapse.compare import diff as compare
 
     conditions = [Condition(text) for text in fail_if or ()]
-    _check_label_options(labels, segment=segment, weight=weight, items=items, until=until)
+    judging = judging_of(labels, segments=segment or (), weight=weight, items=items, until=until)
     with (
         progress_for(as_json) as progress,
         _sides(a, b, log, sets_a, sets_b, master, local, progress) as sides,
@@ -125,8 +126,10 @@ def diff(
         found = compare(*sides, key=_keys(key, sides))
         _check_fields(found, by or ())
         judged = None
-        if labels is not None:
-            judged = _judge(found, labels, segment or (), by or (), weight, items, until)
+        if judging:
+            about = found.records[judging["labels"].record(found.records, judging["record"])]
+            fields = [f for f in by or () if f in about.a.column_names]
+            judged = found.judge(**{**judging, "record": about.name, "by": fields})
         view = View(found, tuple(by or ()), shown, (a, b), judged)
         figures = figures_of(found, judged, [(r.name, r.by(field)) for r, field in view.entities])
         holding = [c.text for c in conditions if c.holds(figures)]
@@ -137,48 +140,6 @@ def diff(
             view.print(holding if conditions else None, code)
     if code:
         raise typer.Exit(code)
-
-
-def _check_label_options(labels: str | None, **options: object) -> None:
-    from timelapse.errors import UsageError
-
-    for name, value in options.items():
-        if value and labels is None:
-            shown = "--labels-until" if name == "until" else f"--{name}"
-            raise UsageError(f"{shown} needs --labels", hint="--labels reports.parquet", code="TL800")
-
-
-def _judge(
-    found: Diff, labels: str, segments: Sequence[str], by: Sequence[str], weight: str | None, items: str | None,
-    until: str | None,
-) -> Judgement:  # fmt: skip
-    from timelapse.compare import Labels, judge
-    from timelapse.log.convert import Times, Unfit
-
-    record, colon, path = labels.partition(":")
-    if not colon or record not in found.records or Path(labels).exists():
-        record, path = "", labels
-    given = Labels.of(path)
-    about = found.records[given.record(found.records, record or None)]
-    try:
-        moment = None if until is None else Times().of_text(until)
-    except Unfit as error:
-        from timelapse.errors import UsageError
-
-        raise UsageError(
-            f"--labels-until {until}: it {error}", hint="2026-10-24, or 2026-10-24T12:00:00Z"
-        ) from None
-    fields = [f for f in by if f in about.a.column_names]
-    return judge(
-        found,
-        given,
-        record=about.name,
-        segments=segments,
-        by=fields,
-        weight=weight,
-        items=items,
-        until=moment,
-    )
 
 
 # --- the two sides --------------------------------------------------------------------------------------
@@ -225,8 +186,7 @@ def _side(
     from timelapse.model.program import spec_of
     from timelapse.model.versions import load_versioned
     from timelapse.run import Run
-    from timelapse.run import replay as run_replay
-    from timelapse.run.start import IN_PROCESS_EVENTS
+    from timelapse.run.start import IN_PROCESS_EVENTS, Several, replay_one_of
 
     if _is_run(reference):
         return Run.open(find_run(reference))
@@ -234,7 +194,7 @@ def _side(
     assert log is not None
     log.bind(spec_of(program).events)
     spark = choose_spark(log.count, progress, master=master, local=local, limit=IN_PROCESS_EVENTS)
-    return run_replay(program, log, None, None, spark, progress=progress)
+    return replay_one_of(Several(), program, log, None, spark, progress)
 
 
 def _keys(given: list[str] | None, sides: tuple[Run, Run]) -> dict[str, tuple[str, ...]]:

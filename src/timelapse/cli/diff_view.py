@@ -221,10 +221,10 @@ def _percent(value: float | None) -> str:
 
 def _judged(judged: Judgement) -> dict[str, Any]:
     return {
-        "record": judged.record, "weight": judged.weight, **_scores(judged.total),
-        "by_day": [{"day": date(day), **_scores(s)} for day, s in judged.days],
+        "record": judged.record, "weight": judged.weight, **scores_json(judged.total),
+        "by_day": [{"day": date(day), **scores_json(s)} for day, s in judged.days],
         "segments": {
-            field: [{"value": text, **_scores(s)} for text, s in groups] for field, groups in judged.segments.items()
+            field: [{"value": text, **scores_json(s)} for text, s in groups] for field, groups in judged.segments.items()
         },
         "good": {field: {"a": a, "b": b} for field, (a, b) in judged.good.items()},
         "complete": judged.complete, "labels": judged.labels, "conflicts": judged.conflicts,
@@ -233,7 +233,9 @@ def _judged(judged: Judgement) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _scores(scores: Scores) -> dict[str, Any]:
+def scores_json(scores: Scores) -> dict[str, Any]:
+    """Both sides' scores."""
+
     def one(score: Score) -> dict[str, Any]:
         return {
             "right": score.right, "judged": score.judged, "positives": score.positives,

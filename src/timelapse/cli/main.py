@@ -18,6 +18,7 @@ from timelapse.cli import (
     diff_command,
     explain_command,
     run_commands,
+    sweep_command,
     system_commands,
 )
 from timelapse.cli.console import INTERRUPTED, TROUBLE, console, show_error
@@ -41,6 +42,7 @@ COMMANDS = (
     "replay",
     "verify",
     "diff",
+    "sweep",
     "explain",
     "cache",
     "bench",
@@ -62,6 +64,7 @@ def make_app() -> typer.Typer:
     data_commands.register(app)
     run_commands.register(app)
     diff_command.register(app)
+    sweep_command.register(app)
     explain_command.register(app)
     cache_command.register(app)
     bench_command.register(app)

@@ -4,8 +4,9 @@ from timelapse.compare.conditions import Condition, figures_of
 from timelapse.compare.differences import Change, Diff, EntityDiff, RecordDiff, diff
 from timelapse.compare.labels import Labels
 from timelapse.compare.score import Judgement, Score, Scores, judge
+from timelapse.compare.sweeps import Point, Sweep, sweep
 
 __all__ = [
-    "Change", "Condition", "Diff", "EntityDiff", "Judgement", "Labels", "RecordDiff", "Score", "Scores", "diff",
-    "figures_of", "judge",
+    "Change", "Condition", "Diff", "EntityDiff", "Judgement", "Labels", "Point", "RecordDiff", "Score", "Scores", "Sweep",
+    "diff", "figures_of", "judge", "sweep",
 ]  # fmt: skip

@@ -120,12 +120,40 @@ def replay(
     ImpureProgram when a handler reads a clock, randomness or the like (unless `allow_impure`),
     Cancelled on Ctrl-C. After an error nothing is left at `out`.
     """
-    program = as_program(program)
+    return _replay(
+        as_program(program), log, out, slices, spark, strategy, progress or Silent(), allow_impure, overwrite,
+        cache, quarantine, None,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Several:
+    """A replay is one of several over a log, of programs that may differ in their last rules only.
+
+    Then what the last rules read of the states is recorded by the first of them, whatever that costs. `decoded` is a
+    folder for what they share beyond the cache, as long as they take.
+    """
+
+    decoded: Path | None = None
+
+
+def replay_one_of(
+    several: Several, program: Program, log: Any, out: Path | None, spark: SparkSession | Literal[False] | None,
+    progress: Progress, *, overwrite: bool = False,
+) -> Run:  # fmt: skip
+    """`replay` as one of several."""
+    return _replay(program, log, out, None, spark, None, progress, False, overwrite, True, False, several)
+
+
+def _replay(
+    program: Program, log: Any, out: str | Path | None, slices: int | None, spark: SparkSession | Literal[False] | None,
+    strategy: str | Mapping[str, str] | None, listener: Progress, allow_impure: bool, overwrite: bool, cache: bool,
+    quarantine: bool, several: Several | None,
+) -> Run:  # fmt: skip
     analysis = analyse(program)
     _refuse_impure(analysis, allow_impure)
     source = open_source(log, program)
     executor = _executor(spark, source.reader.count)
-    listener = progress or Silent()
     facts = compiled_facts(program, source.reader.count, slices, executor.cores)
     plan = make_plan(
         analysis, counts=source.counts, cores=executor.cores, slices=slices, force=strategy, compiled=facts,
@@ -138,6 +166,7 @@ def replay(
     return run_plan(
         program, analysis, source, plan, executor, Path(out), slices, listener, overwrite, keep,
         cache=cache and strategy is None and not allow_impure and not quarantine, quarantine=quarantine,
+        several=several,
     )  # fmt: skip
 
 
@@ -152,7 +181,7 @@ class _TemporaryFolder:
 def run_plan(
     program: Program, analysis: Analysis, source: Source, plan: Plan, executor: Executor, out: Path,
     slices: int | None, progress: Progress, overwrite: bool, keep: list[Any], *, cache: bool = False,
-    quarantine: bool = False,
+    quarantine: bool = False, several: Several | None = None,
 ) -> Run:  # fmt: skip
     """Replay by a given plan and publish the run at `out`."""
     started = time.time()
@@ -171,7 +200,10 @@ def run_plan(
         reuse = Reuse.none("it was not asked for")
         if cache:
             anywhere = least if slices is None else None
-            reuse = Reuse.of(program, analysis, source.id, reader.count, boundaries, least=anywhere)
+            reuse = Reuse.of(
+                program, analysis, source.id, reader.count, boundaries, least=anywhere, several=several is not None,
+                decoded=None if several is None else several.decoded,
+            )  # fmt: skip
         places = reuse.cuts(boundaries)
         job = Job(program, passes, reader, places, partial.scratch, partial.path, memory, quarantine)
         (partial.scratch / "results").mkdir()

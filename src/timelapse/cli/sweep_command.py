@@ -1,0 +1,234 @@
+"""`sweep`: many settings of a program at once."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from timelapse.cli.options import Json, Local, LogArg, Master, ProgramArg, Sets, examples
+
+if TYPE_CHECKING:
+    from timelapse.compare import Sweep
+    from timelapse.log import Log
+    from timelapse.model.program import ParamSpec, Program
+
+SWEEPS = Path("sweeps")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog=examples(
+            "timelapse sweep rules.py:Antispam logs/oct ratio=1,2,3 share=0.1..0.5/5",
+            "timelapse sweep rules.py:Antispam logs/oct ratio=1..4/20 --labels reports.parquet --plot ratio.svg",
+            "timelapse diff sweeps/Antispam-1f2e3d4c/ratio=1.0-8c2b... sweeps/Antispam-1f2e3d4c/ratio=3.0-02fe...",
+        )
+    )(sweep)
+
+
+def sweep(
+    program: ProgramArg,
+    log: LogArg,
+    values: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME=VALUES...", help="1,2,3 or 1..10 (whole numbers) or 0.1..0.5/5 (so many values).",
+            show_default=False,
+        ),
+    ],
+    settings: Sets = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder of the runs; by default sweeps/<Program>-<hash>. Found runs stay."),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(metavar="[TYPE:]FILE", help="Precision and recall by labels, as in diff."),
+    ] = None,
+    weight: Annotated[str | None, typer.Option(metavar="FIELD", help="Weigh them by a column: amount.")] = None,
+    items: Annotated[
+        str | None, typer.Option(metavar="EVENT.FIELD", help="Where the log has what labels name: Message.id.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--labels-until", metavar="TIME", help="Until when labels are complete.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw outputs, or precision against recall, into a .svg, .png or .pdf.")
+    ] = None,
+    master: Master = None,
+    local: Local = False,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Replay a program with many settings; only what depends on a parameter is repeated.
+
+    All combinations of the values are tried. Each is a run of its own, which diff and verify take. A
+    sweep that was interrupted goes on where it stopped when the command is given again.
+    """
+    from timelapse.cli.labels_option import judging_of
+    from timelapse.cli.options import choose_spark
+    from timelapse.cli.progress_view import progress_for
+    from timelapse.cli.settings import build_program
+    from timelapse.compare import sweep as run_sweep
+    from timelapse.compare.plots import need_plots, save
+    from timelapse.log import Log
+    from timelapse.model.load import load_program
+    from timelapse.model.program import spec_of
+    from timelapse.run.start import IN_PROCESS_EVENTS, kept_of
+
+    if plot is not None:
+        need_plots(plot)
+    judging = judging_of(labels, weight=weight, items=items, until=until)
+    base = build_program(load_program(program), settings or [])
+    opened = Log.open(log)
+    opened.bind(spec_of(base).events)
+    grid = grid_of(base, values)
+    folder = out or SWEEPS / _default_name(base, opened)
+    with progress_for(as_json) as progress:
+        spark = choose_spark(opened.count, progress, master=master, local=local, limit=IN_PROCESS_EVENTS)
+        found = run_sweep(base, opened, grid, folder, spark=spark, progress=progress, **judging)
+        if plot is not None:
+            save(found, plot)
+        if as_json:
+            _print_json(found)
+        else:
+            kept = kept_of(base, opened)
+            _print(found, folder, plot, kept["reason"] or kept["reads_reason"])
+
+
+def _default_name(base: Program, log: Log) -> str:
+    """The same for the same program text over the same log, whatever the parameters."""
+    from timelapse.model.fingerprint import fingerprint
+    from timelapse.model.program import spec_of
+
+    name = spec_of(base).name
+    return f"{name}-{hashlib.sha256(f'{fingerprint(base)} {log.id}'.encode()).hexdigest()[:8]}"
+
+
+# --- values ---------------------------------------------------------------------------------------------
+
+
+def grid_of(base: Program, arguments: list[str]) -> dict[str, list[Any]]:
+    """Values by parameter. Raises UsageError (TL806, TL820) for what does not fit."""
+    from timelapse.errors import UsageError
+    from timelapse.model.program import spec_of
+
+    params = spec_of(base).params
+    found: dict[str, list[Any]] = {}
+    for argument in arguments:
+        name, equals, text = argument.partition("=")
+        if not equals or name not in params or name in found:
+            reason = (
+                "is given twice"
+                if name in found
+                else "has no values"
+                if name in params
+                else "is no parameter"
+            )
+            raise UsageError(
+                f"{name!r} {reason}", hint=f"write NAME=1,2,3 with a parameter of {', '.join(params) or 'none'}",
+                code="TL820",
+            )  # fmt: skip
+        found[name] = _values(params[name], text)
+    return found
+
+
+def _values(param: ParamSpec, text: str) -> list[Any]:
+    from timelapse.cli.settings import read_value
+    from timelapse.compare.sweeps import MOST
+    from timelapse.errors import UsageError
+
+    if ".." not in text or param.text not in ("int", "float"):
+        return [read_value(param, part.strip()) for part in text.split(",")]
+    ends, slash, count_text = text.partition("/")
+    first, _, last = ends.partition("..")
+    low, high = read_value(param, first), read_value(param, last)
+    whole = param.text == "int"
+    wrong = f"{param.name}={text}"
+    if not (math.isfinite(low) and math.isfinite(high)) or (not slash and not whole):
+        raise UsageError(f"{wrong} does not say how many values", hint="write 0.1..0.5/5", code="TL820")
+    if not slash:
+        count = abs(high - low) + 1
+    elif count_text.strip().isdecimal():
+        count = int(count_text)
+    else:
+        raise UsageError(
+            f"{wrong}: {count_text!r} is no number of values", hint="write 0.1..0.5/5", code="TL820"
+        )
+    if not 2 <= count <= MOST:
+        raise UsageError(f"{wrong} are {count:,} values", hint=f"2 to {MOST:,}", code="TL820")
+    steps = count - 1
+    if whole:
+        return list(dict.fromkeys(low + round((high - low) * n / steps) for n in range(count)))
+    # 0.1..0.5/5 is to mean 0.2, not 0.2 and a last bit: as a person would write it
+    return [param.check(float(f"{low + (high - low) * n / steps:.12g}")) for n in range(count)]
+
+
+# --- printing -------------------------------------------------------------------------------------------
+
+
+def _print(found: Sweep, folder: Path, plot: Path | None, reason: str) -> None:
+    from rich.table import Table
+
+    from timelapse.cli.console import clean, console, line, one_line
+    from timelapse.cli.view import bar
+
+    judged = any(p.judged is not None for p in found.points)
+    records = list(dict.fromkeys(name for p in found.points for name in p.run.counts))
+    best = found.best()
+    table = Table(box=None, pad_edge=False)
+    rates = ("precision", "recall", "f1") if judged else ()
+    for name in (*found.names, *records, *rates, "seconds"):
+        table.add_column(clean(name), justify="right")
+    table.add_column("needed")
+    top = max((p.run.counts.get(records[0], 0) for p in found.points), default=0) if records else 0
+    if records:
+        table.add_column(clean(records[0]))
+    for point in found.points:
+        scores = [] if point.judged is None else [getattr(point.judged.total.b, r) for r in rates]
+        table.add_row(
+            *(one_line(point.values[n], 40) for n in found.names),
+            *(f"{point.run.counts.get(r, 0):,}" for r in records),
+            *("-" if s is None else f"{100 * s:.1f}%" for s in scores),
+            f"{point.run.seconds:.2f}", "found" if point.resumed else point.source,
+            *([bar(point.run.counts.get(records[0], 0), top, 24)] if records else []),
+            style="bold" if point is best else None,
+        )  # fmt: skip
+    console().print(table)
+    if best is not None and best.judged is not None:
+        from timelapse.compare.sweeps import describe
+
+        line(("best f1: ", "bold"), one_line(describe(best.values)))
+    needed = [p.source for p in found.points if not p.resumed]
+    parts = [f"{needed.count(s)} {text}" for s, text in
+             (("replay", "whole replays"), ("states", "from kept states"), ("last rules", "of the last rules alone"))
+             if needed.count(s)]  # fmt: skip
+    resumed = sum(p.resumed for p in found.points)
+    if resumed:
+        parts.append(f"{resumed} found")
+    line((f"{len(found.points)} settings: {', '.join(parts)}", "dim"))
+    if needed.count("replay") > 1 and reason:
+        line((f"  nothing more is shared: {one_line(reason)}", "dim"))
+    line(("runs: ", "dim"), one_line(folder), f"   plot: {one_line(plot)}" if plot is not None else "")
+
+
+def _print_json(found: Sweep) -> None:
+    from timelapse.cli.console import print_json
+    from timelapse.cli.diff_view import scores_json
+
+    print_json(
+        {
+            "program": found.program, "names": found.names,
+            "points": [
+                {
+                    "values": dict(p.values), "outputs": p.run.counts, "rejected": p.run.rejected_count,
+                    "digest": p.run.digest, "seconds": p.run.seconds, "needed": p.source, "resumed": p.resumed,
+                    "path": str(p.run.path),
+                    "labels": None if p.judged is None else scores_json(p.judged.total)["b"],
+                } for p in found.points
+            ],
+        }
+    )  # fmt: skip
