@@ -194,7 +194,7 @@ class _Finder:
         spec: StateSpec = self._analysis.spec.states[read.state]
         node = read.node
         if not spec.kind.plain_reads:
-            raise _No(f"it reads a {spec.kind.__name__}, {read.state} ({place})")
+            raise NotClosed(f"it reads a {spec.kind.__name__}, {read.state} ({place})")
         kind: ValueType | None = spec.value
         if isinstance(node, ast.Compare) or spec.kind is Set:
             kind = BOOL
