@@ -55,7 +55,7 @@ TL104 A generator or async handler
 A handler is called once per event and runs to its end. Use a plain `def`, and self.emit(...) instead of yield.
 
 TL105 A program or handler that is put together wrongly
-@tl.on takes one or more event classes and decorates a plain method with self and the event. States are declared with a kind, as `seen: tl.Set[int]`.
+@tl.on takes one or more event classes and decorates a plain method with self and the event. States are declared with a kind, as `seen: tl.Set[int]`; parts of a program that declare one state must agree on its kind and types.
 
 TL106 State outside the program
 `global` and `nonlocal` write what Timelapse does not see: declare a state. An `except` that catches BaseException would catch self.reject: catch Exception or something narrower.
@@ -191,6 +191,9 @@ An append brings events of the log's own types.
 
 TL408 Events that are not later
 An append only takes events after the log's last time: earlier ones would change what runs have seen. Ingest everything again to bring them in.
+
+TL409 A log made from a run, or without events, that does not fit
+For tl.Log.from_run: each field of the event must be a field of the record, with the same type. For --without: the run must be over the same log, and numbers must be those of its events.
 
 TL410 A source that cannot be ingested
 The base of the errors below.

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from timelapse.engine.progress import Progress
+    from timelapse.log import Log
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Sets = Annotated[
@@ -27,11 +28,29 @@ ProgramArg = Annotated[str, typer.Argument(metavar="FILE:CLASS", help="The progr
 LogArg = Annotated[Path, typer.Argument(metavar="LOG", help="A log's folder.", show_default=False)]
 
 
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="RUN|FILE",
+        help="Leave events out: those that RUN (a folder, @3, @last) took out, or whose seqs FILE lists. May repeat.",
+    ),
+]
+
+
 def examples(*lines: str) -> str:
     """The epilog of a command's help."""
     return "[bold]Examples[/bold]\n\n" + "\n\n".join(
         f"  {line.replace('[', chr(92) + '[')}" for line in lines
     )
+
+
+def leave_out(log: Log, without: list[str] | None) -> Log:
+    """The log without the events of these runs and files."""
+    from timelapse.cli.places import find_run
+
+    for one in without or ():
+        log = log.without(find_run(one))
+    return log
 
 
 def choose_spark(

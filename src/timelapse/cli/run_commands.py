@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from timelapse.cli.options import Json, Local, LogArg, Master, Overwrite, ProgramArg, Sets, examples
+from timelapse.cli.options import Json, Local, LogArg, Master, Overwrite, ProgramArg, Sets, Without, examples
 
 if TYPE_CHECKING:
     from timelapse.log import LogInfo
@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
             "timelapse replay rules.py:Antispam logs/oct --set ratio=3.0 --slices 8 --out out/strict",
             "timelapse replay rules.py:Antispam logs/oct --verify 1%",
             "timelapse replay rules.py:Antispam logs/oct --quarantine",
+            "timelapse replay rules.py:Antispam logs/oct --without @last",
         )
     )(replay)
     app.command(epilog=examples("timelapse verify @last", "timelapse verify out/strict --events 1000000"))(
@@ -67,6 +68,7 @@ def replay(
             "--quarantine", help="Take events at which a handler raises out of the log, list them, and go on."
         ),
     ] = False,
+    without: Without = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Neither use nor keep states of earlier replays.")
     ] = False,
@@ -79,7 +81,7 @@ def replay(
 
     Up to 200,000 events are replayed in this process, more on Spark. A run appears whole or not at all.
     """
-    from timelapse.cli.options import choose_spark
+    from timelapse.cli.options import choose_spark, leave_out
     from timelapse.cli.places import new_run
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
@@ -90,7 +92,7 @@ def replay(
     from timelapse.run.start import IN_PROCESS_EVENTS
 
     made = build_program(load_program(program), settings or [])
-    opened = Log.open(log)
+    opened = leave_out(Log.open(log), without)
     opened.bind(spec_of(made).events)
     wanted = None if check is None else _amount(check, opened.count)
     place = new_run(spec_of(made).name) if out is None else nullcontext(out)

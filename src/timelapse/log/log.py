@@ -18,14 +18,16 @@ import pyarrow.parquet as pq
 
 from timelapse.errors import EventOrderError, IngestError, LogError, Place
 from timelapse.log import manifest as stored
+from timelapse.log.derived import Outputs, write_outputs
 from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry, SourceEntry
-from timelapse.log.place import as_path, check_free, locked, whole_folder
+from timelapse.log.place import as_path, check_free, locked, process_folder, whole_folder
 from timelapse.log.reader import LogReader, unreadable
 from timelapse.log.segment import BLOCK_EVENTS, write_events
 from timelapse.log.source import Source, as_source, list_files
 from timelapse.log.task import BadRow, TaskReport
 from timelapse.log.types import EventType, bind, event_types
-from timelapse.model.events import Event
+from timelapse.log.without import name_of, seqs_of
+from timelapse.model.events import Event, Record
 from timelapse.serial import in_order
 
 if TYPE_CHECKING:
@@ -73,9 +75,11 @@ class LogInfo:
 class Log:
     """A stored log of events in a total order. Make one with `Log.write`, open one with `Log.open`."""
 
-    def __init__(self, path: Path, manifest: Manifest) -> None:
+    def __init__(self, path: Path, manifest: Manifest, left_out: tuple[int, ...] = ()) -> None:
         self.path = path
         self.manifest = manifest
+        self.left_out = left_out
+        """Events that this view of the log is without, by rising seq."""
 
     # --- making ---------------------------------------------------------------------------------------
 
@@ -139,6 +143,36 @@ class Log:
             (folder / "segments").mkdir()
             segments = list(write_events(folder / "segments", kinds, ordered, block))
             entry = IngestEntry(1, len(ordered), 0.0, [], [], _tool())
+            stored.write(folder, stored.build(kinds, segments, [entry]))
+        return cls.open(target)
+
+    @classmethod
+    def from_run(
+        cls,
+        run: Outputs,
+        events: Mapping[type[Record], type[Event]],
+        path: str | Path | None = None,
+        *,
+        origin: str | None = None,
+        overwrite: bool = False,
+    ) -> Log:
+        """A run's outputs as a log: one program's records are another's events.
+
+        `events` says which record type becomes which event type; fields go by name, and an event may have fewer.
+        Events have their records' times and follow one another as the records were emitted, in the order
+        (ts, phase, seq, ordinal), whatever their type. As a run's outputs do not depend on how it was run, neither
+        do the log, its id, and an event's seq: its number in that order. `origin` names an int field of the events
+        that gets the seq of the log event that the record stems from (-1 for ticks); it stays the same where other
+        records come or go. `path` is the log's folder; without it the log lasts as long as this process.
+        Raises LogError (TL409) for fields that do not fit.
+        """
+        if not events:
+            raise LogError("no records", hint="give {RecordClass: EventClass}", code="TL409")
+        target = as_path(process_folder() / "log" if path is None else path)
+        with whole_folder(target, overwrite=overwrite) as folder:
+            (folder / "segments").mkdir()
+            kinds, segments = write_outputs(folder / "segments", run, events, origin)
+            entry = IngestEntry(1, sum(s.count for s in segments), 0.0, [], [], _tool())
             stored.write(folder, stored.build(kinds, segments, [entry]))
         return cls.open(target)
 
@@ -214,12 +248,22 @@ class Log:
                 shutil.rmtree(staging, ignore_errors=True)
         return Log.open(self.path)
 
+    def without(self, what: Any) -> Log:
+        """The log without some of its events; the others keep their seq. Nothing is written.
+
+        `what` is a run (tl.Run, or its folder): what was taken out of this log because a handler raised, and what
+        the run was itself replayed without. Or seqs: numbers, or a file (Parquet or CSV with a column `seq`, else
+        one number per line). Raises LogError (TL409).
+        """
+        more = seqs_of(what, self.manifest.id, self.manifest.count)
+        return Log(self.path, self.manifest, tuple(sorted({*self.left_out, *more})))
+
     # --- looking --------------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
         """A hash of types, events and positions: the same for the same log, however it was ingested."""
-        return self.manifest.id
+        return name_of(self.manifest.id, self.left_out)
 
     @property
     def version(self) -> int:
@@ -227,10 +271,10 @@ class Log:
 
     @property
     def count(self) -> int:
-        return self.manifest.count
+        return self.manifest.count - len(self.left_out)
 
     def __len__(self) -> int:
-        return self.manifest.count
+        return self.count
 
     @cached_property
     def types(self) -> tuple[EventType, ...]:
@@ -239,7 +283,7 @@ class Log:
     @cached_property
     def reader(self) -> LogReader:
         """The reader of this version: small, picklable, works in any process that sees the files."""
-        return LogReader.of(self.path, self.manifest)
+        return LogReader.of(self.path, self.manifest, self.left_out)
 
     def bind(self, classes: Iterable[type[Event]]) -> Mapping[str, type[Event]]:
         """A program's event classes by name. Raises LogError where the log does not have what they need."""
@@ -247,10 +291,10 @@ class Log:
 
     def events(self, *classes: type[E]) -> Iterator[E]:
         """The events of these classes, in log order."""
-        return cast(Iterator[E], self.reader.events(0, self.count, self.bind(classes)))
+        return cast(Iterator[E], self.reader.events(0, self.manifest.count, self.bind(classes)))
 
     def info(self) -> LogInfo:
-        """Types, counts, span, events per day, sizes, and what each ingest left out."""
+        """Types, counts, span, events per day, sizes, and what each ingest left out: of the whole log, as stored."""
         manifest = self.manifest
         names = [t.name for t in manifest.types]
         per_day: dict[int, dict[str, int]] = {}
@@ -286,7 +330,8 @@ class Log:
 
     def __repr__(self) -> str:
         held = ", ".join(f"{t.name} {t.count:,}" for t in self.manifest.types)
-        return f"Log({str(self.path)!r}, version {self.version}: {held or 'no types'})"
+        fewer = f" without {len(self.left_out):,} events" if self.left_out else ""
+        return f"Log({str(self.path)!r}, version {self.version}: {held or 'no types'}{fewer})"
 
 
 def _iso(day: int) -> str:

@@ -48,6 +48,11 @@ class MemoryLog:
         ends = [*self._seqs, self._seqs[-1] + 1 if self._seqs else 0]
         return [0 if place == 0 else ends[place] for place in even_cuts(len(self._seqs), n)]
 
+    def seq_after(self, events: int) -> int:
+        if events < len(self._seqs):
+            return self._seqs[events]
+        return self._seqs[-1] + 1 if self._seqs else 0
+
     def seq_at(self, ts: int) -> int:
         place = bisect_left(self._times, ts)
         if place < len(self._seqs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import errno
 import fcntl
@@ -9,6 +10,7 @@ import hashlib
 import os
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +36,13 @@ def as_path(path: str | Path) -> Path:
             hint="give a folder on a file system that the driver and all workers mount",
         )  # fmt: skip
     return Path(text).expanduser().absolute()
+
+
+def process_folder() -> Path:
+    """A new folder that is removed when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="timelapse-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def check_free(path: Path, *, overwrite: bool) -> None:

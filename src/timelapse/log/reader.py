@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from timelapse.errors import LogError, Place
 from timelapse.log.manifest import FileEntry, Manifest, SegmentEntry
 from timelapse.log.types import EventType, bind
+from timelapse.log.without import kept
 from timelapse.model.events import Event
 from timelapse.model.types import ListType, OptionalType, ValueType
 
@@ -55,6 +56,10 @@ class EventReader(Protocol):
         """The first seq whose event is at `ts` or later; the end of the log if there is none."""
         ...
 
+    def seq_after(self, events: int) -> int:
+        """A seq before which there are exactly so many events."""
+        ...
+
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         """The events with lo <= seq < hi, in log order, as columns."""
         ...
@@ -80,15 +85,31 @@ class LogReader:
     _bases: tuple[int, ...] = field(repr=False)
     encoded: bool = False
     """Whether chunks may hold strings as dictionary arrays, where values repeat: nothing is spelt out then."""
+    excluded: tuple[int, ...] = field(default=(), repr=False)
+    """Events that are left out, by rising seq. `count` is without them; the others keep their seq."""
 
     @classmethod
-    def of(cls, root: Path, manifest: Manifest) -> LogReader:
+    def of(cls, root: Path, manifest: Manifest, excluded: tuple[int, ...] = ()) -> LogReader:
         segments = tuple(manifest.segments)
         bases = tuple(s.base for s in segments)
-        return cls(str(root), manifest.event_types, segments, manifest.count, bases)
+        count = manifest.count - len(excluded)
+        return cls(str(root), manifest.event_types, segments, count, bases, excluded=excluded)
+
+    @property
+    def _end(self) -> int:
+        return self.count + len(self.excluded)
 
     def cuts(self, n: int) -> list[int]:
-        return even_cuts(self.count, n)
+        even = even_cuts(self.count, n)
+        return [0, *map(self.seq_after, even[1:])] if self.excluded else even
+
+    def seq_after(self, events: int) -> int:
+        if events >= self.count:
+            return self._end
+        if not self.excluded:
+            return events
+        gone = np.asarray(self.excluded) - np.arange(len(self.excluded))
+        return events + int(np.searchsorted(gone, events, side="right"))
 
     def seq_at(self, ts: int) -> int:
         for segment in self.segments:
@@ -100,12 +121,13 @@ class LogReader:
                 return lo
             parts = [self._read(segment, block, file, ()) for file in segment.files if file.rows[block]]
             return lo + sum(int(np.searchsorted(np.asarray(p["ts"]), ts)) for p in parts)
-        return self.count
+        return self._end
 
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         wanted = self._wanted(columns)
         encodings = _Encodings(self.types) if self.encoded else None
-        lo, hi = max(lo, 0), min(hi, self.count)
+        lo, hi = max(lo, 0), min(hi, self._end)
+        excluded = np.asarray(self.excluded, np.int64)
         if lo >= hi:
             return
         for segment in self.segments[bisect_right(self._bases, lo) - 1 :]:
@@ -120,7 +142,7 @@ class LogReader:
                         continue
                     tables = {}
                     for number, table in files.blocks(entries, block, wanted):
-                        part = _cut(table, first, last)
+                        part = kept(_cut(table, first, last), excluded, first, last)
                         if part.num_rows:
                             tables[self.types[number].name] = part
                     yield Chunk(first, last, tables)

@@ -62,7 +62,17 @@ def _declare_names(cls: type, base: type, params: dict[str, ParamSpec], states: 
         default = base.__dict__.get(name, _MISSING)
         alias = _as_state(annotation)
         if alias is not None:
-            states[name] = _declare_state(base, name, alias, default, line)
+            made = _declare_state(base, name, alias, default, line)
+            known = states.get(name)
+            if known is not None and (known.kind, known.key, known.value) != (
+                made.kind,
+                made.key,
+                made.value,
+            ):
+                raise _error(base, line, f"{cls.__name__} has two states {name!r} that differ: a {made.kind.__name__} "
+                             f"here, a {known.kind.__name__} in another base class", "TL105",
+                             "handlers would meet the wrong one: rename one of them")  # fmt: skip
+            states[name] = made
             params.pop(name, None)
         elif isinstance(default, StateOptions):
             raise _error(base, line, f"{name!r} has tl.state(...) but is not a state", "TL105",

@@ -98,6 +98,8 @@ class RunManifest(msgspec.Struct, frozen=True):
     plan: str
     account: dict[str, float] = {}
     """Core-seconds by phase (engine/account.py): together the seconds times the cores that could be used."""
+    without: list[int] = []
+    """Events of the log that were left out from the beginning, by rising seq."""
     quarantined: int | None = None
     """Events that were taken out of the log because a handler raised; None: it was not asked for."""
 

@@ -60,11 +60,12 @@ def run_serial(program: Program | type[Program], events: Any, *, quarantine: boo
     program = as_program(program)
     started = time.perf_counter()
     path = log_id = None
+    left_out: tuple[int, ...] = ()
     if isinstance(events, str | Path):
         events = Log.open(events)
     if isinstance(events, Log):
         events.bind(spec_of(program).events)
-        path, log_id = str(events.path), events.id
+        path, log_id, left_out = str(events.path), events.id, events.left_out
     reader = events.reader if isinstance(events, Log) else events if isinstance(events, MemoryLog) else None
     if reader is None:
         listed = list(serial.in_order(events))
@@ -74,6 +75,7 @@ def run_serial(program: Program | type[Program], events: Any, *, quarantine: boo
     outcome = serial.run(program, listed, quarantine=quarantine)
     seconds = time.perf_counter() - started
     manifest = _manifest(program, outcome, count, seconds, path, log_id)
+    manifest = msgspec.structs.replace(manifest, without=list(left_out))
     if quarantine:
         manifest = msgspec.structs.replace(manifest, quarantined=len(outcome.quarantined))
     taken_out = quarantined_table([quarantined_row(failure) for failure in outcome.quarantined])

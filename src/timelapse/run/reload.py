@@ -49,6 +49,8 @@ def reopen_log(manifest: RunManifest) -> EventReader:
             hint="put it back at that path, or replay from another log", code="TL604",
         )  # fmt: skip
     log = Log.open(manifest.log)
+    if manifest.without and max(manifest.without) < log.count:
+        log = log.without(manifest.without)
     if log.id != manifest.log_id:
         raise RunError(
             "the log at the run's path is another one than it was", place=Place(manifest.log),

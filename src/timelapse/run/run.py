@@ -182,6 +182,14 @@ class Run:
         return _with_times(self._data.quarantined().drop_columns(["phase"]))
 
     @property
+    def left_out(self) -> list[int]:
+        """Events, by rising seq, that its result is without: those in `quarantined`, and those that its log was
+        replayed without. `log.without(run)` is the log that gives the same result and fails nowhere.
+        """
+        found = self.stored_quarantined().column("seq").to_pylist()
+        return sorted({*self._manifest.without, *found})
+
+    @property
     def quarantined_count(self) -> int:
         return self._manifest.quarantined or 0
 

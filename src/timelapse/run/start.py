@@ -69,6 +69,7 @@ class Source:
     counts: Mapping[str, int] | None
     path: str | None
     id: str | None
+    without: tuple[int, ...] = ()
 
 
 def open_source(log: Any, program: Program) -> Source:
@@ -79,7 +80,7 @@ def open_source(log: Any, program: Program) -> Source:
     if isinstance(log, Log):
         log.bind(events)
         counts = {t.name: t.count for t in log.info().types}
-        return Source(log.reader, counts, str(log.path), log.id)
+        return Source(log.reader, counts, str(log.path), log.id, log.left_out)
     if isinstance(log, Iterable) and not isinstance(log, MemoryLog):
         listed: list[Event] = list(log)
         log = MemoryLog(listed, list(dict.fromkeys([*events, *(type(e) for e in listed)])))
@@ -233,7 +234,7 @@ def run_plan(
 
 def kept_of(program: Program, log: Log) -> dict[str, Any]:
     """What a replay of the log could start from, or why nothing is kept: for `timelapse explain`."""
-    return Reuse.of(program, analyse(program), log.id, log.count, (0, log.count), least=1).describe()
+    return Reuse.of(program, analyse(program), log.id, log.count, log.reader.cuts(1), least=1).describe()
 
 
 def _about(manifest: RunManifest) -> dict[str, str]:
@@ -401,5 +402,6 @@ def _manifest(
         executor=outcome.executor,
         certificate=certificate,
         plan=plan.text(),
+        without=list(source.without),
         quarantined=totals.quarantined if job.quarantine else None,
     )

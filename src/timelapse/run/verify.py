@@ -70,7 +70,7 @@ def verify(run: Run, events: int | None = None, progress: Progress | None = None
     wanted = total if events is None else min(events, total)
     listener = progress or Silent()
     started = time.perf_counter()
-    hi = reader.cuts(total)[wanted] if type(reader).__name__ == "MemoryLog" and total else wanted
+    hi = reader.seq_after(wanted)
     classes = {cls.__name__: cls for cls in spec_of(program).events}
     checker = _Boundaries(run, program, hi)
     listener.stage(_STAGE, wanted)

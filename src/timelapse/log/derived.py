@@ -1,0 +1,100 @@
+"""One program's outputs as another program's log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from timelapse.errors import LogError, Place
+from timelapse.log.manifest import SegmentEntry
+from timelapse.log.segment import BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter, fields_table
+from timelapse.log.types import EventType, event_types, readable_as
+from timelapse.model.events import Event, Record
+from timelapse.model.types import INT
+
+_PLACE = ("ts", "phase", "seq", "ordinal")
+
+
+class Outputs(Protocol):
+    """What has outputs: a finished run."""
+
+    def stored(self, record: type[Record]) -> pa.Table:
+        """Columns `ts`, `phase`, `seq`, `ordinal`, then the fields."""
+        ...
+
+
+def write_outputs(
+    folder: Path, run: Outputs, events: Mapping[type[Record], type[Event]], origin: str | None
+) -> tuple[tuple[EventType, ...], list[SegmentEntry]]:
+    """Write a run's outputs as segments of a log: see Log.from_run."""
+    classes = list(dict.fromkeys(events.values()))
+    kinds = event_types(classes)
+    parts: list[pa.Table] = []
+    for number, (cls, kind) in enumerate(zip(classes, kinds, strict=True)):
+        own = [_renamed(run, record, kind, origin) for record, event in events.items() if event is cls]
+        whole = pa.concat_tables(own)
+        parts.append(whole.append_column("_kind", pa.array(np.full(whole.num_rows, number, np.int64))))
+    places = [np.concatenate([_ints(t, name) for t in parts]) for name in (*_PLACE, "_kind")]
+    order = np.lexsort(places[3::-1])
+    ts, of = places[0][order], places[4][order]
+    # Each type's rows as they follow one another in the log.
+    firsts = np.cumsum([0, *(t.num_rows for t in parts)])
+    rows = [order[of == n] - firsts[n] for n in range(len(parts))]
+    tables = [t.select(kind.schema.names).take(pa.array(r)) if kind.fields else t
+              for t, kind, r in zip(parts, kinds, rows, strict=True)]  # fmt: skip
+    segments = []
+    done = [0] * len(parts)
+    for first in range(0, len(ts), SEGMENT_EVENTS):
+        writer = SegmentWriter(folder, f"{first // SEGMENT_EVENTS:06d}", kinds)
+        last = min(first + SEGMENT_EVENTS, len(ts))
+        for lo in range(first, last, BLOCK_EVENTS):
+            hi = min(lo + BLOCK_EVENTS, last)
+            block = {}
+            for n, kind in enumerate(kinds):
+                count = int(np.count_nonzero(of[lo:hi] == n))
+                columns = [tables[n].column(f.name).slice(done[n], count) for f in kind.fields]
+                block[n] = fields_table(kind, columns, count)
+                done[n] += count
+            writer.write(ts[lo:hi], of[lo:hi], block)
+        segments.append(writer.close())
+    return kinds, segments
+
+
+def _ints(table: pa.Table, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.asarray(table.column(name).cast(pa.int64()), np.int64)
+
+
+def _renamed(run: Outputs, record: type[Record], kind: EventType, origin: str | None) -> pa.Table:
+    """A record's outputs in the columns of the event that they become."""
+    if not (isinstance(record, type) and issubclass(record, Record)):
+        raise _unfit(f"{record!r} is no record class", kind, "give {RecordClass: EventClass}")
+    held = {f.name: f.type for f in record.__fields__}
+    stored = run.stored(record)
+    columns = {name: stored.column(name) for name in _PLACE}
+    for field in kind.fields:
+        if field.name == origin:
+            if field.type != INT:
+                raise _unfit(f"{kind.name}.{field.name} is to hold a seq: it must be an int", kind, "")
+            columns[field.name] = stored.column("seq")
+        elif field.name not in held:
+            raise _unfit(
+                f"{kind.name}.{field.name} is no field of {record.__name__}", kind,
+                f"its fields: {', '.join(f'{n}: {t.text}' for n, t in held.items()) or 'none'}; "
+                "origin= names the field that gets the seq of the event behind a record",
+            )  # fmt: skip
+        elif not readable_as(held[field.name], field.type):
+            raise _unfit(
+                f"{kind.name}.{field.name} is {field.type.text}, "
+                f"{record.__name__}.{field.name} is {held[field.name].text}", kind, "give both the same type",
+            )  # fmt: skip
+        else:
+            columns[field.name] = stored.column(field.name).cast(field.type.arrow)
+    return pa.table(columns)
+
+
+def _unfit(message: str, kind: EventType, hint: str) -> LogError:
+    return LogError(message, place=Place(what=kind.name), hint=hint or None, code="TL409")
