@@ -60,6 +60,9 @@ class DecodedReader:
     def cuts(self, n: int) -> list[int]:
         return self.base.cuts(n)
 
+    def seq_after(self, events: int) -> int:
+        return self.base.seq_after(events)
+
     def seq_at(self, ts: int) -> int:
         return self.base.seq_at(ts)
 
