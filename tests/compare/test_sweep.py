@@ -114,9 +114,10 @@ def test_without_a_cache(log: tl.Log, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_goes_on_where_it_stopped(log: tl.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there is not made again, unless it is of another program, or is none at all."""
     from timelapse.compare import sweeps
+    from timelapse.run import start
 
     made: list[Any] = []
-    real = sweeps.replay_one_of
+    real = start.replay_one_of
 
     def failing(several: Any, program: Any, *args: Any, **kw: Any) -> Any:
         if len(made) == 2:

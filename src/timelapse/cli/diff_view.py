@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from timelapse.cli.console import clean, console, line, one_line, print_json
 from timelapse.cli.view import date, moment, share, sparkline
 
 if TYPE_CHECKING:
-    from timelapse.compare import Change, Diff, Judgement, RecordDiff, Score, Scores
+    from timelapse.compare import Cause, Change, Diff, Judgement, RecordDiff, Score, Scores
     from timelapse.run import Run
 
 _ROWS = 31
@@ -109,12 +109,13 @@ class View:
                 line((f"{clean(record.name)} by {clean(field)}, most: ", "dim"), ", ".join(texts))
 
     def _print_examples(self) -> None:
-        first = self.diff.first
-        assert first is not None
-        line(("first: ", "bold"), one_line(first.text, 400))
-        rest = [c for r in self.records for c in islice(r.changes(), self.shown + 1)]
-        for change in sorted(rest, key=lambda c: (c.ts, c.seq))[1 : self.shown + 1]:
-            line("       ", one_line(change.text, 400))
+        """The first difference, and some more, each with what it comes from."""
+        changes = self.diff.examples(self.shown + 1)
+        causes = self.diff.causes(changes)
+        for number, change in enumerate(changes):
+            line(("       " if number else "first: ", "bold"), one_line(change.text, 400))
+            for text in causes[change.seq].lines:
+                line((f"         {one_line(text, 400)}", "cyan" if number == 0 else "dim"))
 
     # --- JSON -------------------------------------------------------------------------------------
 
@@ -126,17 +127,19 @@ class View:
             for side, run in (("a", found.a), ("b", found.b))
         }
         first = found.first
+        shown = [c for r in self.records for c in islice(r.changes(), self.shown)]
+        causes = found.causes([*shown, *([] if first is None else [first])])
         print_json(
             {
-                **sides, "same": found.same, "first": None if first is None else _change(first),
-                "records": {name: self._record(r) for name, r in found.records.items()},
-                "rejected": self._record(found.rejected),
+                **sides, "same": found.same, "first": None if first is None else _change(first, causes),
+                "records": {name: self._record(r, causes) for name, r in found.records.items()},
+                "rejected": self._record(found.rejected, causes),
                 "labels": None if self.judged is None else _judged(self.judged),
                 "fails": holding,
             }
         )  # fmt: skip
 
-    def _record(self, record: RecordDiff) -> dict[str, Any]:
+    def _record(self, record: RecordDiff, causes: Mapping[int, Cause]) -> dict[str, Any]:
         fields = [field for owner, field in self.entities if owner is record]
         return {
             **record.counts, "identity": record.identity, "changed_fields": record.fields,
@@ -147,7 +150,7 @@ class View:
                     "top": [{"value": v, "gone": gone, "new": new} for v, gone, new in record.top(field)],
                 } for field in fields for e in [record.by(field)]
             },
-            "examples": [_change(c) for c in islice(record.changes(), self.shown)],
+            "examples": [_change(c, causes) for c in islice(record.changes(), self.shown)],
         }  # fmt: skip
 
 
@@ -160,10 +163,10 @@ def _table(*names: str) -> Any:
     return table
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: Change, causes: Mapping[int, Cause]) -> dict[str, Any]:
     return {
         "record": change.record, "kind": change.kind, "ts": change.ts, "seq": change.seq, "fields": change.fields,
-        "a": change.a, "b": change.b,
+        "a": change.a, "b": change.b, "cause": causes[change.seq].to_json(),
     }  # fmt: skip
 
 

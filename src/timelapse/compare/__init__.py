@@ -1,5 +1,6 @@
 """Comparing runs: what another version of a program does differently."""
 
+from timelapse.compare.causes import Cause
 from timelapse.compare.conditions import Condition, figures_of
 from timelapse.compare.differences import Change, Diff, EntityDiff, RecordDiff, diff
 from timelapse.compare.labels import Labels
@@ -7,6 +8,6 @@ from timelapse.compare.score import Judgement, Score, Scores, judge
 from timelapse.compare.sweeps import Point, Sweep, sweep
 
 __all__ = [
-    "Change", "Condition", "Diff", "EntityDiff", "Judgement", "Labels", "Point", "RecordDiff", "Score", "Scores", "Sweep",
+    "Cause", "Change", "Condition", "Diff", "EntityDiff", "Judgement", "Labels", "Point", "RecordDiff", "Score", "Scores", "Sweep",
     "diff", "figures_of", "judge", "sweep",
 ]  # fmt: skip

@@ -7,9 +7,10 @@ out at another event.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from timelapse.ids import DAY
 from timelapse.run.run import Run
 
 if TYPE_CHECKING:
+    from timelapse.compare.causes import Cause
     from timelapse.compare.score import Judgement
 
 PLACE = ("ts", "phase", "seq", "ordinal")
@@ -205,6 +207,17 @@ class Diff:
         """The first difference in log order, over all record types and rejections."""
         found = [r.first for r in (*self.records.values(), self.rejected)]
         return min((c for c in found if c is not None), key=lambda c: (c.ts, c.seq), default=None)
+
+    def causes(self, changes: Iterable[Change]) -> dict[int, Cause]:
+        """Why these changes came about, by the seq of their event: the condition and the state that differ."""
+        from timelapse.compare.causes import causes
+
+        return causes(self, changes)
+
+    def examples(self, count: int) -> list[Change]:
+        """The first changes in log order, over all record types and rejections."""
+        found = [c for r in (*self.records.values(), self.rejected) for c in islice(r.changes(), count)]
+        return sorted(found, key=lambda c: (c.ts, c.seq))[:count]
 
     def judge(self, labels: Any, **options: Any) -> Judgement:
         """Precision and recall of both against labels: see compare/score.py `judge`."""
