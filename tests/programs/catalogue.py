@@ -1,0 +1,143 @@
+"""The programs of the catalogue: where each is, what it is checked against, and a log for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import timelapse as tl
+from tests.programs import oracles
+from tests.programs.data import Draw, Mix, chance, near, number, one_of, several, skewed, some
+from timelapse.model.load import load_events, load_program
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+WORDS = ["red", "blue", "green", "old", "new", "small", "big", "house", "boat", "tree", "lamp", "chair"]
+TEXTS = [
+    "hello",
+    "see you",
+    "write to a@b.example",
+    "x@spam.example!",
+    "ok",
+    "yes? me@home.example",
+    "no",
+    "later",
+]
+SIZES = {"small": 5, "large": 20_000}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One program. `mix` makes its log for a number of keys."""
+
+    title: str
+    place: str
+    """`file:Class` below examples/."""
+    oracle: Callable[[oracles.Rows], oracles.Out]
+    mix: Callable[[int], Mix]
+    params: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.place.partition(":")[2]
+
+    def program(self) -> tl.Program:
+        return load_program(f"{EXAMPLES}/{self.place}")(**self.params)
+
+    def classes(self) -> dict[str, type[tl.Event]]:
+        return dict(load_events(f"{EXAMPLES}/{self.place}"))
+
+
+def _ips(keys: int) -> Draw:
+    return one_of([f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}" for i in range(max(3, keys // 4))])
+
+
+def _social(keys: int) -> Mix:
+    user = skewed(keys)
+    message = {"id": number, "sender": user, "recipient": user, "ip": _ips(keys), "text": one_of(TEXTS, 0.8)}
+    return Mix({"Friendship": (1.0, {"a": user, "b": user}), "Message": (9.0, message)}, tl.SECOND)
+
+
+def _asked(keys: int) -> Mix:
+    fields = dict(_social(keys).fields)
+    share = 0.5 if keys < 100 else 0.0005
+    return Mix({**fields, "Ask": (share, {"rows": lambda rng, n: rng.integers(20, 21, n)})}, tl.SECOND)
+
+
+def _readings(keys: int) -> Mix:
+    return Mix({"Reading": (1.0, {"sensor": skewed(keys), "value": near(20.0, 1.5)})}, tl.SECOND // 10)
+
+
+def _requests(keys: int) -> Mix:
+    clients = [f"client-{i}" for i in range(keys)]
+    return Mix(
+        {"Request": (1.0, {"client": one_of(clients, 0.8)})},
+        tl.SECOND // (2 * keys) if keys > 100 else 150_000,
+    )
+
+
+def _clicks(keys: int) -> Mix:
+    return Mix({"Click": (1.0, {"user": skewed(keys)})}, 20 * tl.MINUTE // keys)
+
+
+def _transfers(keys: int) -> Mix:
+    account = skewed(keys, 0.2)
+    return Mix({
+        "Deposit": (1.0, {"account": account, "amount": some(1, 60)}),
+        "Transfer": (9.0, {"source": account, "target": account, "amount": some(1, 40)}),
+    }, 1000)  # fmt: skip
+
+
+def _updates(keys: int) -> Mix:
+    cell = skewed(keys, 0.2)
+    return Mix({"Update": (1.0, {"reads": several(cell, 4), "target": cell, "value": some(0, 1000)})}, 1000)
+
+
+def _votes(keys: int) -> Mix:
+    user = skewed(keys)
+    return Mix({
+        "Profile": (1.0, {"user": user, "born": some(1960, 2000)}),
+        "Login": (3.0, {"user": user, "region": one_of(["north", "east", "south", "west"])}),
+        "Vote": (6.0, {"voter": user, "receiver": user, "up": chance(0.4)}),
+    }, tl.DAY // keys)  # fmt: skip
+
+
+def _search(keys: int) -> Mix:
+    item, words = skewed(keys), several(one_of(WORDS), 4)
+    return Mix({
+        "Title": (1.0, {"item": item, "words": words}),
+        "Clicked": (3.0, {"item": item, "words": words}),
+        "Shown": (6.0, {"item": item, "words": words}),
+    }, tl.SECOND)  # fmt: skip
+
+
+def _accounts(keys: int) -> Mix:
+    user = skewed(keys)
+    return Mix({
+        "Login": (2.0, {"user": user, "address": _ips(keys)}),
+        "Message": (7.0, {"sender": user, "recipient": user, "text": one_of(TEXTS)}),
+        "Report": (1.0, {"text": one_of(TEXTS)}),
+    }, tl.HOUR // keys)  # fmt: skip
+
+
+CATALOGUE = (
+    Entry("IP spam (ReStream)", "spam.py:IpSpam", oracles.ip_spam, _social),
+    Entry("Simple spam, top 20 (ReStream)", "spam.py:SimpleSpam", oracles.simple_spam, _asked),
+    Entry("Do nothing (ReStream)", "spam.py:Nothing", oracles.nothing, _social),
+    Entry("Count messages (ReStream)", "spam.py:CountMessages", oracles.count_messages, _social),
+    Entry("Emit at nine (ReStream)", "spam.py:Ninth", oracles.ninth, _social),
+    Entry("EWMA per sensor", "keyed.py:Ewma", oracles.ewma, _readings),
+    Entry("Rate limiter, token bucket", "keyed.py:RateLimiter", oracles.rate_limiter, _requests),
+    Entry("Sessions with a gap", "keyed.py:Sessions", oracles.sessions, _clicks),
+    Entry("Streaming Ledger", "ledger.py:Ledger", oracles.ledger, _transfers),
+    Entry("Grep and Sum", "ledger.py:GrepSum", oracles.grep_sum, _updates),
+    Entry("Features of dating votes", "dating.py:VoteFeatures", oracles.vote_features, _votes),
+    Entry("Features of search results, TF-IDF", "search.py:SearchFeatures", oracles.search_features, _search),
+    Entry(
+        "Features of accounts and addresses",
+        "accounts.py:AccountFeatures",
+        oracles.account_features,
+        _accounts,
+    ),
+)
