@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 import timelapse as tl
 from tests.analysis.test_passes import check_interference, check_passes
 from timelapse import serial
-from timelapse.errors import DefinitionError, IntRange, TypeMismatch
+from timelapse.errors import DefinitionError, IntRange, PlanError, TypeMismatch
 from timelapse.kernels.stores import NullStore, PlainStore, TrackedStore
 from timelapse.kinds.base import StateOptions, StateSpec
 from timelapse.kinds.effects import Journal, undo
+from timelapse.model.program import spec_of
+from timelapse.plan import make_plan
 from timelapse.run import replay
 from timelapse.serial import DictStore
 from timelapse.tables.apply import apply, changes_table, empty
@@ -344,6 +346,53 @@ def test_a_key_without_its_member_is_refused() -> None:
         assert 5 in state
 
 
+# --- by key ---------------------------------------------------------------------------------------
+
+
+class Forget(tl.Event):
+    k: int
+    j: int
+
+
+class Grouping(tl.Program):
+    """Each state depends on itself, through operations on all that is under one key."""
+
+    members: tl.SetOf[int, int]
+    pairs: tl.SetOf[tuple[int, int], int]
+    fields: tl.MapOf[int, int, int] = tl.state(default=0)
+    means: tl.Mean[tuple[int, int]]
+
+    @tl.on(Tick)
+    def note(self, e: Tick) -> None:
+        if self.members.count(e.k) < 3:
+            self.members.add(e.k, e.v)
+        self.pairs.add((e.k, e.v), e.v % 2)
+        if self.fields.get((e.k, e.v)) < 2:
+            self.fields[e.k, e.v] += 1
+        if (self.means[e.k, e.v] or 0.0) < 2.0:
+            self.means.add((e.k, e.v), e.v)
+
+    @tl.on(Forget)
+    def forget(self, e: Forget) -> None:
+        if self.pairs.count((e.k, e.j)) > 1:
+            del self.pairs[e.k, e.j]
+        if self.fields.count(e.k) > 2:
+            self.fields.clear(e.k)
+        if self.means.count((e.k, e.j)) > 2:
+            del self.means[e.k, e.j]
+
+
+def test_what_stands_under_one_key_goes_to_one_worker() -> None:
+    events = random_log([Tick, Forget], seed=2, count=80)
+    names = {s.state: s.strategy for s in tl.explain(Grouping).states}
+    assert names == dict.fromkeys(["members", "pairs", "fields", "means"], "by key")
+    expected = serial.run(Grouping, events)
+    for slices in (2, 3):
+        run = replay(Grouping, events, slices=slices, spark=False, strategy="by key")
+        assert run.certificate["fallback"] is None
+        assert_same(expected, run)
+
+
 # --- random programs ------------------------------------------------------------------------------
 
 
@@ -358,7 +407,16 @@ def test_random_programs_with_these_kinds(seed: int) -> None:
         program = load_source(text)
         events = random_events(program, random.Random(seed + 1), 30)
         expected = serial.run(program, events)
-        for strategy in ("staged", "chain"):
+        forced = [{name: "by key"} for name in spec_of(program).states if can_be_shared_out(program, name)]
+        strategies: list[Any] = ["staged", "chain", *forced]
+        for strategy in strategies:
             run = replay(program, events, slices=3, spark=False, strategy=strategy)
             assert run.certificate["fallback"] is None
             assert_same(expected, run)
+
+
+def can_be_shared_out(program: type[tl.Program], state: str) -> bool:
+    try:
+        return bool(make_plan(program, force={state: "by key"}))
+    except PlanError:
+        return False

@@ -23,6 +23,8 @@ from timelapse.analysis.idioms.base import is_pure
 from timelapse.analysis.ir import CallSite, FunctionIR, Vertex
 from timelapse.analysis.result import ByKey, EventKey
 from timelapse.errors import Place
+from timelapse.kinds.base import StateSpec
+from timelapse.kinds.grouped import Grouped
 from timelapse.model.events import Event
 from timelapse.model.types import TupleType
 
@@ -149,6 +151,7 @@ class _Search:
             for name in dict.fromkeys(a.state for a in accesses)
         }
         self._kinds = {name: analysis.spec.states[name].key for name in self._of}
+        self._grouped = {name for name in self._of if issubclass(analysis.spec.states[name].kind, Grouped)}
         self._left = _TRIALS
 
     def solve(self) -> tuple[dict[str, int | None], dict[type[Event], ast.expr]] | None:
@@ -185,6 +188,8 @@ class _Search:
         kind = self._kinds.get(name)
         if kind is None:
             return []
+        if name in self._grouped:  # what stands under a declared key belongs together
+            return [0]
         return [None, *range(len(kind.items))] if isinstance(kind, TupleType) else [None]
 
     def _agree(
@@ -283,8 +288,17 @@ class _Finder:
                     closed = self._closed(fn, vertex, context, key, place)
                 except NotClosed as reason:
                     why = f"the key of {state} does not follow from the event alone: {reason}"
+            closed = closed and self._declared(self._analysis.spec.states[state], node, closed)
             text = "" if closed is None else ast.unparse(closed)
             found[which] = _Access(state, context.event, closed, text, why, place, writes, fn)
+
+    def _declared(self, spec: StateSpec, node: ast.AST, key: ast.expr) -> ast.expr | None:
+        """The key as a tuple that begins with the declared key, in kinds with several things under one."""
+        if not issubclass(spec.kind, Grouped):
+            return key
+        if spec.kind.asks_pair(_operation(node)):
+            return key if isinstance(key, ast.Tuple) and len(key.elts) == 2 else None
+        return ast.copy_location(ast.Tuple([key], ast.Load()), key)
 
     def _closed(
         self, fn: FunctionIR, vertex: Vertex, context: _Context, key: ast.expr, place: Place
@@ -352,6 +366,13 @@ class _Finder:
             except NotClosed:
                 continue
         return found
+
+
+def _operation(node: ast.AST) -> str:
+    """The name of the operation on a state that a node is."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr
+    return "contains" if isinstance(node, ast.Compare) else "getitem"
 
 
 def _only_as_owner(tree: ast.expr, name: ast.Name) -> bool:

@@ -35,6 +35,8 @@ class Grouped(State):
     plain_reads = False
     shape: ClassVar[str] = ""
     """How it is declared, for messages."""
+    pairs: ClassVar[frozenset[str]] = frozenset()
+    """Operations that are asked with a declared key and what stands under it; `x[...]` is getitem."""
 
     __slots__ = ("_outer", "_own", "_side", "_store_drop", "_store_put", "_width")
 
@@ -88,6 +90,11 @@ class Grouped(State):
             return (*(k if first else (k,)), *(m if second else (m,)))
 
         return check
+
+    @classmethod
+    def asks_pair(cls, operation: str) -> bool:
+        """Whether an operation is about one thing under a key; else it is about the key."""
+        return operation in cls.pairs
 
     # --- everything under one key -------------------------------------------------------------------
 

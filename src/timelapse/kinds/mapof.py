@@ -39,6 +39,7 @@ class MapOf(Grouped, Generic[K, F, V]):
     """
 
     shape = "MapOf[Key, Field, Value]"
+    pairs = frozenset({"contains", "getitem", "get", "pop", "setdefault"})
     ops = {
         **{n: op for n, op in Value.ops.items() if n != "items"},
         "fields": Op(reads=True),

@@ -36,6 +36,7 @@ class SetOf(Grouped, Generic[K, M]):
 
     has_value = False
     shape = "SetOf[Key, Member]"
+    pairs = frozenset({"contains", "add", "discard"})
     ops = {
         "contains": Op(reads=True),
         "getitem": Op(reads=True),
