@@ -16,6 +16,7 @@ SRC = Path(__file__).parents[1] / "src"
 # From what users write with (top) to the command line. A module may import its own layer and those above it.
 LAYERS: list[set[str]] = [
     {"errors", "ids"},
+    {"display", "charts"},
     {"model.types", "model.events", "model.source", "model.resource"},
     {"kinds"},
     {"model"},
@@ -30,7 +31,8 @@ LAYERS: list[set[str]] = [
     {"run", "synth"},
     {"trace"},
     {"testing"},
-    {"compare", "report", "live"},
+    {"compare", "live"},
+    {"reporting"},
     {"bench"},
     {"cli"},
 ]

@@ -34,6 +34,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from timelapse.compare import diff, sweep
     from timelapse.log import Log, Source
+    from timelapse.reporting import report
     from timelapse.run import Run, replay, run_serial
     from timelapse.run.foresight import explain
 
@@ -47,12 +48,13 @@ _LATER = {
     "explain": "timelapse.run.foresight",
     "diff": "timelapse.compare",
     "sweep": "timelapse.compare",
+    "report": "timelapse.reporting",
 }
 
 __all__ = [
     "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Event", "First", "ListOf", "Log", "MapOf", "Max",
     "Mean", "Min", "Program", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Time", "TimelapseError",
-    "Value", "diff", "explain", "on", "replay", "resource", "run_serial", "state", "sweep",
+    "Value", "diff", "explain", "on", "replay", "report", "resource", "run_serial", "state", "sweep",
 ]  # fmt: skip
 
 

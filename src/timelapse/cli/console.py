@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,28 +15,13 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from timelapse.display import clean, one_line
 from timelapse.errors import TimelapseError
+
+__all__ = ["clean", "console", "line", "one_line", "print_json", "show_error"]
 
 OK, DIFFERENT, TROUBLE, INTERRUPTED = 0, 1, 2, 130
 """Exit codes, as diff(1) has them."""
-
-# C0 and C1 controls, and the characters that reorder or hide what is around them.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)
-
-
-def clean(text: object) -> str:
-    """The text with control characters written as escapes; tab and newline stay."""
-    return _UNSAFE.sub(
-        lambda m: f"\\u{ord(m[0]):04x}" if ord(m[0]) > 255 else f"\\x{ord(m[0]):02x}", str(text)
-    )
-
-
-def one_line(text: object, limit: int = 200) -> str:
-    """The same on one line, cut when it is long."""
-    flat = clean(str(text).replace("\n", "\\n").replace("\t", "\\t"))
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
 class _Console(Console):

@@ -17,6 +17,7 @@ from timelapse.cli import (
     demo_command,
     diff_command,
     explain_command,
+    report_command,
     run_commands,
     sweep_command,
     system_commands,
@@ -43,6 +44,7 @@ COMMANDS = (
     "verify",
     "diff",
     "sweep",
+    "report",
     "explain",
     "cache",
     "bench",
@@ -65,6 +67,7 @@ def make_app() -> typer.Typer:
     run_commands.register(app)
     diff_command.register(app)
     sweep_command.register(app)
+    report_command.register(app)
     explain_command.register(app)
     cache_command.register(app)
     bench_command.register(app)

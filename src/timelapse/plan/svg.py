@@ -27,7 +27,7 @@ _SMALL = 6.2
 """Width of a character of what stands under a name."""
 _LINE = 17.0
 
-_STYLE = """
+STYLE = """
 .tlx{--bg:#ffffff;--ink:#1f2430;--soft:#667085;--line:#98a2b3;--faint:#c3cad6;--box:#f8fafc;--edge:#d5dbe5;
 --scan:#0f9d76;--bykey:#2f7ed8;--iterate:#c98a04;--chain:#d8472b;--event:#6b5bd2;--output:#3a4256}
 @media (prefers-color-scheme:dark){.tlx{--bg:#14171f;--ink:#e9ecf3;--soft:#98a2b5;--line:#6f7a90;--faint:#414a5e;
@@ -230,7 +230,7 @@ class _Picture:
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" class="tlx" viewBox="0 0 {_n(width)} {_n(height)}" '
             f'width="{_n(width)}" style="max-width:100%;height:auto" role="img" aria-label="{_e(title)}">',
-            f"<style>{_STYLE}</style>",
+            f"<style>{STYLE}</style>",
             _MARKERS,
             f'<rect class="page" width="{_n(width)}" height="{_n(height)}" rx="10"/>',
             *self._header(width),

@@ -153,6 +153,10 @@ class Run:
         name, schema = self._record(record)
         return self._data.outputs(name, schema)
 
+    def schema(self, record: type[Record] | str) -> pa.Schema:
+        """The stored columns' names and types."""
+        return self._record(record)[1]
+
     def table(self, record: type[Record] | str) -> pa.Table:
         """Outputs of a record type: `ts`, `seq`, then its fields, in log order."""
         table = self.stored(record)
@@ -286,11 +290,15 @@ class Run:
     def verify(self, events: int | None = None, progress: Progress | None = None) -> Verification:
         """Run the serial reference over the log, or its first `events` events, and compare.
 
-        Outputs, rejections and the state at every slice boundary must be equal to the last bit.
+        Outputs, rejections and the state at every slice boundary must be equal to the last bit. What was
+        found is kept beside a stored run (`verified.json`).
         """
+        from timelapse.run.verified import keep_verified
         from timelapse.run.verify import verify
 
-        return verify(self, events, progress)
+        found = verify(self, events, progress)
+        keep_verified(self, found)
+        return found
 
     def _repr_html_(self) -> str:
         from html import escape

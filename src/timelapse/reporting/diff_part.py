@@ -1,0 +1,269 @@
+"""What a report says of two runs side by side, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from timelapse.charts import Timeline, timeline
+from timelapse.compare import Change, Diff, Judgement, RecordDiff, Scores
+from timelapse.display import clean, date, moment, one_line, took
+from timelapse.errors import UsageError
+from timelapse.reporting.redact import HIDDEN, PLACE, Redaction, shown
+from timelapse.reporting.tables import TOP, rankable, times
+
+if TYPE_CHECKING:
+    from timelapse.run import Run
+
+_GROUPS = 31
+"""Days or segments of labels that are listed."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of both runs. `params`: those in which it differs from the other, with their values."""
+
+    letter: str
+    name: str
+    params: tuple[tuple[str, str], ...]
+    digest: str
+    seconds: str
+    outputs: int
+    rejected: int
+
+
+@dataclass(frozen=True)
+class Entity:
+    """Distinct values of a field: in A, in B, only in A (freed), only in B (hit); those with most differences."""
+
+    field: str
+    a: int
+    b: int
+    freed: int
+    hit: int
+    top: tuple[tuple[str, int, int, float, float], ...]
+    """Value, gone, new, and both relative to the largest, in percent."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One difference. `cells`: name, text in A, text in B (None where there is no row)."""
+
+    kind: str
+    when: str
+    seq: int
+    cells: tuple[tuple[str, str | None, str | None], ...]
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RecordDiffPart:
+    """The differences of one record type, or of the rejected events."""
+
+    name: str
+    identity: str
+    a: int
+    b: int
+    gone: int
+    new: int
+    changed: int
+    chart: Timeline
+    fields: tuple[tuple[str, int], ...]
+    entities: tuple[Entity, ...]
+    examples: tuple[Example, ...]
+
+    @property
+    def more(self) -> int:
+        """Differences that are not shown."""
+        return self.gone + self.new + self.changed - len(self.examples)
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """Precision and recall of both sides over some items, as texts."""
+
+    name: str
+    judged: tuple[str, str]
+    precision: tuple[str, str]
+    recall: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class LabelPart:
+    """What labels say."""
+
+    record: str
+    total: ScoreRow
+    f1: tuple[str, str]
+    groups: tuple[tuple[str, tuple[ScoreRow, ...], int], ...]
+    """By what, the rows, and how many are left out."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DiffPart:
+    """Two runs side by side."""
+
+    same: bool
+    sides: tuple[Side, Side]
+    records: tuple[RecordDiffPart, ...]
+    first: str
+    labels: LabelPart | None
+
+
+def diff_part(
+    found: Diff, redaction: Redaction, by: Sequence[str], examples: int, names: tuple[str, str] | None,
+    judged: Judgement | None,
+) -> DiffPart:  # fmt: skip
+    """Everything about a diff. Raises UsageError (TL816) for a field of `by` that no record has."""
+    known = {n for r in found.records.values() for n in r.a.column_names if n not in PLACE}
+    for name in by:
+        if name not in known:
+            raise UsageError(
+                f"--by {one_line(name)}: no record has that field",
+                hint=f"fields: {', '.join(sorted(known))}",
+                code="TL816",
+            )
+    records = [
+        *found.records.values(),
+        *([found.rejected] if found.rejected.a.num_rows or found.rejected.b.num_rows else []),
+    ]
+    ends = _span(records)
+    parts = tuple(_record(r, redaction, by, examples, ends, rejected=r is found.rejected) for r in records)
+    first = found.first
+    return DiffPart(
+        found.same,
+        (_side("A", found.a, found.b, redaction, names), _side("B", found.b, found.a, redaction, names)),
+        parts,
+        ""
+        if first is None
+        else f"{moment(first.ts)} UTC, seq {first.seq}: {clean(first.record)} {first.kind}",
+        None if judged is None else _labels(judged, redaction),
+    )
+
+
+def _side(letter: str, run: Run, other: Run, redaction: Redaction, names: tuple[str, str] | None) -> Side:
+    own, theirs = run.manifest.params, other.manifest.params
+    changed = {n: t for n, t in own.items() if theirs.get(n) != t}
+    given = None if names is None else names["AB".index(letter)]
+    return Side(
+        letter, one_line(given or (run.path.name if run.path else run.program)),
+        tuple((n, HIDDEN if redaction.hides_param(n) else shown(t)) for n, t in changed.items()),
+        run.digest, took(run.seconds), sum(run.counts.values()), run.rejected_count,
+    )  # fmt: skip
+
+
+def _span(records: Sequence[RecordDiff]) -> tuple[int, int] | None:
+    """From the first to the last output of either side: differences stand within all that was put out."""
+    found = [times(t) for r in records for t in (r.a, r.b) if t.num_rows]
+    return (min(int(t.min()) for t in found), max(int(t.max()) for t in found)) if found else None
+
+
+def _record(
+    record: RecordDiff, redaction: Redaction, by: Sequence[str], examples: int, ends: tuple[int, int] | None, *,
+    rejected: bool,
+) -> RecordDiffPart:  # fmt: skip
+    name, counts = record.name, record.counts
+    bands = {"new": times(record.new), "changed": times(record.changed_b), "gone": times(record.gone)}
+    title = "Rejected events that differ" if rejected else f"{name}: what differs"
+    return RecordDiffPart(
+        clean(name),
+        "event" if record.identity == ("phase", "seq") else ", ".join(record.identity),
+        counts["a"], counts["b"], counts["gone"], counts["new"], counts["changed"],
+        timeline(title, bands, css={b: b for b in bands}, below=("gone",), span=ends),
+        tuple(sorted(record.fields.items(), key=lambda item: (-item[1], item[0]))),
+        () if rejected else tuple(_entity(record, f, redaction) for f in entity_fields(record, by)),
+        tuple(_example(c, redaction, rejected=rejected) for c in islice(record.changes(), examples)),
+    )  # fmt: skip
+
+
+def entity_fields(record: RecordDiff, by: Sequence[str]) -> list[str]:
+    """The fields by which people ask who is hit: those given, else names and numbers that are no identity."""
+    if by:
+        return [f for f in by if f in record.a.column_names and f not in PLACE]
+    return [
+        f.name for f in record.a.schema
+        if f.name not in PLACE and f.name not in record.identity and rankable(f.type)
+    ][:3]  # fmt: skip
+
+
+def _entity(record: RecordDiff, field: str, redaction: Redaction) -> Entity:
+    found = record.by(field)
+    top = [(v, gone, new) for v, gone, new in record.top(field, TOP) if gone or new]
+    most = max((max(gone, new) for _, gone, new in top), default=1)
+    rows = tuple(
+        (
+            redaction.value(record.name, field, v),
+            gone,
+            new,
+            round(100 * gone / most, 2),
+            round(100 * new / most, 2),
+        )
+        for v, gone, new in top
+    )
+    return Entity(field, found.a, found.b, len(found.freed), len(found.hit), rows)
+
+
+def _example(change: Change, redaction: Redaction, *, rejected: bool) -> Example:
+    names = [n for n in (change.a or change.b or {}) if n not in PLACE]
+    cells: list[tuple[str, str | None, str | None]] = []
+    for name in names:
+        if rejected and redaction.any and name == "reason":
+            cells.append((name, None if change.a is None else HIDDEN, None if change.b is None else HIDDEN))
+            continue
+        a, b = (
+            None if row is None else redaction.value(change.record, name, row[name])
+            for row in (change.a, change.b)
+        )
+        cells.append((name, a, b))
+    return Example(change.kind, moment(change.ts), change.seq, tuple(cells))
+
+
+# --- labels ---------------------------------------------------------------------------------------------
+
+
+def _labels(judged: Judgement, redaction: Redaction) -> LabelPart:
+    groups = [("day", [(date(day), s) for day, s in judged.days])]
+    for field, found in judged.segments.items():
+        hidden = redaction.hides(judged.record, field)
+        ranked = sorted(found, key=lambda g: (-max(g[1].a.judged, g[1].b.judged), g[0]))
+        groups.append((clean(field), [(HIDDEN if hidden else one_line(text, 60), s) for text, s in ranked]))
+    notes = [f"{judged.labels:,} labelled"]
+    if judged.weight:
+        notes.append(f"weighed by {clean(judged.weight)}")
+    if judged.complete is not None:
+        notes.append(
+            f"labels complete to {moment(judged.complete)} UTC; later and left out: {judged.late[0]:,} (A), {judged.late[1]:,} (B)"
+        )
+    if judged.only_right:
+        notes.append("labels only say what is right, so everything else counts as wrong")
+    elif any(judged.unjudged):
+        notes.append(f"without a label, not judged: {judged.unjudged[0]:,} (A), {judged.unjudged[1]:,} (B)")
+    if judged.conflicts:
+        notes.append(f"contradictory labels: {judged.conflicts:,} (the latest counts)")
+    if judged.elsewhere:
+        notes.append(f"labels outside the log: {judged.elsewhere:,}")
+    for field, (a, b) in judged.good.items():
+        notes.append(f"{clean(field)} hit without anything right: {a:,} -> {b:,}")
+    return LabelPart(
+        clean(judged.record), _score("all", judged.total), (_percent(judged.total.a.f1), _percent(judged.total.b.f1)),
+        tuple(
+            (name, tuple(_score(text, s) for text, s in rows[:_GROUPS]), max(0, len(rows) - _GROUPS))
+            for name, rows in groups
+            if len(rows) > 1
+        ),
+        tuple(notes),
+    )  # fmt: skip
+
+
+def _score(name: str, s: Scores) -> ScoreRow:
+    return ScoreRow(
+        name, (f"{s.a.judged:,.6g}", f"{s.b.judged:,.6g}"), (_percent(s.a.precision), _percent(s.b.precision)),
+        (_percent(s.a.recall), _percent(s.b.recall)),
+    )  # fmt: skip
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}%"

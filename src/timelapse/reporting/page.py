@@ -1,0 +1,173 @@
+"""`tl.report`: a run or a diff as one HTML file that needs nothing else.
+
+Everything that stems from logs and programs is text: the templates escape it, control characters were made visible
+before (display.py), and a content security policy in the page allows exactly the style and the script that belong to it, by
+their hashes, and no network.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from timelapse.charts import Timeline
+from timelapse.charts.figure import STYLE as CHART_STYLE
+from timelapse.compare import Diff
+from timelapse.display import clean
+from timelapse.errors import Place, UsageError
+from timelapse.reporting.diff_part import diff_part
+from timelapse.reporting.redact import Redaction
+from timelapse.reporting.run_part import run_part
+from timelapse.run import Run
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from timelapse.compare import Judgement
+
+MARK = "<!-- timelapse report -->"
+"""Stands in a report's first line, so that a report is only ever written over a report."""
+_FOLDER = Path(__file__).with_name("templates")
+_STYLED = re.compile(r"<style>.*?</style>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished report. `html` is the whole file; in notebooks it shows itself in a frame."""
+
+    title: str
+    html: str
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the file. Raises UsageError (TL830) where something else than a report is in the way."""
+        target = Path(path)
+        if target.exists() and not overwrite:
+            if not target.is_file() or MARK.encode() not in target.read_bytes()[:200]:
+                raise UsageError(
+                    "something that is not a report is there", place=Place(str(target)), code="TL830",
+                    hint="choose another place with -o, or give --overwrite",
+                )  # fmt: skip
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{target.name}.part")
+        part.write_text(self.html, encoding="utf-8")
+        part.replace(target)
+        return target
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe sandbox="allow-scripts" title="{escape(self.title)}" width="100%" height="720" '
+            f'style="border:1px solid #8884;border-radius:8px" srcdoc="{escape(self.html)}"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        return f"<Report {self.title}: {len(self.html):,} characters>"
+
+
+def report(
+    of: Run | Diff | str | Path, path: str | Path | None = None, *, redact: Iterable[str] = (), by: Sequence[str] = (),
+    examples: int = 20, judged: Judgement | None = None, names: tuple[str, str] | None = None, overwrite: bool = False,
+) -> Report:  # fmt: skip
+    """The report of a run (or the path of one), or of a diff; written to `path` where one is given.
+
+    `redact` names fields and parameters whose values stay out (`"sender"`, `"Spam.sender"`). For a diff, `by` names
+    fields to count by, `judged` is what `Diff.judge` said of labels, `names` what both sides are called. `examples` is the
+    number of rows or differences shown of each record type. An earlier report at `path` is replaced, anything else only
+    with `overwrite`. Raises UsageError: TL816 for names that are not there, TL830 for a path that is taken.
+    """
+    found = of if isinstance(of, Run | Diff) else Run.open(of)
+    if isinstance(found, Run):
+        redaction = Redaction.of(redact, [found])
+        title = f"{found.program}: a run over {found.events:,} events"
+        html = _page(
+            title, run=run_part(found, redaction, examples), diff=None, other=None, redaction=redaction
+        )
+    else:
+        redaction = Redaction.of(redact, [found.a, found.b])
+        compared = diff_part(found, redaction, by, examples, names, judged)
+        both = [run_part(run, redaction, 0) for run in (found.a, found.b)]
+        title = f"{found.a.program}: two versions over {found.a.events:,} events"
+        html = _page(title, run=both[1], diff=compared, other=both[0], redaction=redaction)
+    made = Report(clean(title), html)
+    if path is not None:
+        made.save(path, overwrite=overwrite)
+    return made
+
+
+@cache
+def _assets() -> tuple[str, str]:
+    """The page's style and script."""
+    from timelapse.plan.svg import STYLE as PLAN_STYLE
+
+    style = (_FOLDER / "report.css").read_text(encoding="utf-8")
+    script = (_FOLDER / "report.js").read_text(encoding="utf-8")
+    return f"\n{CHART_STYLE}{PLAN_STYLE}{style}", f"\n{script}"
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(
+        loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, extensions=[],
+    )  # fmt: skip
+    made.filters["n"] = lambda value: f"{value:,}"
+    made.filters["clean"] = clean
+    made.globals["chart"] = _chart
+    made.globals["bar"] = _bar
+    made.globals["picture"] = _picture
+    return made
+
+
+def _page(title: str, **parts: Any) -> str:
+    style, script = _assets()
+    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; form-action 'none'"
+    return _environment().get_template("page.html").render(
+        title=clean(title), mark=_safe(MARK), policy=policy, style=_safe(style), script=_safe(script), **parts
+    )  # fmt: skip
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _safe(text: str) -> Any:
+    """Markup that this package made itself."""
+    from markupsafe import Markup
+
+    return Markup(text)  # noqa: S704 nothing from a log or program comes here unescaped
+
+
+def _chart(one: Timeline) -> Any:
+    """A timeline: drawn here for paper and for readers without scripts, with the counts for the script."""
+    data = json.dumps(one.data(), ensure_ascii=True, separators=(",", ":"))
+    data = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return _safe(
+        f'<figure class="chart" tabindex="0">{one.figure().markup(style=False)}'
+        f'<script type="application/json">{data}</script></figure>'
+    )
+
+
+def _bar(percent: float, css: str = "c1") -> Any:
+    width = min(100.0, max(0.6 if percent > 0 else 0.0, percent))
+    return _safe(
+        f'<svg class="tlc bar" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect class="{escape(css)}" width="{width:g}" height="6"/></svg>'
+    )
+
+
+def _picture(svg: str) -> Any:
+    """The plan's picture: its own style is in the page's, and it may not bring attributes that are style."""
+    bare = _STYLED.sub("", svg, count=1)
+    return _safe(bare.replace(' style="max-width:100%;height:auto"', "", 1))
+
+
+__all__ = ["Report", "report"]

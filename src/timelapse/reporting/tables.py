@@ -1,0 +1,134 @@
+"""What a report shows of outputs: how many when, which values most, the first ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from timelapse.reporting.redact import PLACE, Redaction, shown
+
+TOP = 10
+COUNTED = 30_000_000
+"""Values that are counted for `top`, over all fields of a report's record types; more would take seconds."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One value of a field with its number of rows, and that number relative to the largest (0 to 100)."""
+
+    text: str
+    count: int
+    percent: float
+
+
+@dataclass(frozen=True)
+class FieldTop:
+    """The most frequent values of a field. `unique`: each value occurs once, so nothing is ranked."""
+
+    field: str
+    distinct: int
+    rows: tuple[Ranked, ...]
+    unique: bool = False
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as texts. `more`: how many are not shown."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    more: int
+
+
+def times(table: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The event times of stored rows, in microseconds."""
+    return np.asarray(table.column("ts")).astype(np.int64, copy=False)
+
+
+def rankable(kind: pa.DataType) -> bool:
+    """Whether counting values of this type says something: names and numbers, but not measurements or lists."""
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        or pa.types.is_boolean(kind) or pa.types.is_dictionary(kind)
+    )  # fmt: skip
+
+
+def top_values(
+    record: str, table: pa.Table, redaction: Redaction, budget: int
+) -> tuple[list[FieldTop], list[str]]:
+    """The most frequent values of each field that has names or numbers; and the fields left out for `budget`."""
+    found, left = [], []
+    for field in table.schema:
+        if field.name in PLACE or not rankable(field.type) or not table.num_rows:
+            continue
+        if table.num_rows > budget:
+            left.append(field.name)
+            continue
+        budget -= table.num_rows
+        found.append(field_top(record, field.name, table.column(field.name), redaction))
+    return found, left
+
+
+def field_top(record: str, name: str, column: pa.ChunkedArray, redaction: Redaction) -> FieldTop:
+    """The most frequent values of one field; of a redacted one only how many there are."""
+    counts = pc.value_counts(column)
+    number = counts.field("counts")
+    if len(counts) == len(column) and len(column) > 1:
+        return FieldTop(name, len(counts), (), unique=True)
+    order = pc.select_k_unstable(pa.table({"n": number}), TOP, [("n", "descending")])
+    least = min(n.as_py() for n in number.take(order))
+    # Ties: all that could belong to the top are ranked by value too, so that a report is the same each time.
+    close = counts.filter(pc.greater_equal(number, least))
+    if len(close) <= 20_000:
+        ranked = sorted(
+            ((c["values"], c["counts"]) for c in close.to_pylist()), key=lambda p: (-p[1], repr(p[0]))
+        )[:TOP]
+    else:
+        ranked = [(c["values"], c["counts"]) for c in counts.take(order).to_pylist()]
+    top = ranked[0][1]
+    return FieldTop(
+        name, len(counts),
+        tuple(Ranked(redaction.value(record, name, v), n, round(100 * n / top, 2)) for v, n in ranked),
+    )  # fmt: skip
+
+
+def first_rows(
+    record: str, table: pa.Table, redaction: Redaction, limit: int, moments: Sequence[str] = ()
+) -> Rows:
+    """The first rows as texts: time, seq, then the fields."""
+    from timelapse.display import moment
+
+    names = [n for n in table.column_names if n not in PLACE]
+    part = table.slice(0, limit).to_pylist()
+    rows = tuple(
+        (moment(row["ts"]), str(row["seq"]), *(redaction.value(record, n, row[n]) for n in names))
+        for row in part
+    )
+    return Rows(("time (UTC)", "seq", *names), rows, table.num_rows - len(rows))
+
+
+def reasons(rejected: pa.Table, redaction: Redaction) -> list[Ranked]:
+    """Why events were rejected: handler and reason, the most frequent first."""
+    counts: dict[tuple[str, str], int] = {}
+    columns = [rejected.column(n) for n in ("handler", "reason")]
+    grouped = (
+        pa.table(columns, names=["handler", "reason"])
+        .group_by(["handler", "reason"])
+        .aggregate([([], "count_all")])
+    )
+    for row in grouped.to_pylist():
+        reason = (
+            "(reasons are left out of a redacted report)"
+            if redaction.any
+            else shown(row["reason"] or "no reason given")
+        )
+        key = (str(row["handler"]), reason)
+        counts[key] = counts.get(key, 0) + row["count_all"]
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:TOP]
+    top = ranked[0][1] if ranked else 1
+    return [Ranked(f"{handler}: {reason}", n, round(100 * n / top, 2)) for (handler, reason), n in ranked]

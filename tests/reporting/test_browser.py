@@ -1,0 +1,169 @@
+"""Reports in a real browser: nothing runs that is not ours, charts answer, and it fits a phone and paper.
+
+Needs Chromium (`apt install chromium`, or its path in TIMELAPSE_CHROMIUM).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from tests.reporting.browser import Browser, found
+from tests.reporting.programs import Guard, events
+from timelapse.reporting import report
+
+BROWSER = found()
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine: apt install chromium")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The reports of a hostile run and of a diff."""
+    folder = tmp_path_factory.mktemp("browser")
+    log = tl.Log.from_events(folder / "log", events())
+    a, b = (tl.replay(Guard(limit=n), log, folder / f"r{n}", 2, False) for n in (2, 5))
+    report(a, folder / "run.html")
+    report(tl.diff(a, b), folder / "diff.html", by=["who"])
+    return {"run": folder / "run.html", "diff": folder / "diff.html"}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    assert BROWSER is not None
+    with Browser(BROWSER) as opened:
+        yield opened
+
+
+def _box(browser: Browser, selector: str) -> dict[str, Any]:
+    found = browser.evaluate(
+        f"(() => {{ const e = document.querySelector({selector!r}); e.scrollIntoView({{block: 'center'}});"
+        " const b = e.getBoundingClientRect(); return {x: b.x, y: b.y, w: b.width, h: b.height}; })()"
+    )
+    return dict(found)
+
+
+@pytest.mark.parametrize("name", ["run", "diff"])
+def test_hostile_texts_stay_texts(browser: Browser, files: dict[str, Path], name: str) -> None:
+    """No script of the log ran, nothing was asked of a network, the policy had nothing to stop; the texts can be read."""
+    browser.open(files[name])
+    assert browser.evaluate("window.harmed") is None
+    assert browser.requests == [files[name].resolve().as_uri()]
+    assert browser.messages == []
+    text = browser.evaluate("document.body.innerText + document.body.textContent")
+    assert "<script>window.harmed = 1</script>" in text
+    assert "\\u202egnp.exe" in text
+    assert "{{ 7 * 7 }}" in text
+    assert "(2,000,000 characters)" in text
+    assert browser.evaluate("getComputedStyle(document.body).display") == "block"
+    assert browser.evaluate("document.querySelectorAll('img,iframe,object,embed,link,base,form').length") == 0
+
+
+def test_the_policy_stops_what_is_not_ours(browser: Browser, files: dict[str, Path], tmp_path: Path) -> None:
+    """That the tests above could fail: the same scripts, written into the page as markup, are seen and stopped."""
+    page = tmp_path / "planted.html"
+    planted = "<script>window.harmed = 1</script><img src='https://elsewhere.invalid/x.png' onerror='window.harmed = 3'>"
+    page.write_text(
+        files["run"].read_text(encoding="utf-8").replace("<main>", f"<main>{planted}"), encoding="utf-8"
+    )
+    browser.open(page)
+    assert browser.evaluate("window.harmed") is None
+    assert any("Content Security Policy" in m for m in browser.messages)
+    page.write_text(
+        re.sub(r'<meta http-equiv="Content.*?>', "", page.read_text(encoding="utf-8")), encoding="utf-8"
+    )
+    browser.open(page)
+    assert browser.evaluate("window.harmed") in (1, 3)
+
+
+def test_charts_answer_pointer_keys_and_legend(browser: Browser, files: dict[str, Path]) -> None:
+    """A column is read, its values add up to the outputs, dragging zooms in, double-click goes back, bands can be hidden."""
+    browser.open(files["diff"])
+    assert browser.evaluate(
+        "[...document.querySelectorAll('figure.chart')].every(f => f.dataset.ready === 'yes')"
+    )
+    box = _box(browser, "figure.chart > svg")
+    x, y = box["x"] + box["w"] / 2, box["y"] + box["h"] / 2
+    browser.mouse("mouseMoved", x, y)
+    read = "(() => { const t = document.querySelector('figure.chart .tip'); return t.hidden ? '' : t.textContent; })()"
+    assert "UTC" in browser.evaluate(read)
+    walk = """(() => {
+        const f = document.querySelector('figure.chart'), tip = f.querySelector('.tip');
+        const press = (key) => f.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
+        let sum = 0, seen = '';
+        for (let i = 0; i < 400; i++) press('ArrowLeft');
+        for (let i = 0; i < 400; i++) {
+            if (tip.textContent === seen) break;
+            seen = tip.textContent;
+            sum += +[...tip.children].find(d => d.textContent.startsWith('gone')).textContent.slice(5).replace(',', '');
+            press('ArrowRight');
+        }
+        return sum;
+    })()"""
+    shown = browser.evaluate("document.querySelector('td.gone').textContent.trim()")
+    assert browser.evaluate(walk) == int(shown)
+    label = "document.querySelector('figure.chart > svg:last-of-type text:last-of-type').textContent"
+    columns = "document.querySelectorAll('figure.chart > svg > path').length"
+    before = browser.evaluate(label)
+    browser.mouse("mousePressed", x, y, button="left", clickCount=1)
+    browser.mouse("mouseMoved", x + box["w"] / 5, y, button="left", buttons=1)
+    browser.mouse("mouseReleased", x + box["w"] / 5, y, button="left", clickCount=1)
+    reset = "document.querySelector('figure.chart .legend button').hidden"
+    assert browser.evaluate(reset) is False
+    assert browser.evaluate(label) != before
+    browser.evaluate("document.querySelector('figure.chart > svg').dispatchEvent(new MouseEvent('dblclick'))")
+    assert browser.evaluate(reset) is True
+    assert browser.evaluate(label) == before
+    paths = browser.evaluate(columns)
+    browser.evaluate("[...document.querySelectorAll('figure.chart .legend button')].pop().click()")
+    assert browser.evaluate(columns) < paths
+
+
+@pytest.mark.parametrize("name", ["run", "diff"])
+def test_it_fits_a_phone(browser: Browser, files: dict[str, Path], name: str) -> None:
+    """No sideways scrolling of the page at 360 pixels, text that can be read, in dark colours too."""
+    browser.open(files[name], width=360, height=740, phone=True, dark=True)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 360
+    assert (
+        browser.evaluate(
+            "Math.min(...[...document.querySelectorAll('p,dd,td,th,li,h2')].map(e => parseFloat(getComputedStyle(e).fontSize)))"
+        )
+        >= 12
+    )
+    ground, ink = (
+        [int(n) for n in re.findall(r"\d+", browser.evaluate(f"getComputedStyle(document.body).{what}"))[:3]]
+        for what in ("backgroundColor", "color")
+    )
+    assert max(ground) < 60
+    assert min(ink) > 200
+
+
+def test_it_prints(browser: Browser, files: dict[str, Path]) -> None:
+    """On paper it is dark on light, whatever the screen prefers, and some pages long."""
+    browser.open(files["run"], dark=True)
+    printed = browser.pdf()
+    assert printed.startswith(b"%PDF")
+    assert 1 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 12
+    browser.call(
+        "Emulation.setEmulatedMedia",
+        media="print",
+        features=[{"name": "prefers-color-scheme", "value": "dark"}],
+    )
+    assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert browser.evaluate("getComputedStyle(document.querySelector('.legend')).display") == "none"
+
+
+def test_charts_are_there_without_scripts(browser: Browser, files: dict[str, Path]) -> None:
+    """Drawn on the way, for readers that run no scripts."""
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(files["run"])
+        assert browser.evaluate("document.querySelector('figure.chart').dataset.ready") is None
+        drawn = browser.evaluate("document.querySelectorAll('figure.chart > svg.tlc path').length")
+        assert drawn > 2
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)

@@ -1,0 +1,258 @@
+"""Reports: what they say, what they leave out, where they go."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import timelapse as tl
+from tests.cli.run_cli import cli
+from tests.reporting.programs import HOSTILE, Guard, events
+from timelapse.errors import UsageError
+from timelapse.reporting import Report, report
+from timelapse.reporting.redact import HIDDEN, shown
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a log and two runs, `runs/Guard-1` and `runs/Guard-2`."""
+    folder = tmp_path_factory.mktemp("report")
+    log = tl.Log.from_events(folder / "log", events())
+    (folder / "runs").mkdir()
+    for number, limit in ((1, 2), (2, 5)):
+        tl.replay(Guard(limit=limit), log, folder / "runs" / f"Guard-{number}", 3, False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(place: Path) -> tuple[tl.Run, tl.Run]:
+    return tl.Run.open(place / "runs/Guard-1"), tl.Run.open(place / "runs/Guard-2")
+
+
+class _Texts(HTMLParser):
+    """Tags with their attributes, and the text outside of scripts and styles."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._quiet = 0
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.text += " " if tag in ("td", "th", "tr", "div", "dd", "li", "b", "small", "span") else ""
+        self._quiet += tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._quiet -= tag in ("script", "style")
+
+    def handle_data(self, data: str) -> None:
+        if not self._quiet:
+            self.text += data
+
+
+def test_a_run_says_what_ran_and_what_proves_it(runs: tuple[tl.Run, tl.Run]) -> None:
+    """Digest, log id, counts, validation, strategies."""
+    run = runs[0]
+    made = _Texts(tl.report(run).html)
+    text = re.sub(r"\s+", " ", made.text)
+    assert run.digest in text
+    assert run.state_digest in text
+    assert str(run.manifest.log_id) in text
+    assert f"{run.counts['Seen']} outputs" in text
+    assert f"{run.rejected_count} events" in text
+    assert "version 1, 130 events" in text
+    assert "not yet against the serial reference" in text
+    assert "Counter[str]" in text
+    assert "real time" in text
+
+
+def test_what_was_verified_is_said(place: Path) -> None:
+    """A verification is kept beside its run; a shorter one does not hide it; one of another result is not shown."""
+    from timelapse.run.verified import read_verified
+
+    log = tl.Log.open(place / "log")
+    run = tl.replay(Guard, log, place / "verified", 2, False)
+    assert read_verified(run) is None
+    assert run.verify().ok
+    assert run.verify(10).ok
+    kept = read_verified(run)
+    assert kept is not None
+    assert (kept.ok, kept.events, kept.total) == (True, 130, 130)
+    assert "equal to the serial reference over the whole log" in report(run).html
+    other = tl.replay(Guard(limit=0), log, place / "verified_other", 2, False)
+    assert run.path is not None
+    assert other.path is not None
+    (other.path / "verified.json").write_bytes((run.path / "verified.json").read_bytes())
+    assert read_verified(other) is None
+
+
+def test_a_difference_to_the_reference_is_said(place: Path) -> None:
+    """In the report too, and what was equal before does not hide it."""
+    from dataclasses import replace
+
+    from timelapse.run.verified import keep_verified, read_verified
+
+    run = tl.replay(Guard, place / "log", place / "differs", 2, False)
+    proof = run.verify()
+    keep_verified(run, replace(proof, ok=False, events=5))
+    keep_verified(run, proof)
+    kept = read_verified(run)
+    assert kept is not None
+    assert not kept.ok
+    assert "DIFFERS from the serial reference" in report(run).html
+
+
+def test_nothing_of_the_log_becomes_markup(runs: tuple[tl.Run, tl.Run]) -> None:
+    """The tags are those of the templates, whatever texts, names and parameters hold; one script, one policy."""
+    plain = {t for t, _ in _Texts(report(tl.replay(Guard(word="x"), [], spark=False)).html).tags}
+    for html in (report(runs[0]).html, report(tl.diff(*runs)).html):
+        found = _Texts(html)
+        known = {
+            *plain,
+            "h3",
+            "li",
+            "ol",
+            "ul",
+            "time",
+            "del",
+            "ins",
+            "i",
+            "b",
+            "table",
+            "tr",
+            "td",
+            "th",
+            "thead",
+            "tbody",
+        }
+        assert {t for t, _ in found.tags} <= known | {
+            "figure",
+            "div",
+            "p",
+            "small",
+            "span",
+            "details",
+            "summary",
+            "dl",
+            "dt",
+            "dd",
+        }
+        assert "<img" not in html
+        assert "onerror=" not in re.sub(r"onerror=(&#34;|&quot;)", "", html)
+        for tag, attributes in found.tags:
+            assert not {
+                a for a in attributes if a.startswith("on") or a in ("style", "src", "href", "srcset")
+            }, tag
+        scripts = [a for t, a in found.tags if t == "script" and a.get("type") != "application/json"]
+        assert len(scripts) == 1
+        policy = next(a["content"] for t, a in found.tags if a.get("http-equiv") == "Content-Security-Policy")
+        assert policy is not None
+        assert policy.startswith("default-src 'none'")
+        assert "unsafe" not in policy
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", html)
+        assert len(html) < 400_000
+
+
+def test_a_diff_shows_gone_new_and_changed(runs: tuple[tl.Run, tl.Run]) -> None:
+    """Counts, parameters that differ, examples, entities."""
+    found = tl.diff(*runs)
+    text = re.sub(r"\s+", " ", _Texts(report(found, by=["who"], names=("main", "mine")).html).text)
+    counts = found.records["Seen"].counts
+    assert f"Seen {counts['a']} {counts['b']} {counts['gone']} {counts['new']} {counts['changed']}" in text
+    assert "A main" in text
+    assert "B mine" in text
+    assert "limit 2" in text
+    assert "limit 5" in text
+    assert f"and {counts['gone'] - 20:,} more" in text
+    same = _Texts(report(tl.diff(runs[0], runs[0])).html).text
+    assert "They are the same" in same
+    with pytest.raises(UsageError, match="nowhere"):
+        report(found, by=["nowhere"])
+
+
+def test_redacted_values_are_nowhere_in_the_file(place: Path) -> None:
+    """Neither in tables nor charts nor reasons nor parameters; the other fields stay."""
+    log = tl.Log.open(place / "log")
+    a = tl.replay(Guard(word="s3cret"), log, spark=False)
+    b = tl.replay(Guard(limit=4, word="s3cret"), log, spark=False)
+    for made in (report(a, redact=["who", "word"]), report(tl.diff(a, b), redact=["Seen.who,word"])):
+        assert HIDDEN in made.html
+        assert "s3cret" not in made.html
+        assert "no: " not in made.html
+        assert "left out of this report" in made.html
+    assert "s3cret" in report(a, redact=["who"]).html
+    with pytest.raises(UsageError) as caught:
+        report(a, redact=["wh0"])
+    assert caught.value.code == "TL816"
+
+
+def test_redacting_every_text_leaves_no_text(place: Path) -> None:
+    """With both fields redacted nothing of what the log says is left."""
+    run = tl.replay(Guard(word="x"), place / "log", spark=False)
+    html = report(run, redact=["who", "text"]).html
+    for text in HOSTILE:
+        if text not in ("<!--", "]]>", "&lt;b&gt;"):
+            assert shown(text)[:40] not in _Texts(html).text
+    assert "elsewhere.invalid" not in html
+
+
+def test_a_log_that_is_gone_costs_only_what_it_told(tmp_path: Path) -> None:
+    """The report says so and goes on; a later version of the log does not confuse it."""
+    log = tl.Log.from_events(tmp_path / "log", events(60))
+    run = tl.replay(Guard, log, tmp_path / "run", 2, False)
+    assert "version 1, 60 events" in report(run).html
+    (tmp_path / "log").rename(tmp_path / "moved")
+    text = _Texts(report(tl.Run.open(tmp_path / "run")).html).text
+    assert "could not be opened" in text
+    assert run.digest in text
+    in_memory = report(tl.run_serial(Guard, events(20)))
+    assert "in memory" in in_memory.html
+
+
+def test_an_empty_run_has_a_report() -> None:
+    """No events, no outputs, no log."""
+    made = report(tl.replay(Guard, [], spark=False))
+    assert "0 outputs" in _Texts(made.html).text
+    assert isinstance(made, Report)
+    assert "<iframe" in made._repr_html_()
+    assert "sandbox" in made._repr_html_()
+
+
+def test_values_are_cut_and_visible() -> None:
+    """Huge texts say how long they are; control characters and line ends show."""
+    assert shown("x" * 2_000_000).endswith("… (2,000,000 characters)")
+    assert len(shown("\u202e" * 2_000_000)) < 1_200
+    assert shown("a\nb\x1b\u202e") == "a\\nb\\x1b\\u202e"
+    assert shown(b"\x00\xff") == r"b'\x00\xff'"
+    assert shown(b"\x00" * 10_000).endswith("(10,000 bytes)")
+    assert shown(True) == "True"
+    assert shown(-0.0) == "-0.0"
+    assert shown(None) == "None"
+
+
+# --- the command ----------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_a_file(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For one run and for two; over an earlier report, and over nothing else."""
+    monkeypatch.chdir(place)
+    done = cli("report", "@1")
+    assert done.code == 0, done.err
+    assert (place / "Guard-1.html").read_text().startswith("<!doctype html><!-- timelapse report -->")
+    assert cli("report", "@1").code == 0
+    two = cli("report", "@1", "@2", "-o", "out/two.html", "--by", "who", "--json")
+    assert two.json["bytes"] == (place / "out/two.html").stat().st_size
+    (place / "mine.html").write_text("mine")
+    taken = cli("report", "@1", "-o", "mine.html")
+    assert taken.code == 2
+    assert "TL830" in taken.err
+    assert (place / "mine.html").read_text() == "mine"
+    assert cli("report", "@1", "-o", "mine.html", "--overwrite").code == 0
+    assert cli("report", "@1", "--redact", "nothing").code == 2
+    assert cli("report", "@1", "--by", "who").code == 2
+    assert not list(place.glob(".*"))
