@@ -71,9 +71,9 @@ class Browser:
         sent: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session is not None:
             sent["sessionId"] = self._session
-        os.write(self._to, json.dumps(sent).encode() + b"\0") if len(json.dumps(sent)) < 4096 else self._send(
-            sent
-        )
+        data = json.dumps(sent).encode() + b"\0"
+        while data:
+            data = data[os.write(self._to, data) :]
         while True:
             message = self._next()
             if message.get("id") == self._number:

@@ -70,7 +70,7 @@ class Timeline:
             first = (self.start - _origin(step)) // step
             last = (self.start + (self.bins - 1) * self.step - _origin(step)) // step
             if step >= self.step and last - first < COLUMNS:
-                return step // self.step
+                return int(step // self.step)
         return max(1, -(-self.bins // COLUMNS))
 
     @property
