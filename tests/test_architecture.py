@@ -31,7 +31,7 @@ LAYERS: list[set[str]] = [
     {"run", "synth"},
     {"trace"},
     {"testing"},
-    {"compare", "live"},
+    {"compare", "live", "training"},
     {"reporting"},
     {"bench"},
     {"cli"},

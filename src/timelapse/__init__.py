@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from timelapse.reporting import report
     from timelapse.run import Run, replay, run_serial
     from timelapse.run.foresight import explain
+    from timelapse.training import features
 
 # Loaded when first used: they bring in more than a program's definition needs.
 _LATER = {
@@ -47,6 +48,7 @@ _LATER = {
     "run_serial": "timelapse.run",
     "explain": "timelapse.run.foresight",
     "diff": "timelapse.compare",
+    "features": "timelapse.training",
     "sweep": "timelapse.compare",
     "report": "timelapse.reporting",
 }
@@ -54,7 +56,8 @@ _LATER = {
 __all__ = [
     "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Event", "First", "ListOf", "Log", "MapOf", "Max",
     "Mean", "Min", "Program", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Time", "TimelapseError",
-    "Value", "diff", "explain", "on", "replay", "report", "resource", "run_serial", "state", "sweep",
+    "Value", "diff", "explain", "features", "on", "replay", "report",
+    "resource", "run_serial", "state", "sweep",
 ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.log import Log
 
@@ -184,3 +185,50 @@ def test_a_log_in_an_impossible_place_is_refused(tmp_path: Path) -> None:
     assert done.code == 2
     assert "TL401" in done.err
     assert ".partial-" not in done.err
+
+
+PROFILE = """
+import timelapse as tl
+
+
+class Friendship(tl.Event):
+    a: int
+    b: int
+
+
+class Row(tl.Record, key="who"):
+    who: int
+    friends: int
+
+
+class Profile(tl.Program):
+    friends: tl.Counter[int]
+
+    @tl.on(Friendship)
+    def go(self, e):
+        self.friends[e.a] += 1
+        self.emit(Row(who=e.a, friends=self.friends[e.a]))
+"""
+
+
+def test_features_as_of_the_rows_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("profile.py").write_text(PROFILE)
+    Path("at.csv").write_text("who,ts,label\n1,2,yes\n1,9,no\n2,1,yes\n")
+
+    class Friendship(tl.Event):
+        a: int
+        b: int
+
+    tl.Log.from_events("log", [Friendship(a=1 + i % 2, b=0, ts=i) for i in range(5)])
+    done = cli("features", "profile.py:Profile", "log", "--at", "at.csv", "--out", "rows.csv", "--json")
+    assert done.code == 0, done.err
+    assert (done.json["rows"], done.json["missing"], done.json["record"]) == (3, 1, "Row")
+    assert Path("rows.csv").read_text().splitlines() == [
+        '"who","ts","label","friends"', '1,2,"yes",1', '1,9,"no",3', '2,1,"yes",',
+    ]  # fmt: skip
+    shown = cli("features", "profile.py:Profile", "log")
+    assert "Row  5 rows, 4 columns" in shown.out
+    refused = cli("features", "profile.py:Profile", "log", "--at", "at.csv", "--record", "Rows")
+    assert refused.code == 2
+    assert "TL603" in refused.err

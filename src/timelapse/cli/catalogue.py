@@ -350,6 +350,9 @@ Write NAME=1,2,3, NAME=1..10 for whole numbers, NAME=0.1..0.5/5 for five values 
 
 TL830 A report's place is taken
 `timelapse report` replaces an earlier report, and nothing else. Choose another file with -o, or give --overwrite.
+
+TL835 Rows for training that cannot be made
+The table of `timelapse features --at` lacks a column or has a value that does not fit, or it is not clear which record or event type is meant. Events as which rows are put to the program must not write states.
 """
 
 

@@ -17,6 +17,7 @@ from timelapse.cli import (
     demo_command,
     diff_command,
     explain_command,
+    features_command,
     report_command,
     run_commands,
     sweep_command,
@@ -45,6 +46,7 @@ COMMANDS = (
     "diff",
     "sweep",
     "report",
+    "features",
     "explain",
     "cache",
     "bench",
@@ -68,6 +70,7 @@ def make_app() -> typer.Typer:
     diff_command.register(app)
     sweep_command.register(app)
     report_command.register(app)
+    features_command.register(app)
     explain_command.register(app)
     cache_command.register(app)
     bench_command.register(app)

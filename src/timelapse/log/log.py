@@ -291,7 +291,7 @@ class Log:
 
     def events(self, *classes: type[E]) -> Iterator[E]:
         """The events of these classes, in log order."""
-        return cast(Iterator[E], self.reader.events(0, self.manifest.count, self.bind(classes)))
+        return cast(Iterator[E], self.reader.events(0, self.reader.seq_after(self.count), self.bind(classes)))
 
     def info(self) -> LogInfo:
         """Types, counts, span, events per day, sizes, and what each ingest left out: of the whole log, as stored."""

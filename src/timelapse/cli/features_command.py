@@ -1,0 +1,111 @@
+"""`features`: rows for training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from timelapse.cli.options import Json, Local, LogArg, Master, ProgramArg, Sets, Without, examples
+
+if TYPE_CHECKING:
+    from timelapse.training import Features
+
+_SHOWN = 5
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog=examples(
+            "timelapse features features.py:Profile logs/oct --out rows.parquet",
+            "timelapse features features.py:Profile logs/oct --at labels.parquet --out training.parquet",
+            "timelapse features features.py:Profile logs/oct --at labels.csv --ask Question --record Row",
+        )
+    )(features)
+
+
+def features(
+    program: ProgramArg,
+    log: LogArg,
+    at: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Parquet or CSV: a row of features for each of its rows, as of its ts."
+        ),
+    ] = None,
+    ask: Annotated[
+        str | None, typer.Option(metavar="EVENT", help="The event type as which rows are put to the program.")
+    ] = None,
+    record: Annotated[
+        str | None,
+        typer.Option(metavar="RECORD", help="The record type with the features; by default the only one."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="A .parquet or .csv file; by default the first rows are shown."),
+    ] = None,
+    settings: Sets = None,
+    without: Without = None,
+    slices: Annotated[
+        int | None, typer.Option(help="Number of time slices; by default chosen by size.")
+    ] = None,
+    master: Master = None,
+    local: Local = False,
+    as_json: Json = False,
+) -> None:
+    """Make point-in-time-correct rows for training: what the program knew at each event, or at each row of a table.
+
+    Where the program listens to an event type that the log does not have, rows of --at are put to it as such events,
+    each before everything at its time. Else they name outputs by the record's key. See docs/training.md.
+    """
+    from timelapse.cli.console import print_json
+    from timelapse.cli.options import choose_spark, leave_out
+    from timelapse.cli.progress_view import progress_for
+    from timelapse.cli.settings import build_program
+    from timelapse.log import Log
+    from timelapse.model.load import load_program
+    from timelapse.run.start import IN_PROCESS_EVENTS
+    from timelapse.training import features as make_features
+
+    made = build_program(load_program(program), settings or [])
+    opened = leave_out(Log.open(log), without)
+    with progress_for(as_json) as progress:
+        spark = choose_spark(opened.count, progress, master=master, local=local, limit=IN_PROCESS_EVENTS)
+        found = make_features(
+            made, opened, at, ask=ask, record=record, spark=spark, slices=slices, progress=progress
+        )
+        if out is not None:
+            found.write(out)
+    if as_json:
+        print_json(
+            {
+                "rows": found.table.num_rows, "columns": found.table.column_names, "record": found.record,
+                "missing": found.missing, "events": found.run.events, "seconds": found.run.seconds,
+                "out": None if out is None else str(out),
+            }
+        )  # fmt: skip
+    else:
+        _print(found, out)
+
+
+def _print(found: Features, out: Path | None) -> None:
+    from timelapse.cli.console import line, one_line
+    from timelapse.cli.view import rate, took
+
+    run, table = found.run, found.table
+    line(f"{run.events:,} events in {took(run.seconds)}   {rate(run.events, run.seconds)}")
+    missing = f", {found.missing:,} of them without features" if found.missing else ""
+    line(
+        (found.record, "bold green"), f"  {table.num_rows:,} rows, {len(table.column_names)} columns{missing}"
+    )
+    if out is not None:
+        line(("written ", "dim"), str(out))
+        return
+    for row in [
+        table.column_names,
+        *zip(*(c.to_pylist() for c in table.slice(0, _SHOWN).columns), strict=True),
+    ]:
+        line("  ", "  ".join(one_line(value, 24) for value in row))
+    line(("next: ", "dim"), "--out rows.parquet writes them to a file")

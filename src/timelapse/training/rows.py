@@ -1,0 +1,346 @@
+"""`tl.features`: point-in-time-correct rows for training, from an ordinary program.
+
+A program that emits a record per event gives a row per event. At the rows of a table there are two ways:
+
+- the program listens to an event type that the log does not have: each row is put to it as such an event, at the
+  row's time, before everything of that time (log/asked.py), and what it emits there are the row's features;
+- else rows name outputs, by the record's key: a row gets the last one before its time.
+
+Nothing after a row's time can reach it: handlers see the log up to there, as they would have live.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from timelapse.analysis import analyse
+from timelapse.compare.labels import Labels, codes_of, lanes_of
+from timelapse.engine.progress import Progress
+from timelapse.errors import IngestError, Place, UsageError
+from timelapse.ids import Phase
+from timelapse.log import Log
+from timelapse.log.asked import AskedLog
+from timelapse.log.convert import Times, convert
+from timelapse.log.types import EventType
+from timelapse.model.events import Event, Record
+from timelapse.model.program import Program, as_program, spec_of
+from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
+from timelapse.run import Run, replay
+from timelapse.tables.rowhash import one_array
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import SparkSession
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Features:
+    """Rows for training.
+
+    `table`: without `at` the columns `ts`, `seq` and the record's fields, a row per output. With `at` the table's
+    own columns and after them the record's fields, a row per row of the table, in its order; null where the program
+    had nothing to say. `missing` counts those. `record` is the record type's name, `run` the replay behind it.
+    """
+
+    table: pa.Table
+    record: str
+    missing: int
+    run: Run
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a pandas DataFrame."""
+        return self.table.to_pandas()
+
+    def to_polars(self) -> Any:
+        """The rows as a Polars DataFrame. Raises UsageError (TL835) where Polars is not installed."""
+        try:
+            import polars
+        except ImportError:
+            raise UsageError("Polars is not installed", hint="pip install polars", code="TL835") from None
+        return polars.from_arrow(self.table)
+
+    def write(self, path: str | Path) -> None:
+        """Write the rows to a .parquet or .csv file, whole or not at all."""
+        target = Path(path)
+        writers = {".parquet": pq.write_table, ".pq": pq.write_table, ".csv": pyarrow.csv.write_csv}
+        if target.suffix.lower() not in writers:
+            raise _unfit(f"{target.name} is neither .parquet nor .csv", str(path), "--out rows.parquet")
+        with tempfile.NamedTemporaryFile(
+            dir=target.absolute().parent, suffix=".partial", delete=False
+        ) as file:
+            partial = Path(file.name)
+        try:
+            writers[target.suffix.lower()](self.table, partial)
+            os.replace(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def features(
+    program: Program | type[Program],
+    log: Log | str | Path,
+    at: Any = None,
+    *,
+    ask: type[Event] | str | None = None,
+    record: type[Record] | str | None = None,
+    spark: SparkSession | Literal[False] | None = None,
+    slices: int | None = None,
+    progress: Progress | None = None,
+    cache: bool = True,
+) -> Features:
+    """Point-in-time-correct rows for training.
+
+    `at` is a Parquet or CSV file, an Arrow table, or a pandas or Polars DataFrame; without it there is a row for
+    every output of `record` (which need not be named where there is one type).
+
+    Where the program listens to an event type that the log does not have (`ask` names one of several), each row of
+    `at` is put to the program as such an event: it needs a column `ts` (a timestamp, or int64 microseconds) and the
+    type's fields. Such an event sees everything before `ts`, and must not write any state. It emits one record or
+    none.
+
+    Else `at` names outputs by the fields of the record's `key=`. With a column `ts` a row gets the last such output
+    before that time, without one the only output there is.
+
+    Raises UsageError (TL835) for a table that does not fit, and what tl.replay raises.
+    """
+    made = as_program(program)
+    opened = Log.open(log) if isinstance(log, str | Path) else log
+    options: dict[str, Any] = {"spark": spark, "slices": slices, "progress": progress, "cache": cache}
+    if at is None:
+        if ask is not None:
+            raise _unfit("ask= without at=", None, "at= (--at) is the table whose rows are asked")
+        run = replay(made, opened, **options)
+        name = _record(run, record, [n for n, rows in run.counts.items() if rows])
+        return Features(run.table(name), name, 0, run)
+    labels, own = _table(at)
+    kind = _question(made, opened, ask)
+    if kind is None:
+        run = replay(made, opened, **options)
+        name = _record(run, record, _keyed(run, own))
+        return _joined(run, name, own, _named(run, name, labels))
+    _refuse_writes(made, kind)
+    asked = AskedLog(opened, EventType.of(kind), _rows(kind, labels))
+    run = replay(made, asked, **options)
+    found = {name: _answers(run, name, asked) for name in run.counts}
+    name = _record(run, record, [n for n, rows in found.items() if (rows >= 0).any()])
+    return _joined(run, name, own, found[name], taken=[f.name for f in kind.__fields__])
+
+
+# --- the table --------------------------------------------------------------------------------------------
+
+
+def _table(at: Any) -> tuple[Labels, pa.Table]:
+    """The rows to be read, where CSV is all texts, and as they are given on."""
+    if isinstance(at, str | Path):
+        labels = Labels.of(at)
+        return labels, pyarrow.csv.read_csv(at) if labels.texts else labels.table
+    if not isinstance(at, pa.Table):
+        if not hasattr(at, "__arrow_c_stream__"):
+            raise _unfit(f"{type(at).__name__} is no table", None, "a file, an Arrow table or a DataFrame")
+        at = pa.table(at)
+    at = at.replace_schema_metadata(None)
+    return Labels.of(at), at
+
+
+def _column(labels: Labels, name: str, kind: ValueType) -> pa.Array:
+    """A column as values of a type. Raises UsageError (TL835) naming the first row that has none."""
+    if name not in labels.table.column_names:
+        raise _unfit(
+            f"there is no column {name}",
+            labels.name,
+            f"columns: {', '.join(labels.table.column_names) or 'none'}",
+        )
+    try:
+        values, reasons = convert(
+            name, one_array(labels.table.column(name)), kind, Times(), texts=labels.texts
+        )
+    except IngestError as error:
+        raise _unfit(error.message, labels.name) from None
+    for row, reason in sorted(reasons.items()):
+        raise _unfit(f"row {row + 1}: {reason}", labels.name)
+    return values
+
+
+# --- rows that are asked ----------------------------------------------------------------------------------
+
+
+def _question(program: Program, log: Log, ask: type[Event] | str | None) -> type[Event] | None:
+    held = {t.name for t in log.types}
+    events = {e.__name__: e for e in spec_of(program).events}
+    others = [name for name in events if name not in held]
+    name = ask if isinstance(ask, str) or ask is None else ask.__name__
+    if name is not None:
+        if name not in others:
+            raise _unfit(
+                f"{name} is an event type of the log" if name in held else f"the program does not listen to {name}",
+                None, f"types that can be asked: {', '.join(others) or 'none'}",
+            )  # fmt: skip
+        return events[name]
+    if len(others) > 1:
+        raise _unfit(
+            f"the log has none of the event types {', '.join(others)}",
+            None,
+            f"say which rows are: --ask {others[0]}",
+        )
+    return events[others[0]] if others else None
+
+
+def _rows(kind: type[Event], labels: Labels) -> pa.Table:
+    columns = {"ts": _column(labels, "ts", TIME)}
+    columns |= {f.name: _column(labels, f.name, f.type).cast(f.type.arrow) for f in kind.__fields__}
+    return pa.table(columns)
+
+
+def _refuse_writes(program: Program, kind: type[Event]) -> None:
+    """A question that changes a state would change what later rows, and the log's own events, see."""
+    for fn, events in analyse(program).functions.reached.items():
+        if kind not in events:
+            continue
+        if fn.opaque is not None:
+            raise UsageError(
+                f"what {fn.name} does at {kind.__name__} cannot be seen: {fn.opaque.message}", place=fn.opaque.place,
+                hint="rows are only asked where it is clear that this changes no state", code="TL835",
+            )  # fmt: skip
+        for vertex in fn.vertices:
+            for write in vertex.found.writes:
+                line = getattr(write.node, "lineno", None)
+                raise UsageError(
+                    f"{write.state} is written at {kind.__name__}: rows that are asked must not change what they see",
+                    place=Place(fn.file, line, fn.name), code="TL835",
+                    hint=f"write it in a handler that does not listen to {kind.__name__}",
+                )  # fmt: skip
+
+
+def _answers(run: Run, record: str, asked: AskedLog) -> I64:
+    """For each row of the table the row of the outputs that stems from it, or -1."""
+    stored = run.stored(record)
+    seqs = asked.reader.seqs
+    seq = np.asarray(stored.column("seq"), np.int64)
+    place = np.minimum(np.searchsorted(seqs, seq), max(len(seqs) - 1, 0))
+    own = np.asarray(stored.column("phase")) == Phase.LOG_EVENT
+    rows = np.flatnonzero(own & (seqs[place] == seq)) if len(seqs) else np.zeros(0, np.int64)
+    found = np.full(len(seqs), -1, np.int64)
+    of = asked.order[place[rows]]
+    if len(np.unique(of)) < len(of):
+        twice = of[np.flatnonzero(np.diff(of) == 0)[0]]
+        raise _unfit(f"row {twice + 1} got more than one {record}", None, "emit one record per question")
+    found[of] = rows
+    return found
+
+
+# --- rows that name outputs -------------------------------------------------------------------------------
+
+
+def _keyed(run: Run, table: pa.Table) -> list[str]:
+    """The record types whose key the table's columns hold."""
+    return [
+        r.name for r in run.manifest.records if r.key and all(name in table.column_names for name in r.key)
+    ]
+
+
+_KINDS: tuple[tuple[Any, ValueType], ...] = (
+    (pa.types.is_boolean, BOOL), (pa.types.is_integer, INT), (pa.types.is_floating, FLOAT),
+    (pa.types.is_timestamp, TIME), (pa.types.is_large_string, STR), (pa.types.is_large_binary, BYTES),
+)  # fmt: skip
+
+
+def _named(run: Run, record: str, labels: Labels) -> I64:
+    """For each row of the table the row of the outputs that it names, or -1."""
+    key = next(r.key for r in run.manifest.records if r.name == record)
+    if not key:
+        raise _unfit(
+            f"{record} has no key by which rows could name it", labels.name,
+            'declare class Row(tl.Record, key="message"), or listen to an event type for such rows',
+        )  # fmt: skip
+    stored = run.stored(record)
+    given, full = [], np.ones(labels.table.num_rows, np.bool_)
+    for name in key:
+        target = stored.schema.field(name).type
+        kind = next((k for test, k in _KINDS if test(target)), None)
+        if kind is None:
+            raise _unfit(f"{name} is {target}: a row cannot name that", labels.name)
+        column = _column(labels, name, OptionalType(kind)).cast(target)
+        full &= np.asarray(column.is_valid())
+        given.append(column)
+    sides = [lanes_of(stored, key), lanes_of(pa.table(given, names=list(key)), key)]
+    (theirs, ours), _ = codes_of(*sides)
+    ts = np.asarray(stored.column("ts"), np.int64)
+    if "ts" in labels.table.column_names:
+        found = _last_before(theirs, ts, ours, np.asarray(_column(labels, "ts", TIME), np.int64))
+    else:
+        counts = np.bincount(theirs, minlength=int(max(theirs.max(initial=0), ours.max(initial=0))) + 1)
+        several = np.flatnonzero(full & (counts[ours] > 1))
+        if len(several):
+            raise _unfit(
+                f"row {several[0] + 1} names {counts[ours[several[0]]]:,} outputs of {record}", labels.name,
+                "a column ts says which: the last one before it",
+            )  # fmt: skip
+        first = np.full(len(counts), -1, np.int64)
+        first[theirs] = np.arange(len(theirs))
+        found = first[ours]
+    return np.where(full, found, -1)
+
+
+def _last_before(theirs: I64, ts: I64, ours: I64, times: I64) -> I64:
+    """For each of our keys and times the last of theirs with that key and an earlier time, or -1.
+
+    Theirs are in log order. All are sorted by key, then time, ours first at the same time; the last one of
+    theirs is carried forward.
+    """
+    codes, when = np.concatenate([ours, theirs]), np.concatenate([times, ts])
+    is_theirs = np.concatenate([np.zeros(len(ours), np.int64), np.ones(len(theirs), np.int64)])
+    order = np.lexsort((is_theirs, when, codes))
+    last = np.maximum.accumulate(np.where(is_theirs[order] == 1, np.arange(len(order)), -1))
+    known = (last >= 0) & (codes[order][last] == codes[order])
+    found = np.full(len(order), -1, np.int64)
+    found[order] = np.where(known, order[last] - len(ours), -1)
+    return found[: len(ours)]
+
+
+# --- putting together -------------------------------------------------------------------------------------
+
+
+def _record(run: Run, wanted: type[Record] | str | None, usable: list[str]) -> str:
+    if wanted is not None:
+        name = wanted if isinstance(wanted, str) else wanted.__name__
+        run.stored(name)  # raises where there is no such type
+        return name
+    names = usable or list(run.counts)
+    if len(names) == 1:
+        return names[0]
+    raise _unfit(
+        f"rows could be {' or '.join(names)}" if names else "the program emits no record", None,
+        f"say which: record={names[0]!r} (--record {names[0]})" if names else "emit a record with the features",
+    )  # fmt: skip
+
+
+def _joined(run: Run, record: str, own: pa.Table, rows: I64, taken: list[str] | None = None) -> Features:
+    """The table with the features of each of its rows; fields that it has already are taken from it."""
+    outputs = run.table(record).drop_columns(["ts", "seq"])
+    key = next(r.key for r in run.manifest.records if r.name == record)
+    known = [*key, *(taken or [])]
+    for name in outputs.column_names:
+        if name in own.column_names and name not in known:
+            raise _unfit(f"both the table and {record} have a column {name}", None, "rename one of them")
+    indices = pa.array(np.where(rows < 0, 0, rows), mask=rows < 0)
+    table = own
+    for name in outputs.column_names:
+        if name not in own.column_names:
+            table = table.append_column(name, outputs.column(name).take(indices))
+    return Features(table, record, int(np.count_nonzero(rows < 0)), run)
+
+
+def _unfit(message: str, place: str | None, hint: str = "") -> UsageError:
+    return UsageError(message, place=Place(place), hint=hint or None, code="TL835")

@@ -1,0 +1,308 @@
+"""Rows for training hold what was known at their time, and nothing later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import timelapse as tl
+from timelapse.errors import UsageError
+from timelapse.log import MemoryLog
+from timelapse.log.asked import AskedLog
+from timelapse.log.types import EventType
+from timelapse.training import Features
+
+COUNT = 90
+
+
+class Message(tl.Event):
+    id: int
+    sender: int
+    text: str
+
+
+class Login(tl.Event):
+    user: int
+
+
+class Ask(tl.Event):
+    user: int
+    note: str | None
+
+
+class Row(tl.Record, key="message"):
+    message: int
+    sent: int
+    first: bool
+
+
+class Seen(tl.Record, key=("user", "note")):
+    user: int
+    note: str | None
+    sent: int
+    last: str | None
+
+
+class Profile(tl.Program):
+    sent: tl.Counter[int]
+    last: tl.Value[int, str | None]
+    logins: tl.Set[int]
+
+    @tl.on(Login)
+    def login(self, e: Login) -> None:
+        self.logins.add(e.user)
+
+    @tl.on(Message)
+    def features(self, m: Message) -> None:
+        self.emit(Row(message=m.id, sent=self.sent[m.sender], first=m.sender not in self.logins))
+
+    @tl.on(Message)
+    def count(self, m: Message) -> None:
+        self.sent[m.sender] += 1
+        self.last[m.sender] = m.text
+
+
+class Asked(Profile):
+    @tl.on(Ask)
+    def answer(self, q: Ask) -> None:
+        if q.note == "no":
+            self.reject("no answer")
+        if q.user < 9:
+            self.emit(
+                Seen(user=q.user, note=q.note, sent=self.sent[q.user], last=self.last.get(q.user, None))
+            )
+
+
+def made(i: int) -> tl.Event:
+    if i % 5 == 3:
+        return Login(user=i % 4, ts=i // 3)
+    return Message(id=1000 + i, sender=i * i % 4, text=f"t{i}", ts=i // 3)
+
+
+EVENTS = [made(i)._at(made(i).ts, i) for i in range(COUNT)]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> tl.Log:
+    return tl.Log.from_events(tmp_path_factory.mktemp("log") / "log", EVENTS, [Message, Login], block=16)
+
+
+QUESTIONS = pa.table(
+    {
+        "ts": pa.array([14, 0, 3, 29, 30, 500, 3, -1, 14], pa.int64()),
+        "user": pa.array([1, 0, 1, 0, 1, 1, 2, 0, 9], pa.int64()),
+        "note": pa.array(["a", None, "b", "c", "d", "e", "no", "g", "h"]),
+        "label": pa.array([True, False, True, None, True, True, True, False, False]),
+    }
+)
+
+
+def known_at(user: int, ts: int) -> tuple[int, str | None]:
+    """What the program has counted before a time, written out by hand."""
+    own = [e for e in EVENTS if isinstance(e, Message) and e.sender == user and e.ts < ts]
+    return len(own), own[-1].text if own else None
+
+
+# --- questions among the events ---------------------------------------------------------------------------
+
+
+@given(times=st.lists(st.integers(-2, 32), max_size=12), left_out=st.sets(st.integers(0, COUNT - 1)))
+@settings(max_examples=40)
+def test_questions_stand_before_what_happens_at_their_time(
+    log: tl.Log, times: list[int], left_out: set[int]
+) -> None:
+    rows = pa.table({"ts": pa.array(times, pa.int64()), "user": pa.array(range(len(times)), pa.int64()),
+                     "note": pa.nulls(len(times), pa.large_string())})  # fmt: skip
+    asked = AskedLog(log.without(left_out), EventType.of(Ask), rows)
+    order = sorted(range(len(times)), key=lambda i: times[i])
+    kept = [e for e in EVENTS if e.seq not in left_out]
+    keyed: list[tuple[Any, tl.Event]] = [((e.ts, 1, e.seq), e) for e in kept]
+    keyed += [((times[i], 0, n), Ask(user=i, note=None, ts=times[i])) for n, i in enumerate(order)]
+    expected = [e for _, e in sorted(keyed, key=lambda pair: pair[0])]
+    found = list(asked.events(Message, Login, Ask))
+    assert [(type(e), e.ts, e._values()) for e in found] == [(type(e), e.ts, e._values()) for e in expected]
+    memory = MemoryLog(found, [Message, Login, Ask])  # raises where seqs do not rise
+    reader, classes = asked.reader, {"Message": Message, "Login": Login, "Ask": Ask}
+    assert reader.count == asked.count == len(expected)
+    end = reader.seq_after(reader.count)
+    for lo, hi in ((0, end), (0, end // 2), (end // 3, end // 3 + 1), (end // 2, end + 9), (5, 5)):
+        assert list(reader.events(lo, hi, classes)) == list(memory.events(lo, hi, classes))  # type: ignore[arg-type]
+        chunks = list(reader.chunks(lo, hi, {"Ask": ["user"]}))
+        users = [u for c in chunks if "Ask" in c.tables for u in c.tables["Ask"]["user"].to_pylist()]
+        assert users == [e.user for e in memory.events(lo, hi, {"Ask": Ask})]  # type: ignore[attr-defined]
+    for n in range(reader.count + 1):
+        assert sum(e.seq < reader.seq_after(n) for e in found) == n
+    for ts in (-3, 0, 7, 29, 99):
+        assert [e for e in found if e.seq < reader.seq_at(ts)] == [e for e in found if e.ts < ts]
+    cuts = reader.cuts(4)
+    assert (cuts[0], cuts[-1]) == (0, end)
+
+
+@pytest.mark.parametrize("slices", [1, 3])
+def test_rows_get_what_was_known_before_their_time(log: tl.Log, slices: int) -> None:
+    found = tl.features(Asked, log, QUESTIONS, slices=slices, spark=False)
+    assert (found.record, found.missing) == ("Seen", 2)
+    assert found.table.column_names == ["ts", "user", "note", "label", "sent", "last"]
+    assert found.table.select(QUESTIONS.column_names) == QUESTIONS
+    for row in found.table.to_pylist():
+        silent = row["note"] in ("no", "h")
+        expected = (None, None) if silent else known_at(row["user"], row["ts"])
+        assert (row["sent"], row["last"]) == expected
+
+
+def test_what_comes_later_makes_no_difference(log: tl.Log, tmp_path: Path) -> None:
+    """The rows from a log that ends at their time are the same."""
+    whole = tl.features(Asked, log, QUESTIONS, spark=False).table.to_pylist()
+    for ts in (3, 14):
+        part = tl.Log.from_events(tmp_path / f"to{ts}", [e for e in EVENTS if e.ts < ts], [Message, Login])
+        rows = [r for r in QUESTIONS.to_pylist() if r["ts"] == ts]
+        own = tl.features(Asked, part, pa.Table.from_pylist(rows, QUESTIONS.schema), spark=False).table
+        assert own.to_pylist() == [r for r in whole if r["ts"] == ts]
+
+
+def test_the_run_behind_it_is_that_of_the_log_alone(log: tl.Log) -> None:
+    found = tl.features(Asked, log, QUESTIONS, spark=False)
+    alone = tl.replay(Profile, log, spark=False)
+    assert found.run.state("sent") == alone.state("sent")
+    assert found.run.table(Row).drop_columns("seq") == alone.table(Row).drop_columns("seq")
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "pandas"])
+def test_tables_come_in_many_forms(log: tl.Log, form: str, tmp_path: Path) -> None:
+    expected = tl.features(Asked, log, QUESTIONS, spark=False).table
+    at: Any = tmp_path / f"at.{form}"
+    if form == "parquet":
+        pq.write_table(QUESTIONS.set_column(0, "ts", QUESTIONS["ts"].cast(pa.timestamp("us", "UTC"))), at)
+    elif form == "csv":
+        rows = QUESTIONS.set_column(2, "note", QUESTIONS["note"].fill_null(""))
+        pyarrow.csv.write_csv(rows, at)
+    else:
+        at = QUESTIONS.to_pandas()
+    found = tl.features(Asked, log, at, spark=False)
+    assert found.table["sent"].to_pylist() == expected["sent"].to_pylist()
+    assert found.table["last"].to_pylist() == expected["last"].to_pylist()
+    assert found.to_pandas()["sent"].notna().sum() == 7
+
+
+# --- rows that name outputs -------------------------------------------------------------------------------
+
+
+def test_a_row_per_event_without_a_table(log: tl.Log) -> None:
+    found = tl.features(Profile, log, spark=False)
+    assert found.table == tl.run_serial(Profile, EVENTS).table(Row)
+
+
+def test_rows_by_key(log: tl.Log) -> None:
+    labels = pa.table({"message": [1001, 7, 1000, 1001], "spam": [1, 0, 0, 1]})
+    found = tl.features(Profile, log, labels, spark=False)
+    own = {r["message"]: r for r in tl.run_serial(Profile, EVENTS).table(Row).to_pylist()}
+    assert found.missing == 1
+    for row in found.table.to_pylist():
+        expected = own.get(row["message"], {"sent": None, "first": None})
+        assert (row["sent"], row["first"]) == (expected["sent"], expected["first"])
+
+
+class Per(tl.Record, key="who"):
+    who: int
+    n: int
+
+
+class Often(tl.Program):
+    n: tl.Counter[int]
+
+    @tl.on(Message)
+    def go(self, m: Message) -> None:
+        self.n[m.sender] += 1
+        self.emit(Per(who=m.sender, n=self.n[m.sender]))
+
+
+@given(rows=st.lists(st.tuples(st.integers(0, 4), st.integers(-1, 31)), max_size=12))
+@settings(max_examples=15)
+def test_the_last_one_before_a_time(log: tl.Log, rows: list[tuple[int, int]]) -> None:
+    table = pa.table(
+        {"who": pa.array([w for w, _ in rows], pa.int64()), "ts": pa.array([t for _, t in rows], pa.int64())}
+    )
+    found = tl.features(Often, log, table, spark=False).table.to_pylist()
+    assert [r["n"] for r in found] == [known_at(w, t)[0] or None for w, t in rows]
+
+
+def test_several_outputs_of_a_key_need_a_time(log: tl.Log) -> None:
+    with pytest.raises(UsageError, match=r"row 1 names \d+ outputs of Per"):
+        tl.features(Often, log, pa.table({"who": [1]}), spark=False)
+
+
+# --- errors -----------------------------------------------------------------------------------------------
+
+
+class Writes(Asked):
+    @tl.on(Ask)
+    def remember(self, q: Ask) -> None:
+        self.note(q.user)
+
+    def note(self, user: int) -> None:
+        self.logins.add(user)
+
+
+class Twice(Asked):
+    @tl.on(Ask)
+    def again(self, q: Ask) -> None:
+        self.emit(Seen(user=q.user, note=q.note, sent=0, last=None))
+
+
+class Same(tl.Program):
+    @tl.on(Message)
+    def go(self, m: Message) -> None:
+        self.emit(Row(message=m.id, sent=0, first=True))
+
+
+@pytest.mark.parametrize(
+    ("program", "at", "options", "message"),
+    [
+        (Writes, QUESTIONS, {}, "logins is written at Ask"),
+        (Twice, QUESTIONS.slice(0, 1), {}, "row 1 got more than one Seen"),
+        (Asked, QUESTIONS.drop_columns("ts"), {}, "no column ts"),
+        (Asked, QUESTIONS.drop_columns("user"), {}, "no column user"),
+        (
+            Asked,
+            QUESTIONS.append_column("sent", QUESTIONS["user"]),
+            {},
+            "both the table and Seen have a column sent",
+        ),
+        (Asked, pa.table({"ts": [None, 1], "user": [1, 1], "note": ["a", "a"]}), {}, "row 1: ts is null"),
+        (Asked, pa.table({"ts": [1], "user": ["x"], "note": ["a"]}), {}, "user"),
+        (Asked, QUESTIONS, {"ask": "Login"}, "Login is an event type of the log"),
+        (Asked, QUESTIONS, {"ask": Row}, "does not listen to Row"),
+        (Profile, pa.table({"who": [1]}), {}, "no column message"),
+        (Profile, None, {"ask": "Ask"}, "without at="),
+        (Profile, 7, {}, "int is no table"),
+        (Profile, "nowhere.parquet", {}, "cannot be read"),
+    ],
+)
+def test_what_does_not_fit_is_said(log: tl.Log, program: Any, at: Any, options: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        tl.features(program, log, at, spark=False, **options)
+    assert caught.value.code in ("TL835", "TL818")
+
+
+def test_they_are_written_whole_or_not_at_all(log: tl.Log, tmp_path: Path) -> None:
+    found = tl.features(Profile, log, spark=False)
+    found.write(tmp_path / "rows.parquet")
+    assert pq.read_table(tmp_path / "rows.parquet") == found.table
+    found.write(tmp_path / "rows.csv")
+    assert len(pd.read_csv(tmp_path / "rows.csv")) == found.table.num_rows
+    with pytest.raises(UsageError, match="neither"):
+        found.write(tmp_path / "rows.xlsx")
+    broken = Features(pa.table({"a": pa.array([[1]])}), "x", 0, found.run)
+    with pytest.raises(pa.ArrowException):
+        broken.write(tmp_path / "lists.csv")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["rows.csv", "rows.parquet"]
+    assert np.asarray(found.table["sent"]).max() > 5
