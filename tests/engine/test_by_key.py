@@ -151,3 +151,21 @@ def test_by_key_on_spark(spark: SparkSession, tmp_path: Path) -> None:
         assert run.verify().ok
         assert run.certificate["fallback"] is None
         assert run.digest == run_serial(program, log).digest
+
+
+def test_one_pass_by_key_is_chosen_where_it_is_compiled_and_there_are_cores() -> None:
+    counts = {"Reading": 10_000_000, "Retired": 0}
+
+    def mode(compiled: bool = True, threads: int = 2, slices: int | None = None) -> str:
+        return make_plan(
+            Ewma, counts=counts, cores=2, threads=threads, slices=slices, compiled=lambda work, final: compiled
+        ).mode  # fmt: skip
+
+    assert mode() == "by key"
+    assert mode(compiled=False) != "by key"
+    assert mode(threads=1) != "by key"
+    assert mode(slices=4) == "staged"
+    assert (
+        make_plan(Sums, counts={"Message": 10_000_000}, threads=2, compiled=lambda work, final: True).whole
+        is None
+    )

@@ -101,3 +101,6 @@ class FakePasses:
 
     def share_out(self, analysis: Analysed, targets: Sequence[str]) -> None:
         return None
+
+    def share_out_all(self, analysis: Analysed) -> None:
+        return None

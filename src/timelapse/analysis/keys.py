@@ -150,8 +150,9 @@ class _Search:
             name: [a for a in accesses if a.state == name]
             for name in dict.fromkeys(a.state for a in accesses)
         }
-        self._kinds = {name: analysis.spec.states[name].key for name in self._of}
-        self._grouped = {name for name in self._of if issubclass(analysis.spec.states[name].kind, Grouped)}
+        specs = analysis.spec.states
+        self._kinds = {name: spec.key for name, spec in specs.items()}
+        self._grouped = {name for name, spec in specs.items() if issubclass(spec.kind, Grouped)}
         self._left = _TRIALS
 
     def solve(self) -> tuple[dict[str, int | None], dict[type[Event], ast.expr]] | None:

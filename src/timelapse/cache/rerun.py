@@ -111,7 +111,7 @@ class Reuse:
                 return outcome
             self._lease(job)
         known = None if self.kept is None else self.kept.moved
-        recording, wanted = self._recording(job, chained=known is None and plan.mode == "chain")
+        recording, wanted = self._recording(job, chained=known is None and plan.mode != "staged")
 
         def drive(what: Job) -> Outcome:
             driver = Driver(what, plan, executor, progress, lead=lead, known=known)
@@ -174,6 +174,8 @@ class Reuse:
         """The job with a final pass that records, where that is worth it; and where it would be, once compiled."""
         if self.reads is None or self.store is None or not self.reads.missing(self.store):
             return None, None
+        if job.passes[-1].by_key is not None:
+            return None, None  # what is read for the record need not be under the event's key
         first = self.store.head(states.states_key(self.key)) is None
         first = first and not self.several
         if first and not self.reads.small:

@@ -73,6 +73,10 @@ class Outcome:
     """What each slice did, in order."""
     executor: str = ""
     """Who ran the tasks, for people."""
+    workers: int = 1
+    """By key: how many threads shared out the events of the whole program."""
+    abandoned: str = ""
+    """Why that was given up."""
 
 
 class Driver:
@@ -97,6 +101,7 @@ class Driver:
         self._predicted: dict[tuple[str, int], SumRow] = dict(known or {})
         self._source = {name: stage.index for stage in plan.stages for name in stage.states}
         self._finals: dict[int, TaskResult] = {}
+        self._workers, self._abandoned = 1, ""
         self._standing = 0
         """So many slices are known to stand: their final pass succeeded and changed what was predicted."""
         self._stopped = "a handler raised in a pass that runs ahead"
@@ -243,6 +248,16 @@ class Driver:
         _, result = self._loop.wait()
         if result.failure is not None:
             raise handler_error(result.failure)
+        self._workers, self._abandoned = result.workers, result.abandoned
+        if result.abandoned:
+            bug = (
+                ". This is a bug in Timelapse, and the result is still exact"
+                if result.abandoned_is_bug
+                else ""
+            )
+            self._progress.note(
+                f"not by key after all: {result.abandoned}; events ran one after the other{bug}"
+            )
         return {report.slice: report for report in result.reports}
 
     def _accept(self, reports: Mapping[int, SliceReport]) -> None:
@@ -296,6 +311,8 @@ class Driver:
             loop.compiled,
             reports=reports,
             executor=self._executor.text,
+            workers=self._workers,
+            abandoned=self._abandoned,
         )
 
 

@@ -181,6 +181,11 @@ class TaskResult(msgspec.Struct):
     seconds: dict[str, float] = msgspec.field(default_factory=dict)
     compiled: bool = False
     """Whether the pass ran compiled, to its end."""
+    workers: int = 1
+    """By key: how many threads shared out the events."""
+    abandoned: str = ""
+    """Why it was given up by key, and run again without."""
+    abandoned_is_bug: bool = False
 
 
 @dataclass

@@ -6,6 +6,7 @@ import gc
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ from timelapse.engine.reads import is_reads, write_reads
 from timelapse.engine.spill import Spill
 from timelapse.env.machine import state_memory
 from timelapse.errors import HandlerError
-from timelapse.kernels.base import PassResult, quarantined_table
+from timelapse.kernels.base import Abandoned, PassResult, quarantined_table
 from timelapse.kernels.budget import Spent
 from timelapse.kernels.choose import SliceKernel, Source
 from timelapse.kernels.parts import Part
@@ -183,7 +184,7 @@ def _run_slices(
         return SliceKernel(
             job.program, work, known, events, final=final, prefetch=task.threads > 1, memory=memory,
             ahead=task.ahead,
-            quarantine=job.quarantine,
+            quarantine=job.quarantine, workers=task.threads if final else 1,
         )  # fmt: skip
 
     started = time.perf_counter()
@@ -205,9 +206,17 @@ def _run_slices(
                 -1, "", "", "", spent=True,
             )  # fmt: skip
             return result
+        except Abandoned as why:
+            if spill is not None:
+                spill.close()
+            plain = replace(job, passes=(*job.passes[:-1], replace(work, by_key=None)))
+            again = _run_slices(plain, task, index, starts, report, keep)
+            again.abandoned, again.abandoned_is_bug = why.reason, why.is_bug
+            return again
         middle = time.perf_counter()
         _book(account, done.seconds, middle - started)
         result.compiled = kernel.compiled
+        result.workers = task.threads if kernel.workers else 1
         if done.failure is not None:
             error = _with_whole_event(job, done.failure, done.failed_seq)
             result.failure = _failure(slice_id, error)

@@ -72,6 +72,14 @@ def output_schema(record: type[Record]) -> pa.Schema:
     return pa.schema([*POSITION_FIELDS, *arrow_schema(record)])
 
 
+class Abandoned(Exception):
+    """A pass whose events were shared out by key has to run without that: why."""
+
+    def __init__(self, reason: str, *, is_bug: bool = False) -> None:
+        super().__init__(reason)
+        self.reason, self.is_bug = reason, is_bug
+
+
 @dataclass
 class PassResult:
     """What one pass did over one slice.

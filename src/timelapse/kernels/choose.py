@@ -24,6 +24,7 @@ from timelapse.model.program import Program, spec_of
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.kernel import NativeKernel
+    from timelapse.kernels.native.shared import SharedKernel
     from timelapse.kernels.native.unit import Unit
 
 WARM_EVENTS = 200_000
@@ -94,22 +95,37 @@ class SliceKernel:
     budget (budget.py), and `run` raises Spent where one spends it.
 
     `quarantine`: an event at which a handler raises is undone and listed, and the next one follows.
+
+    `workers`: threads among which a compiled pass may share out its events by key, where it can. `run` then
+    may raise Abandoned.
     """
 
     def __init__(
         self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool,
         prefetch: bool = False, memory: int | None = None, ahead: bool = False,
-        quarantine: bool = False,
+        quarantine: bool = False, workers: int = 1,
     ) -> None:  # fmt: skip
+        if workers < 2:
+            work = replace(work, by_key=None)
         self._program, self._work, self._final = program, work, final
         self._events, self._memory = events, memory
         self._ahead, self._quarantine = ahead, quarantine
         self._native: NativeKernel | None = None
+        self._shared: SharedKernel | None = None
         self._python: InterpretedKernel | None = None
         self._clock = Clock()
         with self._clock.phase("compile"):
             unit = _unit(program, work, events, final=final)
-        if unit is not None:
+            if unit is None and work.by_key is not None:
+                work = self._work = replace(work, by_key=None)
+                unit = _unit(program, work, events, final=final)
+        if unit is not None and unit.shared:
+            from timelapse.kernels.native.shared import SharedKernel
+
+            self._shared = SharedKernel(
+                program, work, unit, starts, workers=workers, events=events, memory=memory, quarantine=quarantine
+            )  # fmt: skip
+        elif unit is not None:
             from timelapse.kernels.native.kernel import NativeKernel
 
             self._native = NativeKernel(
@@ -128,7 +144,12 @@ class SliceKernel:
     @property
     def compiled(self) -> bool:
         """Whether it runs compiled (until now, at least)."""
-        return self._native is not None
+        return self._native is not None or self._shared is not None
+
+    @property
+    def workers(self) -> bool:
+        """Whether its events are shared out among threads."""
+        return self._shared is not None
 
     @property
     def parts(self) -> tuple[InterpretedKernel | None, NativeKernel | None]:
@@ -138,7 +159,7 @@ class SliceKernel:
     @property
     def state_bytes(self) -> int:
         """What the states that need not be in memory take there, roughly."""
-        kernel = self._native or self._python
+        kernel = self._shared or self._native or self._python
         return 0 if kernel is None else kernel.state_bytes
 
     def run(self, source: Source, tick: Tick) -> PassResult:
@@ -153,6 +174,8 @@ class SliceKernel:
         return None if kernel is None else kernel.turn
 
     def _run(self, source: Source, tick: Tick) -> PassResult:
+        if self._shared is not None:
+            return self._shared.run(source.chunks(), tick, source.event)
         if self._native is not None:
             from timelapse.kernels.native.kernel import TooOften
 
@@ -278,6 +301,8 @@ def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> U
 def _lowered(program: Program, work: PassProgram, *, final: bool) -> Unit:
     from timelapse.kernels.native.lower import Lowering
 
+    if not final:  # what is shared out among tasks is filtered before it gets to them
+        work = replace(work, by_key=None)
     return Lowering(program, work, final=final).run()
 
 

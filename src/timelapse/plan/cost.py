@@ -32,6 +32,8 @@ COMPILED_TASK_SECONDS = 0.1
 """The same for a compiled pass: a worker process also loads the compiler's library and the machine code."""
 SHARING_SHARE = 0.25
 """Of a pass as Python by key, what every worker does: reading, and finding out which events are its own."""
+SKIP_SHARE = 0.08
+"""What passing over the events of others takes a thread, relative to a compiled final pass."""
 MERGE_SHARE = 0.05
 """Applying all effects to the states, relative to the final pass."""
 COMPILED_MERGE_SHARE = 0.15
@@ -190,6 +192,11 @@ class Law:
         """T/T1 of the whole program, slice after slice; with a second thread decoding runs beside the rest."""
         time = 1.0 if threads < 2 else max(self.beside, 1 - self.beside)
         return time + slices * self.task * 0.1
+
+    def by_key(self, slices: int = 1, threads: int = 1) -> float:
+        """T/T1 of the whole program with its events shared out by key: every thread looks at every event."""
+        whole = 1.0 + (threads - 1) * SKIP_SHARE
+        return max(self.beside, whole / max(1, threads)) + slices * self.task * 0.1
 
     @property
     def task(self) -> float:

@@ -317,7 +317,7 @@ def _pass_rows(plan: Plan) -> list[tuple[PassRow, PassProgram]]:
         for s in plan.stages
     ]  # fmt: skip
     final = plan.final
-    how = "serial per slice" if plan.mode == "staged" else "slice after slice"
+    how = {"staged": "serial per slice", "by key": "by key"}.get(plan.mode, "slice after slice")
     last = PassRow(
         "final",
         None,

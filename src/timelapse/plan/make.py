@@ -46,6 +46,9 @@ class Passes(Protocol):
     def share_out(self, analysis: Analysed, targets: Sequence[str]) -> ByKey | NotByKey | None:
         """How the events of a pass for these states can be shared out by key; None where nobody knows."""
 
+    def share_out_all(self, analysis: Analysed) -> ByKey | NotByKey | None:
+        """The same for the whole program."""
+
 
 def make_plan(
     program: Program | type[Program] | Analysed,
@@ -72,7 +75,11 @@ def make_plan(
     analysis = _analysed(program)
     maker = passes or _ProgramPasses()
     choices = [_with_keys(choose(component, analysis), analysis, maker) for component in analysis.components]
-    choices = _forced(choices, force, analysis, maker)
+    whole = maker.share_out_all(analysis) if analysis.spec.states else None
+    if _is_by_key(force) and isinstance(whole, ByKey):
+        force = "by key"
+    else:
+        choices = _forced(choices, force, analysis, maker)
     if max_strategy is not None:
         check_allowed(choices, parse_strategy(max_strategy))
     groups = _groups(choices, analysis, maker)
@@ -105,8 +112,10 @@ def make_plan(
         tuple(analysis.dependencies),
         costs=tuple(seconds),
         threads=threads,
+        whole=whole if isinstance(whole, ByKey) else None,
+        not_whole=whole.reason if isinstance(whole, NotByKey) else "",
     )
-    mode, reason = _mode(plan, slices, force)
+    mode, reason = _mode(plan, slices, force, compiled)
     plan = replace(plan, mode=mode, reason=reason)
     plan.verify()
     return plan
@@ -129,6 +138,11 @@ class _ProgramPasses:
         from timelapse.analysis import share_out
 
         return share_out(analysis, targets)
+
+    def share_out_all(self, analysis: Any) -> ByKey | NotByKey | None:
+        from timelapse.analysis import share_out_all
+
+        return share_out_all(analysis)
 
 
 def _with_keys(choice: Choice, analysis: Analysed, maker: Passes) -> Choice:
@@ -282,8 +296,37 @@ def _as_asked(choice: Choice, wanted: Mapping[str, Strategy], analysis: Analysed
     return choice
 
 
-def _mode(plan: Plan, slices: int | None, force: str | Mapping[str, str] | None) -> tuple[Mode, str]:
-    if force == "chain":
+def _is_by_key(force: str | Mapping[str, str] | None) -> bool:
+    return (
+        isinstance(force, str)
+        and force not in ("chain", "staged")
+        and parse_strategy(force) is Strategy.BY_KEY
+    )
+
+
+def _mode(
+    plan: Plan, slices: int | None, force: str | Mapping[str, str] | None, compiled: IsCompiled | None
+) -> tuple[Mode, str]:
+    mode, reason = _sliced(plan, slices, force)
+    if force == "by key":
+        assert plan.whole is not None
+        return "by key", f"asked for: events are shared out, {plan.whole.text}"
+    if force is not None or plan.whole is None or plan.threads < 2:
+        return mode, reason
+    if mode == "staged" and slices is not None and slices > 1:
+        return mode, reason
+    if compiled is None or not compiled(replace(plan.final, by_key=plan.whole), True):
+        return mode, reason
+    keyed, other = plan.ratio("by key", slices), plan.ratio(mode, slices)
+    if keyed < other * _WORTH_IT:
+        times = f"{keyed:.2f} of the serial time against {other:.2f} {'in time slices' if mode == 'staged' else 'as a chain'}"
+        return "by key", f"events are shared out among {plan.threads} threads, {plan.whole.text}: {times}"
+    return mode, reason
+
+
+def _sliced(plan: Plan, slices: int | None, force: str | Mapping[str, str] | None) -> tuple[Mode, str]:
+    """Staged or chain."""
+    if force in ("chain", "by key"):
         return "chain", "asked for"
     if slices == 1:
         return "chain", "there is a single slice"

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Literal
 
-from timelapse.analysis.result import Dependency, PassProgram
+from timelapse.analysis.result import ByKey, Dependency, PassProgram
 from timelapse.errors import Place, PlanError
 from timelapse.model.program import ProgramSpec
 from timelapse.plan.cost import SHARING_SHARE, Law, PassCost
 from timelapse.plan.schedule import Arrangement, Shape, Times, arrange
 from timelapse.plan.strategy import Choice, Strategy
 
-Mode = Literal["staged", "chain"]
+Mode = Literal["staged", "chain", "by key"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class Plan:
     """How a program is replayed.
 
     `staged`: the passes in order, each over all slices (but the last), then the final pass over all slices in
-    parallel. `chain`: only the final pass, slice after slice. Both give the same bits.
+    parallel. `chain`: only the final pass, slice after slice. `by key`: the same, with events shared out by key among
+    threads. All give the same bits.
     """
 
     program: str
@@ -68,6 +69,15 @@ class Plan:
     """What each stage's pass costs, and last the final pass."""
     threads: int = 1
     """How many cores a run slice after slice can use."""
+    whole: ByKey | None = None
+    """How the events of the whole program can be shared out by key, where they can."""
+    not_whole: str = ""
+    """Why they cannot."""
+
+    @property
+    def last(self) -> PassProgram:
+        """The final pass as it runs."""
+        return replace(self.final, by_key=self.whole) if self.mode == "by key" else self.final
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -100,6 +110,8 @@ class Plan:
         """Foretold time relative to the serial loop, in this plan's mode or another."""
         if (mode or self.mode) == "chain":
             return self.law.one_by_one(slices or 1, self.threads)
+        if (mode or self.mode) == "by key":
+            return self.law.by_key(slices or 1, self.threads)
         seconds = self.arrange(slices or self.slices(cores), cores).seconds
         return seconds / self.law.serial_seconds if self.law.serial_seconds else 1.0
 

@@ -247,6 +247,8 @@ class _Picture:
         mode = f"{e.stages} pass{'es' if e.stages != 1 else ''} and the final one"
         if e.mode == "chain":
             mode = "slice after slice"
+        elif e.mode == "by key":
+            mode = "one pass, events shared out by key"
         yield _text(_MARGIN, 36, _cut(e.program, int((width - 260) / 12)), "title")
         yield (
             f'<text class="soft" x="{_n(width - _MARGIN)}" y="36" text-anchor="end">{_e(mode)}'

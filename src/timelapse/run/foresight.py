@@ -55,7 +55,7 @@ def compiling(program: Program, plan: Plan, job: Job, cores: int) -> Iterator[No
     Passes that run as Python because nobody should wait for the compiler are compiled too, after the others and for
     the next run: the compiler may go on when this one is done.
     """
-    works = [(job.passes[-1], job.reader.count // (1 if plan.mode == "chain" else job.slices), True)]
+    works = [(job.passes[-1], job.reader.count // (1 if plan.mode != "staged" else job.slices), True)]
     if plan.mode == "staged" and job.slices > 1:
         each = job.reader.count // job.slices
         works += [(stage.work, each, False) for stage in plan.stages]

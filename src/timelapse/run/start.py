@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from timelapse import __version__
-from timelapse.analysis import Analysis, analyse, final_pass
+from timelapse.analysis import Analysis, analyse
 from timelapse.analysis.result import Severity
 from timelapse.cache.rerun import Reuse
 from timelapse.engine.digest import run_digest, state_digest
@@ -193,7 +193,7 @@ def run_plan(
         reader = (
             source.reader if isinstance(executor, LocalExecutor) else _spilled(source.reader, partial.scratch)
         )
-        passes = (*(stage.work for stage in plan.stages), final_pass(analysis))
+        passes = (*(stage.work for stage in plan.stages), plan.last)
         memory = memory_setting()
         least = least_slices(program, passes[-1], reader.count, memory)
         count = slices or default_slices(least, executor.cores, plan)
@@ -260,14 +260,14 @@ def _spilled(reader: EventReader, scratch: Path) -> EventReader:
 
 def default_slices(least: int, cores: int, plan: Plan) -> int:
     """Number of slices where nobody says: enough for all cores, and at least so many that each can be held."""
-    return least if plan.mode == "chain" else max(plan.slices(cores), least)
+    return least if plan.mode != "staged" else max(plan.slices(cores), least)
 
 
 def cut(reader: EventReader, slices: int, plan: Plan) -> tuple[list[int], int]:
     """Slice boundaries, and how many slices lead. Slices of a staged run are not even if that is faster."""
     even = cuts(reader, slices)
     count = len(even) - 1
-    if plan.mode == "chain" or count < 2:
+    if plan.mode != "staged" or count < 2:
         return even, 0
     if reader.count < _UNEVEN_EVENTS:
         return even, plan.lead or 0
@@ -365,6 +365,9 @@ def _manifest(
         "slices": job.slices,
         "leading_slices": outcome.lead,
         "validated_slices": outcome.validated,
+        "by_key": None
+        if plan.mode != "by key" or plan.whole is None
+        else {"keys": plan.whole.text, "workers": outcome.workers, "abandoned": outcome.abandoned},
         "fallback": None
         if outcome.fallback is None
         else {

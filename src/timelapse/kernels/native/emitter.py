@@ -15,7 +15,7 @@ from timelapse.kernels.native.comparisons import truth
 from timelapse.kernels.native.flow import Join, Level, Line, Moves, is_simple
 from timelapse.kernels.native.layout import layout_of, mode_of
 from timelapse.kernels.native.states import StateCode, state_code
-from timelapse.kernels.native.unit import LEAVE, ROOM, SPENT, Column, Unit
+from timelapse.kernels.native.unit import ABROAD, LEAVE, ROOM, SPENT, Column, Unit
 from timelapse.kernels.native.values import (
     NOT_CONSTANT,
     Env,
@@ -36,6 +36,8 @@ FIELD_KIND = {"int": "int", "Time": "int", "float": "float", "bool": "bool", "st
 
 SPEND = f"return left(j, u, {SPENT})"
 """Leaves an event that has spent its budget."""
+LEAVE_ALL = f"return left(j, u, {ABROAD})"
+"""Leaves an event that uses a key which is not under its own."""
 REJECT = "  # reject"
 """Ends the lines that leave an event's code because it is rejected."""
 
@@ -100,6 +102,8 @@ class Emitter:
         """What `room_if` asked for in loops."""
         self._objects: dict[str, Any] = {}
         self._parts: dict[str, Any] | None = None
+        self._own: tuple[str, ...] | None = None
+        """The words of the key by which the event is shared out; None where events are not, or this one has none."""
 
     # --- lines ------------------------------------------------------------------------------------
 
@@ -139,6 +143,20 @@ class Emitter:
         """Leave where the condition holds."""
         self.line(f"if {condition}:")
         self.line(f"    return left(j, u, {LEAVE})")
+
+    def uses_key(self, state: str, words: Sequence[str]) -> None:
+        """Where events are shared out: see to it that a state's key is under the event's own."""
+        shared = self._work.by_key if self.unit.shared else None
+        if shared is None:
+            return
+        place = shared.states.get(state, -1)
+        used = tuple(words) if place is None else tuple(words[place : place + 1])
+        if self._own is None or place == -1 or len(used) != len(self._own):
+            raise Refused(f"{state}, which is not under the key of the event", self._line)
+        for own, word in zip(self._own, used, strict=True):
+            if own != word:
+                self.line(f"if {own} != {word}:")
+                self.line(f"    {LEAVE_ALL}")
 
     def round_begins(self) -> None:
         """Count a round of a loop against the event's budget. What is written need not be undone then."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from timelapse.analysis.result import PassProgram
+from timelapse.analysis.result import ByKey, PassProgram
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.table import NativeTable
 from timelapse.kernels.native.unit import Unit
-from timelapse.kernels.native.views import fill, live_state
+from timelapse.kernels.native.views import Turn, fill, live_state
 from timelapse.kinds.effects import Journal
 from timelapse.log.reader import Chunk, row_maker
 from timelapse.model.events import Event
@@ -49,11 +49,17 @@ class Fallback:
         final: bool,
         quarantine: bool,
     ) -> None:
-        self._unit, self._work = unit, work
+        self._unit, self._work, self._program = unit, work, program
+        self._keys = work.by_key if unit.shared else None
+        turn = self._turn = Turn()
 
         def live(name: str, journal: Journal | None) -> Any:
             table = tables.get(name)
-            return None if table is None else live_state(table, journal)
+            if table is None:
+                return None
+            if self._keys is None:
+                return live_state(table, journal)
+            return live_state(table, journal, turn, self._keys.states[name])
 
         self.python = InterpretedKernel(program, work, {}, final=final, quarantine=quarantine, live=live)
         self._makers: dict[type[Event], Any] = {}
@@ -65,7 +71,16 @@ class Fallback:
             maker = self._makers[cls] = row_maker(cls, self._work.columns[cls.__name__])
         (event,) = maker(chunk.tables[cls.__name__].slice(row, 1))
         found: Event = event
+        if self._keys is not None:
+            self._turn.key = self._key(self._keys, found)
         return found
+
+    def _key(self, keys: ByKey, event: Event) -> Any:
+        key = keys.keys.get(type(event).__name__)
+        try:
+            return object() if key is None else key.function(self._program, event)
+        except Exception:  # then no use of a state is under it
+            return object()
 
 
 def handed_over(

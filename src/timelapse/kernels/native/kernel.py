@@ -23,8 +23,8 @@ from timelapse.kernels.native.layout import layout_of
 from timelapse.kernels.native.outputs import Outputs
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.table import NativeTable
-from timelapse.kernels.native.unit import ROOM, SPENT, Unit, left
-from timelapse.kernels.native.views import live_state
+from timelapse.kernels.native.unit import ABROAD, ROOM, SPENT, Unit, left
+from timelapse.kernels.native.views import Foreign, live_state
 from timelapse.kernels.stores import TrackedStore
 from timelapse.kinds.effects import Journal
 from timelapse.log.reader import Chunk
@@ -57,7 +57,9 @@ def _no_tick(events: int) -> None:
     """Nobody watches."""
 
 
-class _Failed(Exception):
+class Failed(Exception):
+    """A handler raised at an event."""
+
     def __init__(self, seq: int, failure: HandlerError) -> None:
         super().__init__(seq)
         self.seq, self.failure = seq, failure
@@ -73,15 +75,16 @@ class NativeKernel:
     def __init__(
         self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, pa.Table], *, final: bool,
         prefetch: bool = False, events: int = 0, memory: int | None = None, ahead: bool = False,
-        quarantine: bool = False,
+        quarantine: bool = False, interned: Interned | None = None, share: tuple[int, int] = (0, 1),
     ) -> None:  # fmt: skip
         self._program, self._work, self._unit, self._final = program, work, unit, final
         self._prefetch, self._quarantine = prefetch, quarantine
         self._rounds = budget.ROUNDS if ahead else budget.UNBOUNDED
         self._function = compiled(unit)
         self._spec = spec_of(program)
-        self._interned = Interned(unit.texts)
-        self._decoder = Decoder(unit, self._interned)
+        self._interned = Interned(unit.texts) if interned is None else interned
+        self._share = [np.int64(n) for n in share] if unit.shared else []
+        self.decoder = Decoder(unit, self._interned)
         self._params = [params_of(program)[name] for name, _ in unit.params]
         self._starts = {n: t for n, t in starts.items() if n in work.exact and n not in unit.layouts}
         self._tables: dict[str, NativeTable] = {}
@@ -108,30 +111,38 @@ class NativeKernel:
 
         Raises TooOften in the middle of it; then `hand_over` gives what goes on.
         """
+        self.begin()
+        result = PassResult()
+        clock = Clock()
+        try:
+            with self.decoder.batches(chunks, clock, ahead=self._prefetch) as batches:
+                for batch in batches:
+                    with clock.phase("kernel"):
+                        self.feed(batch, tick, shown)
+        except Failed as failed:
+            result.failure, result.failed_seq = failed.failure, failed.seq
+            return result
+        with clock.phase("write"):
+            self.finish(result)
+        result.seconds = clock.seconds
+        return result
+
+    def begin(self) -> None:
+        """A new slice begins."""
         for table in self._tables.values():
             table.begin()
         self._outputs = Outputs(self._unit)
         if self._fallback is not None:
             self._fallback.python.begin()
         self._done = 0
-        result = PassResult()
-        clock = Clock()
-        try:
-            with self._decoder.batches(chunks, clock, ahead=self._prefetch) as batches:
-                for batch in batches:
-                    with clock.phase("kernel"):
-                        self._batch(batch, tick, shown)
-        except _Failed as failed:
-            result.failure, result.failed_seq = failed.failure, failed.seq
-            return result
+
+    def finish(self, result: PassResult) -> None:
+        """The slice ends: what it did."""
         result.events = self._done
-        with clock.phase("write"):
-            self._collect(result)
-        result.seconds = clock.seconds
+        self._collect(result)
         if self._final:
             self._put_out(result)
         self._list_quarantined(result)
-        return result
 
     def walk(
         self, chunks: Iterator[Chunk], shown: Shown,
@@ -146,7 +157,7 @@ class NativeKernel:
         position = np.zeros(len(self._unit.events), np.int64)
         self._done = 0
         try:
-            with self._decoder.batches(chunks, ahead=False) as batches:
+            with self.decoder.batches(chunks, ahead=False) as batches:
                 for batch in batches:
                     position[:] = lo = 0
                     for stop in stops(batch):
@@ -160,7 +171,7 @@ class NativeKernel:
                             lo = at + 1
                     self._span(batch, lo, batch.events, position, _no_tick, shown)
                     self._outputs = Outputs(self._unit)
-        except _Failed as failed:
+        except Failed as failed:
             raise failed.failure from None
 
     def live(self, name: str, journal: Journal | None) -> Any:
@@ -226,7 +237,8 @@ class NativeKernel:
             if change is not None:
                 result.changes[name] = change
 
-    def _batch(self, batch: Batch, tick: Tick, shown: Shown) -> None:
+    def feed(self, batch: Batch, tick: Tick, shown: Shown) -> None:
+        """The next events. Raises Failed, TooOften, and where events are shared out Foreign."""
         self._span(batch, 0, batch.events, np.zeros(len(self._unit.events), np.int64), tick, shown)
 
     def _span(
@@ -245,6 +257,8 @@ class NativeKernel:
             at, entries, why = left(self._call(batch, lo, hi, position))
             if why == SPENT:
                 raise budget.Spent
+            if why == ABROAD:
+                raise Foreign
             if why:
                 for kind in range(len(position)):
                     position[kind] += np.count_nonzero(batch.kinds[lo:at] == kind)
@@ -273,7 +287,7 @@ class NativeKernel:
         rest += self._params
         rest += outputs.buffers(hi - lo)
         head = [position, counts, outputs.used, self._undo, outputs.refused(hi - lo), self._rounds]
-        status = self._function(batch.kinds, lo, hi, *head, *batch.arrays, *rest)
+        status = self._function(batch.kinds, lo, hi, *head, *batch.arrays, *rest, *self._share)
         for table, rows in zip(self._tables.values(), counts.tolist(), strict=True):
             table.rows = rows
         return status
@@ -323,6 +337,6 @@ class NativeKernel:
         event = fallback.event(batch.chunk, self._unit.events[kind], row)
         failure = fallback.python.one(event, lambda: shown(seq))
         if failure is not None:
-            raise _Failed(seq, failure)
+            raise Failed(seq, failure)
         self._outputs.keep_reads(fallback.python.take_reads(), self._interned)
         position[kind] += 1

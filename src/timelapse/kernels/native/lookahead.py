@@ -32,14 +32,17 @@ _MOST_KEYS = 8
 Env = dict[str, ast.expr]
 
 
-def look_ahead(body: Sequence[str], event: int, indent: int = 12) -> list[str]:
-    """Lines to stand before an event type's body, which ask for the rows of a later event of this type."""
+def look_ahead(body: Sequence[str], event: int, indent: int = 12, apart: str = str(AHEAD)) -> list[str]:
+    """Lines to stand before an event type's body, which ask for the rows of a later event of this type.
+
+    `apart`: how much later.
+    """
     finder = _Finder(f"q{event}")
     finder.block(ast.parse(textwrap.dedent("\n".join(body))).body, {})
     if not finder.found:
         return []
     fetches = [f"    {text}" for text in list(finder.found)[:_MOST_KEYS]]
-    lines = [f"later = q{event} + np.uint64({AHEAD})", f"if later < np.uint64(len(ts{event})):", *fetches]
+    lines = [f"later = q{event} + np.uint64({apart})", f"if later < np.uint64(len(ts{event})):", *fetches]
     return [" " * indent + line for line in lines]
 
 

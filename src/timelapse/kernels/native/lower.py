@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import re
 
-from timelapse.kernels.native.emitter import REJECT, SPEND
+from timelapse.kernels.native.emitter import LEAVE_ALL, REJECT, SPEND
 from timelapse.kernels.native.flow import Level, rendered
 from timelapse.kernels.native.folds import Folds
-from timelapse.kernels.native.lookahead import look_ahead
+from timelapse.kernels.native.lookahead import AHEAD, look_ahead
 from timelapse.kernels.native.records import record_columns
-from timelapse.kernels.native.states.base import UNDO
+from timelapse.kernels.native.states.base import UNDO, word
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.values import EventRef, Refused, SelfRef
 from timelapse.kernels.native.wide import WIDTHS, wide
 
+_PLAIN = re.compile(r"[\w\[\]]+$")
 _COLUMN = re.compile(r"\bcol(\d+)\b")
 
 
@@ -45,7 +46,7 @@ def without_idle_saves(body: list[str]) -> list[str]:
 
 def _is_exit(line: str) -> bool:
     found = line.lstrip()
-    return (found.startswith("return ") and found != SPEND) or line.endswith(REJECT)
+    return (found.startswith("return ") and found not in (SPEND, LEAVE_ALL)) or line.endswith(REJECT)
 
 
 class Lowering(Folds):
@@ -56,9 +57,13 @@ class Lowering(Folds):
         unit, work = self.unit, self._work
         unit.events = list(dict.fromkeys(e for h in work.handlers for e in h.events))
         unit.handlers = [h.name for h in work.handlers]
+        unit.shared = self._final and work.by_key is not None
         bodies: list[list[str]] = []
+        heads: list[list[str]] = []
         for index, event in enumerate(unit.events):
             self._event, self._lines, self._levels = index, [], [Level(1)]
+            heads.append(self._ownership(event.__name__) if unit.shared else [])
+            self._lines = []
             for handler in work.handlers:
                 if event in handler.events:
                     self._handler = unit.handlers.index(handler.name)
@@ -71,7 +76,8 @@ class Lowering(Folds):
             if any("jump" in line for line in body):
                 body.insert(0, "            jump = 0")
             bodies.append(body)
-        bodies = self._used_columns(bodies)
+        columns = self._used_columns([*heads, *bodies])
+        heads, bodies = columns[: len(heads)], columns[len(heads) :]
         self._lines = []
         unit.claims = {name: self._states[name].claims for name in unit.states}
         unit.finds = {name: self._states[name].finds for name in unit.states}
@@ -79,8 +85,38 @@ class Lowering(Folds):
         bodies = [without_idle_saves(body) for body in bodies]
         unit.undo = max((sum(line.endswith(UNDO) for line in body) for body in bodies), default=0)
         unit.rejects = bool(self._rejections)
-        unit.source = self._source([[*look_ahead(body, i), *body] for i, body in enumerate(bodies)])
+        apart = f"{AHEAD} * workers" if unit.shared else str(AHEAD)
+        bodies = [[*look_ahead(body, i, apart=apart), *body] for i, body in enumerate(bodies)]
+        unit.source = self._source(bodies, heads)
         return unit
+
+    def _ownership(self, event: str) -> list[str]:
+        """The code that goes on to the next event where this one is another worker's."""
+        assert self._work.by_key is not None
+        key = self._work.by_key.keys.get(event)
+        self._own = None
+        if key is None:  # it touches no state: one worker is as good as another
+            self.line("if worker != 0:")
+        else:
+            text = key.function.__dict__["__tl_text__"]
+            value = self._call(key.function, [SelfRef(), EventRef()], {}, 0, text)
+            items = value.items if value.kind == "tuple" else (value,)
+            if any(item.kind not in ("int", "bool", "str", "bytes") for item in items):
+                raise Refused(f"events shared out by {key.text}, which is {value.text}", self._line)
+            own = tuple(word(i if _PLAIN.match(i.code) else self.temp(i.kind, i.code)) for i in items)
+            self._own = own
+            folded = own[0]
+            for more in own[1:]:
+                folded = f"fold({folded}, {more})"
+            self.line(f"if owner({folded}, workers) != worker:")
+        self.line(f"    q{self._event} += ONE")
+        self.line("    continue")
+        lines = rendered(self._lines)
+        if any(_is_exit(line) or SPEND in line for line in lines):
+            raise Refused(
+                f"events shared out by {key.text if key else ''}, which may leave to Python", self._line
+            )
+        return ["            jump = 0", *lines] if any("jump" in line for line in lines) else lines
 
     def _used_columns(self, bodies: list[list[str]]) -> list[list[str]]:
         """The code with the columns that it reads alone; those are what the unit has then."""
@@ -106,9 +142,11 @@ class Lowering(Folds):
             found.append((f"o{i}_place", "TABLE"))
             for name, kind in record_columns(record):
                 found.append((f"o{i}_{name}", {"float": "FLOATS", "bool": "BOOLS"}.get(kind, "INTS")))
+        if unit.shared:
+            found += [("worker", "int64"), ("workers", "int64")]
         return found
 
-    def _source(self, bodies: list[list[str]]) -> str:
+    def _source(self, bodies: list[list[str]], heads: list[list[str]]) -> str:
         unit = self.unit
         arguments = self.arguments()
         widths = sorted({layout.width for layout in unit.layouts.values() if layout.width > WIDTHS})
@@ -131,6 +169,7 @@ class Lowering(Folds):
                 lines.append(f"        emitted[{len(unit.records) + 1 + i}] = emitted[{i}]")
         for i, body in enumerate(bodies):
             lines.append(f"        {'if' if i == 0 else 'elif'} k == {i}:")
+            lines += heads[i]
             if any(r.event == i for r in self._rejections):
                 lines += ["            rejected = 0", "            while True:", *("    " + b for b in body)]
                 lines += ["                break", *self._rejection(i)]

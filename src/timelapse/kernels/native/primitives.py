@@ -37,6 +37,12 @@ def fold(h, word):  # type: ignore[no-untyped-def]
 
 
 @primitive()
+def owner(h, workers):  # type: ignore[no-untyped-def]
+    """Which of the workers a key belongs to, given its words folded into one. Tables use other bits."""
+    return np.int64((((_U(h) * _STEP) >> _U(32)) * _U(workers)) >> _U(32))
+
+
+@primitive()
 def find1(slots, mask, a):  # type: ignore[no-untyped-def]
     """The row of a key; an unoccupied row where it is not there."""
     i = mix(a) & mask

@@ -52,13 +52,15 @@ class Unit:
     undo: int = 0
     rejects: bool = False
     loops: bool = False
+    shared: bool = False
+    """Several workers share out the events by key: the last two arguments are this one's number and how many."""
     handlers: list[str] = field(default_factory=list)
     source: str = ""
 
 
-LEAVE, ROOM, SPENT = 1, 2, 3
-"""Why the function returns before it is through: Python must handle the event, a buffer is full, or the event has
-spent its budget of rounds (budget.py); then nothing is undone.
+LEAVE, ROOM, SPENT, ABROAD = 1, 2, 3, 4
+"""Why the function returns before it is through: Python must handle the event, a buffer is full, the event has
+spent its budget of rounds (budget.py), or it uses a key that is not under its own (shared.py); then nothing is undone.
 
 It returns 0 at the end, else the event's index * 2^32 + entries of the undo log * 16 + the reason.
 """

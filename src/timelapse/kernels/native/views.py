@@ -38,6 +38,22 @@ class _Rows:
         self.table.slots[row, at : at + len(words)] = words
 
 
+class Foreign(BaseException):
+    """An event uses a key that is not under its own (shared.py). No handler catches it as an error of its own."""
+
+
+class Turn:
+    """The key of the event whose turn it is, where events are shared out by key."""
+
+    def __init__(self) -> None:
+        self.key: Any = None
+
+    def check(self, key: Any, place: int | None) -> None:
+        """A state's key, with the place of the event's in it. Raises Foreign."""
+        if (key if place is None else key[place]) != self.key:
+            raise Foreign
+
+
 class NativeStore:
     """An exact state."""
 
@@ -145,11 +161,38 @@ class _Steps:
         table.slots[row, 0] = OCCUPIED | TOUCHED | (0 if absent is ABSENT else PRESENT)
 
 
-def live_state(table: NativeTable, journal: Journal | None) -> Any:
-    """What handlers see of a table: the state, or its delta."""
+class OwnStore:
+    """An exact state of which a worker has its part: every use is checked."""
+
+    __slots__ = ("_place", "_store", "_turn")
+
+    def __init__(self, store: NativeStore, turn: Turn, place: int | None) -> None:
+        self._store, self._turn, self._place = store, turn, place
+
+    def get(self, key: Any, default: Any) -> Any:
+        self._turn.check(key, self._place)
+        return self._store.get(key, default)
+
+    def put(self, key: Any, value: Any) -> None:
+        self._turn.check(key, self._place)
+        self._store.put(key, value)
+
+    def drop(self, key: Any) -> None:
+        self._turn.check(key, self._place)
+        self._store.drop(key)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        raise Foreign
+
+
+def live_state(
+    table: NativeTable, journal: Journal | None, turn: Turn | None = None, place: int | None = None
+) -> Any:
+    """What handlers see of a table: the state, or its delta. With `turn`: a worker's part of an exact state."""
     spec, form = table.spec, table.layout.form
     if form == "exact":
-        return spec.kind(spec, NativeStore(table, journal))
+        store = NativeStore(table, journal)
+        return spec.kind(spec, store if turn is None else OwnStore(store, turn, place))
     rows = _Rows(table, journal)
     delta: Any = spec.kind.delta(spec, None)  # the rows keep the journal
     if form == "const":

@@ -33,6 +33,7 @@ class Writer(Protocol):
     def block(self, head: str) -> AbstractContextManager[None]: ...
     def store(self, stem: str, value: Value) -> Value: ...
     def text(self, text: str | bytes) -> int: ...
+    def uses_key(self, state: str, words: Sequence[str]) -> None: ...
     @property
     def in_loop(self) -> bool: ...
 
@@ -132,7 +133,9 @@ class StateCode:
         parts = [key] if scalar else [self._certain(i) for i in key.items]
         if scalar == (key.kind == "tuple") or [p.kind for p in parts] != self._parts:
             raise Refused(f"a key of {self.spec.name} of another type")
-        return ", ".join(word(p) for p in parts)
+        words = [word(p) for p in parts]
+        self._out.uses_key(self.spec.name, words)
+        return ", ".join(words)
 
     def _certain(self, value: Value) -> Value:
         """An optional that must not be None: where it is, Python raises."""

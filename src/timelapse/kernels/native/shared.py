@@ -1,0 +1,167 @@
+"""A compiled pass whose events are shared out by key among threads of one process.
+
+All workers see all decoded events; each skips those of the others in the compiled function itself (a comparison of
+a few bits of the key's hash), and has its own tables. What an event does is under its own key, so workers have no
+key in common, and a key sees its events in log order: the same bits as one worker alone, floats too.
+
+Nothing here is predicted, so nothing is validated afterwards. Instead every use of a state in the compiled
+function, and in Python where an event leaves it, is checked to be under the event's key. Where one is not, or where
+the compiled function is left so often that a plain loop is faster, the pass is given up (`Abandoned`) and runs
+again without workers.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+import pyarrow as pa
+
+from timelapse.analysis.result import PassProgram
+from timelapse.kernels.base import Abandoned, PassResult, Tick
+from timelapse.kernels.clock import Clock
+from timelapse.kernels.native.decode import Batch
+from timelapse.kernels.native.kernel import Failed, NativeKernel, Shown, TooOften
+from timelapse.kernels.native.strings import Interned
+from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.views import Foreign
+from timelapse.log.reader import Chunk
+from timelapse.model.program import Program
+from timelapse.tables.rowhash import hash_order
+from timelapse.tables.table import hashes_of
+
+_WAITING = 2
+"""Batches that wait for a worker at most: this bounds the memory."""
+
+
+class SharedKernel:
+    """Runs one compiled pass in several threads. `starts` are state tables, as for NativeKernel."""
+
+    def __init__(
+        self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, pa.Table], *, workers: int,
+        events: int, memory: int | None, quarantine: bool,
+    ) -> None:  # fmt: skip
+        interned = Interned(unit.texts)
+        self._workers = [
+            NativeKernel(
+                program, work, unit, starts, final=True, events=events, memory=memory, quarantine=quarantine,
+                interned=interned, share=(index, workers),
+            )
+            for index in range(workers)
+        ]  # fmt: skip
+
+    @property
+    def state_bytes(self) -> int:
+        """What the states take that need not be in memory."""
+        return sum(kernel.state_bytes for kernel in self._workers)
+
+    def run(self, chunks: Iterator[Chunk], tick: Tick, shown: Shown) -> PassResult:
+        """Process one slice. After a failure the kernel is of no use. Raises Abandoned."""
+        clock = Clock()
+        first = self._workers[0]
+        hands = [_Hand(kernel, _no_tick, shown) for kernel in self._workers[1:]]
+        own = _Hand(first, tick, shown)
+        try:
+            with first.decoder.batches(chunks, clock, ahead=True) as batches:
+                for hand in hands:
+                    hand.start()
+                for batch in batches:
+                    for hand in hands:
+                        hand.take(batch)
+                    with clock.phase("kernel"):
+                        own.feed(batch)
+            with clock.phase("write"):
+                own.end()
+        finally:
+            for hand in hands:
+                hand.stop()
+        result = _together([own, *hands])
+        result.seconds = clock.seconds
+        return result
+
+
+class _Hand:
+    """One worker. All but the first work in threads of their own."""
+
+    def __init__(self, kernel: NativeKernel, tick: Tick, shown: Shown) -> None:
+        self._kernel, self._tick, self._shown = kernel, tick, shown
+        self._batches: queue.Queue[Batch | None] = queue.Queue(_WAITING)
+        self._thread: threading.Thread | None = None
+        self.result = PassResult()
+        self.error: BaseException | None = None
+        kernel.begin()
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._follow, name="timelapse-worker", daemon=True)
+        self._thread.start()
+
+    def take(self, batch: Batch) -> None:
+        """Hand over the next events. Waits for room."""
+        self._batches.put(batch)
+
+    def stop(self) -> None:
+        """There are no more: wait until the rest is done."""
+        if self._thread is not None:
+            self._batches.put(None)
+            self._thread.join()
+
+    def _follow(self) -> None:
+        while (batch := self._batches.get()) is not None:
+            self.feed(batch)
+        self.end()
+
+    def feed(self, batch: Batch) -> None:
+        """Process events, unless something has gone wrong before."""
+        self._do(lambda: self._kernel.feed(batch, self._tick, self._shown))
+
+    def end(self) -> None:
+        """Collect what the worker did."""
+        self._do(lambda: self._kernel.finish(self.result))
+
+    def _do(self, work: Callable[[], None]) -> None:
+        if self.error is None:
+            try:
+                work()
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                self.error = error
+
+
+def _together(hands: list[_Hand]) -> PassResult:
+    """What all workers did, as one result. The first failing event in log order is the failure."""
+    errors = [hand.error for hand in hands if hand.error is not None]
+    for error in errors:
+        if isinstance(error, Foreign):
+            raise Abandoned("an event uses a key that is not under its own", is_bug=True)
+        if isinstance(error, TooOften):
+            raise Abandoned("too many events leave the compiled function")
+        if not isinstance(error, Failed):
+            raise error
+    failed = [error for error in errors if isinstance(error, Failed)]
+    if failed:
+        first = min(failed, key=lambda error: error.seq)
+        return PassResult(failure=first.failure, failed_seq=first.seq)
+    results = [hand.result for hand in hands]
+    whole = results[0]
+    for result in results[1:]:
+        whole.join(result.outputs, result.rejected)
+        whole.quarantined += result.quarantined
+        for name, change in result.changes.items():
+            whole.changes[name] += change
+    whole.quarantined.sort(key=lambda row: row[2])
+    for name in whole.effects:
+        whole.effects[name] = _sorted([r.effects[name] for r in results])
+    return whole
+
+
+def _sorted(parts: list[pa.Table]) -> pa.Table:
+    """Effects on different keys, as one table in the order that effect tables have."""
+    table = pa.concat_tables([p for p in parts if p.num_rows] or parts[:1]).combine_chunks()
+    ordered = table.take(pa.array(hash_order(hashes_of(table))))
+    return ordered.combine_chunks().replace_schema_metadata(parts[0].schema.metadata)
+
+
+def _no_tick(events: int) -> None:
+    pass
