@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -97,9 +97,9 @@ def by_key(
     )  # fmt: skip
 
 
-def events_of(seed: int, count: int = 400, **values: object) -> MemoryLog:
+def events_of(seed: int, count: int = 400, **values: Sequence[float]) -> MemoryLog:
     amounts = [0, 1, 2, 3, 3, -1] * 9 + ([INT64_MAX] if seed % 2 else [])
-    given = {"amount": amounts, "score": [0.0, 1.0], **values}
+    given: dict[str, Sequence[float]] = {"amount": amounts, "score": [0.0, 1.0], **values}
     return MemoryLog(
         random_log([Login, Visit, Beat], seed=seed, count=count, keys=6, values=given), [Login, Visit, Beat]
     )  # fmt: skip

@@ -307,10 +307,9 @@ def _is_by_key(force: str | Mapping[str, str] | None) -> bool:
 def _mode(
     plan: Plan, slices: int | None, force: str | Mapping[str, str] | None, compiled: IsCompiled | None
 ) -> tuple[Mode, str]:
-    mode, reason = _sliced(plan, slices, force)
-    if force == "by key":
-        assert plan.whole is not None
+    if force == "by key" and plan.whole is not None:
         return "by key", f"asked for: events are shared out, {plan.whole.text}"
+    mode, reason = _sliced(plan, slices, force)
     if force is not None or plan.whole is None or plan.threads < 2:
         return mode, reason
     if mode == "staged" and slices is not None and slices > 1:
@@ -326,7 +325,7 @@ def _mode(
 
 def _sliced(plan: Plan, slices: int | None, force: str | Mapping[str, str] | None) -> tuple[Mode, str]:
     """Staged or chain."""
-    if force in ("chain", "by key"):
+    if force == "chain":
         return "chain", "asked for"
     if slices == 1:
         return "chain", "there is a single slice"
