@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,22 @@ def test_labels(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
         )
         == 1
     )
+
+
+def test_a_report_of_the_comparison(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two versions that leave no runs behind can be reported all the same; redacted too."""
+    arguments = ["diff", "rules_to_compare.py:Rules", "rules_to_compare.py:Rules", "log", "--local"]
+    settings = ["--set-b", "limit=4", "--report", "found.html"]
+    assert run_cli([*arguments, *settings]) == 1
+    assert "found.html" in capsys.readouterr().out
+    html = (place / "found.html").read_text(encoding="utf-8")
+    assert "rules_to_compare.py:Rules" in html
+    assert "[red]" in html
+    assert re.search(r"go:\d+", html)  # the condition that differs
+    assert run_cli([*arguments, *settings, "--redact", "who"]) == 1
+    redacted = (place / "found.html").read_text(encoding="utf-8")
+    assert "[red]" not in redacted
+    assert "(redacted)" in redacted
+    capsys.readouterr()
+    assert run_cli([*arguments, "--redact", "who"]) == 2
+    assert "--report" in capsys.readouterr().err

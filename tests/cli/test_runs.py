@@ -298,9 +298,23 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shown = cli("demo", "--events", 20_000)
     assert shown.code == 0, shown.err
-    for word in ("1. ", "5. ", "verified", "Spam:", "per day", "Try next", "runs/demo"):
+    for word in (
+        "1. ",
+        "5. ",
+        "6. ",
+        "ratio=3.0",
+        "gone",
+        "report.html",
+        "verified",
+        "Spam:",
+        "per day",
+        "Try next",
+        "runs/demo",
+    ):
         assert word in shown.out
-    assert {"antispam.py", "log", "run"} <= {p.name for p in (tmp_path / "runs" / "demo").iterdir()}
+    assert {"antispam.py", "log", "run", "changed", "report.html"} <= {
+        p.name for p in (tmp_path / "runs" / "demo").iterdir()
+    }
     program = tmp_path / "runs" / "demo" / "antispam.py"
     program.write_text(program.read_text().replace("ratio: float = 2.0", "ratio: float = 3.0"))
     for commands in re.findall(r"^  (timelapse .*?)  ", shown.out, re.MULTILINE):

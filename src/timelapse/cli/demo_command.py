@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from timelapse.run import Run
 
 _VERIFIED = 300_000
+_SETTINGS = {"Antispam": "ratio=3.0", "Strangers": "limit=10"}
+"""By program: the setting that the demo tries as another version."""
+_SHOWN = 3
+"""Differences that are shown."""
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +47,7 @@ def demo(
         "runs/demo"
     ),
 ) -> None:
-    """Generate a million events, explain a program, replay it, check it, show what it found."""
+    """Generate a million events, explain a program, replay it, check it, show what it found; compare it with another version."""
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.run_commands import print_proof
     from timelapse.errors import Place, UsageError
@@ -74,7 +78,12 @@ def demo(
     if proof is not None:
         print_proof(proof)
     _findings(run)
-    _next(program[1], run, out)
+    setting = _SETTINGS.get(run.program, "")
+    if setting:
+        with progress_for(False) as progress:
+            _head(6, f"another version: what would {setting} have done?")
+            _compare(run, program[0], log, setting, out, progress)
+    _next(program[1], run, setting, out)
     if proof is not None and not proof.ok:
         raise typer.Exit(1)
 
@@ -186,14 +195,36 @@ def _top(stored: Any) -> list[tuple[str, int]]:
     return [(f"sender {sender}", n) for sender, n in sorted(counts.items(), key=lambda p: (-p[1], p[0]))[:10]]
 
 
-def _next(program: Path, run: Run, out: Path) -> None:
+def _compare(run: Run, program: Program, log: Log, setting: str, out: Path, progress: Progress) -> None:
+    """The same program with another setting, side by side with the first; and the report of that."""
+    from timelapse.cli.console import line
+    from timelapse.cli.diff_view import View
+    from timelapse.cli.options import choose_spark
+    from timelapse.cli.settings import build_program
+    from timelapse.compare import diff
+    from timelapse.reporting import report
+    from timelapse.run import replay
+    from timelapse.run.start import IN_PROCESS_EVENTS
+
+    other = build_program(type(program), [setting])
+    spark = choose_spark(log.count, progress, master=None, local=False, limit=IN_PROCESS_EVENTS)
+    changed = replay(other, log, out / "changed", 4, spark, progress=progress, overwrite=True)
+    found = diff(run, changed)
+    by = tuple(f for r in found.records.values() for f in r.a.column_names if f == "sender")[:1]
+    names = (str(out / "run"), str(out / "changed"))
+    View(found, by, _SHOWN, names).print(None, 0)
+    place = report(found, by=by, names=names).save(out / "report.html")
+    line(("report  ", "bold"), f"{place}: open it in a browser")
+
+
+def _next(program: Path, run: Run, setting: str, out: Path) -> None:
     from timelapse.cli.console import line
 
     name = run.program
-    setting = {"Antispam": "ratio=3.0", "Strangers": "limit=10"}.get(name, "")
     shown = [
         (f"edit {program}", "and replay: the log stays"),
         (f"timelapse replay {program}:{name} {out / 'log'} --set {setting}", "with another threshold"),
+        (f"timelapse report {out / 'run'} -o run.html", "the first run as a report"),
         (f"timelapse verify {out / 'run'}", "check all of it, not only the beginning"),
         (f"timelapse explain {program}:{name} --svg plan.svg", "the plan as a picture"),
         (f"timelapse log {out / 'log'}", "what is in the log"),

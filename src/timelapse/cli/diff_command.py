@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +12,7 @@ import typer
 from timelapse.cli.options import Json, Local, Master, examples
 
 if TYPE_CHECKING:
-    from timelapse.compare import Diff
+    from timelapse.compare import Diff, Judgement
     from timelapse.engine.progress import Progress
     from timelapse.log import Log
     from timelapse.run import Run
@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
             "timelapse diff rules.py:Antispam rules.py:Antispam logs/oct --set-b ratio=3.0",
             "timelapse diff @3 @last --labels reports.parquet --segment country --by sender",
             "timelapse diff @3 @last --labels reports.csv --items Message.id --fail-if 'precision < .7'",
+            "timelapse diff rules.py:Antispam@main rules.py:Antispam logs/oct --report diff.html --redact sender",
         )
     )(diff)
 
@@ -102,6 +103,16 @@ def diff(
     shown: Annotated[
         int, typer.Option("--examples", metavar="N", min=0, help="Differences to show.")
     ] = SHOWN,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the comparison as an HTML file too: see `timelapse report`."
+        ),
+    ] = None,
+    redact: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD,...", help="Fields and parameters whose values stay out of the report."),
+    ] = None,
     master: Master = None,
     local: Local = False,
     as_json: Json = False,
@@ -116,7 +127,10 @@ def diff(
     from timelapse.cli.progress_view import progress_for
     from timelapse.compare import Condition, figures_of
     from timelapse.compare import diff as compare
+    from timelapse.errors import UsageError
 
+    if redact and report is None:
+        raise UsageError("--redact is for a report", hint="give --report diff.html too", code="TL800")
     conditions = [Condition(text) for text in fail_if or ()]
     judging = judging_of(labels, segments=segment or (), weight=weight, items=items, until=until)
     with (
@@ -134,12 +148,33 @@ def diff(
         figures = figures_of(found, judged, [(r.name, r.by(field)) for r, field in view.entities])
         holding = [c.text for c in conditions if c.holds(figures)]
         code = (3 if holding else 0) if conditions else int(not found.same)
+        if report is not None:
+            _write_report(found, judged, report, redact or (), by or (), (a, b))
         if as_json:
             view.print_json(holding if conditions else None)
         else:
             view.print(holding if conditions else None, code)
+            _tell_report(report, (a, b), found)
     if code:
         raise typer.Exit(code)
+
+
+def _write_report(
+    found: Diff, judged: Judgement | None, place: Path, redact: Sequence[str], by: Sequence[str], names: tuple[str, str]
+) -> None:  # fmt: skip
+    from timelapse.reporting import report as make
+
+    make(found, place, redact=redact, by=by, judged=judged, names=names)
+
+
+def _tell_report(place: Path | None, names: tuple[str, str], found: Diff) -> None:
+    """Where the report is, or how to have one of two runs that stay."""
+    from timelapse.cli.console import line
+
+    if place is not None:
+        line(("report: ", "dim"), str(place))
+    elif not found.same and all(_is_run(name) for name in names):
+        line((f"report: timelapse report {names[0]} {names[1]}", "dim"))
 
 
 # --- the two sides --------------------------------------------------------------------------------------

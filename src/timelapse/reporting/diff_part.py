@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from timelapse.charts import Timeline, timeline
-from timelapse.compare import Change, Diff, Judgement, RecordDiff, Scores
+from timelapse.compare import Cause, Change, Diff, Judgement, RecordDiff, Scores
 from timelapse.display import clean, date, moment, one_line, took
 from timelapse.errors import UsageError
 from timelapse.reporting.redact import HIDDEN, PLACE, Redaction, shown
@@ -131,7 +131,9 @@ def diff_part(
         *([found.rejected] if found.rejected.a.num_rows or found.rejected.b.num_rows else []),
     ]
     ends = _span(records)
-    parts = tuple(_record(r, redaction, by, examples, ends, rejected=r is found.rejected) for r in records)
+    parts = tuple(
+        _record(found, r, redaction, by, examples, ends, rejected=r is found.rejected) for r in records
+    )
     first = found.first
     return DiffPart(
         found.same,
@@ -162,11 +164,15 @@ def _span(records: Sequence[RecordDiff]) -> tuple[int, int] | None:
 
 
 def _record(
+    found: Diff,
     record: RecordDiff, redaction: Redaction, by: Sequence[str], examples: int, ends: tuple[int, int] | None, *,
     rejected: bool,
 ) -> RecordDiffPart:  # fmt: skip
     name, counts = record.name, record.counts
-    bands = {"new": times(record.new), "changed": times(record.changed_b), "gone": times(record.gone)}
+    shown_changes = list(islice(record.changes(), examples))
+    causes = found.causes(shown_changes)
+    every = {"new": times(record.new), "changed": times(record.changed_b), "gone": times(record.gone)}
+    bands = {kind: ts for kind, ts in every.items() if len(ts)}
     title = "Rejected events that differ" if rejected else f"{name}: what differs"
     return RecordDiffPart(
         clean(name),
@@ -175,7 +181,7 @@ def _record(
         timeline(title, bands, css={b: b for b in bands}, below=("gone",), span=ends),
         tuple(sorted(record.fields.items(), key=lambda item: (-item[1], item[0]))),
         () if rejected else tuple(_entity(record, f, redaction) for f in entity_fields(record, by)),
-        tuple(_example(c, redaction, rejected=rejected) for c in islice(record.changes(), examples)),
+        tuple(_example(c, causes, redaction, rejected=rejected) for c in shown_changes),
     )  # fmt: skip
 
 
@@ -206,7 +212,7 @@ def _entity(record: RecordDiff, field: str, redaction: Redaction) -> Entity:
     return Entity(field, found.a, found.b, len(found.freed), len(found.hit), rows)
 
 
-def _example(change: Change, redaction: Redaction, *, rejected: bool) -> Example:
+def _example(change: Change, causes: Mapping[int, Cause], redaction: Redaction, *, rejected: bool) -> Example:
     names = [n for n in (change.a or change.b or {}) if n not in PLACE]
     cells: list[tuple[str, str | None, str | None]] = []
     for name in names:
@@ -218,7 +224,21 @@ def _example(change: Change, redaction: Redaction, *, rejected: bool) -> Example
             for row in (change.a, change.b)
         )
         cells.append((name, a, b))
-    return Example(change.kind, moment(change.ts), change.seq, tuple(cells))
+    return Example(
+        change.kind, moment(change.ts), change.seq, tuple(cells), _why(causes[change.seq], redaction)
+    )
+
+
+def _why(cause: Cause, redaction: Redaction) -> tuple[str, ...]:
+    """The condition and the state that differ; of a redacted report only the condition as the program has it."""
+    if not redaction.any:
+        return tuple(one_line(line, 400) for line in cause.lines)
+    sides = [
+        f"{side} {one_line(c.source)} (line {c.line}): {'true' if c.outcome else 'false'}"
+        for side, c in (("A", cause.a), ("B", cause.b))
+        if c is not None
+    ]
+    return (f"{cause.handler}  {'    '.join(sides)}",) if sides else ()
 
 
 # --- labels ---------------------------------------------------------------------------------------------
