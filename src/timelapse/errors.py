@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,6 +21,13 @@ class Place:
         if self.line is not None:
             where = f"{where}:{self.line}" if where else f"line {self.line}"
         return " ".join(part for part in (where, self.what) if part)
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """`did you mean Antispam? ` where one of the known names is close to a name, else nothing: for hints."""
+    by_lower = {str(k).lower(): str(k) for k in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, 1, 0.6)
+    return f"did you mean {by_lower[close[0]]}? " if close else ""
 
 
 class TimelapseError(Exception):

@@ -373,7 +373,11 @@ def entry(code: str) -> Entry:
     wanted = code.strip().upper()
     wanted = wanted if wanted.startswith("TL") else f"TL{wanted}"
     if wanted not in CODES:
-        raise UsageError(f"there is no error code {code!r}", hint="timelapse help lists them", code="TL814")
+        raise UsageError(
+            f"there is no error code {code!r}",
+            hint="timelapse help lists them",
+            code="TL814",
+        )
     return CODES[wanted]
 
 

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
             "timelapse explain rules.py:Antispam",
             "timelapse explain rules.py:Antispam logs/oct --svg plan.svg",
             "timelapse explain rules.py:Antispam logs/oct --plan",
-            "timelapse explain rules.py:Antispam --max-strategy scan   (for CI: exit 1 when a state would be slower)",
+            "timelapse explain rules.py:Antispam --max-strategy scan  # for CI: exit 1 when a state would be slower",
         )
     )(explain)
 

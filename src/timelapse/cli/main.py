@@ -51,6 +51,7 @@ COMMANDS = (
     "cache",
     "bench",
     "doctor",
+    "runs",
     "help",
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from timelapse.errors import Place, SetupError, UsageError
+from timelapse.errors import Place, SetupError, UsageError, meant
 
 RUNS = Path("runs")
 _NAMED = re.compile(r".+-(\d+)")
@@ -66,9 +66,10 @@ def _reserve(name: str) -> Path:
 
 
 def find_run(reference: str) -> Path:
-    """The directory that a path, `@n` or `@last` means. Raises UsageError (TL807)."""
+    """The directory that a path, a name in ./runs, `@n` or `@last` means. Raises UsageError (TL807)."""
     if not reference.startswith("@"):
-        return Path(reference)
+        named = RUNS / reference
+        return named if not Path(reference).exists() and (named / "run.json").is_file() else Path(reference)
     known = {number: path for number, path in numbered().items() if any(path.iterdir())}
     wanted = reference[1:]
     if wanted == "last" and known:
@@ -78,7 +79,7 @@ def find_run(reference: str) -> Path:
     listed = ", ".join(f"@{n} {path.name}" for n, path in sorted(known.items())[-5:])
     raise UsageError(
         f"there is no run {reference} in ./{RUNS}", place=Place(str(RUNS)), code="TL807",
-        hint=f"runs: {listed}" if listed else "replay without --out first, or give the run's directory",
+        hint=f"{meant(reference, ['@last', *(f'@{n}' for n in known)])}runs: {listed}" if listed else "replay without --out first, or give the run's directory",
     )  # fmt: skip
 
 

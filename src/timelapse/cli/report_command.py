@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "timelapse report @last",
             "timelapse report @3 -o antispam.html --redact sender,ip",
-            "timelapse report @3 @4 --by sender   (what differs)",
+            "timelapse report @3 @4 --by sender  # what differs",
             "timelapse diff rules.py:Antispam@main rules.py:Antispam logs/oct --report diff.html",
         )
     )(report)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 from typing import Any
 
-from timelapse.errors import TimelapseError, UsageError
+from timelapse.errors import TimelapseError, UsageError, meant
 from timelapse.model.program import ParamSpec, Program, spec_of
 
 _TRUE, _FALSE = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
@@ -24,7 +24,9 @@ def build_program(cls: type[Program], settings: Iterable[str]) -> Program:
             raise UsageError(f"--set {setting!r} has no value", hint="write --set ratio=3.0", code="TL806")
         if name not in spec.params:
             raise UsageError(
-                f"{spec.name} has no parameter {name!r}", hint=f"parameters: {known}", code="TL806"
+                f"{spec.name} has no parameter {name!r}",
+                hint=f"{meant(name, spec.params)}parameters: {known}",
+                code="TL806",
             )
         if name in values:
             raise UsageError(f"--set {name} is given twice", hint="give it once", code="TL806")

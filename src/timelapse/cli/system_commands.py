@@ -1,4 +1,4 @@
-"""`doctor` and `help`."""
+"""`doctor`, `help` and `runs`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from timelapse.cli.options import Json, examples
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command(epilog=examples("timelapse doctor", "timelapse doctor /data/logs --json"))(doctor)
-    app.command("help", epilog=examples("timelapse help TL114"))(explain_code)
+    app.command("runs", epilog=examples("timelapse runs", "timelapse runs --json"))(runs)
+    app.command("help", epilog=examples("timelapse help TL114", "timelapse help replay"))(explain_code)
 
 
 def doctor(
@@ -43,15 +44,61 @@ def doctor(
         raise typer.Exit(TROUBLE)
 
 
+def runs(as_json: Json = False) -> None:
+    """List the runs in ./runs, by the names that other commands take: @3, @last."""
+    from timelapse.cli.console import line, one_line, print_json
+    from timelapse.cli.places import RUNS, numbered
+    from timelapse.cli.view import took
+    from timelapse.errors import RunError
+    from timelapse.run.manifest import read_manifest
+
+    found = []
+    for number, path in sorted(numbered().items()):
+        if not any(path.iterdir()):
+            continue  # a run that is being made
+        try:
+            found.append((number, path, read_manifest(path)))
+        except RunError as error:
+            if not as_json:
+                line((f"@{number:<4}", "bold"), f" {path.name}  ", (one_line(error.message), "yellow"))
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": f"@{number}", "path": str(path), "program": run.program, "params": run.params,
+                    "log": run.log, "started": run.started, "seconds": run.seconds, "events": run.events,
+                    "outputs": {r.name: r.rows for r in run.records}, "rejected": run.rejected,
+                    "quarantined": run.quarantined, "digest": run.digest,
+                }
+                for number, path, run in found
+            ]
+        )  # fmt: skip
+        return
+    for number, path, run in found:
+        outputs = "  ".join(f"{r.rows:,} {r.name}" for r in run.records) or "no outputs"
+        params = ", ".join(f"{name}={text}" for name, text in run.params.items())
+        line(
+            (f"@{number:<4}", "bold"), f" {path.name}  ", (run.started, "dim"),
+            f"  {run.events:,} events in {took(run.seconds)}  {outputs}  ",
+            (f"digest {run.digest[:8]}  {one_line(params, 80)}", "dim"),
+        )  # fmt: skip
+    if not found:
+        line(f"no runs in ./{RUNS}: timelapse replay makes them")
+
+
 def explain_code(
     code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="An error's code, such as TL114.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="CODE|COMMAND", help="An error's code, such as TL114, or a command.", show_default=False
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Explain an error's code; without one, list them all."""
+    """Explain an error's code, or a command; without one, list all codes."""
     from timelapse.cli.catalogue import CODES, entry
     from timelapse.cli.console import line, print_json
+    from timelapse.cli.main import COMMANDS, make_app
 
     if code is None:
         if as_json:
@@ -59,6 +106,9 @@ def explain_code(
             return
         for name, known in CODES.items():
             line((name, "bold"), f"  {known.title}")
+        return
+    if code in COMMANDS:
+        make_app()([code, "--help"], prog_name="timelapse", standalone_mode=False)
         return
     found = entry(code)
     if as_json:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from timelapse.errors import LogError, Place
+from timelapse.errors import LogError, Place, meant
 from timelapse.log.manifest import FileEntry, Manifest, SegmentEntry
 from timelapse.log.types import EventType, bind
 from timelapse.log.without import kept
@@ -295,7 +295,7 @@ def _type_named(types: Sequence[EventType], name: str, where: str) -> EventType:
             return kind
     raise LogError(
         f"no event type {name} in the log", place=Place(where), code="TL402",
-        hint=f"types: {', '.join(t.name for t in types) or 'none'}",
+        hint=f"{meant(name, [t.name for t in types])}types: {', '.join(t.name for t in types) or 'none'}",
     )  # fmt: skip
 
 

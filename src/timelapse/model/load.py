@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from timelapse.errors import Place, TimelapseError, UsageError
+from timelapse.errors import Place, TimelapseError, UsageError, meant
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program
 
@@ -39,8 +39,9 @@ def load_program(reference: str) -> type[Program]:
         known = programs_in(module)
         what = f"there is no {name}" if found is None else f"{name} is not a tl.Program"
         raise UsageError(
-            what, place=Place(where), hint=f"programs there: {', '.join(known) or 'none'}", code="TL804"
-        )
+            what, place=Place(where), code="TL804",
+            hint=f"{meant(name, known)}programs there: {', '.join(known) or 'none'}",
+        )  # fmt: skip
     known = programs_in(module)
     if len(known) == 1:
         return next(iter(known.values()))
@@ -107,8 +108,9 @@ def load_module(where: str) -> ModuleType:
         if not path.is_file():
             what = "is a folder" if path.is_dir() else "does not exist"
             raise UsageError(
-                f"{where or '(empty)'} {what}", hint="name a Python file: rules.py:Antispam", code="TL803"
-            )
+                f"{where or '(empty)'} {what}", code="TL803",
+                hint=f"{_file_meant(path)}name a Python file: rules.py:Antispam",
+            )  # fmt: skip
         return _import_file(path.resolve(), where)
     if not where or not all(part.isidentifier() for part in where.split(".")):
         raise UsageError(
@@ -128,6 +130,12 @@ def load_module(where: str) -> ModuleType:
             f"there is no module {where}", hint=f"if a file is meant, write {where}.py:Class", code="TL803"
         )
     return _import(where, where)
+
+
+def _file_meant(path: Path) -> str:
+    """The Python file beside a path that was probably meant."""
+    beside = [p for p in path.parent.glob("*.py") if p.is_file()] if path.parent.is_dir() else []
+    return meant(str(path), [str(p) for p in beside])
 
 
 def _import_file(path: Path, shown: str) -> ModuleType:

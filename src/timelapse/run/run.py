@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from timelapse.engine.progress import Progress
-from timelapse.errors import RunError
+from timelapse.errors import RunError, meant
 from timelapse.kinds.base import StateSpec
 from timelapse.model.events import Record
 from timelapse.model.program import Program, params_of, spec_of
@@ -213,7 +213,7 @@ class Run:
                 return record, pa.ipc.read_schema(pa.py_buffer(entry.schema))
         raise RunError(
             f"the run has no record type {record!r}",
-            hint=f"record types: {', '.join(self.counts) or 'none'}", code="TL603",
+            hint=f"{meant(record, self.counts)}record types: {', '.join(self.counts) or 'none'}", code="TL603",
         )  # fmt: skip
 
     # --- states -----------------------------------------------------------------------------------
@@ -246,9 +246,10 @@ class Run:
         for entry in self._manifest.states:
             if entry.name == name:
                 return entry.spec()
+        names = [s.name for s in self._manifest.states]
         raise RunError(
             f"the program has no state {name!r}",
-            hint=f"states: {', '.join(s.name for s in self._manifest.states) or 'none'}", code="TL603",
+            hint=f"{meant(name, names)}states: {', '.join(names) or 'none'}", code="TL603",
         )  # fmt: skip
 
     def _state_before(self, spec: StateSpec, at: int) -> pa.Table:
