@@ -25,7 +25,7 @@ from timelapse.kinds.setof import SetOf
 from timelapse.kinds.smoothed import Decayed, Smoothed
 from timelapse.kinds.value import Value
 from timelapse.model.events import Event, Record
-from timelapse.model.program import Program, on
+from timelapse.model.program import Program, every, on
 from timelapse.model.resource import resource
 from timelapse.model.types import Time
 
@@ -56,7 +56,7 @@ _LATER = {
 __all__ = [
     "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Event", "First", "ListOf", "Log", "MapOf", "Max",
     "Mean", "Min", "Program", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Time", "TimelapseError",
-    "Value", "diff", "explain", "features", "on", "replay", "report",
+    "Value", "diff", "every", "explain", "features", "on", "replay", "report",
     "resource", "run_serial", "state", "sweep",
 ]  # fmt: skip
 

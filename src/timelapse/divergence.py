@@ -54,7 +54,7 @@ NOTHING: Any = _Nothing()
 class Divergence:
     """The first difference between two results.
 
-    `kind` is output, rejection or state; `name` the record type or the state; `seq` the log event (None for
+    `kind` is output, rejection, state or pending (what lies ahead at the end); `name` the record type or the state; `seq` the log event (None for
     a state, which is compared at the end); `field` the record's field and `key` the state's key, where that is
     what differs; `a` and `b` both values (NOTHING where a side has none).
     """
@@ -87,6 +87,8 @@ class Divergence:
                 return f"the state {self.name} differs"
             at = "" if self.key == () else f"[{_short(self.key)}]"
             return f"the state {self.name}{at} differs at the end"
+        if self.kind == "pending":
+            return "what lies ahead at the end differs"
         place = f"at {time_text(self.ts or 0)}, seq {self.seq}"
         if self.kind == "rejection":
             return f"first difference {place}: rejections"

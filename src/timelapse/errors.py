@@ -108,6 +108,18 @@ class NotANumber(ValueError_):
     code = "TL204"
 
 
+class TimeRange(ValueError_):
+    """A time outside what is allowed: a write or event dated before now, a read beyond the declared history."""
+
+    code = "TL205"
+
+
+class LoopBound(ValueError_):
+    """More derived events in one transaction than the program allows."""
+
+    code = "TL206"
+
+
 # --- TL3xx: analysis and plan -------------------------------------------------------------------
 
 

@@ -2,20 +2,38 @@
 
 Everything fast is tested against this file, so it shares no analysis, planner or execution code
 with the rest; it uses only what users write with (events, programs, state kinds).
+
+At one time the order is: ticks, dated writes, dated events, log events (each with what derives from it).
 """
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Any
 
-from timelapse.errors import EventOrderError, HandlerError
+from timelapse.errors import EventOrderError, HandlerError, UsageError
 from timelapse.ids import Phase, Position
-from timelapse.kinds.base import ABSENT
+from timelapse.kinds.base import ABSENT, State
+from timelapse.kinds.past import Done, History, recording
 from timelapse.model.events import Event, Record
 from timelapse.model.failure import handler_error, is_reproducible
 from timelapse.model.program import HandlerSpec, Program, Rejection, as_program, bind, rejection, spec_of
+from timelapse.model.times import (
+    Dated,
+    calendar_of,
+    check_sent,
+    due_at,
+    kept,
+    loop_bound,
+    refuse_times,
+    span_of,
+    timer_of,
+    unseen,
+    windowed,
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +59,8 @@ class SerialOutcome:
     """What the loop gave: outputs in order, rejected events, and the state after the last event.
 
     `quarantined`: the failures of the events that were taken out of the log, if that was asked for.
+    `pending`: how many dated writes (by state), dated events (by type) and calls of `after=` handlers (by
+    handler) lie beyond the end.
     """
 
     outputs: list[Output] = field(default_factory=list)
@@ -48,6 +68,7 @@ class SerialOutcome:
     quarantined: list[HandlerError] = field(default_factory=list)
     states: dict[str, dict[Any, Any]] = field(default_factory=dict)
     events: int = 0
+    pending: dict[str, int] = field(default_factory=dict)
 
 
 class DictStore:
@@ -109,45 +130,292 @@ class Loop:
     def __init__(self, program: Program | type[Program]) -> None:
         self.program = as_program(program)
         self.outcome = SerialOutcome()
-        spec = spec_of(self.program)
+        spec = self._spec = spec_of(self.program)
         self._journal: list[tuple[dict[Any, Any], Any, Any]] = []
         self._emitted: list[Record] = []
         stores = {name: DictStore(self._journal) for name in spec.states}
         self.outcome.states = {name: store.data for name, store in stores.items()}
-        states = {name: s.kind(s, stores[name]) for name, s in spec.states.items()}
-        self._bound = bind(self.program, states, {"emit": self._emit, "reject": _reject, "now": 0})
-        self._handlers: dict[type[Event], tuple[HandlerSpec, ...]] = {
-            t: spec.handlers_of(t) for t in spec.events
-        }
+
+        # What looks back: versions of values, and operations.
+        widths, recorded = kept(self.program), windowed(self.program)
+        self._histories = {name: History(width) for name, width in widths.items()}
+        self._history_of = {id(stores[name].data): h for name, h in self._histories.items()}
+        self._records = {name: Done(widths[name]) for name in recorded}
+        self._done: list[tuple[Done, Any]] = []
+        states: dict[str, Any] = {}
+        for name, s in spec.states.items():
+            if name in recorded:
+                states[name] = recording(s, stores[name], self._teller(self._records[name]))
+            else:
+                states[name] = s.kind(s, stores[name])
+            states[name]._clock = self
+        self._stores = stores
+
+        # What lies ahead. Entries that were taken back stay in their heap, and are dead.
+        self._writes: list[tuple[int, int, Dated]] = []
+        self._events: list[tuple[int, int, int, Dated]] = []
+        self._timers: dict[Any, Dated] = {}
+        self._taken_back: list[Callable[[], None]] = []
+        self._issued = 0
+        self._derived: deque[Event] = deque()
+        self._derivations = 0
+
+        self._now = 0
+        self._phase = Phase.LOG_EVENT
+        self._root = -1
+        self._handler = ""
+        self._last: tuple[int, int, int] | None = None
+        self._ordinal = 0
+        self._calendars = [(h, calendar_of(self.program, h)) for h in spec.handlers if h.every is not None]
+        self._ticks: list[int] | None = None
+        runtime = {
+            "emit": self._emit, "reject": _reject, "now": 0, "send": self._send, "cancel": self._cancel,
+        }  # fmt: skip
+        self._bound = bind(self.program, states, runtime)
+        listened = dict.fromkeys(e for h in spec.handlers for e in h.events)
+        self._handlers = {t: spec.handlers_of(t) for t in listened}
+        self._after: dict[type[Event], list[tuple[HandlerSpec, int]]] = {}
+        for handler in spec.handlers:
+            if handler.after is not None:
+                lag = span_of(self.program, handler.after)
+                for event in handler.events:
+                    self._after.setdefault(event, []).append((handler, lag))
+
+    # --- time goes on -----------------------------------------------------------------------------
 
     def step(self, event: Event) -> None:
-        """Process one event, which must come after all before. Raises HandlerError for a handler's exception;
-        that event has then had no effect."""
+        """Process one log event, which must come after all before, and first what is due until then.
+
+        Raises HandlerError for a handler's exception; what raised has then had no effect.
+        """
+        self.advance(event.ts)
         self.outcome.events += 1
-        self._bound.__dict__["now"] = event.ts
-        self._journal.clear()
-        self._emitted.clear()
-        name = ""
+        later = [
+            Dated(event.ts + lag, event.seq, 0, handler.name, handler.name, event=event, handlers=(handler,))
+            for handler, lag in self._after.get(type(event), ())
+        ]
+        for dated in later:
+            self._date(dated)
         try:
-            for handler in self._handlers.get(type(event), ()):
-                name = handler.name
-                handler.function(self._bound, event)
+            self._transaction(
+                event, self._handlers.get(type(event), ()), event.ts, Phase.LOG_EVENT, event.seq
+            )
+        except HandlerError:
+            for dated in later:
+                dated.alive = False
+            raise
+
+    def begin(self, at: int) -> None:
+        """The log begins at this time: there are no ticks before it."""
+        if self._ticks is None:
+            self._ticks = [calendar.first(at) for _, calendar in self._calendars]
+
+    def advance(self, to: int) -> None:
+        """Move the clock on: everything happens that is due until then, up to and including that time."""
+        self.begin(to)
+        if not (self._ticks or self._writes or self._events):
+            return
+        assert self._ticks is not None
+        while True:
+            times = [*self._ticks, *(h[0][0] for h in (self._writes, self._events) if h)]
+            if not times or min(times) > to:
+                return
+            self._instant(min(times))
+
+    def _instant(self, at: int) -> None:
+        """Everything at one time but log events."""
+        assert self._ticks is not None
+        for place, (handler, calendar) in enumerate(self._calendars):
+            if self._ticks[place] == at:
+                self._ticks[place] = calendar.after(at)
+                self._transaction(None, (handler,), at, Phase.TICK, -1)
+        while self._writes and self._writes[0][0] == at:
+            dated = heappop(self._writes)[-1]
+            if dated.alive:
+                self._write(dated)
+        while self._events and self._events[0][0] == at:
+            dated = heappop(self._events)[-1]
+            if dated.alive:
+                dated.alive = False
+                if self._timers.get(dated.timer) is dated:
+                    del self._timers[dated.timer]
+                assert dated.event is not None
+                self._transaction(dated.event, dated.handlers, at, Phase.DATED_EVENT, dated.root)
+
+    def _write(self, dated: Dated) -> None:
+        """A dated write takes effect. It was accepted when it was issued: nothing can reject it."""
+        self._now, self._phase, self._root = dated.due, Phase.DATED_WRITE, dated.root
+        self._bound.__dict__["now"] = dated.due
+        self._clear()
+        assert dated.write is not None
+        state, method, arguments = dated.write
+        try:
+            getattr(state, method)(*arguments)
+        except Exception as error:
+            self._undo()
+            shown = f"the write {dated.name}.{method}{arguments!r} dated {dated.due}"
+            raise handler_error(self.program, shown, dated.handler, error, (dated.due, dated.root)) from error
+        self._commit(dated.due)
+
+    def _transaction(
+        self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
+    ) -> None:
+        """One event with the events derived from it, or one tick: all of it happens, or nothing."""
+        self._now, self._phase, self._root = ts, phase, root
+        self._bound.__dict__["now"] = ts
+        self._clear()
+        current = event
+        try:
+            while True:
+                for handler in handlers:
+                    self._handler = handler.name
+                    if current is None:
+                        handler.function(self._bound)
+                    else:
+                        handler.function(self._bound, current)
+                if not self._derived:
+                    break
+                current = self._derived.popleft()
+                handlers = self._handlers.get(type(current), ())
         except Rejection as refusal:
             self._undo()
             self._emitted[:] = [] if refusal.record is None else [refusal.record]
-            place = Position(event.ts, Phase.LOG_EVENT, event.seq, 0)
-            self.outcome.refused.append(Refusal(place, type(event).__name__, name, refusal.reason))
+            name = "tick" if event is None else type(event).__name__
+            place = Position(ts, phase, root, 0)
+            self.outcome.refused.append(Refusal(place, name, self._handler, refusal.reason))
         except Exception as error:
             self._undo()
-            raise handler_error(self.program, event, name, error) from error
-        for ordinal, record in enumerate(self._emitted):
-            place = Position(event.ts, Phase.LOG_EVENT, event.seq, ordinal)
-            self.outcome.outputs.append(Output(place, record))
+            shown = "a tick" if current is None else current
+            raise handler_error(self.program, shown, self._handler, error, (ts, root)) from error
+        self._commit(ts)
+        if self._last != (ts, phase, root):
+            self._last, self._ordinal = (ts, phase, root), 0
+        for record in self._emitted:
+            self.outcome.outputs.append(Output(Position(ts, phase, root, self._ordinal), record))
+            self._ordinal += 1
+
+    # --- what handlers do -------------------------------------------------------------------------
 
     def _emit(self, record: Record) -> None:
         if not isinstance(record, Record):
             raise TypeError(f"emit takes a tl.Record, not {type(record).__name__}")
         self._emitted.append(record)
+
+    def _send(
+        self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None
+    ) -> None:
+        cls = check_sent(self._spec, event)
+        due = due_at(self._now, after, at)
+        timer = None if key is None else timer_of(cls, key)
+        if timer is not None:
+            self._disarm(timer)
+        if due == self._now:
+            self._derivations += 1
+            if self._derivations > self._spec.loop:
+                raise loop_bound(self._spec)
+            self._derived.append(event._at(due, self._root))
+            return
+        placed = event._at(due, self._root)
+        self._date(Dated(
+            due, self._root, 0, cls.__name__, self._handler, event=placed,
+            handlers=self._handlers.get(cls, ()), timer=timer,
+        ))  # fmt: skip
+
+    def _cancel(self, event: type[Event], *, key: Any) -> None:
+        if not (isinstance(event, type) and issubclass(event, Event)):
+            raise UsageError("cancel takes an event type", hint="self.cancel(Timeout, key=k)", code="TL207")
+        self._disarm(timer_of(event, key))
+
+    def _disarm(self, timer: Any) -> None:
+        pending = self._timers.pop(timer, None)
+        if pending is not None:
+            pending.alive = False
+
+            def again() -> None:
+                pending.alive = True
+                self._timers[timer] = pending
+
+            self._taken_back.append(again)
+
+    def _date(self, dated: Dated) -> None:
+        self._issued += 1
+        dated.issue = self._issued
+        if dated.write is not None:
+            heappush(self._writes, (dated.due, dated.issue, dated))
+        else:
+            heappush(self._events, (dated.due, dated.root, dated.issue, dated))
+        if dated.timer is not None:
+            self._timers[dated.timer] = dated
+
+        def never() -> None:
+            dated.alive = False
+            if self._timers.get(dated.timer) is dated:
+                del self._timers[dated.timer]
+
+        self._taken_back.append(never)
+
+    # --- what states ask for (kinds.base.Clock) ---------------------------------------------------
+
+    def now(self) -> int:
+        return self._now
+
+    def dated(self, state: State, at: int, method: str, arguments: tuple[Any, ...]) -> None:
+        name = state._spec.name
+        self._date(Dated(at, self._root, 0, name, self._handler, write=(state, method, arguments)))
+
+    def ago(self, state: State, lag: int) -> Any:
+        name = state._spec.name
+        return self._history(name, lag).view(state._spec, self._now - lag, before=self._in_tick)
+
+    def last(self, state: State, width: int) -> Any:
+        name = state._spec.name
+        since = self._now - width
+        if state.net_window:
+            history = self._history(name, width)
+            return history.net(state._spec, self._stores[name], since, before=self._in_tick)
+        if name not in self._records:
+            raise unseen(name, "last")
+        self._history(name, width)
+        return self._records[name].window(state._spec, since, self._now, before=self._in_tick)
+
+    def at(self, state: State, at: int) -> Any:
+        return self._history(state._spec.name, self._now - at).view(state._spec, at)
+
+    def _history(self, name: str, back: int) -> History:
+        """A state's versions. Raises UsageError when it does not keep them so far back."""
+        history = self._histories.get(name)
+        if history is None or type(back) is not int or not 0 < back <= history.keep:
+            raise unseen(name, "last and ago")
+        return history
+
+    @property
+    def _in_tick(self) -> bool:
+        """Ticks see everything before their time; so does what they see of the past."""
+        return self._phase == Phase.TICK
+
+    def _teller(self, record: Done) -> Callable[[Any, Any], None]:
+        def told(key: Any, operation: Any) -> None:
+            record.add(self._now, key, operation)
+            self._done.append((record, key))
+
+        return told
+
+    # --- transactions -----------------------------------------------------------------------------
+
+    def _clear(self) -> None:
+        self._journal.clear()
+        self._emitted.clear()
+        self._done.clear()
+        self._derived.clear()
+        self._derivations = 0
+        self._taken_back.clear()
+
+    def _commit(self, ts: int) -> None:
+        """What happened becomes the past."""
+        for table, key, _ in self._journal:
+            history = self._history_of.get(id(table))
+            if history is not None:
+                history.add(ts, key, table.get(key, ABSENT))
 
     def _undo(self) -> None:
         for table, key, old in reversed(self._journal):
@@ -155,6 +423,16 @@ class Loop:
                 table.pop(key, None)
             else:
                 table[key] = old
+        for record, key in self._done:
+            record.take_back(key)
+        for back in reversed(self._taken_back):
+            back()
+        self._journal.clear()
+
+    def count_pending(self) -> dict[str, int]:
+        """What lies ahead, counted by state, event type and handler."""
+        alive = [h[-1].name for heap in (self._writes, self._events) for h in heap if h[-1].alive]
+        return dict(sorted(Counter(alive).items()))
 
 
 def _reject(reason: str | Record = "") -> None:
@@ -168,21 +446,37 @@ def run(
     before: int | None = None,
     watch: Callable[[Event, dict[str, dict[Any, Any]]], None] | None = None,
     quarantine: bool = False,
+    begin: int | None = None,
+    until: int | None = None,
+    moments: Iterable[tuple[int, int]] = (),
 ) -> SerialOutcome:
     """Process the events one by one, in log order.
 
     `before` stops ahead of everything at that time (microseconds). `watch` is called before each
-    event with the live state; it must not change it. Raises HandlerError for a handler's
-    exception, EventOrderError for events out of order.
+    event with the live state; it must not change it. `begin` is the time at which the log begins, and
+    `until` the one to which the clock goes on at the end, where they are not those of the first and last
+    event given. `moments` are pairs (seq, time): before the first event from that seq on, `watch` is to see
+    everything up to that time done.
 
     With `quarantine` an event at which a handler raises counts as if it had not been in the log; what was
-    raised is listed. An end of memory or stack is no property of the event and is raised all the same.
+    raised is listed. An end of memory or stack is no property of the event and is raised all the same. Programs that
+    reach into other times are refused: what stems from an event would have to go with it.
+
+    Raises HandlerError for a handler's exception, EventOrderError for events out of order.
     """
+    if quarantine:
+        refuse_times(program, "quarantine")
     loop = Loop(program)
+    if begin is not None:
+        loop.begin(begin)
+    marks = deque(sorted(moments))
+    last: int | None = None
     for event in in_order(events):
         if before is not None and event.ts >= before:
             break
         if watch is not None:
+            while marks and marks[0][0] <= event.seq:
+                loop.advance(marks.popleft()[1])
             watch(event, loop.outcome.states)
         try:
             loop.step(event)
@@ -190,4 +484,11 @@ def run(
             if not quarantine or failure.__cause__ is None or not is_reproducible(failure.__cause__):
                 raise
             loop.outcome.quarantined.append(failure)
+        last = event.ts
+    if last is None:
+        last = begin
+    if last is not None:
+        end = last if until is None else max(last, until)
+        loop.advance(end if before is None else min(end, before - 1))
+    loop.outcome.pending = loop.count_pending()
     return loop.outcome

@@ -53,7 +53,8 @@ def plain_state(spec: StateSpec) -> bool:
 
 @lru_cache(maxsize=256)
 def _signature(function: Callable[..., Any]) -> tuple[list[str], dict[str, Any]]:
-    parameters = list(inspect.signature(function).parameters.values())[1:]
+    found = list(inspect.signature(function).parameters.values())[1:]
+    parameters = [p for p in found if p.kind is not p.KEYWORD_ONLY]
     return [p.name for p in parameters], {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
@@ -134,6 +135,10 @@ class Scanner:
         if op is None or not hasattr(state.kind, method):
             raise Opaque("TL310", node, f"{state.kind.__name__} has no operation {method!r} that analysis knows",
                          "use the operations of the kind's table")  # fmt: skip
+        if any(k.arg == "at" for k in node.keywords):
+            raise Opaque(
+                "TL314", node, f"{method}(at=) reaches into another time", "leave it out where speed matters"
+            )
         names, defaults = _signature(getattr(state.kind, method))
         if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
             raise Opaque("TL310", node, f"the arguments of {method!r} are unpacked", "write them out")
@@ -336,9 +341,8 @@ class Scanner:
             self._effect(node, sub, out, cond)
             return True
         if name in ("send", "cancel"):
-            raise Opaque(
-                "TL313", node, f"self.{name} is not known to this version's analysis", "leave it out"
-            )
+            raise Opaque("TL313", node, f"self.{name} reaches into another time",
+                         "leave it out where speed matters")  # fmt: skip
         if name in self.world.spec.params:
             self._attribute(node.func, out, cond, late, bound)  # type: ignore[arg-type]
             self.world.trust(node, f"self.{name}", "a resource")

@@ -23,6 +23,7 @@ _SECTIONS: tuple[tuple[str, str], ...] = (
     ("TL0", "Timelapse itself"),
     ("TL10", "Definitions: refused when a class is defined"),
     ("TL11", "Purity: what a replay could not reproduce"),
+    ("TL12", "Time: refused when a class is defined"),
     ("TL2", "Values, while events are processed"),
     ("TL30", "Analysis: where it cannot see through (exact all the same, possibly slower)"),
     ("TL31", "Analysis: more of the same"),
@@ -87,6 +88,15 @@ Both differ from process to process. Use hashlib over the bytes, or the value it
 TL119 The order of a set
 The order in which a set of strings is iterated differs from process to process. Use sorted(...).
 
+TL120 A look back over a length that is not fixed
+self.x.last(W) and self.x.ago(L) take a number, a constant of the module or a parameter, or arithmetic of these: how far back a state is kept is settled when the class is defined. For other distances declare tl.state(history=...) and read get(k, at=...).
+
+TL121 A state that does not reach into that time
+An operation without a time got at=; a state is read in the past without tl.state(history=...); or a state without a key, which is a plain value in handlers, is to look back or ahead: give it a key.
+
+TL122 A length of time or time zone that does not fit
+@tl.on(after=) takes a positive number of microseconds, @tl.every a part of a day or a number of whole days; both also the name of a parameter of type int, in quotes. Zones are names of the IANA database, as Europe/Berlin.
+
 TL200 A value that does not fit
 The base of the errors below, which fail the run at the first such event.
 
@@ -101,6 +111,18 @@ Such a string has no UTF-8 form. Clean it: text.encode("utf-8", "replace").decod
 
 TL204 NaN in Max or Min
 NaN has no place in an order. Test for it (x == x) before adding.
+
+TL205 A time that lies outside
+Dated writes and events lie at or after self.now: nothing is written into the past. Reads with at= lie at or before self.now, and no further back than tl.state(history=...) says.
+
+TL206 Derived events without end
+One event derived more events than the program allows (1000, or what `class P(tl.Program, loop=...)` says). See that the loop ends, or raise the bound.
+
+TL207 A timer, a sent event or a look back that does not work
+An event is sent that no handler listens to, or that a handler waits for with after= (which follows the log's events); a timer's key is no int, str, bool, bytes or tuple of them; a view of the past is written; or last(), ago() were not seen when the class was defined: write self.x.last(...) in a method of the program.
+
+TL208 Something that does not go with other times
+Quarantine, traces of single events and the like do not go yet with programs that look back, date what they do, send or tick: an event has consequences at other times.
 
 TL300 A pass that the analysis does not allow
 This is a bug in Timelapse. Please report it with the program.
@@ -141,8 +163,11 @@ Write it with plain statements: assignments, if, for, while, try, with, calls.
 TL312 A method used as a value
 Call it where it is needed.
 
-TL313 A name on self that this version does not know
-It may come with a later version of Timelapse. Leave it out.
+TL313 An event that is sent
+self.send and self.cancel run in log order, with the whole program, in this version.
+
+TL314 A write or read in another time
+add(at=), get(at=) and the like run in log order, with the whole program, in this version.
 
 TL320 A trusted call
 Analysis cannot see into this function (a library), so it is trusted to be pure: to depend on its arguments only. Listed by explain and in the run's certificate.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from timelapse.cli.options import Json, Local, LogArg, Master, Overwrite, examples
+from timelapse.cli.options import Json, Local, LogArg, Master, Overwrite, examples, parse_time
 
 if TYPE_CHECKING:
     from timelapse.log import LogInfo
@@ -68,7 +68,7 @@ def synth(
 
     network = Network.make(
         events, exponent=exponent, seed=seed, users=users, addresses=addresses, spammers=spammers,
-        friendships=friendships, start=_time(start), rate=rate,
+        friendships=friendships, start=parse_time("--start", start), rate=rate,
     )  # fmt: skip
     check_free(as_path(out), overwrite=overwrite)
     began = time.perf_counter()
@@ -99,21 +99,6 @@ def synth(
         ("   next: ", "dim"),
         f"timelapse replay examples/antispam.py:Antispam {out}",
     )
-
-
-def _time(text: str) -> int:
-    from datetime import UTC, datetime
-
-    from timelapse.errors import UsageError
-
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"--start {text!r} is not a time", hint="2026-10-01, or 2026-10-01T12:30:00Z"
-        ) from None
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 1_000_000
 
 
 def show_log(

@@ -218,6 +218,7 @@ def _side(
     from timelapse.cli.options import choose_spark
     from timelapse.cli.places import find_run
     from timelapse.cli.settings import build_program
+    from timelapse.log.types import heard
     from timelapse.model.program import spec_of
     from timelapse.model.versions import load_versioned
     from timelapse.run import Run
@@ -227,7 +228,7 @@ def _side(
         return Run.open(find_run(reference))
     program = build_program(load_versioned(reference), settings or [])
     assert log is not None
-    log.bind(spec_of(program).events)
+    log.bind(heard(spec_of(program), log.types))
     spark = choose_spark(log.count, progress, master=master, local=local, limit=IN_PROCESS_EVENTS)
     return replay_one_of(Several(), program, log, None, spark, progress)
 

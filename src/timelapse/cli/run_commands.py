@@ -69,6 +69,12 @@ def replay(
         ),
     ] = False,
     without: Without = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Move the clock on after the last event: what is due until then happens."
+        ),
+    ] = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Neither use nor keep states of earlier replays.")
     ] = False,
@@ -81,11 +87,12 @@ def replay(
 
     Up to 200,000 events are replayed in this process, more on Spark. A run appears whole or not at all.
     """
-    from timelapse.cli.options import choose_spark, leave_out
+    from timelapse.cli.options import choose_spark, leave_out, parse_time
     from timelapse.cli.places import new_run
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
     from timelapse.log import Log
+    from timelapse.log.types import heard
     from timelapse.model.load import load_program
     from timelapse.model.program import spec_of
     from timelapse.run import replay as run_replay
@@ -93,7 +100,7 @@ def replay(
 
     made = build_program(load_program(program), settings or [])
     opened = leave_out(Log.open(log), without)
-    opened.bind(spec_of(made).events)
+    opened.bind(heard(spec_of(made), opened.types))
     wanted = None if check is None else _amount(check, opened.count)
     place = new_run(spec_of(made).name) if out is None else nullcontext(out)
     with place as target, progress_for(as_json) as progress:
@@ -102,6 +109,7 @@ def replay(
             made, opened, target, slices, spark, strategy=_strategy(strategy), progress=progress,
             allow_impure=allow_impure, overwrite=overwrite, cache=not no_cache,
             quarantine=quarantine,
+            until=None if until is None else parse_time("--until", until),
         )  # fmt: skip
         proof = run.verify(wanted, progress) if wanted else None
     if as_json:
@@ -200,6 +208,9 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
     )
     for name, count in run.counts.items():
         line((name, "bold green"), f"  {count:,} outputs")
+    if run.pending:
+        ahead = "  ".join(f"{name} {count:,}" for name, count in run.pending.items())
+        line(("pending ", "dim"), f" {sum(run.pending.values()):,}   {ahead}")
     line(f"rejected {run.rejected_count:,}", ("      stages: ", "dim"), (_timings(run.timings), "dim"))
     print_quarantined(run)
     _print_account(run)
@@ -323,7 +334,8 @@ def _print_run_json(run: Run, proof: Verification | None) -> None:
             "path": str(run.path), "program": run.program, "params": run.params, "events": run.events,
             "slices": run.slices, "seconds": run.seconds, "timings": run.timings, "account": run.account,
             "passes": run.passes, "executor": manifest.executor,
-            "outputs": run.counts, "rejected": run.rejected_count, "quarantined": run.manifest.quarantined, "digest": run.digest,
+            "outputs": run.counts, "rejected": run.rejected_count, "quarantined": run.manifest.quarantined,
+            "pending": run.pending, "until": manifest.until, "digest": run.digest,
             "state_digest": run.state_digest, "log": manifest.log, "log_id": manifest.log_id,
             "certificate": run.certificate, "verification": None if proof is None else _proof_json(proof),
         }

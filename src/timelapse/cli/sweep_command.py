@@ -75,6 +75,7 @@ def sweep(
     from timelapse.compare import sweep as run_sweep
     from timelapse.compare.plots import need_plots, save
     from timelapse.log import Log
+    from timelapse.log.types import heard
     from timelapse.model.load import load_program
     from timelapse.model.program import spec_of
     from timelapse.run.start import IN_PROCESS_EVENTS, kept_of
@@ -84,7 +85,7 @@ def sweep(
     judging = judging_of(labels, weight=weight, items=items, until=until)
     base = build_program(load_program(program), settings or [])
     opened = Log.open(log)
-    opened.bind(spec_of(base).events)
+    opened.bind(heard(spec_of(base), opened.types))
     grid = grid_of(base, values)
     folder = out or SWEEPS / _default_name(base, opened)
     with progress_for(as_json) as progress:

@@ -27,6 +27,7 @@ from timelapse.compare.score import Judgement, judge
 from timelapse.engine.progress import Progress, Silent
 from timelapse.errors import RunError, UsageError
 from timelapse.log import Log
+from timelapse.log.types import heard
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, params_of, spec_of
 from timelapse.run.run import Run
@@ -127,7 +128,7 @@ def sweep(
     opened = Log.open(log) if isinstance(log, str | Path) else log
     if not isinstance(opened, Log):
         raise UsageError("a sweep needs a stored log", hint="Log.from_events(path, events)", code="TL810")
-    opened.bind(spec_of(base).events)
+    opened.bind(heard(spec_of(base), opened.types))
     names = tuple(dict.fromkeys(n for values in chosen for n in values))
     full = [{**{n: params_of(base)[n] for n in names}, **values} for values in chosen]
     programs = [type(base)(**{**params_of(base), **values}) for values in full]

@@ -71,6 +71,8 @@ class Outcome:
     fallback: Fallback | None = None
     reports: list[SliceReport] = field(default_factory=list)
     """What each slice did, in order."""
+    pending: dict[str, int] = field(default_factory=dict)
+    """What lies ahead at the end, by state, event type and handler."""
     executor: str = ""
     """Who ran the tasks, for people."""
     workers: int = 1
@@ -310,6 +312,7 @@ class Driver:
             self._stages.seconds(),
             loop.compiled,
             reports=reports,
+            pending=dict(reports[-1].pending) if reports else {},
             executor=self._executor.text,
             workers=self._workers,
             abandoned=self._abandoned,

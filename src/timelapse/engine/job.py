@@ -13,6 +13,7 @@ import pyarrow as pa
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import ReplayError
 from timelapse.log.reader import EventReader
+from timelapse.log.types import heard
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, spec_of
 from timelapse.tables.apply import Change
@@ -35,6 +36,8 @@ class Job:
     """Bytes that a task's states should not exceed by much; None: what its machine has for it."""
     quarantine: bool = False
     """Whether an event at which a handler raises is taken out of the log."""
+    until: int | None = None
+    """The time to which the clock goes on after the last event."""
 
     @property
     def slices(self) -> int:
@@ -42,7 +45,14 @@ class Job:
 
     @property
     def classes(self) -> dict[str, type[Event]]:
-        return {cls.__name__: cls for cls in spec_of(self.program).events}
+        return {cls.__name__: cls for cls in heard(spec_of(self.program), self.reader.types)}
+
+    def end_of(self, slice_id: int) -> int | None:
+        """The time up to which a slice goes: its last event's, of whatever type, or `until`."""
+        last = self.reader.ts_before(self.cuts[slice_id + 1])
+        if slice_id < self.slices - 1 or self.until is None:
+            return last
+        return self.until if last is None else max(last, self.until)
 
     def effects_path(self, pass_index: int, slice_id: int, state: str, part: int = 0) -> Path:
         """What a pass found a slice to do to a state; by key, to one worker's part of it."""
@@ -140,6 +150,8 @@ class SliceReport(msgspec.Struct):
     schemas: dict[str, bytes] = msgspec.field(default_factory=dict)
     rejected: SumRow = SumRow(0, 0, 0)
     quarantined: int = 0
+    pending: dict[str, int] = {}
+    """What lies ahead at its end."""
 
     def put_changes(self, changes: Mapping[str, Change]) -> None:
         self.moved = {name: SumRow.of(c.moved) for name, c in changes.items()}

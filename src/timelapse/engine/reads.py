@@ -138,6 +138,13 @@ class ReadsReader:
     def seq_at(self, ts: int) -> int:
         return self.base.seq_at(ts)
 
+    def ts_before(self, seq: int) -> int | None:
+        return self.base.ts_before(seq)
+
+    @property
+    def ts_first(self) -> int | None:
+        return self.base.ts_first
+
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         plain: dict[str, Sequence[str] | None] = {}
         added: dict[str, list[str]] = {}

@@ -37,6 +37,7 @@ from timelapse.kernels.base import Abandoned, PassResult, quarantined_table
 from timelapse.kernels.budget import Spent
 from timelapse.kernels.choose import SliceKernel, Source
 from timelapse.kernels.parts import Part
+from timelapse.kernels.timed import TimedKernel
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
 from timelapse.tables import merge
@@ -180,7 +181,14 @@ def _run_slices(
     part = None if task.parts == 1 else Part.of(job.program, work, task.part, task.parts)
     events = task.events // task.parts
 
-    def begin(known: Mapping[str, pa.Table]) -> SliceKernel:
+    timed = bool(spec_of(job.program).times)
+    if timed:
+        # Fields that only a later event's handler reads are read too: rows are kept whole.
+        classes = job.classes
+
+    def begin(known: Mapping[str, pa.Table]) -> SliceKernel | TimedKernel:
+        if timed:
+            return TimedKernel(job.program)
         return SliceKernel(
             job.program, work, known, events, final=final, prefetch=task.threads > 1, memory=memory,
             ahead=task.ahead,
@@ -198,8 +206,14 @@ def _run_slices(
     for slice_id in range(task.first, task.last + 1):
         lo, hi = job.cuts[slice_id], job.cuts[slice_id + 1]
         started = time.perf_counter()
+        source = Source(job.reader, lo, hi, classes, work.columns, part)
+        if timed:
+            whole = {name: tuple(f.name for f in cls.__fields__) for name, cls in classes.items()}
+            source = Source(
+                job.reader, lo, hi, classes, whole, None, job.reader.ts_first, job.end_of(slice_id)
+            )
         try:
-            done = kernel.run(Source(job.reader, lo, hi, classes, work.columns, part), report)
+            done = kernel.run(source, report)
         except Spent:
             result.failure = Failure(
                 slice_id, "an event spent its budget in a pass that ran ahead", None, None, None, None, "", 0,
@@ -221,7 +235,7 @@ def _run_slices(
             error = _with_whole_event(job, done.failure, done.failed_seq)
             result.failure = _failure(slice_id, error)
             return result
-        slice_report = SliceReport(slice_id, done.events)
+        slice_report = SliceReport(slice_id, done.events, pending=done.pending)
         keep(slice_report, done)
         result.reports.append(slice_report)
         ended = time.perf_counter()

@@ -98,6 +98,8 @@ class PassResult:
     failed_seq: int = -1
     quarantined: list[Quarantined] = field(default_factory=list)
     """Events at which a handler raised, and that were taken out of the log."""
+    pending: dict[str, int] = field(default_factory=dict)
+    """What lies ahead at the end of the slice, by state, event type and handler."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Where the time went, by phase (read, decode, kernel, write), as far as the kernel tells them apart."""
 

@@ -47,6 +47,10 @@ class Source:
     columns: Mapping[str, tuple[str, ...]]
     part: Part | None = None
     """By key: whose share of them."""
+    begin: int | None = None
+    """The time of the log's first event; given to programs that reach into other times."""
+    end: int | None = None
+    """The time up to which the slice goes: that of its last event, of whatever type, or later."""
 
     def events(self) -> Iterator[Event]:
         if not self.classes:
@@ -299,6 +303,8 @@ def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> U
 
 
 def _lowered(program: Program, work: PassProgram, *, final: bool) -> Unit:
+    if uses := spec_of(program).times:
+        raise _refused()(f"{uses[0].text_of_what} runs as Python in this version", uses[0].place.line or 0)
     from timelapse.kernels.native.lower import Lowering
 
     if not final:  # what is shared out among tasks is filtered before it gets to them

@@ -10,9 +10,9 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
-from timelapse.errors import DefinitionError
+from timelapse.errors import DefinitionError, TimeRange, UsageError
 from timelapse.model.types import Check, ValueType, parse_key, parse_value
 
 if TYPE_CHECKING:
@@ -98,11 +98,30 @@ def state(
     """Options of a state.
 
     `default` is what reading a missing key gives; `history` (microseconds) is how far back
-    reads with a variable lag may go. For `tl.Smoothed` and `tl.Decayed`: `alpha`, the weight of the
+    `get(k, at=t)` may go. For `tl.Smoothed` and `tl.Decayed`: `alpha`, the weight of the
     newest value, or `half_life` (microseconds), after which a value weighs half. For `tl.ListOf`:
     `last`, how many values per key are kept.
     """
     return StateOptions(default, history, alpha, half_life, last)
+
+
+class Clock(Protocol):
+    """What lets a state look back and ahead in time. Whoever runs a program with such states supplies it."""
+
+    def now(self) -> int:
+        """The time of the step, in microseconds."""
+
+    def dated(self, state: State, at: int, method: str, arguments: tuple[Any, ...]) -> None:
+        """Have `method(*arguments)` called on the state at a time after now."""
+
+    def ago(self, state: State, lag: int) -> Any:
+        """The state as of `lag` microseconds ago; only read."""
+
+    def last(self, state: State, width: int) -> Any:
+        """What happened to the state in the last `width` microseconds, as a state; only read."""
+
+    def at(self, state: State, at: int) -> Any:
+        """The state as of a time before now; only read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +148,8 @@ class StateSpec:
     """What tells the things under one declared key apart."""
     options: tuple[tuple[str, Any], ...] = ()
     """What `tl.state(...)` says beside the default."""
+    history: int | None = None
+    """How far back reads of the past may go (microseconds); None: there are none."""
 
     @property
     def text(self) -> str:
@@ -163,7 +184,13 @@ class State:
     allowed: ClassVar[frozenset[str]] = frozenset()
     """What `tl.state(...)` may say beside the default."""
 
-    __slots__ = ("_check_key", "_check_value", "_default", "_drop", "_get", "_items", "_now", "_put", "_spec")
+    net_window: ClassVar[bool] = False
+    """Whether `last(W)` is the value now minus the value W ago (integers that are added up)."""
+
+    __slots__ = (
+        "_check_key", "_check_value", "_clock", "_default", "_drop", "_get", "_items", "_now", "_put",
+        "_spec",
+    )  # fmt: skip
 
     def __init__(self, spec: StateSpec, store: Store) -> None:
         self._spec = spec
@@ -177,6 +204,65 @@ class State:
             _unchecked if spec.value is None else spec.value.checker(f"a value of {spec.name}")
         )
         self._default = None if spec.default is ABSENT else spec.default
+        self._clock: Clock | None = None
+
+    def last(self, width: int) -> Self:
+        """This kind over the last `width` microseconds: log events at t see (t - width, t], ticks [t - width, t).
+
+        A Counter gives the net change; other kinds what the operations in the window make of nothing.
+        `width` is made of constants and parameters. The view is only read.
+        """
+        return self._time("last").last(self, width)  # type: ignore[no-any-return]
+
+    def ago(self, lag: int) -> Self:
+        """This state as it was `lag` microseconds ago: after everything up to and at now - lag (ticks: before it).
+
+        `lag` is made of constants and parameters. The view is only read.
+        """
+        return self._time("ago").ago(self, lag)  # type: ignore[no-any-return]
+
+    def _time(self, what: str) -> Clock:
+        if self._clock is None:
+            raise UsageError(
+                f"{self._spec.name}: {what} was not found when the program was defined",
+                hint=f"write self.{self._spec.name}.{what}(...) in a method of the program itself", code="TL207",
+            )  # fmt: skip
+        return self._clock
+
+    def _later(self, at: int, method: str, *arguments: Any) -> bool:
+        """Have a write done at a time in the future. False when that is now: then it is done at once."""
+        clock = self._time("at=")
+        now = clock.now()
+        if type(at) is not int or at < now:
+            raise TimeRange(
+                f"{self._spec.name}.{method} is dated {at!r}, and it is {now}",
+                hint="at= is a time in microseconds that is not before self.now",
+            )
+        if at == now:
+            return False
+        clock.dated(self, at, method, arguments)
+        return True
+
+    def _as_of(self, at: int | None) -> Self:
+        """The state to read from: this one, or as it was at a time in the past."""
+        if at is None:
+            return self
+        clock = self._time("at=")
+        now, history = clock.now(), self._spec.history
+        if type(at) is not int or at > now:
+            raise TimeRange(
+                f"{self._spec.name} is read at {at!r}, and it is {now}",
+                hint="at= is a time in microseconds that is not after self.now",
+            )
+        if at == now:
+            return self
+        if history is None or at < now - history:
+            kept = "no history" if history is None else f"a history of {history}"
+            raise TimeRange(
+                f"{self._spec.name} is read {now - at} microseconds back, and it keeps {kept}",
+                hint=f"{self._spec.name}: tl.{self._spec.text} = tl.state(history=...), as far as reads go back",
+            )
+        return clock.at(self, at)  # type: ignore[no-any-return]
 
     def __class_getitem__(cls, args: Any) -> Any:
         if any(isinstance(a, typing.TypeVar) for a in (args if isinstance(args, tuple) else (args,))):

@@ -3,8 +3,8 @@
 | operation | effect on (value; 0 when missing) |
 |---|---|
 | `x[k] += n`, `add(k, n=1)` | v -> v + n |
-| `x[k] = n` | v -> n |
-| `del x[k]` | v -> 0 |
+| `x[k] = n`, `set(k, n)` | v -> n |
+| `del x[k]`, `discard(k)` | v -> 0 |
 
 Delta: v -> v + n, or v -> n after a reset. Composition: (reset, n) then (reset', n') is
 (reset', n') if reset' else (reset, n + n').
@@ -36,6 +36,7 @@ class Counter(State, Generic[K]):
 
     has_value = False
     attribute_style = True
+    net_window = True
     ops = {
         "getitem": Op(reads=True),
         "contains": Op(reads=True),
@@ -44,6 +45,9 @@ class Counter(State, Generic[K]):
         "iadd": Op(effect="add", value=1),
         "isub": Op(effect="add", value=1),
         "add": Op(effect="add", value=1),
+        "set": Op(effect="set", value=1),
+        "discard": Op(effect="set"),
+        "get": Op(reads=True),
         "top": Op(reads=True, all_keys=True, key=None),
         "items": Op(reads=True, all_keys=True, key=None),
     }
@@ -86,9 +90,28 @@ class Counter(State, Generic[K]):
     def __delitem__(self, key: K) -> None:
         self._drop(self._check_key(key))
 
-    def add(self, key: K, n: int = 1) -> None:
-        """Add n to the key's count."""
+    def get(self, key: K, *, at: int | None = None) -> int:
+        """The key's count; with `at` as it was at that time (microseconds), after everything at it."""
+        value: int = self._as_of(at)._get(self._check_key(key), 0)
+        return value
+
+    def set(self, key: K, value: int, *, at: int | None = None) -> None:
+        """`x[key] = value`; with `at` it takes effect at that time."""
+        checked, stored = self._check_key(key), self._check_value(value)
+        if at is None or not self._later(at, "set", checked, stored):
+            self._store(checked, stored)
+
+    def discard(self, key: K, *, at: int | None = None) -> None:
+        """`del x[key]`; with `at` it takes effect at that time."""
         checked = self._check_key(key)
+        if at is None or not self._later(at, "discard", checked):
+            self._drop(checked)
+
+    def add(self, key: K, n: int = 1, *, at: int | None = None) -> None:
+        """Add n to the key's count; with `at` it takes effect at that time."""
+        checked = self._check_key(key)
+        if at is not None and self._later(at, "add", checked, self._check_value(n)):
+            return
         self._store(checked, self._get(checked, 0) + n)
 
     def _store(self, key: Any, value: Any) -> None:

@@ -4,7 +4,7 @@
 |---|---|---|
 | `Max.add(k, c)` | c | c if c > v, else v |
 | `Min.add(k, c)` | c | c if c < v, else v |
-| `del x[k]` | absent | absent |
+| `del x[k]`, `discard(k)` | absent | absent |
 
 Ties keep the earlier value (it shows with -0.0 and 0.0). The identity is *absent*, never the
 default. NaN has no order and is refused. Delta and composition: `timelapse.tables.effects`.
@@ -48,8 +48,11 @@ class Extremum(ValueLike[K, V]):
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
         return None
 
-    def add(self, key: Any = ABSENT, value: Any = ABSENT) -> None:
-        """Offer a value for the key: `add(k, v)`, or `add(v)` where the state has no key."""
+    def add(self, key: Any = ABSENT, value: Any = ABSENT, *, at: int | None = None) -> None:
+        """Offer a value for the key: `add(k, v)`, or `add(v)` where the state has no key.
+
+        With `at` it takes effect at that time.
+        """
         checked, offered = self._checked(key, value)
         if offered is None:
             raise TypeMismatch(f"None was added to {self._spec.name}", hint="None has no order; skip it")
@@ -58,12 +61,20 @@ class Extremum(ValueLike[K, V]):
                 f"NaN was added to {self._spec.name}[{checked!r}]",
                 hint=f"{type(self).__name__} has no place for NaN; test with math.isnan first",
             )
+        if at is not None and self._later(at, "add", checked, offered):
+            return
         found = self._get(checked, ABSENT)
         if found is ABSENT or self._beats(offered, found):
             self._put(checked, offered)
 
     def __delitem__(self, key: K) -> None:
         self._drop(self._check_key(key))
+
+    def discard(self, key: K = UNKEYED, *, at: int | None = None) -> None:  # type: ignore[assignment]
+        """`del x[key]`; with `at` it takes effect at that time."""
+        checked = self._check_key(key)
+        if at is None or not self._later(at, "discard", checked):
+            self._drop(checked)
 
     def _delete(self) -> None:
         self._drop(UNKEYED)
@@ -77,7 +88,12 @@ class Max(Extremum[K, V]):
     """`tl.Max[K, V]`: the largest value added for the key."""
 
     direction = "up"
-    ops = {**_READS, "add": Op(effect="top", value=1), "delitem": Op(effect="del")}
+    ops = {
+        **_READS,
+        "add": Op(effect="top", value=1),
+        "delitem": Op(effect="del"),
+        "discard": Op(effect="del"),
+    }
 
     __slots__ = ()
 
@@ -90,7 +106,12 @@ class Min(Extremum[K, V]):
     """`tl.Min[K, V]`: the smallest value added for the key."""
 
     direction = "down"
-    ops = {**_READS, "add": Op(effect="bottom", value=1), "delitem": Op(effect="del")}
+    ops = {
+        **_READS,
+        "add": Op(effect="bottom", value=1),
+        "delitem": Op(effect="del"),
+        "discard": Op(effect="del"),
+    }
 
     __slots__ = ()
 

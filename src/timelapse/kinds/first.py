@@ -34,8 +34,10 @@ class First(ValueLike[K, V]):
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
         return None
 
-    def add(self, key: Any = ABSENT, value: Any = ABSENT) -> None:
-        """Offer a value: `add(k, v)`, or `add(v)` where the state has no key."""
+    def add(self, key: Any = ABSENT, value: Any = ABSENT, *, at: int | None = None) -> None:
+        """Offer a value: `add(k, v)`, or `add(v)` where the state has no key. With `at` it takes effect then."""
         checked, stored = self._checked(key, value)
+        if at is not None and self._later(at, "add", checked, stored):
+            return
         if self._get(checked, ABSENT) is ABSENT:
             self._put(checked, stored)

@@ -41,7 +41,7 @@ class MapOf(Grouped, Generic[K, F, V]):
     shape = "MapOf[Key, Field, Value]"
     pairs = frozenset({"contains", "getitem", "get", "pop", "setdefault"})
     ops = {
-        **{n: op for n, op in Value.ops.items() if n != "items"},
+        **{n: op for n, op in Value.ops.items() if n not in ("items", "set", "discard")},
         "fields": Op(reads=True),
         "count": Op(reads=True),
         "clear": Op(effect="clear"),

@@ -30,6 +30,7 @@ class Set(State, Generic[K]):
     needs_key = True
     ops = {
         "contains": Op(reads=True),
+        "get": Op(reads=True),
         "add": Op(effect="set"),
         "discard": Op(effect="del"),
         "items": Op(reads=True, all_keys=True, key=None),
@@ -48,13 +49,21 @@ class Set(State, Generic[K]):
     def __contains__(self, key: K) -> bool:
         return bool(self._get(self._check_key(key), False))
 
-    def add(self, key: K) -> None:
-        """Put the key in. Nothing happens if it is in."""
-        self._put(self._check_key(key), True)
+    def get(self, key: K, *, at: int | None = None) -> bool:
+        """Whether the key is in; with `at` whether it was at that time (microseconds), after everything at it."""
+        return bool(self._as_of(at)._get(self._check_key(key), False))
 
-    def discard(self, key: K) -> None:
-        """Take the key out. Nothing happens if it is not in."""
-        self._drop(self._check_key(key))
+    def add(self, key: K, *, at: int | None = None) -> None:
+        """Put the key in. Nothing happens if it is in. With `at` it takes effect at that time."""
+        checked = self._check_key(key)
+        if at is None or not self._later(at, "add", checked):
+            self._put(checked, True)
+
+    def discard(self, key: K, *, at: int | None = None) -> None:
+        """Take the key out. Nothing happens if it is not in. With `at` it takes effect at that time."""
+        checked = self._check_key(key)
+        if at is None or not self._later(at, "discard", checked):
+            self._drop(checked)
 
     def items(self) -> list[K]:
         """Every key, in key order."""

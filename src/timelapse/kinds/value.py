@@ -2,9 +2,9 @@
 
 | operation | absent -> | present v -> |
 |---|---|---|
-| `x[k] = c` | c | c |
+| `x[k] = c`, `set(k, c)` | c | c |
 | `setdefault(k, c)` | c | v |
-| `del x[k]`, `pop(k)` | absent | absent |
+| `del x[k]`, `discard(k)`, `pop(k)` | absent | absent |
 | `x[k] += n` (int) | default + n | v + n |
 | idiom `if c > x[k]: x[k] = c` | c if c > default, else absent | c if c > v, else v |
 
@@ -49,9 +49,13 @@ class ValueLike(State, Generic[K, V]):
         value: V = self._get(self._check_key(key), self._default)
         return value
 
-    def get(self, key: K = UNKEYED, default: Any = ABSENT) -> Any:  # type: ignore[assignment]
-        """The value; where the key is missing `default`, or the declared default."""
-        return self._get(self._check_key(key), self._default if default is ABSENT else default)
+    def get(self, key: K = UNKEYED, default: Any = ABSENT, *, at: int | None = None) -> Any:  # type: ignore[assignment]
+        """The value; where the key is missing `default`, or the declared default.
+
+        With `at` as it was at that time (microseconds), after everything at it.
+        """
+        missing = self._default if default is ABSENT else default
+        return self._as_of(at)._get(self._check_key(key), missing)
 
     def __contains__(self, key: K) -> bool:
         return self._get(self._check_key(key), ABSENT) is not ABSENT
@@ -79,6 +83,8 @@ class Value(ValueLike[K, V]):
         **_READS,
         "setitem": Op(effect="set", value=1),
         "delitem": Op(effect="del"),
+        "set": Op(effect="set", value=1),
+        "discard": Op(effect="del"),
         "pop": Op(effect="del", reads=True),
         "setdefault": Op(effect="first", reads=True, value=1),
         "iadd": Op(effect="add", value=1),
@@ -109,6 +115,18 @@ class Value(ValueLike[K, V]):
 
     def __delitem__(self, key: K) -> None:
         self._drop(self._check_key(key))
+
+    def set(self, key: K, value: V, *, at: int | None = None) -> None:
+        """`x[key] = value`; with `at` it takes effect at that time."""
+        checked, stored = self._check_key(key), self._check_value(value)
+        if at is None or not self._later(at, "set", checked, stored):
+            self._put(checked, stored)
+
+    def discard(self, key: K, *, at: int | None = None) -> None:
+        """`del x[key]`; with `at` it takes effect at that time."""
+        checked = self._check_key(key)
+        if at is None or not self._later(at, "discard", checked):
+            self._drop(checked)
 
     def pop(self, key: K) -> V:
         """Remove the key; gives what it held, or the default."""

@@ -66,6 +66,13 @@ class DecodedReader:
     def seq_at(self, ts: int) -> int:
         return self.base.seq_at(ts)
 
+    def ts_before(self, seq: int) -> int | None:
+        return self.base.ts_before(seq)
+
+    @property
+    def ts_first(self) -> int | None:
+        return self.base.ts_first
+
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         wanted = sorted((name, None if c is None else list(c)) for name, c in columns.items())
         text = repr((self.name, lo, hi, wanted))

@@ -59,6 +59,14 @@ class MemoryLog:
             return self._seqs[place]
         return self._seqs[-1] + 1 if self._seqs else 0
 
+    def ts_before(self, seq: int) -> int | None:
+        place = bisect_left(self._seqs, seq)
+        return self._times[place - 1] if place else None
+
+    @property
+    def ts_first(self) -> int | None:
+        return self._times[0] if self._times else None
+
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         for name, fields in columns.items():
             _check_fields(_type_named(self.types, name, "memory"), fields, "memory")

@@ -60,6 +60,15 @@ class EventReader(Protocol):
         """A seq before which there are exactly so many events."""
         ...
 
+    def ts_before(self, seq: int) -> int | None:
+        """The time of the last event before `seq`, of whatever type; None if there is none."""
+        ...
+
+    @property
+    def ts_first(self) -> int | None:
+        """The time of the first event; None where the log is empty."""
+        ...
+
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         """The events with lo <= seq < hi, in log order, as columns."""
         ...
@@ -122,6 +131,31 @@ class LogReader:
             parts = [self._read(segment, block, file, ()) for file in segment.files if file.rows[block]]
             return lo + sum(int(np.searchsorted(np.asarray(p["ts"]), ts)) for p in parts)
         return self._end
+
+    def ts_before(self, seq: int) -> int | None:
+        last = min(seq, self._end) - 1
+        place = bisect_right(self.excluded, last) - 1
+        while place >= 0 and self.excluded[place] == last:
+            last, place = last - 1, place - 1
+        if last < 0:
+            return None
+        segment = self.segments[bisect_right(self._bases, last) - 1]
+        block = bisect_right(segment.starts, last - segment.base) - 1
+        if last + 1 - segment.base == [*segment.starts, segment.count][block + 1]:
+            return segment.ts_last[block]
+        for file in segment.files:
+            if file.rows[block]:
+                part = self._read(segment, block, file, ())
+                row = int(np.searchsorted(part["seq"].to_numpy(), last))
+                if row < part.num_rows and part["seq"][row].as_py() == last:
+                    return int(part["ts"].cast(pa.int64())[row].as_py())
+        raise LogError(f"the log has no event {last}", place=Place(self.root), code="TL405")
+
+    @property
+    def ts_first(self) -> int | None:
+        if self.excluded:
+            return self.ts_before(self.seq_after(0) + 1)
+        return next((s.ts_first[0] for s in self.segments if s.count), None)
 
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         wanted = self._wanted(columns)

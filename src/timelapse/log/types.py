@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from timelapse.errors import LogError, Place
 from timelapse.model.events import Event, Field
+from timelapse.model.program import ProgramSpec
 from timelapse.model.types import (
     BOOL,
     BYTES,
@@ -95,6 +96,12 @@ def readable_as(stored: ValueType, wanted: ValueType) -> bool:
     if isinstance(stored, ListType) and isinstance(wanted, ListType):
         return readable_as(stored.inner, wanted.inner)
     return stored == wanted or {stored, wanted} == {INT, TIME}
+
+
+def heard(spec: ProgramSpec, types: Sequence[EventType]) -> tuple[type[Event], ...]:
+    """The event types that a program hears from a log: all it listens to but those that only it sends."""
+    names = {t.name for t in types}
+    return tuple(e for e in spec.events if e.__name__ in names or e not in spec.sent)
 
 
 def bind(

@@ -8,6 +8,7 @@ import inspect
 import sys
 import types
 import typing
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -25,9 +26,13 @@ _RESERVED = {*RUNTIME_NAMES, *(n for n in dir(Program) if not n.startswith("__")
 
 def declare_program(cls: type, options: dict[str, Any]) -> ProgramSpec:
     """The declarations of a program class. Raises DefinitionError naming class, line and remedy."""
+    loop = options.pop("loop")
     if options:
         raise _error(cls, None, f"unknown class option {next(iter(options))!r}", "TL105",
-                     "class P(tl.Program): takes no options")  # fmt: skip
+                     "class P(tl.Program, loop=1000): the only option is how many events one may derive")  # fmt: skip
+    if type(loop) is not int or loop < 1:
+        raise _error(cls, None, f"loop is {loop!r}", "TL105",
+                     "class P(tl.Program, loop=1000): the number of events that one event may derive")  # fmt: skip
     params: dict[str, ParamSpec] = {}
     states: dict[str, StateSpec] = {}
     for base in reversed(cls.__mro__):
@@ -44,7 +49,13 @@ def declare_program(cls: type, options: dict[str, Any]) -> ProgramSpec:
         function = _function(cls, name)
         if function is not None:
             _check_function(cls, name, function, params, states)
-    return ProgramSpec(cls.__qualname__, params, states, handlers)
+    from timelapse.model.times import sent_types, times_of_function, times_of_handler
+
+    times = [use for handler in handlers for use in times_of_handler(handler, params)]
+    functions = _functions(cls)
+    for function in functions:
+        times += times_of_function(function, f"{cls.__qualname__}.{function.__name__}", states, params)
+    return ProgramSpec(cls.__qualname__, params, states, handlers, tuple(times), loop, sent_types(functions))
 
 
 # --- names: parameters and states ---------------------------------------------------------------
@@ -114,8 +125,12 @@ def _declare_state(base: type, name: str, alias: StateAlias, default: Any, line:
     if isinstance(options.default, list | dict | set | bytearray):
         raise _error(base, line, f"the default of {name!r} is mutable", "TL107", "use a tuple")
     _check_literal_default(base, name, line)
+    history = options.history
+    if history is not None and (type(history) is not int or history < 1):
+        raise _error(base, line, f"the history of {name!r} is {history!r}", "TL121",
+                     "a positive number of microseconds, such as 7 * tl.DAY")  # fmt: skip
     try:
-        return alias.kind.declare(name, alias.args, options, line)
+        return replace(alias.kind.declare(name, alias.args, options, line), history=history)
     except TimelapseError as error:
         code = error.code if isinstance(error, DefinitionError) and error.code != "TL100" else "TL102"
         hint = error.hint or f"it is declared as {alias.kind.__name__}[...]: give a value of that type"
@@ -259,14 +274,13 @@ def _handlers(cls: type) -> tuple[HandlerSpec, ...]:
             raise _error(cls, None, f"the handler {name!r} is not a plain method", "TL105",
                          "define it with def; put other decorators on helpers")  # fmt: skip
         own = getattr(function, "__tl_listens__", listens)
-        _check_signature(cls, name, function)
-        handlers.append(
-            HandlerSpec(name, own.events, function, _place(function, f"{cls.__qualname__}.{name}"))
-        )
+        _check_signature(cls, name, function, ticks=own.every is not None)
+        place = _place(function, f"{cls.__qualname__}.{name}")
+        handlers.append(HandlerSpec(name, own.events, function, place, own.after, own.every, own.zone))
     return tuple(handlers)
 
 
-def _check_signature(cls: type, name: str, function: types.FunctionType) -> None:
+def _check_signature(cls: type, name: str, function: types.FunctionType, *, ticks: bool) -> None:
     code = function.__code__
     place = _place(function, f"{cls.__qualname__}.{name}")
     if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
@@ -275,8 +289,12 @@ def _check_signature(cls: type, name: str, function: types.FunctionType) -> None
     if code.co_flags & inspect.CO_GENERATOR:
         raise DefinitionError("a handler cannot be a generator", place=place,
                               hint="use self.emit(...) instead of yield", code="TL104")  # fmt: skip
-    plain = code.co_argcount == 2 and not code.co_kwonlyargcount
-    if not plain or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+    plain = code.co_argcount == (1 if ticks else 2) and not code.co_kwonlyargcount
+    wrong = not plain or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    if wrong and ticks:
+        raise DefinitionError("a tick has no event: its handler takes self, nothing else", place=place,
+                              hint=f"def {name}(self):  # the time is self.now", code="TL105")  # fmt: skip
+    if wrong:
         raise DefinitionError("a handler takes self and the event, nothing else", place=place,
                               hint=f"def {name}(self, e):", code="TL105")  # fmt: skip
 
@@ -290,6 +308,18 @@ def _method_names(cls: type) -> list[str]:
             if isinstance(value, types.FunctionType | property | staticmethod | classmethod):
                 names[name] = None
     return list(names)
+
+
+def _functions(cls: type) -> list[types.FunctionType]:
+    """All functions in the bodies of the class and its bases: overridden ones too, which `super()` reaches."""
+    found: dict[types.FunctionType, None] = {}
+    for base in reversed(cls.__mro__):
+        if base not in (object, Program):
+            for value in base.__dict__.values():
+                inner = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+                if isinstance(inner, types.FunctionType):
+                    found[inner] = None
+    return list(found)
 
 
 def _function(cls: type, name: str) -> types.FunctionType | None:

@@ -26,8 +26,20 @@ def cause_of(error: BaseException) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
-def handler_error(program: Program, event: Event, handler: str, error: BaseException) -> HandlerError:
-    """The error of a run whose handler raised. The traceback's first frame is the calling loop."""
+def handler_error(
+    program: Program, event: Event | str, handler: str, error: BaseException,
+    place: tuple[int, int] | None = None,
+) -> HandlerError:  # fmt: skip
+    """The error of a run whose handler raised. The traceback's first frame is the calling loop.
+
+    `event` is what was handled, as text where it is no event (a tick, a dated write); `place` its time and
+    the seq of the log event that it comes from, where they are not those of the event.
+    """
+    if isinstance(event, Event):
+        shown, (ts, seq) = repr(event), place or (event.ts, event.seq)
+    else:
+        assert place is not None
+        shown, (ts, seq) = event, place
     frames = traceback.extract_tb(error.__traceback__)
     # The first frame is the loop that called the handler; the user's code comes after it.
     user = frames[1:] or frames
@@ -35,9 +47,9 @@ def handler_error(program: Program, event: Event, handler: str, error: BaseExcep
     last = user[0] if user else None
     qualname = f"{spec_of(program).name}.{handler}"
     return HandlerError(
-        f"{type(error).__name__}: {error} at {event!r}",
+        f"{type(error).__name__}: {error} at {shown}",
         place=Place(last.filename if last else None, last.lineno if last else None, qualname),
-        ts=event.ts, seq=event.seq, handler=handler, event=repr(event), user_traceback=text,
-        event_type=type(event).__name__, cause=cause_of(error),
+        ts=ts, seq=seq, handler=handler, event=shown, user_traceback=text,
+        event_type=type(event).__name__ if isinstance(event, Event) else "", cause=cause_of(error),
         hint="fix the handler, guard against such an event, or replay with --quarantine (quarantine=True)",
     )  # fmt: skip

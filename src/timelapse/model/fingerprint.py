@@ -37,10 +37,14 @@ def fingerprint(program: Program) -> str:
     writer.add("program", spec.name)
     for name, value in params_of(program).items():
         writer.value(f"param:{name}", value)
+    if spec.times:
+        writer.add("loop", str(spec.loop), *(f"{s.name}:{s.history}" for s in spec.states.values()))
     for state in spec.states.values():
         writer.add("state", state.name, state.text, repr(state.default))
     for handler in spec.handlers:
         writer.add("handler", handler.name, *(e.__name__ for e in handler.events))
+        if handler.after is not None or handler.every is not None:
+            writer.add("times", repr(handler.after), repr(handler.every), handler.zone)
         for event in handler.events:
             writer.value("event", event)
         writer.function(handler.function)

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from timelapse.errors import DefinitionError, Place, TimelapseError, UsageError
+from timelapse.ids import DAY, INT64_MAX
 from timelapse.kinds.base import State, StateAlias, StateSpec
+from timelapse.model.calendar import Calendar
 from timelapse.model.events import Event, Record
 from timelapse.model.types import Check
 
@@ -18,16 +20,28 @@ RUNTIME_NAMES = ("emit", "reject", "now", "send", "cancel")
 """What every handler finds on `self` beside what the class declares."""
 
 
+Span = int | str
+"""A length of time: microseconds, or the name of the parameter that holds them."""
+
+LOOP = 1000
+"""Derived events that one transaction may have, where the program does not say."""
+
+
 @dataclass(frozen=True, slots=True)
 class Listens:
-    """What `@tl.on` says of a handler."""
+    """What `@tl.on` or `@tl.every` says of a handler."""
 
     events: tuple[type[Event], ...]
+    after: Span | None = None
+    every: Span | None = None
+    zone: str = "UTC"
 
 
-def on(*events: type[Event]) -> Callable[[F], F]:
+def on(*events: type[Event], after: Span | None = None) -> Callable[[F], F]:
     """Call the decorated method for each event of these types (exact type, not subclasses).
 
+    With `after` it is called that long after each such event of the log, with that event, rejected or not: a
+    number of microseconds (`2 * tl.HOUR`), or the name of the parameter that holds it (`after="lag"`).
     Raises DefinitionError when something other than event classes is given.
     """
     if not events:
@@ -42,12 +56,48 @@ def on(*events: type[Event]) -> Callable[[F], F]:
             )
     if len(set(events)) != len(events):
         raise DefinitionError("@tl.on names an event type twice", hint="name each type once", code="TL105")
+    if after is not None:
+        _check_span("@tl.on(after=...)", after)
+    return _marked(Listens(tuple(events), after))
 
+
+def every(period: Span, tz: str = "UTC") -> Callable[[F], F]:
+    """Call the decorated method (`def tick(self):`) at calendar boundaries, before everything else at that time.
+
+    `period` is a part of a day (`5 * tl.MINUTE`) or a number of days, in microseconds or as the name of the
+    parameter that holds them; `tz` is the zone whose clocks count (a name of the IANA database). The first
+    tick is not before the first event of the log, the last not after its last (or `until=`).
+    See timelapse.model.calendar for what happens when clocks are changed.
+    """
+    _check_span("@tl.every", period)
+    if isinstance(period, int):
+        Calendar(period, tz)
+    else:
+        Calendar(DAY, tz)
+    return _marked(Listens((), None, period, tz))
+
+
+def _marked(listens: Listens) -> Callable[[F], F]:
     def mark(function: F) -> F:
-        function.__tl_listens__ = Listens(tuple(events))  # type: ignore[attr-defined]
+        if hasattr(function, "__tl_listens__"):
+            raise DefinitionError(
+                "a handler listens twice", code="TL105",
+                hint="name all event types in one @tl.on; write a second method for ticks or another after=",
+            )  # fmt: skip
+        function.__tl_listens__ = listens  # type: ignore[attr-defined]
         return function
 
     return mark
+
+
+def _check_span(what: str, span: object) -> None:
+    if isinstance(span, str) and span.isidentifier():
+        return
+    if type(span) is not int or not 0 < span <= INT64_MAX:
+        raise DefinitionError(
+            f"{what} takes a length of time, not {span!r}", code="TL122",
+            hint="a number of microseconds such as 2 * tl.HOUR, or a parameter's name in quotes",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,6 +119,37 @@ class HandlerSpec:
     events: tuple[type[Event], ...]
     function: types.FunctionType = field(compare=False, repr=False)
     place: Place = field(default_factory=Place, compare=False)
+    after: Span | None = None
+    """Called so long after each event."""
+    every: Span | None = None
+    """Called at the boundaries of this period, with no event, in the zone `zone`."""
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True)
+class TimeUse:
+    """One place where a program reaches into another time.
+
+    `what` is after, every, send, cancel, dated (a write with at=), past (a read with at=), last or ago;
+    `state` the state's name where there is one. `text` is the length of time of a view as it is written
+    in `function`, whose `self` is called `receiver`.
+    """
+
+    what: str
+    place: Place = field(default_factory=Place, compare=False)
+    state: str = ""
+    text: str = ""
+    receiver: str = ""
+    function: types.FunctionType | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def text_of_what(self) -> str:
+        """As it is written in a program."""
+        shown = {
+            "after": "@tl.on(after=)", "every": "@tl.every", "send": "self.send", "cancel": "self.cancel",
+            "dated": f"self.{self.state}: a write with at=", "past": f"self.{self.state}.get(at=)",
+        }  # fmt: skip
+        return shown.get(self.what, f"self.{self.state}.{self.what}({self.text})")
 
 
 @dataclass(frozen=True)
@@ -79,6 +160,12 @@ class ProgramSpec:
     params: Mapping[str, ParamSpec]
     states: Mapping[str, StateSpec]
     handlers: tuple[HandlerSpec, ...]
+    times: tuple[TimeUse, ...] = ()
+    """Where the program reaches into another time, in the order of the text."""
+    loop: int = LOOP
+    """How many derived events one transaction may have."""
+    sent: frozenset[type[Event]] = frozenset()
+    """Event types that the program's code names beside `self.send`: a log need not have them."""
 
     @property
     def events(self) -> tuple[type[Event], ...]:
@@ -86,7 +173,8 @@ class ProgramSpec:
         return tuple(dict.fromkeys(e for h in self.handlers for e in h.events))
 
     def handlers_of(self, event: type[Event]) -> tuple[HandlerSpec, ...]:
-        return tuple(h for h in self.handlers if event in h.events)
+        """Those called for an event of this type when it comes, in order."""
+        return tuple(h for h in self.handlers if event in h.events and h.after is None)
 
 
 class ProgramMeta(type):
@@ -100,6 +188,7 @@ class ProgramMeta(type):
         declared = "__qualname__" in namespace and bool(bases)
         cls = super().__new__(mcs, name, bases, namespace)
         if declared:
+            options.setdefault("loop", getattr(getattr(cls, "__spec__", None), "loop", LOOP))
             from timelapse.model.declare import declare_program
 
             cls.__spec__ = declare_program(cls, options)  # type: ignore[attr-defined]
@@ -172,6 +261,22 @@ class Program(metaclass=ProgramMeta):
         Only in handlers.
         """
         raise _outside("reject")
+
+    def send(self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None) -> None:
+        """Have an event handled right after this one, or at a later time; log and derived events look alike.
+
+        `after` (microseconds from now) or `at` (a time not before now) make it a dated event, with a time of its
+        own. With a `key` it is a timer: sending the same event type with the same key again replaces it as long
+        as it is pending. Only in handlers.
+        """
+        raise _outside("send")
+
+    def cancel(self, event: type[Event], *, key: Any) -> None:
+        """Take back the pending timer of this event type and key. Nothing happens if there is none.
+
+        Only in handlers.
+        """
+        raise _outside("cancel")
 
 
 def _outside(name: str) -> TimelapseError:
@@ -301,5 +406,5 @@ def _guard_delete(self: Any, name: str) -> None:
 
 __all__ = [
     "HandlerSpec", "Listens", "ParamSpec", "Program", "ProgramSpec", "Rejection", "StateAlias",
-    "as_program", "bind", "on", "params_of", "rejection", "spec_of",
+    "TimeUse", "as_program", "bind", "every", "on", "params_of", "rejection", "spec_of",
 ]  # fmt: skip

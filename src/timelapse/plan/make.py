@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from timelapse.analysis.keys import NotByKey
 from timelapse.analysis.result import ByKey, PassProgram
 from timelapse.errors import PlanError
-from timelapse.model.program import Program
+from timelapse.model.program import Program, TimeUse
 from timelapse.plan.cost import IsCompiled, law_of
 from timelapse.plan.plan import Mode, Plan, Stage
 from timelapse.plan.strategy import (
@@ -296,6 +296,18 @@ def _as_asked(choice: Choice, wanted: Mapping[str, Strategy], analysis: Analysed
     return choice
 
 
+def _timed(uses: Sequence[TimeUse], force: str | Mapping[str, str] | None) -> tuple[Mode, str]:
+    """Programs that reach into other times."""
+    use = uses[0]
+    if force not in (None, "chain"):
+        raise PlanError(
+            f"a program that reaches into other times ({use.text_of_what}) is replayed slice after slice",
+            place=use.place, hint="leave the strategy to the planner", code="TL353",
+        )  # fmt: skip
+    line = f" in line {use.place.line}" if use.place.line else ""
+    return "chain", f"{use.text_of_what}{line} reaches into another time: the whole program runs in log order"
+
+
 def _is_by_key(force: str | Mapping[str, str] | None) -> bool:
     return (
         isinstance(force, str)
@@ -307,6 +319,8 @@ def _is_by_key(force: str | Mapping[str, str] | None) -> bool:
 def _mode(
     plan: Plan, slices: int | None, force: str | Mapping[str, str] | None, compiled: IsCompiled | None
 ) -> tuple[Mode, str]:
+    if plan.spec.times:
+        return _timed(plan.spec.times, force)
     if force == "by key" and plan.whole is not None:
         return "by key", f"asked for: events are shared out, {plan.whole.text}"
     mode, reason = _sliced(plan, slices, force)

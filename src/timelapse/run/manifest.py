@@ -102,6 +102,10 @@ class RunManifest(msgspec.Struct, frozen=True):
     """Events of the log that were left out from the beginning, by rising seq."""
     quarantined: int | None = None
     """Events that were taken out of the log because a handler raised; None: it was not asked for."""
+    pending: dict[str, int] = {}
+    """What lay ahead at the end: dated writes by state, dated events by type, `after=` calls by handler."""
+    until: int | None = None
+    """The time to which the clock went on after the last event, where it was asked for."""
 
 
 def write_manifest(manifest: RunManifest, folder: Path) -> None:

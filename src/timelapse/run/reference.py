@@ -13,16 +13,18 @@ from timelapse import __version__, serial
 from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest, state_digest
 from timelapse.engine.job import same_name, schema_bytes
 from timelapse.ids import INT64_MAX
-from timelapse.kernels.base import REJECTED_SCHEMA, output_schema, quarantined_row, quarantined_table
+from timelapse.kernels import timed
+from timelapse.kernels.base import output_schema, quarantined_row, quarantined_table
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.log import Log, MemoryLog
-from timelapse.model.events import Event, Record
+from timelapse.log.types import heard
+from timelapse.model.events import Event
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.run.data import MemoryData
 from timelapse.run.manifest import FORMAT, RecordEntry, RunManifest, StateEntry
 from timelapse.run.run import Run, RunContext, params_text
-from timelapse.run.start import record_types
+from timelapse.run.start import end_of, record_types
 from timelapse.serial import SerialOutcome
 from timelapse.tables.apply import changes_table
 from timelapse.tables.rowhash import ZERO, HashSum
@@ -38,24 +40,33 @@ class _SerialRun(Run):
         context: RunContext,
         program: Program,
         events: list[Event],
+        clock: tuple[int | None, int | None],
     ) -> None:
         super().__init__(manifest, data, None, context)
         self._program = program
         self._events = events
+        self._clock = clock
 
     def _state_before(self, spec: StateSpec, at: int) -> pa.Table:
         from timelapse.tables.table import state_table
 
         quarantine = self.manifest.quarantined is not None
-        outcome = serial.run(self._program, self._events, before=at, quarantine=quarantine)
+        begin, end = self._clock
+        outcome = serial.run(
+            self._program, self._events, before=at, quarantine=quarantine, begin=begin, until=end
+        )
         return state_table(spec, outcome.states[spec.name].items())
 
 
-def run_serial(program: Program | type[Program], events: Any, *, quarantine: bool = False) -> Run:
+def run_serial(
+    program: Program | type[Program], events: Any, *, quarantine: bool = False, until: int | None = None
+) -> Run:
     """Process events one by one, in plain Python, without Spark: the definition of what is right.
 
     `events` is a tl.Log, its path, or events in log order. With `quarantine` an event at which a handler raises
-    counts as if it had not been in the log (`Run.quarantined`). Raises HandlerError, EventOrderError.
+    counts as if it had not been in the log (`Run.quarantined`). `until` (int64 microseconds UTC) is the time to
+    which the clock goes on after the last event: everything due until then happens. Raises HandlerError,
+    EventOrderError, UsageError for an `until` before the last event.
     """
     program = as_program(program)
     started = time.perf_counter()
@@ -64,17 +75,23 @@ def run_serial(program: Program | type[Program], events: Any, *, quarantine: boo
     if isinstance(events, str | Path):
         events = Log.open(events)
     if isinstance(events, Log):
-        events.bind(spec_of(program).events)
+        events.bind(heard(spec_of(program), events.types))
         path, log_id, left_out = str(events.path), events.id, events.left_out
     reader = events.reader if isinstance(events, Log) else events if isinstance(events, MemoryLog) else None
     if reader is None:
         listed = list(serial.in_order(events))
     else:
-        listed = list(reader.events(0, INT64_MAX, {cls.__name__: cls for cls in spec_of(program).events}))
+        classes = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
+        listed = list(reader.events(0, INT64_MAX, classes))
     count = len(listed) if reader is None else reader.count
-    outcome = serial.run(program, listed, quarantine=quarantine)
+    if reader is None:
+        first, last = (listed[0].ts, listed[-1].ts) if listed else (None, None)
+    else:
+        first, last = reader.ts_first, reader.ts_before(INT64_MAX)
+    end = end_of(last, until)
+    outcome = serial.run(program, listed, quarantine=quarantine, begin=first, until=end)
     seconds = time.perf_counter() - started
-    manifest = _manifest(program, outcome, count, seconds, path, log_id)
+    manifest = _manifest(program, outcome, count, seconds, path, log_id, until)
     manifest = msgspec.structs.replace(manifest, without=list(left_out))
     if quarantine:
         manifest = msgspec.structs.replace(manifest, quarantined=len(outcome.quarantined))
@@ -82,31 +99,22 @@ def run_serial(program: Program | type[Program], events: Any, *, quarantine: boo
     data = MemoryData(
         output_tables(outcome), rejected_table(outcome), taken_out, lambda name: outcome.states[name]
     )
-    return _SerialRun(manifest, data, RunContext(program=program), program, listed)
+    return _SerialRun(manifest, data, RunContext(program=program), program, listed, (first, end))
 
 
 def output_tables(outcome: SerialOutcome) -> dict[str, pa.Table]:
     """The loop's outputs by record type, in the stored columns."""
-    by_type: dict[type[Record], list[tuple[Any, ...]]] = {}
-    for output in outcome.outputs:
-        row = (*output.position, *output.record._values())
-        by_type.setdefault(type(output.record), []).append(row)
-    names = [cls.__name__ for cls in by_type]
+    tables = timed.output_tables(outcome.outputs)
+    names = [cls.__name__ for cls in tables]
     for name in names:
         if names.count(name) > 1:
             raise same_name(name)
-    return {cls.__name__: _table(output_schema(cls), rows) for cls, rows in by_type.items()}
+    return {cls.__name__: table for cls, table in tables.items()}
 
 
 def rejected_table(outcome: SerialOutcome) -> pa.Table:
     """The loop's rejected events, in the stored columns."""
-    rows = [(*r.position[:3], r.event, r.handler, r.reason) for r in outcome.refused]
-    return _table(REJECTED_SCHEMA, rows)
-
-
-def _table(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+    return timed.rejected_table(outcome.refused)
 
 
 def content_hashes(program: Program, states: dict[str, dict[Any, Any]]) -> dict[str, HashSum]:
@@ -125,6 +133,7 @@ def _manifest(
     seconds: float,
     path: str | None,
     log_id: str | None,
+    until: int | None,
 ) -> RunManifest:
     spec = spec_of(program)
     tables = output_tables(outcome)
@@ -161,4 +170,6 @@ def _manifest(
         executor="serial reference",
         certificate={"mode": "serial"},
         plan="one event at a time",
+        pending=outcome.pending,
+        until=until,
     )

@@ -137,6 +137,11 @@ class Run:
     def rejected_count(self) -> int:
         return self._manifest.rejected
 
+    @property
+    def pending(self) -> dict[str, int]:
+        """What lay ahead at the end: dated writes by state, dated events by type, `after=` calls by handler."""
+        return dict(self._manifest.pending)
+
     def __repr__(self) -> str:
         found = ", ".join(f"{n:,} {name}" for name, n in self.counts.items()) or "no outputs"
         most = sorted(((s, n) for n, s in self.account.items() if n != "idle"), reverse=True)[:3]
@@ -253,9 +258,11 @@ class Run:
         )  # fmt: skip
 
     def _state_before(self, spec: StateSpec, at: int) -> pa.Table:
-        from timelapse.run.travel import state_before
+        from timelapse.run.travel import state_before, timed_state_before
 
         reader = self.need_reader()
+        if spec_of(self.need_program()).times:
+            return timed_state_before(self.need_program(), reader, at, self._manifest.until, spec)
         cuts = self._manifest.cuts
         seq = reader.seq_at(at)
         slice_id = max(0, bisect.bisect_right(cuts, seq) - 1)

@@ -32,9 +32,11 @@ from timelapse.ids import INT64_MAX
 from timelapse.kernels.base import output_schema
 from timelapse.log import Log, MemoryLog
 from timelapse.log.reader import EventReader
+from timelapse.log.types import heard
 from timelapse.model.events import Event, Record
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, spec_of
+from timelapse.model.times import refuse_times
 from timelapse.model.versions import origin_of
 from timelapse.plan import Plan, make_plan
 from timelapse.plan.schedule import cuts_at
@@ -78,7 +80,7 @@ def open_source(log: Any, program: Program) -> Source:
         log = Log.open(log)
     events = spec_of(program).events
     if isinstance(log, Log):
-        log.bind(events)
+        log.bind(heard(spec_of(program), log.types))
         counts = {t.name: t.count for t in log.info().types}
         return Source(log.reader, counts, str(log.path), log.id, log.left_out)
     if isinstance(log, Iterable) and not isinstance(log, MemoryLog):
@@ -105,6 +107,7 @@ def replay(
     overwrite: bool = False,
     cache: bool = True,
     quarantine: bool = False,
+    until: int | None = None,
 ) -> Run:
     """Replay a program over a log. The result equals `tl.run_serial` to the last bit.
 
@@ -112,7 +115,8 @@ def replay(
     (default: a temporary one, removed with the Run). `slices` is the number of time slices
     (default: chosen by size and cores). `spark` is the session to use; None takes the active one,
     or for larger logs starts a local one; False stays in this process. `strategy` forces "chain",
-    "staged", or strategies by state.
+    "staged", or strategies by state. `until` (int64 microseconds UTC) is the time to which the clock goes on
+    after the last event: everything due until then happens.
 
     With `quarantine` an event at which a handler raises is taken out, as if it had not been in the log, and the
     replay goes on; `Run.quarantined` lists them. Such a replay does without the cache.
@@ -123,7 +127,7 @@ def replay(
     """
     return _replay(
         as_program(program), log, out, slices, spark, strategy, progress or Silent(), allow_impure, overwrite,
-        cache, quarantine, None,
+        cache, quarantine, None, until,
     )  # fmt: skip
 
 
@@ -143,14 +147,18 @@ def replay_one_of(
     progress: Progress, *, overwrite: bool = False,
 ) -> Run:  # fmt: skip
     """`replay` as one of several."""
-    return _replay(program, log, out, None, spark, None, progress, False, overwrite, True, False, several)
+    return _replay(
+        program, log, out, None, spark, None, progress, False, overwrite, True, False, several, None
+    )
 
 
 def _replay(
     program: Program, log: Any, out: str | Path | None, slices: int | None, spark: SparkSession | Literal[False] | None,
     strategy: str | Mapping[str, str] | None, listener: Progress, allow_impure: bool, overwrite: bool, cache: bool,
-    quarantine: bool, several: Several | None,
+    quarantine: bool, several: Several | None, until: int | None,
 ) -> Run:  # fmt: skip
+    if quarantine:
+        refuse_times(program, "quarantine")
     analysis = analyse(program)
     _refuse_impure(analysis, allow_impure)
     source = open_source(log, program)
@@ -167,7 +175,7 @@ def _replay(
     return run_plan(
         program, analysis, source, plan, executor, Path(out), slices, listener, overwrite, keep,
         cache=cache and strategy is None and not allow_impure and not quarantine, quarantine=quarantine,
-        several=several,
+        several=several, until=until,
     )  # fmt: skip
 
 
@@ -182,12 +190,13 @@ class _TemporaryFolder:
 def run_plan(
     program: Program, analysis: Analysis, source: Source, plan: Plan, executor: Executor, out: Path,
     slices: int | None, progress: Progress, overwrite: bool, keep: list[Any], *, cache: bool = False,
-    quarantine: bool = False, several: Several | None = None,
+    quarantine: bool = False, several: Several | None = None, until: int | None = None,
 ) -> Run:  # fmt: skip
     """Replay by a given plan and publish the run at `out`."""
     started = time.time()
     clock = time.perf_counter()
     cores = max(executor.cores, executor.threads)
+    end_of(source.reader.ts_before(INT64_MAX), until)
     partial = PartialRun(out, overwrite=overwrite)
     try:
         reader = (
@@ -199,14 +208,17 @@ def run_plan(
         count = slices or default_slices(least, executor.cores, plan)
         boundaries, lead = cut(reader, count, plan)
         reuse = Reuse.none("it was not asked for")
-        if cache:
+        times = spec_of(program).times
+        if times:
+            reuse = Reuse.none(f"the program reaches into other times ({times[0].text_of_what})")
+        elif cache:
             anywhere = least if slices is None else None
             reuse = Reuse.of(
                 program, analysis, source.id, reader.count, boundaries, least=anywhere, several=several is not None,
                 decoded=None if several is None else several.decoded,
             )  # fmt: skip
         places = reuse.cuts(boundaries)
-        job = Job(program, passes, reader, places, partial.scratch, partial.path, memory, quarantine)
+        job = Job(program, passes, reader, places, partial.scratch, partial.path, memory, quarantine, until)
         (partial.scratch / "results").mkdir()
         before = foreseen(program, plan, job)
         prepared = time.perf_counter() - clock
@@ -230,6 +242,18 @@ def run_plan(
         raise
     context = RunContext(program, source.reader, keep)
     return Run(manifest, DirectoryData(partial.out), partial.out, context)
+
+
+def end_of(last: int | None, until: int | None) -> int | None:
+    """The time at which a run's clock stops. Raises UsageError for an `until` before the last event."""
+    if until is None:
+        return last
+    if type(until) is not int or (last is not None and until < last):
+        raise UsageError(
+            f"until={until!r} is no time after the last event, at {last}", code="TL810",
+            hint="until= is a time in int64 microseconds UTC: it moves the clock on after the log's end",
+        )  # fmt: skip
+    return until
 
 
 def kept_of(program: Program, log: Log) -> dict[str, Any]:
@@ -407,4 +431,6 @@ def _manifest(
         plan=plan.text(),
         without=list(source.without),
         quarantined=totals.quarantined if job.quarantine else None,
+        pending=outcome.pending,
+        until=job.until,
     )

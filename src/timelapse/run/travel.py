@@ -7,11 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from timelapse import serial
 from timelapse.analysis import analyse, final_pass
 from timelapse.errors import ReplayError
+from timelapse.ids import INT64_MAX
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kinds.base import StateSpec
 from timelapse.log.reader import EventReader
+from timelapse.log.types import heard
 from timelapse.model.program import Program, spec_of
 from timelapse.tables.table import state_table
 
@@ -34,3 +37,15 @@ def state_before(
     if result.failure is not None:
         raise ReplayError("a handler failed where it did not fail before", hint=str(result.failure))
     return state_table(spec, kernel.state(spec.name).items())
+
+
+def timed_state_before(
+    program: Program, reader: EventReader, at: int, until: int | None, spec: StateSpec
+) -> pa.Table:
+    """The same for a program that reaches into other times, before everything at `at`, from the log's beginning."""
+    classes = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
+    last = reader.ts_before(INT64_MAX)
+    end = last if last is None or until is None else max(last, until)
+    events = reader.events(0, reader.seq_at(at), classes)
+    outcome = serial.run(program, events, before=at, begin=reader.ts_first, until=end)
+    return state_table(spec, outcome.states[spec.name].items())

@@ -16,7 +16,9 @@ from timelapse.divergence import Divergence, Result, Row, compare_runs
 from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.engine.progress import Progress, Silent
 from timelapse.errors import UsageError
+from timelapse.ids import Phase
 from timelapse.kernels.base import quarantined_row
+from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 from timelapse.run.reference import output_tables, rejected_table
@@ -71,16 +73,26 @@ def verify(run: Run, events: int | None = None, progress: Progress | None = None
     listener = progress or Silent()
     started = time.perf_counter()
     hi = reader.seq_after(wanted)
-    classes = {cls.__name__: cls for cls in spec_of(program).events}
+    classes = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
+    # Time goes on with every event of the log, also of types that the program does not hear.
+    begin, end = reader.ts_first, reader.ts_before(hi)
+    until = run.manifest.until
+    if wanted == total and until is not None and end is not None:
+        end = max(end, until)
+    cuts = [c for c in run.manifest.cuts if 0 < c <= hi] if spec_of(program).times else []
+    moments = [(c, ts) for c in cuts if (ts := reader.ts_before(c)) is not None]
     checker = _Boundaries(run, program, hi)
     listener.stage(_STAGE, wanted)
     try:
         outcome = serial.run(
             program, _ticking(reader.events(0, hi, classes), listener, wanted), watch=checker.watch,
             quarantine=run.manifest.quarantined is not None,
+            begin=begin, until=end, moments=moments,
         )  # fmt: skip
         checker.finish(outcome.states, whole=wanted == total)
-        divergence, outputs = _compare(run, outcome, hi)
+        divergence, outputs = _compare(run, outcome, hi, None if wanted == total else reader.ts_before(hi))
+        if divergence is None and wanted == total and outcome.pending != run.pending:
+            divergence = Divergence("pending", "", outcome.pending, run.pending, names=("serial", "run"))
     except _Stop:
         divergence, outputs = checker.divergence, 0
     seconds = time.perf_counter() - started
@@ -152,14 +164,16 @@ def _same(a: pa.Table, b: pa.Table, names: list[str]) -> bool:
     return sums[0] == sums[1]
 
 
-def _compare(run: Run, outcome: serial.SerialOutcome, hi: int) -> tuple[Divergence | None, int]:
-    """Outputs and rejections up to `hi`."""
+def _compare(
+    run: Run, outcome: serial.SerialOutcome, hi: int, end: int | None
+) -> tuple[Divergence | None, int]:
+    """Outputs and rejections up to the event before `hi`, which is at the time `end` (None: all there are)."""
     tables, refused = output_tables(outcome), rejected_table(outcome)
     mine: dict[str, list[Row]] = {_TAKEN_OUT: _failures(outcome)}
-    other: dict[str, list[Row]] = {_TAKEN_OUT: _listed(_before(run.stored_quarantined(), hi))}
+    other: dict[str, list[Row]] = {_TAKEN_OUT: _listed(_before(run.stored_quarantined(), hi, end))}
     fields: dict[str, tuple[str, ...]] = {_TAKEN_OUT: ("event", "handler", "error")}
     for name in dict.fromkeys([*tables, *run.counts]):
-        stored = _before(run.stored(name) if name in run.counts else None, hi)
+        stored = _before(run.stored(name) if name in run.counts else None, hi, end)
         table = tables.get(name)
         if table is not None and stored is not None and table.num_rows == stored.num_rows:
             if hash_outputs(name, table) == hash_outputs(name, stored.cast(table.schema)):
@@ -168,7 +182,7 @@ def _compare(run: Run, outcome: serial.SerialOutcome, hi: int) -> tuple[Divergen
             continue
         mine[name], other[name] = _rows(table), _rows(stored)
         fields[name] = tuple((table if table is not None else stored).column_names[4:])  # type: ignore[union-attr]
-    stored_refused = _before(run.stored_rejected(), hi)
+    stored_refused = _before(run.stored_rejected(), hi, end)
     assert stored_refused is not None
     left: list[Row] = []
     right: list[Row] = []
@@ -180,10 +194,12 @@ def _compare(run: Run, outcome: serial.SerialOutcome, hi: int) -> tuple[Divergen
     return found, len(outcome.outputs)
 
 
-def _before(table: pa.Table | None, hi: int) -> pa.Table | None:
-    if table is None:
-        return None
-    return table.filter(pa.array(np.asarray(one_array(table.column("seq"))) < hi))
+def _before(table: pa.Table | None, hi: int, end: int | None) -> pa.Table | None:
+    """The rows of what happened until `end`: of log events at that time only those before `hi`."""
+    if table is None or end is None:
+        return table
+    ts, phase, seq = (np.asarray(one_array(table.column(n)).cast(pa.int64())) for n in ("ts", "phase", "seq"))
+    return table.filter(pa.array((ts < end) | ((ts == end) & ((phase != Phase.LOG_EVENT) | (seq < hi)))))
 
 
 def _rows(table: pa.Table | None) -> list[Row]:

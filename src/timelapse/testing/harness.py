@@ -100,6 +100,7 @@ class Harness:
         self._start = start
         self._step = step
         self._last: Event | None = None
+        self._advanced: int | None = None
 
     @property
     def program(self) -> Program:
@@ -119,6 +120,23 @@ class Harness:
             self._loop.step(placed)
         return [o.record for o in self._loop.outcome.outputs[before:]]
 
+    def advance(self, to: int) -> list[Record]:
+        """Let time pass up to and including a moment (microseconds); returns the records emitted on the way.
+
+        Ticks, dated writes and dated events that are due happen; later events must not be before it.
+        """
+        if to < self.now:
+            raise UsageError(f"time does not go back: it is {self.now}, not {to}")
+        before = len(self._loop.outcome.outputs)
+        self._loop.advance(to)
+        self._advanced = to
+        return [o.record for o in self._loop.outcome.outputs[before:]]
+
+    @property
+    def pending(self) -> dict[str, int]:
+        """What lies ahead: dated writes by state, dated events by type, `after=` calls by handler."""
+        return self._loop.count_pending()
+
     def _place(self, event: Event, at: int | None) -> Event:
         if not isinstance(event, Event):
             raise UsageError(f"feed takes events, not {type(event).__name__}", hint="h.feed(Message(...))")
@@ -129,7 +147,12 @@ class Harness:
             ts = event.ts
         else:
             ts = self._start if last is None else last.ts + self._step
+            ts = max(ts, self._advanced or ts)
         seq = event.seq if event.seq >= 0 else (0 if last is None else last.seq + 1)
+        if self._advanced is not None and ts < self._advanced:
+            raise EventOrderError(
+                f"{event!r} is before {self._advanced}, to which time has passed", hint="feed it earlier"
+            )
         if last is not None and (ts < last.ts or seq <= last.seq):
             raise EventOrderError(
                 f"{event!r} is not after the last event, {last!r}", hint="feed events in the order (ts, seq)"
@@ -138,8 +161,9 @@ class Harness:
 
     @property
     def now(self) -> int:
-        """The time of the last event; `start` before the first."""
-        return self._start if self._last is None else self._last.ts
+        """The time of the last event, or that to which time has passed; `start` before the first."""
+        last = self._start if self._last is None else self._last.ts
+        return last if self._advanced is None else max(last, self._advanced)
 
     @property
     def outputs(self) -> list[Record]:

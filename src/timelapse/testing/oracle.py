@@ -111,6 +111,7 @@ def check_replay(
             assert found.ok, f"{name}: {found.text}"
             assert run.quarantined == reference.quarantined, name
             assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest), name
+            assert run.pending == reference.pending, f"{name}: {run.pending}, serial {reference.pending}"
             fallback = run.certificate["fallback"]
             assert fallback is None or not fallback["is_bug"], f"{name}: {fallback}"
     return reference

@@ -14,6 +14,7 @@ from timelapse.errors import HandlerError, ReplayError
 from timelapse.kernels.choose import Source
 from timelapse.kernels.walk import Visit, Walk
 from timelapse.model.program import spec_of
+from timelapse.model.times import refuse_times
 from timelapse.run.run import Run
 
 
@@ -23,6 +24,7 @@ class Past:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.program = run.need_program()
+        refuse_times(self.program, "tracing events")
         self.reader = run.need_reader()
         self.spec = spec_of(self.program)
         self.cuts = run.manifest.cuts

@@ -1,0 +1,88 @@
+"""The kernel of programs that reach into other times: the serial loop, slice after slice.
+
+It begins with the log's first event, and keeps what lies ahead and what was from one slice to the next.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from timelapse.errors import HandlerError
+from timelapse.kernels.base import REJECTED_SCHEMA, PassResult, Tick, output_schema
+from timelapse.kernels.choose import Source
+from timelapse.kinds.base import ABSENT
+from timelapse.model.events import Record
+from timelapse.model.program import Program, spec_of
+from timelapse.serial import Loop, Output, Refusal
+from timelapse.tables.apply import changes_table
+
+_TICK = 8192
+"""Events between two reports of progress."""
+
+
+class TimedKernel:
+    """Runs a whole program over slices, one after the other from the first."""
+
+    compiled = False
+    state_bytes = 0
+    """States stay in memory: what looks back and ahead goes with them."""
+
+    def __init__(self, program: Program) -> None:
+        self._spec = spec_of(program)
+        self._loop = Loop(program)
+        self.seconds: dict[str, float] = {}
+
+    def run(self, source: Source, tick: Tick) -> PassResult:
+        """Process one slice, up to its end in time. After a failure the kernel is of no use."""
+        loop, outcome = self._loop, self._loop.outcome
+        before = {name: dict(data) for name, data in outcome.states.items()}
+        outcome.outputs, outcome.refused, outcome.events = [], [], 0
+        result = PassResult()
+        try:
+            if source.begin is not None:
+                loop.begin(source.begin)
+            events = source.events()
+            while part := list(islice(events, _TICK)):
+                for event in part:
+                    loop.step(event)
+                tick(len(part))
+            if source.end is not None:
+                loop.advance(source.end)
+        except HandlerError as error:
+            result.failure = error
+            return result
+        result.events = outcome.events
+        for name, spec in self._spec.states.items():
+            old, data = before[name], outcome.states[name]
+            written = {
+                key: old.get(key, ABSENT) for key in {**old, **data}
+                if old.get(key, ABSENT) is not data.get(key, ABSENT)
+            }  # fmt: skip
+            table, change = changes_table(spec, written, data, ABSENT)
+            result.effects[name], result.changes[name] = table, change
+        result.outputs = output_tables(outcome.outputs)
+        result.rejected = rejected_table(outcome.refused)
+        result.pending = loop.count_pending()
+        return result
+
+
+def output_tables(outputs: list[Output]) -> dict[type[Record], pa.Table]:
+    """Outputs by record type, in the stored columns."""
+    rows: dict[type[Record], list[tuple[Any, ...]]] = {}
+    for output in outputs:
+        rows.setdefault(type(output.record), []).append((*output.position, *output.record._values()))
+    return {cls: table_of(output_schema(cls), found) for cls, found in rows.items()}
+
+
+def rejected_table(refused: list[Refusal]) -> pa.Table:
+    """Rejected events, in the stored columns."""
+    return table_of(REJECTED_SCHEMA, [(*r.position[:3], r.event, r.handler, r.reason) for r in refused])
+
+
+def table_of(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
+    """Rows as a table."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
