@@ -32,7 +32,7 @@ from timelapse.model.types import Time
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from timelapse.compare import diff, sweep
+    from timelapse.compare import diff, enforce, sweep, what_if
     from timelapse.log import Log, Source
     from timelapse.reporting import report
     from timelapse.run import Run, replay, run_serial
@@ -48,16 +48,18 @@ _LATER = {
     "run_serial": "timelapse.run",
     "explain": "timelapse.run.foresight",
     "diff": "timelapse.compare",
+    "enforce": "timelapse.compare",
     "features": "timelapse.training",
-    "sweep": "timelapse.compare",
     "report": "timelapse.reporting",
+    "sweep": "timelapse.compare",
+    "what_if": "timelapse.compare",
 }
 
 __all__ = [
     "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Event", "First", "ListOf", "Log", "MapOf", "Max",
     "Mean", "Min", "Program", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Time", "TimelapseError",
-    "Value", "diff", "every", "explain", "features", "on", "replay", "report",
-    "resource", "run_serial", "state", "sweep",
+    "Value", "diff", "enforce", "every", "explain", "features", "on", "replay", "report", "resource", "run_serial",
+    "state", "sweep", "what_if",
 ]  # fmt: skip
 
 

@@ -177,3 +177,27 @@ def test_a_report_of_the_comparison(place: Path, capsys: pytest.CaptureFixture[s
     capsys.readouterr()
     assert run_cli([*arguments, "--redact", "who"]) == 2
     assert "--report" in capsys.readouterr().err
+
+
+def test_enforced(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A program, or a finished run, beside itself enforced; the warning is there; mistakes have codes."""
+    program = "rules_to_compare.py:Rules"
+    assert run_cli(["diff", program, "log", "--enforce", "event", "--local", "--set-a", "limit=4"]) == 1
+    out = capsys.readouterr().out
+    assert "B is A enforced (event): 18 events blocked" in out
+    assert "warning: the same events under other rules" in out
+    assert run_cli(["replay", program, "log", "--local"]) == 0
+    capsys.readouterr()
+    # Each of three has an event every 33.3 hours: the third one bans, that is two more are dropped, and so on.
+    assert run_cli(["diff", "@1", "--enforce", "who", "--for", "67h", "--json", "--local"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["enforced"]["blocked"] == 15
+    assert found["records"]["Hit"]["gone"] == 15
+    assert "behave differently" in found["enforced"]["warning"]
+    for arguments, code in (
+        (["@1", "--enforce", "who"], "TL821"), (["@1", "--enforce", "who", "--for", "4y"], "TL821"),
+        (["@1", "log", "--enforce", "event"], "TL800"), ([program, "--enforce", "event"], "TL800"),
+        (["@1", "--for", "4d"], "TL800"), (["@1"], "TL800"),
+    ):  # fmt: skip
+        assert run_cli(["diff", *arguments, "--local"]) == 2
+        assert capsys.readouterr().err.lstrip().splitlines()[-1].strip() == f"timelapse help {code}"

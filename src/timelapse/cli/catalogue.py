@@ -373,6 +373,9 @@ TL819 A condition that cannot be decided
 TL820 A sweep that makes no sense, or cannot be drawn
 Write NAME=1,2,3, NAME=1..10 for whole numbers, NAME=0.1..0.5/5 for five values from 0.1 to 0.5. Plots need matplotlib and a file called .svg, .png or .pdf.
 
+TL821 Flags that cannot be enforced
+Enforcing rewrites the places where the program's own methods put out a flag: each must be a statement `self.emit(Spam(...))` of its own, and for a ban the field that names who is banned a plain expression. Programs that send events or are called later (`after=`) are refused, because whether that is blocked too has no one meaning.
+
 TL830 A report's place is taken
 `timelapse report` replaces an earlier report, and nothing else. Choose another file with -o, or give --overwrite.
 

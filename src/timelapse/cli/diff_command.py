@@ -12,11 +12,12 @@ import typer
 from timelapse.cli.options import Json, Local, Master, examples
 
 if TYPE_CHECKING:
-    from timelapse.compare import Diff, Judgement
+    from timelapse.compare import Counterfactual, Diff, Judgement
     from timelapse.engine.progress import Progress
     from timelapse.log import Log
     from timelapse.run import Run
 
+SHORT_WARNING = "people who are blocked behave differently"
 SHOWN = 5
 """Differences shown when nobody says how many."""
 
@@ -28,6 +29,8 @@ def register(app: typer.Typer) -> None:
             "timelapse diff rules.py:Antispam@main rules.py:Antispam logs/oct --by sender",
             "timelapse diff rules.py:Antispam rules.py:Antispam logs/oct --set-b ratio=3.0",
             "timelapse diff @3 @last --labels reports.parquet --segment country --by sender",
+            "timelapse diff rules.py:Antispam logs/oct --enforce event",
+            "timelapse diff @3 --enforce sender --for 30d --by sender",
             "timelapse diff @3 @last --labels reports.csv --items Message.id --fail-if 'precision < .7'",
             "timelapse diff rules.py:Antispam@main rules.py:Antispam logs/oct --report diff.html --redact sender",
         )
@@ -38,7 +41,12 @@ def diff(
     a: Annotated[
         str, typer.Argument(metavar="A", help="FILE:Class, FILE:Class@REV, or a run.", show_default=False)
     ],
-    b: Annotated[str, typer.Argument(metavar="B", help="The same, for the new version.", show_default=False)],
+    b: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="B", help="The same, for the new version; with --enforce the log.", show_default=False
+        ),
+    ] = None,
     log: Annotated[
         Path | None,
         typer.Argument(metavar="[LOG]", help="A log's folder; not for two runs.", show_default=False),
@@ -93,6 +101,20 @@ def diff(
             "--labels-until", metavar="TIME", help="Until when labels are complete. Default: estimated."
         ),
     ] = None,
+    enforce: Annotated[
+        str | None,
+        typer.Option(
+            metavar="event|FIELD",
+            help="Compare A with itself enforced: flagged events are rejected, or who FIELD names is banned --for a time.",
+        ),
+    ] = None,
+    ban: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="How long a ban lasts: 30d, 12h, 90m, 45s.")
+    ] = None,
+    flags: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TYPE", help="The record types that flag, where there are several. May repeat."),
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -135,7 +157,7 @@ def diff(
     judging = judging_of(labels, segments=segment or (), weight=weight, items=items, until=until)
     with (
         progress_for(as_json) as progress,
-        _sides(a, b, log, sets_a, sets_b, master, local, progress) as sides,
+        _both(a, b, log, sets_a, sets_b, master, local, progress, enforce, ban, flags) as (sides, what),
     ):
         found = compare(*sides, key=_keys(key, sides))
         _check_fields(found, by or ())
@@ -144,17 +166,18 @@ def diff(
             about = found.records[judging["labels"].record(found.records, judging["record"])]
             fields = [f for f in by or () if f in about.a.column_names]
             judged = found.judge(**{**judging, "record": about.name, "by": fields})
-        view = View(found, tuple(by or ()), shown, (a, b), judged)
+        names = (a, b or "") if what is None else (a, f"{a} enforced ({enforce}): {SHORT_WARNING}")
+        view = View(found, tuple(by or ()), shown, names, judged, what)
         figures = figures_of(found, judged, [(r.name, r.by(field)) for r, field in view.entities])
         holding = [c.text for c in conditions if c.holds(figures)]
         code = (3 if holding else 0) if conditions else int(not found.same)
         if report is not None:
-            _write_report(found, judged, report, redact or (), by or (), (a, b))
+            _write_report(found, judged, report, redact or (), by or (), names)
         if as_json:
             view.print_json(holding if conditions else None)
         else:
             view.print(holding if conditions else None, code)
-            _tell_report(report, (a, b), found)
+            _tell_report(report, names, found)
     if code:
         raise typer.Exit(code)
 
@@ -178,6 +201,64 @@ def _tell_report(place: Path | None, names: tuple[str, str], found: Diff) -> Non
 
 
 # --- the two sides --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _both(
+    a: str, b: str | None, log: Path | None, sets_a: list[str] | None, sets_b: list[str] | None, master: str | None,
+    local: bool, progress: Progress, how: str | None, ban: str | None, flags: list[str] | None,
+) -> Iterator[tuple[tuple[Run, Run], Counterfactual | None]]:  # fmt: skip
+    """Both runs, of two versions or of one and itself enforced."""
+    from timelapse.compare import what_if
+    from timelapse.errors import UsageError
+    from timelapse.log import Log
+    from timelapse.run.start import IN_PROCESS_EVENTS
+
+    if how is None:
+        if ban or flags:
+            raise UsageError(
+                "--for and --flags go with --enforce", hint="--enforce sender --for 30d", code="TL800"
+            )
+        if b is None:
+            raise UsageError("diff compares two", hint=f"timelapse diff {a} B LOG", code="TL800")
+        with _sides(a, b, log, sets_a, sets_b, master, local, progress) as sides:
+            yield sides, None
+        return
+    if log is not None or sets_b or (b is None) != _is_run(a):
+        raise UsageError(
+            "--enforce compares one program, or one finished run, with itself enforced", code="TL800",
+            hint="timelapse diff rules.py:Antispam LOG --enforce event, or timelapse diff @3 --enforce event",
+        )  # fmt: skip
+    from timelapse.cli.options import choose_spark
+
+    factual = _side(a, sets_a, None if b is None else Log.open(Path(b)), master, local, progress)
+    reader = Log.open(Path(factual.manifest.log or "")) if b is None else Log.open(Path(b))
+    if (reader.id, reader.count) != (factual.manifest.log_id, factual.events):
+        raise UsageError(
+            f"{reader.path} is not any more what {a} replayed", hint="replay the program again", code="TL815"
+        )
+    spark = choose_spark(reader.count, progress, master=master, local=local, limit=IN_PROCESS_EVENTS)
+    found = what_if(
+        factual, reader, how, duration=None if ban is None else _span(ban), flags=flags or (), spark=spark,
+        progress=progress,
+    )  # fmt: skip
+    yield (found.diff.a, found.diff.b), found
+
+
+def _span(text: str) -> int:
+    """`30d`, `12h`, `90m`, `45s` in microseconds. Raises UsageError (TL821)."""
+    from timelapse.errors import UsageError
+    from timelapse.ids import DAY, HOUR, INT64_MAX, MINUTE, SECOND
+
+    units = {"d": DAY, "h": HOUR, "m": MINUTE, "s": SECOND}
+    number, unit = text.strip()[:-1], text.strip()[-1:]
+    try:
+        found = round(float(number) * units[unit])
+        if 0 < found <= INT64_MAX:
+            return found
+    except (ValueError, KeyError, OverflowError):
+        pass
+    raise UsageError(f"--for {text!r} is no length of time", hint="30d, 12h, 90m or 45s", code="TL821")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from timelapse.cli.console import clean, console, line, one_line, print_json
 from timelapse.cli.view import date, moment, share, sparkline
 
 if TYPE_CHECKING:
-    from timelapse.compare import Cause, Change, Diff, Judgement, RecordDiff, Score, Scores
+    from timelapse.compare import Cause, Change, Counterfactual, Diff, Judgement, RecordDiff, Score, Scores
     from timelapse.run import Run
 
 _ROWS = 31
@@ -28,6 +28,8 @@ class View:
     shown: int
     names: tuple[str, str]
     judged: Judgement | None = None
+    what: Counterfactual | None = None
+    """Where B is A enforced."""
 
     @property
     def records(self) -> list[RecordDiff]:
@@ -48,6 +50,11 @@ class View:
             changed = ", ".join(f"{n}={v!r}" for n, v in self._own_params(run).items())
             line((f"{side} ", "bold"), one_line(name), (f"   {changed}" if changed else "", "cyan"),
                  (f"   {run.program}, {run.seconds:.1f} s, digest {run.digest[:12]}", "dim"))  # fmt: skip
+        if self.what is not None:
+            line(
+                ("B is A enforced", "bold"),
+                f" ({clean(self.what.how)}): {self.what.blocked:,} events blocked",
+            )
         if found.same:
             outputs = sum(found.a.counts.values())
             line(("the same", "bold green"), f"   {outputs:,} outputs, {found.a.rejected_count:,} rejected")
@@ -59,6 +66,8 @@ class View:
             _print_judged(self.judged)
         if not found.same:
             self._print_examples()
+        if self.what is not None:
+            line(("warning: ", "bold yellow"), self.what.warning)
         for text in holding or ():
             line(("fails: ", "bold red"), one_line(text))
         meaning = {0: "", 1: "they differ", 3: "a condition of --fail-if holds"}[code]
@@ -136,6 +145,8 @@ class View:
                 "rejected": self._record(found.rejected, causes),
                 "labels": None if self.judged is None else _judged(self.judged),
                 "fails": holding,
+                "enforced": None if self.what is None
+                else {"how": self.what.how, "blocked": self.what.blocked, "warning": self.what.warning},
             }
         )  # fmt: skip
 

@@ -3,11 +3,12 @@
 from timelapse.compare.causes import Cause
 from timelapse.compare.conditions import Condition, figures_of
 from timelapse.compare.differences import Change, Diff, EntityDiff, RecordDiff, diff
+from timelapse.compare.enforcing import Counterfactual, enforce, what_if
 from timelapse.compare.labels import Labels
 from timelapse.compare.score import Judgement, Score, Scores, judge
 from timelapse.compare.sweeps import Point, Sweep, sweep
 
 __all__ = [
-    "Cause", "Change", "Condition", "Diff", "EntityDiff", "Judgement", "Labels", "Point", "RecordDiff", "Score", "Scores", "Sweep",
-    "diff", "figures_of", "judge", "sweep",
+    "Cause", "Change", "Condition", "Counterfactual", "Diff", "EntityDiff", "Judgement", "Labels", "Point",
+    "RecordDiff", "Score", "Scores", "Sweep", "diff", "enforce", "figures_of", "judge", "sweep", "what_if",
 ]  # fmt: skip
