@@ -161,7 +161,7 @@ def local(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(who, name, patched)
 
 
-@pytest.mark.parametrize("name", ["zipf", "sizes", "slices", "edit"])
+@pytest.mark.parametrize("name", ["zipf", "sizes", "slices", "edit", "compare"])
 def test_sweeps_measure_what_targets_ask_for(
     name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

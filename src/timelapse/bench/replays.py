@@ -99,6 +99,43 @@ def edit(settings: Settings) -> Report:
     return report
 
 
+def compared(settings: Settings) -> Report:
+    """Two versions and what differs, and twenty thresholds of the last rule, each against one full replay."""
+    made = settings.made(Dataset(settings.events))
+    full = replace(who.OURS, name="full", title="Timelapse, full replay")
+    count = 3 if settings.quick else 20
+    both = _settings("diff", "diff of two thresholds", 2)
+    many = _settings("sweep", f"sweep of {count} thresholds", count)
+    found = measure([(who.NATIVE, made), (full, made), (both, made), (many, made)], settings.bench())
+    base = native_of(found)
+    title = f"Versions and settings, {settings.events:,} events, nothing kept from before"
+    report = Report("compare", title, settings.shown(), found, [comparison(title, found, base, {})])
+    whole = found[1]
+    for one in found[2:]:
+        known = ratio(one, whole)
+        if known is None:
+            continue
+        report.values[f"{one.name} / full"] = known
+        note = f"{one.title}: {known:.2f} full replays"
+        if one.cpu_median and whole.cpu_median:
+            report.values[f"{one.name} / full, CPU"] = one.cpu_median / whole.cpu_median
+            note += f", by CPU seconds {one.cpu_median / whole.cpu_median:.2f}"
+        report.notes.append(note)
+    shown = [m for m in found if m.median]
+    report.plot = Plot(
+        title,
+        "seconds",
+        "",
+        [Series("", [m.title for m in shown], [m.median or 0.0 for m in shown])],
+        bars=True,
+    )
+    return report
+
+
+def _settings(name: str, title: str, count: int) -> Candidate:
+    return replace(who.OURS, name=name, title=title, options={**who.OURS.options, "settings": count})
+
+
 STATEMENTS = 100
 _HUNDRED = '''"""A kernel of about a hundred statements, for compile times."""
 

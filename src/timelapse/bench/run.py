@@ -17,6 +17,7 @@ SUITES: dict[str, tuple[Callable[[Settings], Report], float]] = {
     "text": (suites.text, 4),
     "slices": (replays.slices, 2),
     "edit": (replays.edit, 1),
+    "compare": (replays.compared, 2),
     "compile": (replays.compile_times, 1),
     "zipf": (suites.zipf, 3),
     "sizes": (suites.sizes, 3),

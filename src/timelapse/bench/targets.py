@@ -81,6 +81,10 @@ TARGETS: tuple[Target, ...] = (
         "of our own speed at exponent 0.5, at the slowest", 0.9, _of("zipf", "slowest / at 0.5"), least=True
     ),
     Target("of a full replay, a threshold changed", 0.3, _of("edit", "rerun / full")),
+    Target(
+        "of a full replay, diff of two versions that share their states", 1.3, _of("compare", "diff / full")
+    ),
+    Target("of a full replay, sweep over 20 thresholds", 4, _of("compare", "sweep / full")),
     Target("of the integer version, with strings and text", 1.8, _text_to_numbers),
     Target("of the ratio to native, at five times the events", 1.15, _growth),
     Target(

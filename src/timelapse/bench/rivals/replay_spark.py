@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import timelapse as tl
 from timelapse.bench.programs import IntAntispam, Spam, TextAntispam
 
-_COMPILED: set[tuple[str, str]] = set()
+_COMPILED: set[tuple[str, int, str]] = set()
 
 
 class Replay:
@@ -20,8 +21,11 @@ class Replay:
     disk, whatever the log's size: small logs do not wait for the compiler by themselves.
     """
 
-    def __init__(self, log: Path, program: type[tl.Program], spark: Any, options: dict[str, Any]) -> None:
+    def __init__(
+        self, log: Path, program: type[tl.Program], spark: Any, options: dict[str, Any], settings: int = 1
+    ) -> None:
         self._log, self._program, self._spark, self._options = log, program, spark, options
+        self._settings = settings
         self.details: dict[str, Any] = {}
         self._calls = 0
 
@@ -29,6 +33,8 @@ class Replay:
         self._calls += 1
         if self._calls == 2 and os.environ["TIMELAPSE_KERNEL"] == "auto":
             self._compile()
+        if self._settings > 1:
+            return self._several(ratio)
         flags = self._program in (IntAntispam, TextAntispam)
         made = self._program(ratio=ratio) if flags else self._program()
         run = tl.replay(made, tl.Log.open(self._log), spark=self._spark, **self._options)
@@ -39,13 +45,35 @@ class Replay:
         }
         return run.table(Spam)["message"].to_numpy() if flags else []
 
+    def _several(self, ratio: float) -> Any:
+        """Two versions and their differences, or many settings of the last rule; nothing is kept from before."""
+        before = os.environ.get("TIMELAPSE_STATES")
+        with tempfile.TemporaryDirectory(prefix="timelapse-bench-states-") as folder:
+            os.environ["TIMELAPSE_STATES"] = folder
+            try:
+                ratios = [ratio + n / 10 for n in range(self._settings)]
+                found = tl.sweep(self._program, tl.Log.open(self._log), {"ratio": ratios}, spark=self._spark)
+                first, second = (p.run for p in found.points[:2])
+                if self._settings == 2:
+                    tl.diff(first, second)
+                self.details = {"needed": [p.source for p in found.points]}
+                return first.table(Spam)["message"].to_numpy()
+            finally:
+                if before is None:
+                    del os.environ["TIMELAPSE_STATES"]
+                else:
+                    os.environ["TIMELAPSE_STATES"] = before
+
     def _compile(self) -> None:
         forced: list[dict[str, Any]] = [{}, {"slices": 2, "strategy": "staged"}]
-        key = (self._program.__name__, repr(self._options))
+        key = (self._program.__name__, self._settings, repr(self._options))
         if key in _COMPILED:
             return
         _COMPILED.add(key)
         os.environ["TIMELAPSE_KERNEL"] = "native"
+        if self._settings > 1:
+            self._several(2.0)
+            forced = []
         for options in forced:
             tl.replay(
                 self._program(),
@@ -67,6 +95,7 @@ def candidate(
     cache: bool = False,
     strategy: str | None = None,
     program: str | None = None,
+    settings: int = 1,
     **_: Any,
 ) -> Callable[[float], Any]:
     """What replays the log at `place` and returns the flagged messages' ids. The session is started here."""
@@ -83,4 +112,4 @@ def candidate(
 
         chosen = load_program(program)
     options: dict[str, Any] = {"slices": slices, "strategy": strategy, "cache": cache}
-    return Replay(place / "log", chosen, session, options)
+    return Replay(place / "log", chosen, session, options, settings)
