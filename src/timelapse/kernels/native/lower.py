@@ -16,6 +16,7 @@ from timelapse.kernels.native.flow import Level, rendered
 from timelapse.kernels.native.folds import Folds
 from timelapse.kernels.native.lookahead import AHEAD, look_ahead
 from timelapse.kernels.native.records import record_columns
+from timelapse.kernels.native.rows import share_rows
 from timelapse.kernels.native.states.base import UNDO, word
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.values import EventRef, Refused, SelfRef
@@ -82,7 +83,7 @@ class Lowering(Folds):
         unit.claims = {name: self._states[name].claims for name in unit.states}
         unit.finds = {name: self._states[name].finds for name in unit.states}
         bodies = [self._without_idle_room(body) for body in bodies]
-        bodies = [without_idle_saves(body) for body in bodies]
+        bodies = [share_rows(without_idle_saves(body)) for body in bodies]
         unit.undo = max((sum(line.endswith(UNDO) for line in body) for body in bodies), default=0)
         unit.rejects = bool(self._rejections)
         apart = f"{AHEAD} * workers" if unit.shared else str(AHEAD)

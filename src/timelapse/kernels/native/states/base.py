@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,7 +14,6 @@ from timelapse.kernels.native.values import NONE, Refused, Value, optional
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.model.types import OptionalType, ScalarType, TupleType, ValueType
 
-_WORDS = re.compile(", ")
 UNDO = "  # undo"
 """Ends the lines that save a row. Those after which nothing leaves the event are taken out again."""
 
@@ -152,17 +150,14 @@ class StateCode:
         """
         out, table, i = self._out, self._table, self._index
         row = out.name("r")
-        mapped = f"s{i}.shape[0] != 0"
         if self.mapped:
-            self._room(f"{mapped} and ")
+            self._room(f"s{i}.shape[0] != 0 and ")
             self.finds += 1
-        out.line(f"{row} = find{self.layout.width}({table}, m{i}, {key})")
+        width = self.layout.width
         if self.mapped:
-            out.line(f"if {mapped} and {table}[{row}, 0] == 0:")
-            words = _WORDS.split(key)
-            for w, word in enumerate(words, 1):
-                out.line(f"    {table}[{row}, {w}] = {word}")
-            out.line(f"    counts[{i}] += take(s{i}, {table}, {row}, {len(words)})")
+            out.line(f"{row} = look{width}({table}, m{i}, s{i}, {i}, {key})")
+        else:
+            out.line(f"{row} = find{width}({table}, m{i}, {key})")
         return row
 
     def _room(self, where: str = "") -> None:
@@ -174,13 +169,11 @@ class StateCode:
         self._room()
         self.claims += 1
         out, table, i, width = self._out, self._table, self._index, self.layout.width
-        row, count = out.name("r"), out.name("n")
+        row = out.name("r")
         if self.mapped:
-            out.line(f"{count} = counts[{i}]")
-        out.line(f"{row} = claim{width}({table}, m{i}, counts, {i}, {key})")
-        if self.mapped:
-            out.line(f"if s{i}.shape[0] != 0 and counts[{i}] != {count}:")
-            out.line(f"    take(s{i}, {table}, {row}, {width})")
+            out.line(f"{row} = own{width}({table}, m{i}, s{i}, {i}, {key})")
+        else:
+            out.line(f"{row} = claim{width}({table}, m{i}, counts, {i}, {key})")
         return row
 
     def flags(self, row: str) -> str:
