@@ -129,7 +129,8 @@ def run(lines: list[str], seed: int) -> tuple[Any, ...]:
     """What is read, and what the tables hold afterwards."""
     rng = random.Random(seed)
     tables = [np.zeros((SIZE, 3), np.int64) for _ in range(2)]
-    counts, trace = [0, 0], []
+    counts = [0, 0]
+    trace: list[int] = []
     start = {k: 100 + k for k in range(0, 8, 2)}
 
     def find1(table: Any, mask: int, key: int) -> int:
