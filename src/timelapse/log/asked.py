@@ -68,6 +68,22 @@ class AskedReader:
         after = int(self.places[before - 1]) + before if before else 0
         return max(at + before, after)
 
+    def ts_before(self, seq: int) -> int | None:
+        asked = int(np.searchsorted(self.seqs, seq))
+        found = self.base.ts_before(seq - asked)
+        if not asked:
+            return found
+        last = int(self.table["ts"][asked - 1].as_py())
+        return last if found is None else max(found, last)
+
+    @property
+    def ts_first(self) -> int | None:
+        found = self.base.ts_first
+        if not len(self.places):
+            return found
+        first = int(self.table["ts"][0].as_py())
+        return first if found is None else min(found, first)
+
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         others = {name: fields for name, fields in columns.items() if name != self.kind.name}
         seqs = self.seqs
