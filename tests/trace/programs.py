@@ -142,3 +142,26 @@ class Tangled(tl.Program):
         even = self.total % 2 == 0 and e.b != 3  # type: ignore[operator]
         if even or e.b in (7, 8):
             self.emit(Spam(message=e.b, sender=e.a))
+
+
+class Grouped(tl.Program):
+    """Kinds that keep an index beside their values, or need the time."""
+
+    last: tl.ListOf[int, int] = tl.state(last=2)
+    who: tl.SetOf[int, int]
+    mean: tl.Mean[int]
+    slow: tl.Decayed[int] = tl.state(half_life=10)
+
+    @tl.on(Friendship)
+    def work(self, e: Friendship) -> None:
+        self.last.append(e.a, e.b)
+        self.mean.add(e.a, e.b)
+        self.slow.add(e.a, 1)
+        if (e.a, e.b) in self.who:
+            self.who.discard(e.a, e.b)
+        elif self.who.count(e.a) < 3:
+            self.who.add(e.a, e.b)
+        if e.a == 5:
+            self.reject()
+        if self.slow[e.a] > 1.5 and e.b // (e.a - 4) < 9:
+            self.emit(Spam(message=len(self.last[e.a]), sender=e.a))

@@ -12,7 +12,7 @@ import pytest
 
 import timelapse as tl
 from tests.trace import programs
-from tests.trace.programs import Antispam, Friendship, Louder, Message, Odd, Spam, Tangled
+from tests.trace.programs import Antispam, Friendship, Grouped, Louder, Message, Odd, Spam, Tangled
 from timelapse import trace
 from timelapse.errors import ReplayError, RunError, TimelapseError
 from timelapse.kernels.choose import SWITCH
@@ -73,6 +73,22 @@ def test_a_traced_event_does_what_it_did(
     listened = [e.seq for e in messages_in(events, program)]
     states_after_tracing(run, listened)
     states_after_tracing(run, listened[1::5])
+
+
+def test_what_handlers_raised_is_told_and_undone() -> None:
+    """In a run with quarantine, with kinds that keep an index or need the time; and a rejection beside."""
+    rng = random.Random(4)
+    events: list[tl.Event] = [Friendship(a=rng.randrange(6), b=rng.randrange(20), ts=i) for i in range(150)]
+    run = replay(Grouped, MemoryLog(events), slices=3, spark=False, quarantine=True)
+    out = run.stored_quarantined().column("seq").to_pylist()
+    assert len(out) > 5
+    traces = states_after_tracing(run, list(range(150)))
+    states_after_tracing(run, list(range(0, 150, 4)))
+    assert [t.seq for t in traces if t.quarantined is not None] == out
+    told = traces[out[0]].quarantined
+    assert told is not None
+    assert told[:2] == ("work", "ZeroDivisionError: integer division or modulo by zero")
+    assert "taken out of the log" in traces[out[0]].text
 
 
 def messages_in(log: MemoryLog, program: type[tl.Program]) -> list[tl.Event]:

@@ -45,7 +45,8 @@ class InterpretedKernel:
     `starts` holds, for each exact state, its value per key at the start; the kernel takes the
     dicts over. A state missing there starts empty. `live` may give other objects for some states:
     those are kept by somebody else, and what they collect is not in the results. With `quarantine` an
-    event at which a handler raises is undone and listed, and the next one follows.
+    event at which a handler raises is undone and listed, and the next one follows. `journal`: the one that
+    those states write to, where they have one already.
     """
 
     def __init__(
@@ -57,13 +58,16 @@ class InterpretedKernel:
         final: bool,
         quarantine: bool = False,
         live: Callable[[str, Journal | None], Any] = lambda name, journal: None,
+        journal: Journal | None = None,
     ) -> None:
         self._program = program
         self._work = work
         self._final = final
         self._spec = spec_of(program)
         self._quarantine = quarantine
-        self._journal: Journal | None = [] if work.rejects or quarantine else None
+        self._journal: Journal | None = journal
+        if journal is None and (work.rejects or quarantine):
+            self._journal = []
         self._deltas: dict[str, Delta] = {}
         self._tracked: dict[str, TrackedStore] = {}
         self._plain: dict[str, PlainStore] = {}
@@ -73,7 +77,8 @@ class InterpretedKernel:
         self._refused: list[Refusal] = []
         self._turn = 0
         self._quarantined: list[Quarantined] = []
-        states: dict[str, Any] = {}
+        self.states = states = dict[str, Any]()
+        """What handlers see."""
         for name in self._spec.states:
             given = live(name, self._journal)
             states[name] = self._state(name, starts.get(name, {})) if given is None else given
@@ -119,17 +124,15 @@ class InterpretedKernel:
         """The live values of an exact target state."""
         return self._tracked[name].data
 
-    def store(self, name: str, journal: Journal | None) -> TrackedStore:
-        """An exact target state's values, for whoever does an event in this kernel's place."""
-        own = self._tracked[name]
-        other = TrackedStore(own.data, journal)
-        other.before = own.before
-        return other
-
     @property
     def turn(self) -> object:
         """What the loop over events is at, roughly: the time of the event, and which round of how many events."""
         return (self._turn, self._bound.__dict__["now"]) if self._turn % 2 else None
+
+    @property
+    def journal(self) -> Journal | None:
+        """What the event under way has written, if it may have to be undone."""
+        return self._journal
 
     @property
     def state_bytes(self) -> int:
@@ -201,11 +204,16 @@ class InterpretedKernel:
 
     def go_through(self, events: Iterator[Event]) -> None:
         """Process events for the states alone: what they put out is forgotten. Raises HandlerError."""
-        _, failure, event = self._chunk(events)
-        self._rows.clear()
-        self._refused.clear()
-        if failure is not None:
-            raise failure if event is None else self._failed(event, failure)
+        while True:
+            _, failure, event = self._chunk(events)
+            self._rows.clear()
+            self._refused.clear()
+            if failure is None:
+                return
+            if event is None:
+                raise failure  # reading the log failed, no handler did
+            if not self._take_out(event, failure):
+                raise self._failed(event, failure)
 
     def take_reads(self) -> dict[type[Record], list[Record]]:
         """What was recorded of reads since the last call."""

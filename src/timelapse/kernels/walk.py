@@ -15,14 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
-from timelapse.errors import HandlerError
 from timelapse.kernels.choose import SliceKernel, Source
 from timelapse.kernels.interpreted import InterpretedKernel
-from timelapse.kernels.stores import TrackedStore
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Journal
 from timelapse.model.events import Event
-from timelapse.model.program import Program, spec_of
+from timelapse.model.program import Program
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.decode import Batch
@@ -34,10 +32,14 @@ Visit = Callable[["Moment"], bool]
 class Moment:
     """Between two events: all with a smaller `seq` have been processed, the others have not."""
 
-    def __init__(self, seq: int, live: Callable[[str, Journal | None], Any]) -> None:
+    def __init__(
+        self, seq: int, live: Callable[[str, Journal | None], Any], journal: Journal | None
+    ) -> None:
         self.seq = seq
         self.live = live
         """A state as handlers use it, by name. Writes go into the journal, if one is given, and are real."""
+        self.journal = journal
+        """The journal that the states write to already; None: to the one that is given."""
 
     def value(self, state: str, key: Any) -> Any:
         """What the state holds under the key (True in a Set), or ABSENT."""
@@ -47,15 +49,16 @@ class Moment:
 class Walk:
     """One way through a slice, from `source.lo` to before `source.hi`.
 
-    `stops` are seqs in ascending order, within the slice or at its end. Raises HandlerError where a handler fails.
+    `stops` are seqs in ascending order, within the slice or at its end. Raises HandlerError where a handler fails,
+    unless with `quarantine`: then that event is undone.
     """
 
     def __init__(
-        self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], source: Source, *, events: int
+        self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], source: Source, *, events: int,
+        quarantine: bool = False,
     ) -> None:  # fmt: skip
-        self._program, self._work, self._source = program, work, source
-        self._specs = spec_of(program).states
-        kernel = SliceKernel(program, work, starts, events, final=True)
+        self._source = source
+        kernel = SliceKernel(program, work, starts, events, final=True, quarantine=quarantine)
         self._python, self._native = kernel.parts
         self._seqs: Iterator[int] = iter(())
         self._next: int | None = None
@@ -91,7 +94,7 @@ class Walk:
         assert self._next is not None
         seq = self._next
         self._advance()
-        return visit(Moment(seq, self._live))
+        return visit(Moment(seq, self._live, None if self._python is None else self._python.journal))
 
     def _stops(self, batch: Batch, visit: Visit) -> Iterator[tuple[int, Callable[[], bool]] | None]:
         """Where to stop in a batch, by index, with what to do there; None once there are no further stops at all."""
@@ -128,11 +131,10 @@ class Walk:
         return bool(ahead)
 
     def _live(self, name: str, journal: Journal | None) -> Any:
-        spec = self._specs[name]
         if self._native is not None:
             return self._native.live(name, journal)
         assert self._python is not None
-        return spec.kind(spec, self._python.store(name, journal))
+        return self._python.states[name]
 
 
-__all__ = ["HandlerError", "Moment", "TrackedStore", "Visit", "Walk"]
+__all__ = ["Moment", "Visit", "Walk"]

@@ -82,6 +82,7 @@ class Tracer:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._program = run.need_program()
+        self._quarantine = run.manifest.quarantined is not None
         self._spec = spec_of(self._program)
         work = final_pass(analyse(self._program))
         objects = [n for n, s in self._spec.states.items() if s.key is not None or not s.kind.attribute_style]
@@ -101,14 +102,16 @@ class Tracer:
         def live(name: str, journal: Journal | None) -> Any:
             return told.watch(self._spec.states[name], moment.live(name, journal))
 
-        kernel = _Kernel(self._program, self._work, live, told)
+        kernel = _Kernel(self._program, self._work, live, told, moment.journal, quarantine=self._quarantine)
         failure = kernel.one(event, lambda: event)
+        told.leave()
         if failure is not None:
             raise ReplayError(
                 "a handler failed where it did not fail before", hint=str(failure), code="TL607"
             )
         outputs, rejected = kernel.put_out()
         self._compare(event.seq, outputs, rejected)
+        taken_out = kernel.take_quarantined()
         refusal = None
         if rejected.num_rows:
             row = rejected.to_pylist()[0]
@@ -124,7 +127,8 @@ class Tracer:
         records = kernel.records
         file = handlers[0].place.file
         return EventTrace(
-            event, file, tuple(traced), tuple(records), refusal, told.cut, slice_id, params_of(self._program)
+            event, file, tuple(traced), tuple(records), refusal, told.cut, slice_id, params_of(self._program),
+            (taken_out[0][4], taken_out[0][5], taken_out[0][7] or 0) if taken_out else None,
         )  # fmt: skip
 
     def _rewritten(self, work: PassProgram, methods: Mapping[str, Any]) -> PassProgram:
@@ -179,10 +183,11 @@ class _Kernel(InterpretedKernel):
     """Handlers as Python, on somebody else's states, telling what they emit."""
 
     def __init__(
-        self, program: Program, work: PassProgram, live: Callable[[str, Journal | None], Any], told: Recorder
+        self, program: Program, work: PassProgram, live: Callable[[str, Journal | None], Any], told: Recorder,
+        journal: Journal | None, *, quarantine: bool,
     ) -> None:  # fmt: skip
         self._told = told
-        super().__init__(program, work, {}, final=True, live=live)
+        super().__init__(program, work, {}, final=True, quarantine=quarantine, live=live, journal=journal)
 
     def _emit(self, record: Record) -> None:
         super()._emit(record)

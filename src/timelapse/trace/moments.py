@@ -28,6 +28,7 @@ class Past:
         self.reader = run.need_reader()
         self.spec = spec_of(self.program)
         self.cuts = run.manifest.cuts
+        self.quarantine = run.manifest.quarantined is not None
         self._work = final_pass(analyse(self.program))
         self._starts: dict[int, dict[str, pa.Table]] = {}
 
@@ -56,7 +57,7 @@ class Past:
         columns = self._work.columns
         classes: dict[str, Any] = {e.__name__: e for e in self.spec.events if e.__name__ in columns}
         source = Source(self.reader, lo, hi, classes, columns)
-        walk = Walk(self.program, self._work, self.starts(slice_id), source, events=hi - lo)
+        walk = Walk(self.program, self._work, self.starts(slice_id), source, events=hi - lo, quarantine=self.quarantine)
         try:
             walk.run(stops, visit)
         except HandlerError as error:

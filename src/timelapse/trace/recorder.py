@@ -52,6 +52,7 @@ class Recorder:
         self._values: dict[int, Value] = {}
         self._locals: dict[tuple[str, str], Value] = {}
         self._pending: list[int] = []
+        self._watched: list[tuple[Any, dict[str, Any]]] = []
 
     # --- what handlers tell -------------------------------------------------------------------------
 
@@ -111,7 +112,8 @@ class Recorder:
     # --- what states tell ---------------------------------------------------------------------------
 
     def watch(self, spec: StateSpec, state: Any) -> Any:
-        """Have a state tell its reads and writes. Returns it."""
+        """Have a state tell its reads and writes, until `leave`. Returns it."""
+        self._watched.append((state, {n: getattr(state, n) for n in (*_HOOKS, "_now")}))
         get, put, drop, items = state._get, state._put, state._drop, state._items
         name = spec.name
 
@@ -140,6 +142,13 @@ class Recorder:
 
         state._get, state._put, state._drop, state._items = told_get, told_put, told_drop, told_items
         return state
+
+    def leave(self) -> None:
+        """The event is over: states are as they were, but for what they hold."""
+        for state, hooks in self._watched:
+            for name, hook in hooks.items():
+                setattr(state, name, hook)
+        self._watched.clear()
 
     def _read(self, read: Read) -> None:
         if self._add(read):
@@ -176,12 +185,17 @@ class Recorder:
             return ()
         mine = [p for p in self._pending if getattr(self.steps[p], "state", None) == site.state]
         self._pending = [p for p in self._pending if p not in mine]
-        if site.method in _WRITING:
+        if self._only_writes(site):
             for place in mine:
                 read = self.steps[place]
                 assert isinstance(read, Read)
                 self.steps[place] = replace(read, own=True)
         return tuple(mine)
+
+    def _only_writes(self, site: Site) -> bool:
+        kinds = [s._spec.kind for s, _ in self._watched if s._spec.name == site.state]
+        op = kinds[0].ops.get(site.method) if kinds else None
+        return op is not None and op.effect is not None and not op.reads
 
     def _origin(self, site: Site) -> Value | None:
         if isinstance(site.node, ast.Name):
@@ -232,7 +246,7 @@ def _texts(value: Value, outcome: bool, sites: Sites) -> Texts:
     return Texts(texts.source, texts.text, texts.full, values, margin)
 
 
-_WRITING = frozenset({"add", "discard"})
+_HOOKS = ("_get", "_put", "_drop", "_items")
 
 
 def _reads(value: Value) -> list[int]:

@@ -260,7 +260,8 @@ class EventTrace:
     """One event of a run, done again under observation, from exactly the states that it met.
 
     `outputs` are the records that it put out, `rejected` is (handler, reason, line) where a handler rejected it: then
-    its writes and emits were undone. `cut`: there were more steps than are kept.
+    its writes and emits were undone. `quarantined` is (handler, error, line) where a handler raised, and the event
+    was taken out of the log. `cut`: there were more steps than are kept.
     """
 
     event: Event
@@ -271,6 +272,7 @@ class EventTrace:
     cut: bool = False
     slice: int = 0
     params: Mapping[str, Any] = field(default_factory=dict)
+    quarantined: tuple[str, str, int] | None = None
 
     @property
     def ts(self) -> int:
@@ -314,6 +316,10 @@ class EventTrace:
             lines.append(
                 f"rejected by {self.rejected[0]}:{self.rejected[2]}: {brief(self.rejected[1])}; nothing was kept"
             )
+        if self.quarantined is not None:
+            lines.append(
+                f"{self.quarantined[0]}:{self.quarantined[2]} raised {brief(self.quarantined[1])}: taken out of the log"
+            )
         if self.cut:
             lines.append("(more steps than are kept)")
         return "\n".join(lines)
@@ -329,6 +335,8 @@ class EventTrace:
             "outputs": [{"record": type(r).__name__, "fields": plain(r)} for r in self.outputs],
             "rejected": None if self.rejected is None
             else {"handler": self.rejected[0], "reason": self.rejected[1], "line": self.rejected[2]},
+            "quarantined": None if self.quarantined is None
+            else {"handler": self.quarantined[0], "error": self.quarantined[1], "line": self.quarantined[2]},
             "cut": self.cut, "slice": self.slice,
         }  # fmt: skip
 
