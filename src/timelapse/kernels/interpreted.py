@@ -129,6 +129,10 @@ class InterpretedKernel:
         """What the loop over events is at, roughly: the time of the event, and which round of how many events."""
         return (self._turn, self._bound.__dict__["now"]) if self._turn % 2 else None
 
+    def take_written(self, name: str, key: Any) -> bool:
+        """Whether a key of an exact state was written since the slice began, or since this was last asked."""
+        return self._tracked[name].before.pop(key, self) is not self
+
     @property
     def journal(self) -> Journal | None:
         """What the event under way has written, if it may have to be undone."""

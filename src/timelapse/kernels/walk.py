@@ -33,13 +33,22 @@ class Moment:
     """Between two events: all with a smaller `seq` have been processed, the others have not."""
 
     def __init__(
-        self, seq: int, live: Callable[[str, Journal | None], Any], journal: Journal | None
-    ) -> None:
+        self, seq: int, live: Callable[[str, Journal | None], Any], journal: Journal | None,
+        written: Callable[[str, Any], bool],
+    ) -> None:  # fmt: skip
         self.seq = seq
         self.live = live
         """A state as handlers use it, by name. Writes go into the journal, if one is given, and are real."""
         self.journal = journal
         """The journal that the states write to already; None: to the one that is given."""
+        self._written = written
+
+    def written(self, state: str, key: Any) -> bool:
+        """Whether the key has been written since this was last asked, or since the walk began.
+
+        Also where it got the value that it had, or where the event was rejected.
+        """
+        return self._written(state, key)
 
     def value(self, state: str, key: Any) -> Any:
         """What the state holds under the key (True in a Set), or ABSENT."""
@@ -94,7 +103,10 @@ class Walk:
         assert self._next is not None
         seq = self._next
         self._advance()
-        return visit(Moment(seq, self._live, None if self._python is None else self._python.journal))
+        kernel = self._native or self._python
+        assert kernel is not None
+        journal = None if self._python is None else self._python.journal
+        return visit(Moment(seq, self._live, journal, kernel.take_written))
 
     def _stops(self, batch: Batch, visit: Visit) -> Iterator[tuple[int, Callable[[], bool]] | None]:
         """Where to stop in a batch, by index, with what to do there; None once there are no further stops at all."""

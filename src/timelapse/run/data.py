@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 from timelapse.engine.job import change_path
 from timelapse.engine.tasks import fold
 from timelapse.kernels.base import QUARANTINED_SCHEMA, REJECTED_SCHEMA
-from timelapse.kinds.base import StateSpec
-from timelapse.tables.table import state_table
+from timelapse.kinds.base import ABSENT, StateSpec
+from timelapse.tables.lookup import MappedTable
+from timelapse.tables.table import read_table, state_table
 
 
 class RunData(Protocol):
@@ -27,6 +28,9 @@ class RunData(Protocol):
 
     def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
         """The state table after the first `slices` slices."""
+
+    def changed(self, spec: StateSpec, key: Any, slice_id: int) -> bool:
+        """Whether a slice left a key otherwise than it was before."""
 
 
 class DirectoryData:
@@ -46,6 +50,10 @@ class DirectoryData:
 
     def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
         return fold(spec, lambda i: change_path(self.path, i, spec.name), slices)
+
+    def changed(self, spec: StateSpec, key: Any, slice_id: int) -> bool:
+        path = change_path(self.path, slice_id, spec.name)
+        return path.exists() and MappedTable(spec, read_table(path)).find(key) is not ABSENT
 
 
 def _concat(folder: Path, schema: pa.Schema) -> pa.Table:
@@ -75,3 +83,6 @@ class MemoryData:
 
     def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
         return state_table(spec, self._states(spec.name).items() if slices else ())
+
+    def changed(self, spec: StateSpec, key: Any, slice_id: int) -> bool:
+        return True  # it has only one

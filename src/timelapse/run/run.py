@@ -244,6 +244,10 @@ class Run:
         """The same as a table, as it is stored (tables/table.py)."""
         return self._data.state_at_cut(self._state_spec(name), slices)
 
+    def changed(self, name: str, key: Any, slice_id: int) -> bool:
+        """Whether a slice left a state's key (as it is stored) otherwise than it was before."""
+        return self._data.changed(self._state_spec(name), key, slice_id)
+
     def _state_spec(self, name: str) -> StateSpec:
         program = self._context.program
         if program is not None and name in spec_of(program).states:

@@ -97,6 +97,10 @@ def _folded(spec: StateSpec, start: pa.Table, changes: Sequence[pa.Table]) -> It
         state = _rows(start, bounds[0], at)
         parts = [_rows(c, own, at) for c, own in zip(changes, bounds[1:], strict=True)]
         together = _last(spec, parts)
+        if together is not None and not state.num_rows:
+            # Nothing was there before: no need to look for what they replace, and nobody asks for hashes.
+            yield together.filter(together.column("present")).select(state.column_names).cast(state.schema)
+            continue
         for effects in parts if together is None else [together]:
             state, _ = apply(spec, state, effects)
         yield state

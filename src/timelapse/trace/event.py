@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,10 +41,12 @@ def event(run: Run, seq: int) -> EventTrace:
 
 def events(run: Run, seqs: Iterable[int]) -> dict[int, EventTrace]:
     """The same for several events, by seq: each slice is run once."""
-    past = Past(run)
-    tracer = Tracer(run)
-    wanted = sorted(set(seqs))
-    found = {seq: event_at(past.reader, past.program, seq) for seq in wanted}
+    return trace_all(Past(run), Tracer(run), sorted(set(seqs)))
+
+
+def trace_all(past: Past, tracer: Tracer, wanted: Sequence[int]) -> dict[int, EventTrace]:
+    """The same for ascending seqs, with what is there already."""
+    found = events_at(past.reader, past.program, wanted)
     traces: dict[int, EventTrace] = {}
     for slice_id, stops in past.by_slice(wanted):
 
@@ -76,6 +78,30 @@ def event_at(reader: EventReader, program: Program, seq: int) -> Event:
     )  # fmt: skip
 
 
+_TOGETHER = 1 << 15
+"""Events that are so near to one another are read together: a block of the log is read whole anyway."""
+
+
+def events_at(reader: EventReader, program: Program, seqs: Sequence[int]) -> dict[int, Event]:
+    """Several events with all their fields, by seq (ascending). Raises RunError (TL606)."""
+    classes: dict[str, type[Event]] = {cls.__name__: cls for cls in spec_of(program).events}
+    groups: list[list[int]] = []
+    for seq in seqs:
+        if groups and seq - groups[-1][-1] < _TOGETHER:
+            groups[-1].append(seq)
+        else:
+            groups.append([seq])
+    found: dict[int, Event] = {}
+    for group in groups:
+        if len(group) > 1:
+            wanted = set(group)
+            found |= {e.seq: e for e in reader.events(group[0], group[-1] + 1, classes) if e.seq in wanted}
+        for seq in group:
+            if seq not in found:
+                found[seq] = event_at(reader, program, seq)
+    return found
+
+
 class Tracer:
     """Does single events of a run under observation."""
 
@@ -88,7 +114,9 @@ class Tracer:
         objects = [n for n, s in self._spec.states.items() if s.key is not None or not s.kind.attribute_style]
         plain = [n for n in self._spec.states if n not in objects]
         methods = _methods(type(self._program))
-        self._sites = Sites(objects, plain, _emitting(methods))
+        self.emitting = _emitting(methods)
+        """The names of handlers and other methods that may emit."""
+        self._sites = Sites(objects, plain, self.emitting)
         self._recorder = Recorder(self._sites)
         self._work = self._rewritten(work, methods)
         self._stored: dict[str, pa.Table] = {}

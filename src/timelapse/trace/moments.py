@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -30,11 +30,28 @@ class Past:
         self.cuts = run.manifest.cuts
         self.quarantine = run.manifest.quarantined is not None
         self._work = final_pass(analyse(self.program))
+        self._refused: frozenset[int] | None = None
         self._starts: dict[int, dict[str, pa.Table]] = {}
 
     def slice_of(self, seq: int) -> int:
         """The slice that an event lies in; the last one for what lies behind the log."""
         return max(0, min(bisect.bisect_right(self.cuts, seq) - 1, len(self.cuts) - 2))
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """The fields that the program reads, by event type."""
+        return self._work.columns
+
+    def refused(self) -> frozenset[int]:
+        """The events that had no effect: rejected, or taken out of the log."""
+        if self._refused is None:
+            tables = [self.run.stored_rejected(), self.run.stored_quarantined()]
+            self._refused = frozenset(seq for t in tables for seq in t.column("seq").to_pylist())
+        return self._refused
+
+    def changed(self, state: str, key: Any, slice_id: int) -> bool:
+        """Whether a slice left a key otherwise than it was before."""
+        return self.run.changed(state, key, slice_id)
 
     def by_slice(self, seqs: Iterable[int]) -> Iterator[tuple[int, list[int]]]:
         """Ascending seqs, by slice."""
@@ -57,7 +74,14 @@ class Past:
         columns = self._work.columns
         classes: dict[str, Any] = {e.__name__: e for e in self.spec.events if e.__name__ in columns}
         source = Source(self.reader, lo, hi, classes, columns)
-        walk = Walk(self.program, self._work, self.starts(slice_id), source, events=hi - lo, quarantine=self.quarantine)
+        walk = Walk(
+            self.program,
+            self._work,
+            self.starts(slice_id),
+            source,
+            events=hi - lo,
+            quarantine=self.quarantine,
+        )
         try:
             walk.run(stops, visit)
         except HandlerError as error:

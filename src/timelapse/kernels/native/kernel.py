@@ -19,7 +19,7 @@ from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
 from timelapse.kernels.native.fallback import Credit, Fallback, handed_over
-from timelapse.kernels.native.layout import layout_of
+from timelapse.kernels.native.layout import TOUCHED, WAS_PRESENT, layout_of
 from timelapse.kernels.native.outputs import Outputs
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.table import NativeTable
@@ -181,6 +181,15 @@ class NativeKernel:
             spec = self._spec.states[name]
             return spec.kind(spec, TrackedStore(to_dict(spec, self._starts.get(name)), journal))
         return live_state(table, journal)
+
+    def take_written(self, name: str, key: Any) -> bool:
+        """Whether a key of an exact state was written since the slice began, or since this was last asked."""
+        table = self._tables.get(name)
+        row = -1 if table is None else table.find(key)
+        if table is None or row < 0 or not table.slots[row, 0] & TOUCHED:
+            return False
+        table.slots[row, 0] &= ~(TOUCHED | WAS_PRESENT)
+        return True
 
     @property
     def turn(self) -> object:

@@ -1,0 +1,232 @@
+"""One key of a state through time: what it held at a moment, and the events that wrote it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from timelapse.divergence import time_text
+from timelapse.errors import SetupError, TimelapseError, UsageError
+from timelapse.ids import INT64_MAX
+from timelapse.kernels.walk import Moment
+from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
+from timelapse.model.events import Event
+from timelapse.model.types import ScalarType, TupleType, ValueType
+from timelapse.run.run import Run
+from timelapse.trace.event import events_at
+from timelapse.trace.moments import Past
+from timelapse.trace.recorder import seen
+from timelapse.trace.steps import MISSING, brief, place_text, plain
+from timelapse.trace.writers import writers
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LAST = 20
+"""Writes that are found when nobody says how many."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An event wrote the key. `before` and `after` are what it held, MISSING where it was not there."""
+
+    event: Event
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True)
+class History:
+    """The last events that wrote a key before a moment, oldest first, and what it held then (MISSING: nothing).
+
+    `at` is the moment (None: after the last event). `older`: there were writes before those listed.
+    """
+
+    state: str
+    key: Any
+    at: int | None
+    value: Any
+    entries: tuple[Entry, ...]
+    older: bool
+
+    def table(self) -> pa.Table:
+        """Columns `ts`, `seq`, `event` (the type), `before` and `after`: texts where the values are no numbers."""
+        sides = [[e.before for e in self.entries], [e.after for e in self.entries]]
+        columns = [_column(side) for side in sides]
+        stamp = pa.timestamp("us", tz="UTC")
+        return pa.table({
+            "ts": pa.array([e.event.ts for e in self.entries], pa.int64()).cast(stamp),
+            "seq": pa.array([e.event.seq for e in self.entries], pa.int64()),
+            "event": pa.array([type(e.event).__name__ for e in self.entries], pa.string()),
+            "before": columns[0], "after": columns[1],
+        })  # fmt: skip
+
+    @property
+    def text(self) -> str:
+        """The value, then a line per write."""
+        lines = [self.head]
+        lines += [
+            f"{time_text(e.event.ts)}  {type(e.event).__name__} {e.event.seq}  {brief(e.before)} -> {brief(e.after)}"
+            for e in self.entries
+        ]
+        return "\n".join(lines)
+
+    @property
+    def head(self) -> str:
+        """`sent['::1'] = 5 before 2026-10-03 00:00:00`."""
+        when = "at the end" if self.at is None else f"before {time_text(self.at)}"
+        value = "is not there" if self.value is MISSING else f"= {brief(self.value)}"
+        return f"{place_text(self.state, self.key)} {value} {when}"
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self.text)}</pre>"
+
+    def to_json(self) -> dict[str, Any]:
+        """The history as JSON holds it."""
+        return {
+            "state": self.state, "key": plain(self.key), "at": self.at, "present": self.value is not MISSING,
+            "value": None if self.value is MISSING else plain(self.value), "older": self.older,
+            "writes": [
+                {"ts": e.event.ts, "seq": e.event.seq, "type": type(e.event).__name__,
+                 "before": None if e.before is MISSING else plain(e.before),
+                 "after": None if e.after is MISSING else plain(e.after)}
+                for e in self.entries
+            ],
+        }  # fmt: skip
+
+    @property
+    def numbers(self) -> list[float] | None:
+        """What it held after each write, as numbers (0 where it was not there); None where these are no numbers."""
+        values = [0 if e.after is MISSING else e.after for e in self.entries]
+        if not all(isinstance(v, bool | int | float) for v in values):
+            return None
+        return [float(v) for v in values]
+
+    def plot(self) -> Figure:
+        """A figure (matplotlib): the value over time, in steps; where it is no number, whether it was there.
+
+        Raises SetupError (TL711) without matplotlib.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise SetupError(
+                "plots need matplotlib, which is not installed", hint="pip install matplotlib", code="TL711"
+            ) from None
+        from datetime import UTC, datetime, timedelta
+
+        start = datetime(1970, 1, 1, tzinfo=UTC)
+        times = [start + timedelta(microseconds=e.event.ts) for e in self.entries]
+        numbers = self.numbers
+        values = numbers or [float(e.after is not MISSING) for e in self.entries]
+        figure = Figure(figsize=(8.5, 3.6), layout="constrained")
+        axes = figure.add_subplot()
+        axes.step(times, values, where="post", marker="o", markersize=3, color="#35618f")
+        title = place_text(self.state, self.key)
+        axes.set_title(title.replace("$", r"\$"), fontsize=10)
+        axes.set_ylabel("value" if numbers is not None else "there (1) or not (0)")
+        axes.set_xlabel("event time (UTC)")
+        axes.grid(alpha=0.3)
+        return figure
+
+
+def _column(values: list[Any]) -> pa.Array:
+    plain_values = [None if v is MISSING else v for v in values]
+    known = {type(v) for v in plain_values} - {type(None)}
+    if known <= {int} or known <= {float} or known <= {bool} or known <= {str} or known <= {bytes}:
+        return pa.array(plain_values)
+    return pa.array([None if v is None else brief(v) for v in plain_values], pa.string())
+
+
+def history(run: Run, state: str, key: Any = UNKEYED, *, at: int | None = None, last: int = LAST) -> History:
+    """What a state holds under a key before everything at a time, and the `last` events that wrote it before.
+
+    `at`: int64 microseconds UTC; None: after the last event. A key of a kind that holds several things under one
+    (SetOf, MapOf, Mean) is the key with what tells them apart, as one tuple. Raises RunError (TL603) for an unknown state, UsageError for a key
+    that is none.
+    """
+    past = Past(run)
+    spec = past.spec.states.get(state)
+    if spec is None:
+        run.table_at_cut(state, 0)  # raises what Run.state raises
+    assert spec is not None
+    checked = check_key(spec, key)
+    end = past.cuts[-1] if at is None else min(past.reader.seq_at(at), past.cuts[-1])
+    value = value_at(past, spec, checked, end)
+    found = writers(past, [(state, checked)], end, last)[state, checked]
+    events = events_at(past.reader, past.program, sorted(w.seq for w in found.found))
+    entries = tuple(Entry(events[w.seq], w.before, w.after) for w in reversed(found.found))
+    return History(state, checked, at, MISSING if value is ABSENT else seen(value), entries, found.older)
+
+
+def value_at(past: Past, spec: StateSpec, key: Any, seq: int) -> Any:
+    """What a state held under a key before an event (ABSENT: nothing)."""
+    slice_id = past.slice_of(seq)
+    if seq >= past.cuts[slice_id + 1]:
+        slice_id += 1
+    if seq <= past.cuts[slice_id]:
+        return past.run.value_at_cut(spec.name, key, slice_id)
+    found: list[Any] = []
+
+    def visit(moment: Moment) -> bool:
+        found.append(moment.value(spec.name, key))
+        return False
+
+    past.walk(slice_id, [seq], visit)
+    return found[0]
+
+
+def check_key(spec: StateSpec, key: Any) -> Any:
+    """A key as it is stored. Raises UsageError (TL821)."""
+    if spec.key is None:
+        if key != UNKEYED:
+            raise UsageError(f"{spec.name} is a single value: it has no keys", code="TL821")
+        return UNKEYED
+    try:
+        return spec.key.checker(f"a key of {spec.name}")(key)
+    except TimelapseError as error:
+        raise UsageError(
+            error.message, hint=f"{spec.name} is {spec.text}; its keys are {spec.key.text}", code="TL821"
+        ) from None
+
+
+def read_key(spec: StateSpec, text: str | None) -> Any:
+    """A key from the command line: `512`, `::1`, `1,2` or `(1, 2)`. Raises UsageError (TL821)."""
+    if spec.key is None or text is None:
+        return check_key(spec, UNKEYED if text is None else text)
+    try:
+        return check_key(spec, _from_text(spec.key, text))
+    except (ValueError, SyntaxError, TypeError, MemoryError, KeyError):
+        raise UsageError(
+            f"{text!r} is no key of {spec.name}", hint=f"its keys are {spec.key.text}", code="TL821"
+        ) from None
+
+
+def _from_text(kind: ValueType, text: str) -> Any:
+    if isinstance(kind, TupleType):
+        if text.strip().startswith("("):
+            return ast.literal_eval(text.strip())
+        parts = text.split(",")
+        if len(parts) != len(kind.items):
+            raise ValueError(text)
+        return tuple(_from_text(k, p) for k, p in zip(kind.items, parts, strict=True))
+    if isinstance(kind, ScalarType):
+        if kind.name in ("int", "Time"):
+            return int(text)
+        if kind.name == "bool":
+            return {"true": True, "false": False}[text.strip().lower()]
+        if kind.name == "bytes":
+            return bytes.fromhex(text)
+        return text
+    return ast.literal_eval(text)
+
+
+__all__ = ["INT64_MAX", "Entry", "History", "check_key", "history", "read_key", "value_at"]

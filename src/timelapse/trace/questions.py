@@ -1,0 +1,180 @@
+"""What a question is about: `Spam:88121`, `Spam:message=88121`, `Message:id=88121`, or the seq of an event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from timelapse.errors import RunError, UsageError
+from timelapse.run.run import Run
+
+
+class Found(NamedTuple):
+    """An event, and the record that it put out, where one was asked for (its type's name and its place)."""
+
+    seq: int
+    record: str | None = None
+    ordinal: int | None = None
+    others: int = 0
+    """Further rows that the question fits as well."""
+
+
+def find_output(run: Run, question: str | int) -> Found:
+    """The output that is meant: `TYPE:KEY`, `TYPE:FIELD=VALUE,...`, or the seq of its event.
+
+    A key is what the record's class says (`key="message"`); where it has several fields, their values with commas between.
+    The first row that fits. Raises UsageError (TL820) where the question cannot be read, RunError (TL609) for no such output.
+    """
+    seq = _seq(question)
+    if seq is not None:
+        for name in run.counts:
+            rows = run.stored(name)
+            hit = _first(rows, pc.equal(rows["seq"], seq))
+            if hit is not None:
+                return Found(seq, name, hit[0]["ordinal"].as_py(), hit[1])
+        raise RunError(f"event {seq} put out nothing", hint=f"timelapse why-not RUN {seq}", code="TL609")
+    name, fields = _read(str(question))
+    if name not in run.counts:
+        raise RunError(
+            f"the run has no record type {name!r}",
+            hint=f"record types: {', '.join(run.counts) or 'none'}", code="TL603",
+        )  # fmt: skip
+    rows = run.stored(name)
+    wanted = _wanted(name, fields, _key(run, name), rows.column_names[4:])
+    hit = _first(rows, _mask(rows, wanted))
+    if hit is None:
+        said = ", ".join(f"{f}={v}" for f, v in wanted)
+        raise RunError(
+            f"the run has no {name} with {said}", code="TL609",
+            hint=f"it has {rows.num_rows:,}" + (f", the first {_shown(rows)}" if rows.num_rows else ""),
+        )  # fmt: skip
+    row, others = hit
+    return Found(row["seq"].as_py(), name, row["ordinal"].as_py(), others)
+
+
+def find_event(run: Run, question: str | int) -> Found:
+    """The event that is meant: its seq, or `TYPE:FIELD=VALUE,...` (the first that fits).
+
+    Raises UsageError (TL820) where the question cannot be read, RunError (TL606) for no such event.
+    """
+    seq = _seq(question)
+    if seq is not None:
+        return Found(seq)
+    name, fields = _read(str(question))
+    reader = run.need_reader()
+    kinds = {t.name: t for t in reader.types}
+    if name not in kinds:
+        raise RunError(
+            f"the log has no event type {name!r}", hint=f"types: {', '.join(kinds) or 'none'}", code="TL606"
+        )  # fmt: skip
+    names = [f.name for f in kinds[name].fields]
+    wanted = _wanted(name, fields, (), names)
+    found, others = None, 0
+    for chunk in reader.chunks(0, 2**63 - 1, {name: [f for f, _ in wanted]}):
+        table = chunk.tables.get(name)
+        if table is None:
+            continue
+        hits = table["seq"].filter(_mask(table, wanted))
+        if len(hits):
+            found = hits[0].as_py() if found is None else found
+            others += len(hits)
+    if found is None:
+        said = ", ".join(f"{f}={v}" for f, v in wanted)
+        raise RunError(
+            f"the log has no {name} with {said}", hint=f"its fields: {', '.join(names)}", code="TL606"
+        )
+    return Found(found, others=others - 1)
+
+
+def _seq(question: str | int) -> int | None:
+    if isinstance(question, int):
+        return question
+    text = question.strip().replace(",", "").replace("_", "")
+    return int(text) if text.isdecimal() else None
+
+
+def _read(question: str) -> tuple[str, str]:
+    name, colon, fields = question.partition(":")
+    if not colon or not name or not fields:
+        raise UsageError(
+            f"{question!r} names no output or event",
+            hint="write TYPE:KEY (Spam:88121), TYPE:FIELD=VALUE (Message:id=88121), or the seq of an event", code="TL820",
+        )  # fmt: skip
+    return name, fields
+
+
+def _key(run: Run, name: str) -> tuple[str, ...]:
+    return next((r.key for r in run.manifest.records if r.name == name), ())
+
+
+def _wanted(name: str, text: str, key: tuple[str, ...], known: Sequence[str]) -> list[tuple[str, str]]:
+    """The fields and their values, as texts."""
+    if "=" in text and text.partition("=")[0].strip() in known:
+        pairs = [part.partition("=") for part in _parts(text, known)]
+        return [(f.strip(), v) for f, _, v in pairs]
+    if not key:
+        raise UsageError(
+            f"{name} has no key: say which field", hint=f"{name}:FIELD=VALUE; fields: {', '.join(known)}", code="TL820"
+        )  # fmt: skip
+    values = [text] if len(key) == 1 else text.split(",")
+    if len(values) != len(key):
+        raise UsageError(f"the key of {name} is {', '.join(key)}: {len(key)} values", code="TL820")
+    return list(zip(key, values, strict=True))
+
+
+def _parts(text: str, known: Sequence[str]) -> list[str]:
+    """`a=1,b=2` at the commas that a field follows: values may have commas."""
+    parts: list[str] = []
+    for piece in text.split(","):
+        if parts and piece.partition("=")[0].strip() not in known:
+            parts[-1] += f",{piece}"
+        else:
+            parts.append(piece)
+    return parts
+
+
+def _mask(table: pa.Table, wanted: Sequence[tuple[str, str]]) -> pa.Array:
+    masks = [np.asarray(pc.fill_null(_equal(table, f, v), False)) for f, v in wanted]
+    return pa.array(np.logical_and.reduce(masks)) if masks else pa.array(np.zeros(table.num_rows, np.bool_))
+
+
+def _equal(table: pa.Table, field: str, text: str) -> Any:
+    if field not in table.column_names:
+        known = [n for n in table.column_names if n not in ("ts", "phase", "seq", "ordinal")]
+        raise UsageError(f"there is no field {field!r}", hint=f"fields: {', '.join(known)}", code="TL820")
+    column = table.column(field)
+    kind = column.type
+    try:
+        value: Any = text
+        if pa.types.is_timestamp(kind):
+            column, value = column.cast(pa.int64()), int(text)
+        elif pa.types.is_integer(kind):
+            value = int(text)
+        elif pa.types.is_floating(kind):
+            value = float(text)
+        elif pa.types.is_boolean(kind):
+            value = {"true": True, "false": False}[text.strip().lower()]
+        elif pa.types.is_large_binary(kind) or pa.types.is_binary(kind):
+            value = bytes.fromhex(text)
+        elif not (pa.types.is_large_string(kind) or pa.types.is_string(kind)):
+            raise ValueError(kind)
+        return pc.equal(column, pa.scalar(value, column.type))
+    except (ValueError, KeyError, OverflowError, pa.ArrowInvalid):
+        raise UsageError(f"{text!r} is no value of {field} ({kind})", code="TL820") from None
+
+
+def _first(rows: pa.Table, mask: Any) -> tuple[dict[str, Any], int] | None:
+    places = np.flatnonzero(np.asarray(mask))
+    if not len(places):
+        return None
+    at = int(places[0])
+    return {n: rows.column(n)[at] for n in ("seq", "ordinal")}, len(places) - 1
+
+
+def _shown(rows: pa.Table) -> str:
+    first = rows.slice(0, 1).to_pylist()[0]
+    return ", ".join(f"{n}={v!r}" for n, v in first.items() if n not in ("ts", "phase", "ordinal"))[:200]

@@ -1,0 +1,312 @@
+"""Why a run put something out, and why it did not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from timelapse.divergence import time_text
+from timelapse.errors import UsageError
+from timelapse.model.events import Event
+from timelapse.run.run import Run
+from timelapse.trace.event import Tracer, events_at, trace_all
+from timelapse.trace.moments import Past
+from timelapse.trace.questions import Found, find_event, find_output
+from timelapse.trace.steps import (
+    MISSING,
+    Branch,
+    Condition,
+    Emit,
+    EventTrace,
+    HandlerTrace,
+    Read,
+    Write,
+    brief,
+    place_text,
+    plain,
+)
+from timelapse.trace.writers import writers
+
+LAST = 3
+"""Events shown that wrote a value, when nobody says how many."""
+
+Line = tuple[str, str]
+"""A line of text, and what it is: true, false, source, emit, head, note."""
+
+
+@dataclass
+class Source:
+    """An event that wrote what was read: what the key held before and after. `trace`: how it came to, if asked for."""
+
+    event: Event
+    before: Any
+    after: Any
+    trace: Cause | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "seq": self.event.seq, "ts": self.event.ts, "type": type(self.event).__name__, "event": plain(self.event),
+            "before": None if self.before is MISSING else plain(self.before),
+            "after": None if self.after is MISSING else plain(self.after),
+            "why": None if self.trace is None else self.trace.to_json(),
+        }  # fmt: skip
+
+
+@dataclass
+class Seen:
+    """A read with the events that wrote what it saw, newest first.
+
+    `here`: what this event itself had written there before. `older`: there were writes before those listed.
+    """
+
+    read: Read
+    here: list[Write]
+    sources: list[Source] = field(default_factory=list)
+    older: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.read.to_json(), "written_here": len(self.here), "sources": [s.to_json() for s in self.sources],
+            "older": self.older,
+        }  # fmt: skip
+
+
+@dataclass
+class Cause:
+    """An event's trace, with who wrote what it read."""
+
+    trace: EventTrace
+    handlers: tuple[HandlerTrace, ...]
+    """Those that the question is about."""
+    seen: list[Seen]
+
+    def of(self, read: Read) -> Seen | None:
+        """The sources of a read."""
+        return next((s for s in self.seen if s.read is read), None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"event": self.trace.to_json(), "reads": [s.to_json() for s in self.seen]}
+
+
+@dataclass
+class Explanation:
+    """Why an event put something out, or did not.
+
+    `asked` is "why" or "why-not"; `holds` says whether the question fits (a why-not of an event that put something out
+    does not). `text` is for people, `to_json` for programs.
+    """
+
+    asked: str
+    cause: Cause
+    record: str | None
+    holds: bool
+    others: int = 0
+
+    @property
+    def trace(self) -> EventTrace:
+        """Everything that the event did."""
+        return self.cause.trace
+
+    @property
+    def lines(self) -> list[Line]:
+        """The text, line by line, each with what it is."""
+        return list(_explain(self))
+
+    @property
+    def text(self) -> str:
+        return "\n".join(text for text, _ in self.lines)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self.text)}</pre>"
+
+    def to_json(self) -> dict[str, Any]:
+        """The explanation as JSON holds it."""
+        return {
+            "question": self.asked, "holds": self.holds, "record": self.record, "other_matches": self.others,
+            **self.cause.to_json(),
+        }  # fmt: skip
+
+
+def why(run: Run, output: str | int, *, depth: int = 1, last: int = LAST) -> Explanation:
+    """Why the run put out a record: `Spam:88121` (type and key), `Spam:sender=512`, or the seq of its event.
+
+    Gives every condition on the way with its values and margin, and for each value that was read the `last` events
+    that wrote it. With `depth` 2 these are explained as well, and so on; with 0 nobody is looked for. Raises RunError
+    (TL609 for no such output), UsageError.
+    """
+    found = find_output(run, output)
+    return _answer(run, "why", found, depth, last)
+
+
+def why_not(run: Run, event: str | int, *, depth: int = 1, last: int = LAST) -> Explanation:
+    """Why the run put out nothing at an event: its seq, or `Message:id=88121`.
+
+    Gives the conditions that kept it, with how far each was from the other result. Arguments and errors as for `why`.
+    """
+    found = find_event(run, event)
+    return _answer(run, "why-not", found, depth, last)
+
+
+def _answer(run: Run, asked: str, found: Found, depth: int, last: int) -> Explanation:
+    if depth < 0 or last < 0:
+        raise UsageError("--depth and --last are 0 or more", code="TL820")
+    past = Past(run)
+    tracer = Tracer(run)
+    trace = trace_all(past, tracer, [found.seq])[found.seq]
+    if asked == "why":
+        handlers = tuple(h for h in trace.handlers if _emits(h, found))
+        holds = True
+    else:
+        handlers = tuple(h for h in trace.handlers if h.name in tracer.emitting)
+        holds = not trace.outputs
+    cause = _cause(past, tracer, trace, handlers or trace.handlers, depth, last)
+    return Explanation(asked, cause, found.record, holds, found.others)
+
+
+def _emits(handler: HandlerTrace, found: Found) -> bool:
+    return any(found.record in (None, type(e.record).__name__) for e in handler.emits)
+
+
+def _cause(
+    past: Past, tracer: Tracer, trace: EventTrace, handlers: Sequence[HandlerTrace], depth: int, last: int
+) -> Cause:
+    """The trace with its sources; with depth 2 or more those of its sources."""
+    reads = list(_asked(handlers))
+    written = [s for h in trace.handlers for s in h.steps if isinstance(s, Write)]
+    order = {id(s): i for i, s in enumerate(s for h in trace.handlers for s in h.steps)}
+    cause = Cause(trace, tuple(handlers), [])
+    for read in reads:
+        here = [
+            w for w in written
+            if (w.state, w.key) == (read.state, read.key) and order[id(w)] < order[id(read)]
+        ]  # fmt: skip
+        cause.seen.append(Seen(read, here))
+    if not depth or not last:
+        return cause
+    places = [(s.read.state, s.read.key) for s in cause.seen if not s.read.every]
+    absent = {(s.read.state, s.read.key) for s in cause.seen if not s.read.present}
+    found = writers(past, places, trace.seq, last, absent)
+    seqs = sorted({w.seq for found_here in found.values() for w in found_here.found})
+    events = events_at(past.reader, past.program, seqs)
+    deeper: dict[int, Cause] = {}
+    if depth > 1:
+        for seq, one in trace_all(past, tracer, seqs).items():
+            deeper[seq] = _cause(past, tracer, one, one.handlers, depth - 1, last)
+    for seen in cause.seen:
+        mine = found.get((seen.read.state, seen.read.key))
+        if mine is not None:
+            seen.sources = [Source(events[w.seq], w.before, w.after, deeper.get(w.seq)) for w in mine.found]
+            seen.older = mine.older
+    return cause
+
+
+def _asked(handlers: Sequence[HandlerTrace]) -> Iterator[Read]:
+    """The reads that mattered: each place once, not those that only serve to write."""
+    places = set()
+    for handler in handlers:
+        for read in handler.reads:
+            place = (read.state, type(read.key), read.key, read.every)
+            if not read.own and place not in places:
+                places.add(place)
+                yield read
+
+
+# --- text -----------------------------------------------------------------------------------------------
+
+
+def _explain(found: Explanation) -> Iterator[Line]:
+    trace = found.trace
+    yield f"{event_text(trace.event)}", "head"
+    if found.others:
+        yield f"the first of {found.others + 1:,} that this fits", "note"
+    if trace.rejected is not None:
+        yield f"{trace.rejected[0]}:{trace.rejected[2]} rejected it: {brief(trace.rejected[1])}", "false"
+    if trace.quarantined is not None:
+        yield f"{trace.quarantined[0]}:{trace.quarantined[2]} raised {brief(trace.quarantined[1])}", "false"
+    if found.asked == "why-not" and trace.outputs:
+        put = ", ".join(brief(r) for r in trace.outputs)
+        yield f"it did put out {put}: ask why", "note"
+    if found.asked == "why-not" and not _any_emit(found.cause):
+        yield f"no handler of {type(trace.event).__name__} emits anything", "note"
+    yield from _cause_lines(found.cause, "", found.asked == "why-not")
+    if trace.cut:
+        yield "(it did more than is kept)", "note"
+
+
+def _any_emit(cause: Cause) -> bool:
+    return any(b.blocks for h in cause.handlers for b in h.branches) or bool(cause.trace.outputs) or any(
+        h.emits for h in cause.handlers
+    )  # fmt: skip
+
+
+def _cause_lines(cause: Cause, indent: str, blocking: bool) -> Iterator[Line]:
+    shown: set[int] = set()
+    for handler in cause.handlers:
+        if not handler.known:
+            yield f"{indent}{handler.name}: its source is not to be had, so conditions are not told", "note"
+        for step in handler.steps:
+            if isinstance(step, Condition):
+                yield from _condition_lines(cause, step, indent, shown)
+            elif isinstance(step, Branch) and blocking and step.blocks:
+                way = "is true" if step.outcome else "is false"
+                yield f"{indent}{_at(step.function, step.line)} so nothing was put out: {step.source} {way}", "false"
+            elif isinstance(step, Emit):
+                yield f"{indent}{_at(handler.name, step.line)} {step.text}", "emit"
+            elif isinstance(step, Write) and indent:
+                yield f"{indent}{_at(handler.name, step.line)} writes {step.text}", "emit"
+        for seen in cause.seen:
+            if id(seen.read) not in shown and any(seen.read is s for s in handler.steps):
+                shown.add(id(seen.read))
+                yield from _source_lines(seen, f"{indent}  ")
+
+
+def _condition_lines(cause: Cause, step: Condition, indent: str, shown: set[int]) -> Iterator[Line]:
+    at = _at(step.function, step.line)
+    outcome = "true " if step.outcome else "FALSE"
+    margin = "" if step.margin is None else f"   {step.margin.text}"
+    values = "" if step.values in (step.full, step.text) else f"   ({step.values})"
+    yield f"{indent}{at} {outcome} {step.full}{values}{margin}", "true" if step.outcome else "false"
+    for read in step.reads:
+        seen = next((s for s in cause.seen if (s.read.state, s.read.key) == (read.state, read.key)), None)
+        if seen is not None and id(seen.read) not in shown:
+            shown.add(id(seen.read))
+            yield from _source_lines(seen, f"{indent}  ")
+
+
+def _source_lines(seen: Seen, indent: str) -> Iterator[Line]:
+    read = seen.read
+    if read.every:
+        yield f"{indent}{read.text}", "source"
+        return
+    parts = [f"{place_text(read.state, read.key)} = {brief(read.value)}"]
+    parts += ["this event"] * bool(seen.here)
+    parts += [_short(s.event) for s in seen.sources]
+    if seen.older:
+        parts.append("earlier ones")
+    if len(parts) == 1:
+        parts[0] += "" if read.present else " (never written)" if not seen.here else ""
+    yield f"{indent}{' <- '.join(parts)}", "source"
+    for source in seen.sources:
+        if source.trace is not None:
+            yield f"{indent}  {event_text(source.event)}", "head"
+            yield from _cause_lines(source.trace, f"{indent}    ", False)
+
+
+def _at(function: str, line: int) -> str:
+    return f"{function}:{line}"
+
+
+def _short(event: Event) -> str:
+    return f"{type(event).__name__} {event.seq}"
+
+
+def event_text(event: Event) -> str:
+    """An event with its time and place, on one line."""
+    fields = ", ".join(f"{f.name}={brief(getattr(event, f.name), 60)}" for f in type(event).__fields__)
+    return f"{time_text(event.ts)}   {type(event).__name__} {event.seq}   {fields}"

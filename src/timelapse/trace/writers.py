@@ -1,0 +1,241 @@
+"""Who wrote what a handler read: a search backwards through the slices, filtered by key.
+
+A slice is gone through again with stops around the events that are likely to have written the keys: those with a field
+that is equal to the key, or with fields that hold all of its parts. At each stop the kernel says whether the key has been
+written since the last one, so a wrong guess is noticed: a stretch in which it was written without a stop at the event is
+gone through again with closer stops. What is found is exact, whatever the key is computed from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from timelapse.kernels.walk import Moment
+from timelapse.kinds.base import ABSENT, UNKEYED
+from timelapse.log.types import bind
+from timelapse.trace.moments import Past
+from timelapse.trace.recorder import seen
+from timelapse.trace.steps import MISSING
+
+Place = tuple[str, Any]
+"""A state's name and a key."""
+Seqs = npt.NDArray[np.int64]
+
+_STOPS = 512
+"""Likely events that are stopped at in a first pass: the newest."""
+_MORE = 16
+"""So many times more in each further pass."""
+_PARTS = 64
+"""Into so many parts a stretch is cut where no event in it is likely."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """An event wrote a key. `before` and `after`: what it held, MISSING where there was nothing."""
+
+    seq: int
+    before: Any
+    after: Any
+
+
+@dataclass
+class Writers:
+    """The newest events that wrote a key, newest first. `older`: something was there before the oldest of them."""
+
+    found: list[Written] = field(default_factory=list)
+
+    @property
+    def older(self) -> bool:
+        return bool(self.found) and self.found[-1].before is not MISSING
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Events a <= seq < b, in which a key was written."""
+
+    a: int
+    b: int
+    before: Any
+    after: Any
+
+
+def writers(
+    past: Past, places: Sequence[Place], seq: int, count: int, absent: Collection[Place] = ()
+) -> dict[Place, Writers]:
+    """For each place the last `count` events before `seq` that wrote it.
+
+    Slices are searched from the newest. One in which no event is likely to have written a key, and which left it as it
+    was, is passed over; for the keys in `absent`, which are not there at `seq`, every one that left it as it was.
+    """
+    result = {place: Writers() for place in dict.fromkeys(places)}
+    refused = past.refused()
+    for slice_id in range(past.slice_of(seq), -1, -1):
+        end = min(seq, past.cuts[slice_id + 1])
+        open_ = [p for p, w in result.items() if len(w.found) < count]
+        if not open_:
+            break
+        if end > past.cuts[slice_id]:
+            search = _Search(past, slice_id, end, refused, absent)
+            for place, found in search.run({p: count - len(result[p].found) for p in open_}).items():
+                result[place].found += found
+    return result
+
+
+class _Search:
+    """The search through one slice."""
+
+    def __init__(
+        self, past: Past, slice_id: int, end: int, refused: frozenset[int], absent: Collection[Place]
+    ) -> None:
+        self._absent = absent
+        self._past, self._slice, self._refused = past, slice_id, refused
+        self._lo, self._hi = past.cuts[slice_id], end
+        self._likely: dict[Place, Seqs] = {}
+
+    def run(self, wanted: Mapping[Place, int]) -> dict[Place, list[Written]]:
+        """For each place so many of the last events that wrote it."""
+        self._likely = likely(self._past, self._lo, self._hi, list(wanted))
+        places = [
+            p for p in wanted
+            if (p not in self._absent and len(self._likely[p])) or self._hi < self._past.cuts[self._slice + 1]
+            or self._past.changed(p[0], p[1], self._slice)
+        ]  # fmt: skip
+        whole = [_Stretch(self._lo, self._hi, None, None)]
+        found: dict[Place, list[_Stretch]] = dict.fromkeys(places, whole)
+        most = _STOPS
+        while True:
+            unclear = {p: self._unclear(found[p], wanted[p]) for p in places}
+            stops = {s for p in places for stretch in unclear[p] for s in self._stops(p, stretch, most)}
+            if not stops:
+                break
+            seen_ = self._pass(sorted(stops), [p for p in places if unclear[p]])
+            for place, stretches in seen_.items():
+                gone = unclear[place]
+                kept = [s for s in found[place] if s not in gone]
+                inside = [s for s in stretches if any(g.a <= s.a and s.b <= g.b for g in gone)]
+                found[place] = sorted([*kept, *inside], key=lambda s: -s.a)
+            most *= _MORE
+        return {
+            p: [Written(s.a, _side(s.before), _side(s.after)) for s in found[p] if self._single(s)][
+                : wanted[p]
+            ]
+            for p in places
+        }
+
+    def _single(self, stretch: _Stretch) -> bool:
+        return stretch.b - stretch.a == 1 and stretch.a not in self._refused
+
+    def _unclear(self, stretches: Sequence[_Stretch], wanted: int) -> list[_Stretch]:
+        """The newest stretches of several events, as far as they may hold one of the last events that wrote the key."""
+        known, unclear = 0, []
+        for stretch in stretches:
+            if known >= wanted:
+                break
+            if stretch.b - stretch.a > 1:
+                unclear.append(stretch)
+                known += 1  # it holds one at least
+            elif self._single(stretch):
+                known += 1
+        return unclear
+
+    def _stops(self, place: Place, stretch: _Stretch, most: int) -> Iterator[int]:
+        """Where to stop in a stretch in which the place was written."""
+        yield stretch.a
+        yield stretch.b
+        all_ = self._likely[place]
+        mine = all_[np.searchsorted(all_, stretch.a) : np.searchsorted(all_, stretch.b)]
+        if len(mine):
+            for s in mine[-most:].tolist():
+                yield s
+                yield s + 1
+            return
+        size = stretch.b - stretch.a
+        for part in range(1, _PARTS):
+            yield stretch.a + size * part // _PARTS
+
+    def _pass(self, stops: Sequence[int], places: Sequence[Place]) -> dict[Place, list[_Stretch]]:
+        """Go through the slice: between which stops each place was written."""
+        found: dict[Place, list[_Stretch]] = {p: [] for p in places}
+        last: dict[Place, Any] = {}
+        at = -1
+
+        def visit(moment: Moment) -> bool:
+            nonlocal at
+            for place in places:
+                written = moment.written(*place)
+                if written or at < 0:
+                    value = moment.value(*place)
+                    if at >= 0:
+                        found[place].append(_Stretch(at, moment.seq, last[place], value))
+                    last[place] = value
+            at = moment.seq
+            return False
+
+        self._past.walk(self._slice, stops, visit)
+        return found
+
+
+def _side(value: Any) -> Any:
+    return MISSING if value is ABSENT else seen(value)
+
+
+def likely(past: Past, lo: int, hi: int, places: Sequence[Place]) -> dict[Place, Seqs]:
+    """For each place the events that may well write it, by what their fields hold."""
+    keys = {place: _parts(place[1]) for place in places}
+    found: dict[Place, list[Seqs]] = {place: [] for place in places}
+    classes = {e.__name__: e for e in past.spec.events if e.__name__ in past.columns}
+    if classes and any(keys.values()):
+        bind(past.reader.types, classes.values())
+        for chunk in past.reader.chunks(lo, hi, past.columns):
+            for table in chunk.tables.values():
+                seqs = table.column("seq").to_numpy()
+                known: dict[Any, npt.NDArray[np.bool_] | None] = {}
+                for place, parts in keys.items():
+                    if not parts:
+                        continue
+                    masks = [_holding(table, part, known) for part in parts]
+                    if all(m is not None for m in masks):
+                        found[place].append(seqs[np.logical_and.reduce([m for m in masks if m is not None])])
+    empty: Seqs = np.zeros(0, np.int64)
+    return {place: np.sort(np.concatenate([empty, *parts])) for place, parts in found.items()}
+
+
+def _parts(key: Any) -> tuple[Any, ...]:
+    if key == UNKEYED or key is None:
+        return ()
+    return tuple(key) if isinstance(key, tuple) else (key,)
+
+
+def _holding(
+    table: pa.Table, part: Any, known: dict[Any, npt.NDArray[np.bool_] | None]
+) -> npt.NDArray[np.bool_] | None:
+    """The rows in which some field is equal to a part of a key; None where there is none such."""
+    name = (type(part), part)
+    if name not in known:
+        total: npt.NDArray[np.bool_] | None = None
+        for column, kind in zip(table.columns[2:], table.schema.types[2:], strict=True):
+            if not _fits(part, kind):
+                continue
+            if pa.types.is_timestamp(kind):
+                column = column.cast(pa.int64())
+            mask = np.asarray(pc.fill_null(pc.equal(column, pa.scalar(part, column.type)), False))
+            total = mask if total is None else total | mask
+        known[name] = None if total is None or not total.any() else total
+    return known[name]
+
+
+def _fits(part: Any, kind: pa.DataType) -> bool:
+    if isinstance(part, bool):
+        return bool(pa.types.is_boolean(kind))
+    if isinstance(part, int):
+        return bool(pa.types.is_int64(kind) or pa.types.is_timestamp(kind))
+    if isinstance(part, str):
+        return bool(pa.types.is_large_string(kind) or pa.types.is_string(kind))
+    return isinstance(part, bytes) and bool(pa.types.is_large_binary(kind) or pa.types.is_binary(kind))
