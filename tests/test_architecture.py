@@ -28,8 +28,7 @@ LAYERS: list[set[str]] = [
     {"kernels"},
     {"engine"},
     {"cache"},
-    {"run", "synth"},
-    {"trace"},
+    {"run", "trace", "synth"},  # Run.why and the like call trace, which stands on the rest of run
     {"testing"},
     {"compare", "live", "training"},
     {"reporting"},

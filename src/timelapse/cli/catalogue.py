@@ -295,6 +295,9 @@ A part of the run was run again, and a handler raised that had not. This is a bu
 TL608 An event that does something else when it is done again
 What is told of an event must be what happened: its records are compared with the run's. They differ: a bug in Timelapse, or a trusted call that is not pure. `timelapse verify` compares the whole run.
 
+TL609 No such output
+`why` takes TYPE:KEY (Spam:88121), TYPE:FIELD=VALUE, or the seq of an event that put something out.
+
 TL610 A run that differs from the serial meaning
 This is a bug in Timelapse, a changed log, or a trusted call that is not pure. The message has the first difference.
 
@@ -309,6 +312,9 @@ The message has Spark's reason; `timelapse doctor` checks the set-up.
 
 TL710 A place that cannot be written
 Check permissions and space, or choose another --out.
+
+TL711 No library for plots
+Plots are drawn by matplotlib: pip install matplotlib.
 
 TL800 A command or call that makes no sense
 The base of the errors below. `timelapse COMMAND --help` shows options and examples.
@@ -381,6 +387,12 @@ TL830 A report's place is taken
 
 TL835 Rows for training that cannot be made
 The table of `timelapse features --at` lacks a column or has a value that does not fit, or it is not clear which record or event type is meant. Events as which rows are put to the program must not write states.
+
+TL840 A question that cannot be read
+An output is TYPE:KEY or TYPE:FIELD=VALUE (several with commas), an event TYPE:FIELD=VALUE; either may be the seq of an event.
+
+TL841 A key, time or plot that does not fit
+--key is a key of the state's type: 512, ::1, or 1,2 for a tuple. --at is a time as 2026-10-03T12:00 (UTC) or microseconds since 1970. --plot ends in .svg, .png or .pdf.
 """
 
 

@@ -22,6 +22,7 @@ from timelapse.cli import (
     run_commands,
     sweep_command,
     system_commands,
+    trace_commands,
 )
 from timelapse.cli.console import INTERRUPTED, TROUBLE, console, show_error
 from timelapse.cli.interrupt import interrupted, watching_interrupts
@@ -47,6 +48,9 @@ COMMANDS = (
     "sweep",
     "report",
     "features",
+    "why",
+    "why-not",
+    "state",
     "explain",
     "cache",
     "bench",
@@ -72,6 +76,7 @@ def make_app() -> typer.Typer:
     sweep_command.register(app)
     report_command.register(app)
     features_command.register(app)
+    trace_commands.register(app)
     explain_command.register(app)
     cache_command.register(app)
     bench_command.register(app)

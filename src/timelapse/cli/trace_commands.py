@@ -13,21 +13,34 @@ if TYPE_CHECKING:
     from timelapse.run import Run
     from timelapse.trace import Explanation
 
-RunArg = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, @3 or @last.", show_default=False)]
+RunArg = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run's folder, @3 or @last.", show_default=False)
+]
 Depth = Annotated[
     int,
-    typer.Option(min=0, help="How deep: 1 names the events that wrote each value, 2 explains these as well; 0 none."),
+    typer.Option(
+        min=0, help="How deep: 1 names the events that wrote each value, 2 explains these as well; 0 none."
+    ),
 ]
 Last = Annotated[int, typer.Option(min=0, metavar="N", help="The last N events that wrote each value.")]
 
-_STYLES = {"head": "bold", "true": "green", "false": "bold red", "emit": "bold green", "source": "", "note": "dim"}
+_STYLES = {
+    "head": "bold",
+    "true": "green",
+    "false": "bold red",
+    "emit": "bold green",
+    "source": "",
+    "note": "dim",
+}
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command(
         epilog=examples(
-            "timelapse why @last Spam:88121", "timelapse why @3 Spam:sender=512 --depth 2", "timelapse why @3 88121 --json"
+            "timelapse why @last Spam:88121",
+            "timelapse why @3 Spam:sender=512 --depth 2",
+            "timelapse why @3 88121 --json",
         )
     )(why)
     app.command(
@@ -48,7 +61,9 @@ def why(
     output: Annotated[
         str,
         typer.Argument(
-            metavar="OUTPUT", help="TYPE:KEY (Spam:88121), TYPE:FIELD=VALUE, or the seq of its event.", show_default=False
+            metavar="OUTPUT",
+            help="TYPE:KEY (Spam:88121), TYPE:FIELD=VALUE, or the seq of its event.",
+            show_default=False,
         ),
     ],
     depth: Depth = 1,
@@ -68,7 +83,10 @@ def why(
 def why_not(
     run: RunArg,
     event: Annotated[
-        str, typer.Argument(metavar="EVENT", help="Its seq, or TYPE:FIELD=VALUE (Message:id=88034).", show_default=False)
+        str,
+        typer.Argument(
+            metavar="EVENT", help="Its seq, or TYPE:FIELD=VALUE (Message:id=88034).", show_default=False
+        ),
     ],
     depth: Depth = 1,
     last: Last = 3,
@@ -89,16 +107,22 @@ def why_not(
 def state(
     run: RunArg,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The state; without it all of them.", show_default=False)
+        str | None,
+        typer.Argument(metavar="[NAME]", help="The state; without it all of them.", show_default=False),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="One key: 512, ::1, or 1,2 for a tuple. Gives its history.")
+        str | None,
+        typer.Option(metavar="KEY", help="One key: 512, ::1, or 1,2 for a tuple. Gives its history."),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Before everything at that time: 2026-10-03T12:00 (UTC), or microseconds."),
+        typer.Option(
+            metavar="TIME", help="Before everything at that time: 2026-10-03T12:00 (UTC), or microseconds."
+        ),
     ] = None,
-    last: Annotated[int, typer.Option(min=0, metavar="N", help="With --key: the last N events that wrote it.")] = 20,
+    last: Annotated[
+        int, typer.Option(min=0, metavar="N", help="With --key: the last N events that wrote it.")
+    ] = 20,
     limit: Annotated[int, typer.Option(min=0, metavar="N", help="Without --key: rows to show.")] = 20,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --key: its history as .svg, .png or .pdf.")
@@ -144,7 +168,9 @@ def _print(found: Explanation, as_json: bool) -> None:
 def _overview(run: Run, at: int | None, as_json: bool) -> None:
     from timelapse.cli.console import line, print_json
 
-    rows = [(s.name, run.state_spec(s.name).text, run.state(s.name, at).num_rows) for s in run.manifest.states]
+    rows = [
+        (s.name, run.state_spec(s.name).text, run.state(s.name, at).num_rows) for s in run.manifest.states
+    ]
     if as_json:
         print_json({"at": at, "states": [{"name": n, "kind": k, "rows": r} for n, k, r in rows]})
         return
@@ -160,7 +186,7 @@ def _table(run: Run, name: str, at: int | None, limit: int, plot: Path | None, a
     from timelapse.errors import UsageError
 
     if plot is not None:
-        raise UsageError("--plot shows one key's history", hint="say which: --key", code="TL821")
+        raise UsageError("--plot shows one key's history", hint="say which: --key", code="TL841")
     found = run.state(name, at)
     rows = found.slice(0, limit).to_pylist()
     if as_json:
@@ -218,5 +244,7 @@ def _save(figure: Any, path: Path) -> None:
     from timelapse.errors import UsageError
 
     if path.suffix.lower() not in (".svg", ".png", ".pdf"):
-        raise UsageError(f"{path.name} is no name of a plot", hint="end it in .svg, .png or .pdf", code="TL821")
+        raise UsageError(
+            f"{path.name} is no name of a plot", hint="end it in .svg, .png or .pdf", code="TL841"
+        )
     figure.savefig(path)

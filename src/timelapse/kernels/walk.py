@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
+from timelapse.env.machine import cores
 from timelapse.kernels.choose import SliceKernel, Source
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kinds.base import ABSENT
@@ -67,7 +68,9 @@ class Walk:
         quarantine: bool = False,
     ) -> None:  # fmt: skip
         self._source = source
-        kernel = SliceKernel(program, work, starts, events, final=True, quarantine=quarantine)
+        kernel = SliceKernel(
+            program, work, starts, events, final=True, prefetch=cores() > 1, quarantine=quarantine
+        )
         self._python, self._native = kernel.parts
         self._seqs: Iterator[int] = iter(())
         self._next: int | None = None

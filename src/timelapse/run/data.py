@@ -14,7 +14,7 @@ from timelapse.engine.tasks import fold
 from timelapse.kernels.base import QUARANTINED_SCHEMA, REJECTED_SCHEMA
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.tables.lookup import MappedTable
-from timelapse.tables.table import read_table, state_table
+from timelapse.tables.table import read_table, state_table, to_dict
 
 
 class RunData(Protocol):
@@ -28,6 +28,9 @@ class RunData(Protocol):
 
     def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
         """The state table after the first `slices` slices."""
+
+    def value_at_cut(self, spec: StateSpec, key: Any, slices: int) -> Any:
+        """What is under a key after the first `slices` slices; ABSENT: nothing."""
 
     def changed(self, spec: StateSpec, key: Any, slice_id: int) -> bool:
         """Whether a slice left a key otherwise than it was before."""
@@ -51,9 +54,27 @@ class DirectoryData:
     def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
         return fold(spec, lambda i: change_path(self.path, i, spec.name), slices)
 
+    def value_at_cut(self, spec: StateSpec, key: Any, slices: int) -> Any:
+        for slice_id in range(slices - 1, -1, -1):
+            row = self._change(spec, key, slice_id)
+            if row is not None:
+                present, value = row
+                return value if present else ABSENT
+        return ABSENT
+
     def changed(self, spec: StateSpec, key: Any, slice_id: int) -> bool:
+        return self._change(spec, key, slice_id) is not None
+
+    def _change(self, spec: StateSpec, key: Any, slice_id: int) -> tuple[bool, Any] | None:
+        """What a slice left under a key, if that was not there before: whether it is present, and the value."""
         path = change_path(self.path, slice_id, spec.name)
-        return path.exists() and MappedTable(spec, read_table(path)).find(key) is not ABSENT
+        if not path.exists():
+            return None
+        found = MappedTable(spec, read_table(path)).row(key)
+        if found is None:
+            return None
+        (value,) = to_dict(spec, found).values()
+        return bool(found.column("present")[0].as_py()), value
 
 
 def _concat(folder: Path, schema: pa.Schema) -> pa.Table:
@@ -83,6 +104,9 @@ class MemoryData:
 
     def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
         return state_table(spec, self._states(spec.name).items() if slices else ())
+
+    def value_at_cut(self, spec: StateSpec, key: Any, slices: int) -> Any:
+        return self._states(spec.name).get(key, ABSENT) if slices else ABSENT
 
     def changed(self, spec: StateSpec, key: Any, slice_id: int) -> bool:
         return True  # it has only one

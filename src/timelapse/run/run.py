@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from timelapse.log.reader import EventReader
     from timelapse.run.verify import Verification
+    from timelapse.trace import Explanation, History
 
 _TS = TIME.arrow
 
@@ -230,25 +231,30 @@ class Run:
         Without `at` it is the state after the last event; with `at` (int64 microseconds UTC) the
         state before everything at that time. Raises RunError for an unknown name.
         """
-        spec = self._state_spec(name)
+        spec = self.state_spec(name)
         if at is None:
             return presentable(spec, self._data.state_at_cut(spec, self.slices))
         return presentable(spec, self._state_before(spec, at))
 
     def state_at_cut(self, name: str, slices: int) -> dict[Any, Any]:
         """A state's values after the first `slices` slices."""
-        spec = self._state_spec(name)
+        spec = self.state_spec(name)
         return to_dict(spec, self._data.state_at_cut(spec, slices))
 
     def table_at_cut(self, name: str, slices: int) -> pa.Table:
         """The same as a table, as it is stored (tables/table.py)."""
-        return self._data.state_at_cut(self._state_spec(name), slices)
+        return self._data.state_at_cut(self.state_spec(name), slices)
+
+    def value_at_cut(self, name: str, key: Any, slices: int) -> Any:
+        """What a state holds under a key (as it is stored) after the first `slices` slices; ABSENT: nothing."""
+        return self._data.value_at_cut(self.state_spec(name), key, slices)
 
     def changed(self, name: str, key: Any, slice_id: int) -> bool:
         """Whether a slice left a state's key (as it is stored) otherwise than it was before."""
-        return self._data.changed(self._state_spec(name), key, slice_id)
+        return self._data.changed(self.state_spec(name), key, slice_id)
 
-    def _state_spec(self, name: str) -> StateSpec:
+    def state_spec(self, name: str) -> StateSpec:
+        """How a state is declared. Raises RunError (TL603) for an unknown name."""
         program = self._context.program
         if program is not None and name in spec_of(program).states:
             return spec_of(program).states[name]
@@ -275,11 +281,40 @@ class Run:
             return self._data.state_at_cut(spec, slice_id)
         program = self.need_program()
         starts = {
-            name: to_dict(s, self._data.state_at_cut(s, slice_id))
+            name: self._data.state_at_cut(s, slice_id)
             for name, s in spec_of(program).states.items()
+            if slice_id
         }
         quarantine = self._manifest.quarantined is not None
         return state_before(program, reader, starts, cuts[slice_id], seq, spec, quarantine=quarantine)
+
+    def state_frame(self, name: str, at: int | None = None, spark: SparkSession | None = None) -> DataFrame:
+        """`state` as a Spark DataFrame, for SQL: `run.state_frame("sent").createOrReplaceTempView("sent")`."""
+        from timelapse.env.spark_session import session
+
+        table = self.state(name, at)
+        plain = pa.table([_spark_column(c) for c in table.columns], names=table.column_names)
+        return session(spark).createDataFrame(plain)
+
+    # --- looking into it ----------------------------------------------------------------------------
+
+    def why(self, output: str | int, *, depth: int = 1, last: int = 3) -> Explanation:
+        """Why it put out a record: `run.why("Spam:88121")`. See `timelapse.trace.why`."""
+        from timelapse.trace.why import why
+
+        return why(self, output, depth=depth, last=last)
+
+    def why_not(self, event: str | int, *, depth: int = 1, last: int = 3) -> Explanation:
+        """Why it put out nothing at an event: `run.why_not(88034)`. See `timelapse.trace.why_not`."""
+        from timelapse.trace.why import why_not
+
+        return why_not(self, event, depth=depth, last=last)
+
+    def history(self, name: str, key: Any = (), *, at: int | None = None, last: int = 20) -> History:
+        """A state's key through time: `run.history("sent", "::1").plot()`. See `timelapse.trace.history`."""
+        from timelapse.trace.history import history
+
+        return history(self, name, key, at=at, last=last)
 
     # --- the program and log behind it ------------------------------------------------------------
 

@@ -3,40 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 
 from timelapse import serial
 from timelapse.analysis import analyse, final_pass
+from timelapse.env.machine import cores
 from timelapse.errors import ReplayError
 from timelapse.ids import INT64_MAX
-from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.choose import SliceKernel, Source
 from timelapse.kinds.base import StateSpec
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.program import Program, spec_of
+from timelapse.tables import merge
+from timelapse.tables.apply import empty
 from timelapse.tables.table import state_table
 
 
 def state_before(
     program: Program,
     reader: EventReader,
-    starts: Mapping[str, dict[Any, Any]],
+    starts: Mapping[str, pa.Table],
     lo: int,
     hi: int,
     spec: StateSpec,
     *,
     quarantine: bool = False,
 ) -> pa.Table:
-    """The state table of one state after the events lo <= seq < hi, from the states before `lo`."""
+    """The state table of one state after the events lo <= seq < hi, from the state tables before `lo`.
+
+    Compiled where the replay was.
+    """
     work = final_pass(analyse(program))
-    kernel = InterpretedKernel(program, work, starts, final=True, quarantine=quarantine)
+    kernel = SliceKernel(
+        program, work, starts, hi - lo, final=True, prefetch=cores() > 1, quarantine=quarantine
+    )
     classes = {cls.__name__: cls for cls in spec_of(program).events if cls.__name__ in work.columns}
-    result = kernel.run(reader.events(lo, hi, classes, work.columns), lambda _: None)
+    result = kernel.run(Source(reader, lo, hi, classes, work.columns), lambda _: None)
     if result.failure is not None:
-        raise ReplayError("a handler failed where it did not fail before", hint=str(result.failure))
-    return state_table(spec, kernel.state(spec.name).items())
+        raise ReplayError(
+            "a handler failed where it did not fail before", hint=str(result.failure), code="TL607"
+        )
+    return merge.fold(spec, starts.get(spec.name, empty(spec)), [result.effects[spec.name]])
 
 
 def timed_state_before(

@@ -39,11 +39,16 @@ class MappedTable:
 
     def find(self, key: Any) -> Any:
         """The value (True in a Set), or ABSENT."""
+        row = self.row(key)
+        return ABSENT if row is None else next(iter(to_dict(self._spec, row).values()))
+
+    def row(self, key: Any) -> pa.Table | None:
+        """The key's row."""
         parts = () if self._spec.key is None else key if self._tuple else (key,)
         try:
             h = np.uint64(key_hash(parts))
         except UnicodeEncodeError:  # half a surrogate pair: no table can hold it
-            return ABSENT
+            return None
         at = bisect_right(self._first, int(h)) - 1
         # Rows of one hash may lie on both sides of a border: the first of them is in an earlier piece.
         while at > 0 and self._first[at] == h:
@@ -54,11 +59,11 @@ class MappedTable:
             hashes = self._hashes[piece]
             row = int(np.searchsorted(hashes, h))
             while row < len(hashes) and hashes[row] == h:
-                for found, value in to_dict(self._spec, self._tables[piece].slice(row, 1)).items():
-                    if found == key:
-                        return value
+                found = self._tables[piece].slice(row, 1)
+                if key in to_dict(self._spec, found):
+                    return found
                 row += 1
-        return ABSENT
+        return None
 
     def whole(self) -> dict[Any, Any]:
         """Everything."""

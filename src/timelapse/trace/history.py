@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from timelapse.divergence import time_text
 from timelapse.errors import SetupError, TimelapseError, UsageError
-from timelapse.ids import INT64_MAX
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.model.events import Event
@@ -154,10 +153,7 @@ def history(run: Run, state: str, key: Any = UNKEYED, *, at: int | None = None, 
     that is none.
     """
     past = Past(run)
-    spec = past.spec.states.get(state)
-    if spec is None:
-        run.table_at_cut(state, 0)  # raises what Run.state raises
-    assert spec is not None
+    spec = run.state_spec(state)
     checked = check_key(spec, key)
     end = past.cuts[-1] if at is None else min(past.reader.seq_at(at), past.cuts[-1])
     value = value_at(past, spec, checked, end)
@@ -185,28 +181,28 @@ def value_at(past: Past, spec: StateSpec, key: Any, seq: int) -> Any:
 
 
 def check_key(spec: StateSpec, key: Any) -> Any:
-    """A key as it is stored. Raises UsageError (TL821)."""
+    """A key as it is stored. Raises UsageError (TL841)."""
     if spec.key is None:
         if key != UNKEYED:
-            raise UsageError(f"{spec.name} is a single value: it has no keys", code="TL821")
+            raise UsageError(f"{spec.name} is a single value: it has no keys", code="TL841")
         return UNKEYED
     try:
         return spec.key.checker(f"a key of {spec.name}")(key)
     except TimelapseError as error:
         raise UsageError(
-            error.message, hint=f"{spec.name} is {spec.text}; its keys are {spec.key.text}", code="TL821"
+            error.message, hint=f"{spec.name} is {spec.text}; its keys are {spec.key.text}", code="TL841"
         ) from None
 
 
 def read_key(spec: StateSpec, text: str | None) -> Any:
-    """A key from the command line: `512`, `::1`, `1,2` or `(1, 2)`. Raises UsageError (TL821)."""
+    """A key from the command line: `512`, `::1`, `1,2` or `(1, 2)`. Raises UsageError (TL841)."""
     if spec.key is None or text is None:
         return check_key(spec, UNKEYED if text is None else text)
     try:
         return check_key(spec, _from_text(spec.key, text))
     except (ValueError, SyntaxError, TypeError, MemoryError, KeyError):
         raise UsageError(
-            f"{text!r} is no key of {spec.name}", hint=f"its keys are {spec.key.text}", code="TL821"
+            f"{text!r} is no key of {spec.name}", hint=f"its keys are {spec.key.text}", code="TL841"
         ) from None
 
 
@@ -229,4 +225,4 @@ def _from_text(kind: ValueType, text: str) -> Any:
     return ast.literal_eval(text)
 
 
-__all__ = ["INT64_MAX", "Entry", "History", "check_key", "history", "read_key", "value_at"]
+__all__ = ["Entry", "History", "check_key", "history", "read_key", "value_at"]

@@ -27,7 +27,7 @@ def find_output(run: Run, question: str | int) -> Found:
     """The output that is meant: `TYPE:KEY`, `TYPE:FIELD=VALUE,...`, or the seq of its event.
 
     A key is what the record's class says (`key="message"`); where it has several fields, their values with commas between.
-    The first row that fits. Raises UsageError (TL820) where the question cannot be read, RunError (TL609) for no such output.
+    The first row that fits. Raises UsageError (TL840) where the question cannot be read, RunError (TL609) for no such output.
     """
     seq = _seq(question)
     if seq is not None:
@@ -59,7 +59,7 @@ def find_output(run: Run, question: str | int) -> Found:
 def find_event(run: Run, question: str | int) -> Found:
     """The event that is meant: its seq, or `TYPE:FIELD=VALUE,...` (the first that fits).
 
-    Raises UsageError (TL820) where the question cannot be read, RunError (TL606) for no such event.
+    Raises UsageError (TL840) where the question cannot be read, RunError (TL606) for no such event.
     """
     seq = _seq(question)
     if seq is not None:
@@ -102,7 +102,7 @@ def _read(question: str) -> tuple[str, str]:
     if not colon or not name or not fields:
         raise UsageError(
             f"{question!r} names no output or event",
-            hint="write TYPE:KEY (Spam:88121), TYPE:FIELD=VALUE (Message:id=88121), or the seq of an event", code="TL820",
+            hint="write TYPE:KEY (Spam:88121), TYPE:FIELD=VALUE (Message:id=88121), or the seq of an event", code="TL840",
         )  # fmt: skip
     return name, fields
 
@@ -118,11 +118,11 @@ def _wanted(name: str, text: str, key: tuple[str, ...], known: Sequence[str]) ->
         return [(f.strip(), v) for f, _, v in pairs]
     if not key:
         raise UsageError(
-            f"{name} has no key: say which field", hint=f"{name}:FIELD=VALUE; fields: {', '.join(known)}", code="TL820"
+            f"{name} has no key: say which field", hint=f"{name}:FIELD=VALUE; fields: {', '.join(known)}", code="TL840"
         )  # fmt: skip
     values = [text] if len(key) == 1 else text.split(",")
     if len(values) != len(key):
-        raise UsageError(f"the key of {name} is {', '.join(key)}: {len(key)} values", code="TL820")
+        raise UsageError(f"the key of {name} is {', '.join(key)}: {len(key)} values", code="TL840")
     return list(zip(key, values, strict=True))
 
 
@@ -145,7 +145,7 @@ def _mask(table: pa.Table, wanted: Sequence[tuple[str, str]]) -> pa.Array:
 def _equal(table: pa.Table, field: str, text: str) -> Any:
     if field not in table.column_names:
         known = [n for n in table.column_names if n not in ("ts", "phase", "seq", "ordinal")]
-        raise UsageError(f"there is no field {field!r}", hint=f"fields: {', '.join(known)}", code="TL820")
+        raise UsageError(f"there is no field {field!r}", hint=f"fields: {', '.join(known)}", code="TL840")
     column = table.column(field)
     kind = column.type
     try:
@@ -164,7 +164,7 @@ def _equal(table: pa.Table, field: str, text: str) -> Any:
             raise ValueError(kind)
         return pc.equal(column, pa.scalar(value, column.type))
     except (ValueError, KeyError, OverflowError, pa.ArrowInvalid):
-        raise UsageError(f"{text!r} is no value of {field} ({kind})", code="TL820") from None
+        raise UsageError(f"{text!r} is no value of {field} ({kind})", code="TL840") from None
 
 
 def _first(rows: pa.Table, mask: Any) -> tuple[dict[str, Any], int] | None:

@@ -155,7 +155,7 @@ def why_not(run: Run, event: str | int, *, depth: int = 1, last: int = LAST) -> 
 
 def _answer(run: Run, asked: str, found: Found, depth: int, last: int) -> Explanation:
     if depth < 0 or last < 0:
-        raise UsageError("--depth and --last are 0 or more", code="TL820")
+        raise UsageError("--depth and --last are 0 or more", code="TL840")
     past = Past(run)
     tracer = Tracer(run)
     trace = trace_all(past, tracer, [found.seq])[found.seq]
@@ -255,7 +255,10 @@ def _cause_lines(cause: Cause, indent: str, blocking: bool) -> Iterator[Line]:
                 yield from _condition_lines(cause, step, indent, shown)
             elif isinstance(step, Branch) and blocking and step.blocks:
                 way = "is true" if step.outcome else "is false"
-                yield f"{indent}{_at(step.function, step.line)} so nothing was put out: {step.source} {way}", "false"
+                yield (
+                    f"{indent}{_at(step.function, step.line)} so nothing was put out: {step.source} {way}",
+                    "false",
+                )
             elif isinstance(step, Emit):
                 yield f"{indent}{_at(handler.name, step.line)} {step.text}", "emit"
             elif isinstance(step, Write) and indent:

@@ -58,12 +58,13 @@ class Writers:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Events a <= seq < b, in which a key was written."""
+    """Events a <= seq < b, in which a key was written; `open`: in which it may have been."""
 
     a: int
     b: int
-    before: Any
-    after: Any
+    before: Any = None
+    after: Any = None
+    open: bool = False
 
 
 def writers(
@@ -71,30 +72,42 @@ def writers(
 ) -> dict[Place, Writers]:
     """For each place the last `count` events before `seq` that wrote it.
 
-    Slices are searched from the newest. One in which no event is likely to have written a key, and which left it as it
-    was, is passed over; for the keys in `absent`, which are not there at `seq`, every one that left it as it was.
+    Slices are searched from the newest. Where a key is one that events' fields hold, a slice without such an event that
+    left the key as it was is passed over; for the keys in `absent`, which are not there at `seq`, every slice that left
+    them as they were.
     """
     result = {place: Writers() for place in dict.fromkeys(places)}
     refused = past.refused()
+    known = _Known(frozenset(absent))
     for slice_id in range(past.slice_of(seq), -1, -1):
         end = min(seq, past.cuts[slice_id + 1])
         open_ = [p for p, w in result.items() if len(w.found) < count]
         if not open_:
             break
         if end > past.cuts[slice_id]:
-            search = _Search(past, slice_id, end, refused, absent)
+            search = _Search(past, slice_id, end, refused, known)
             for place, found in search.run({p: count - len(result[p].found) for p in open_}).items():
                 result[place].found += found
     return result
 
 
+@dataclass
+class _Known:
+    """What was found of the places in slices searched before.
+
+    `held`: some event's fields hold the key. `computed`: an event wrote it whose fields do not.
+    """
+
+    absent: frozenset[Place]
+    held: set[Place] = field(default_factory=set)
+    computed: set[Place] = field(default_factory=set)
+
+
 class _Search:
     """The search through one slice."""
 
-    def __init__(
-        self, past: Past, slice_id: int, end: int, refused: frozenset[int], absent: Collection[Place]
-    ) -> None:
-        self._absent = absent
+    def __init__(self, past: Past, slice_id: int, end: int, refused: frozenset[int], known: _Known) -> None:
+        self._known = known
         self._past, self._slice, self._refused = past, slice_id, refused
         self._lo, self._hi = past.cuts[slice_id], end
         self._likely: dict[Place, Seqs] = {}
@@ -102,12 +115,9 @@ class _Search:
     def run(self, wanted: Mapping[Place, int]) -> dict[Place, list[Written]]:
         """For each place so many of the last events that wrote it."""
         self._likely = likely(self._past, self._lo, self._hi, list(wanted))
-        places = [
-            p for p in wanted
-            if (p not in self._absent and len(self._likely[p])) or self._hi < self._past.cuts[self._slice + 1]
-            or self._past.changed(p[0], p[1], self._slice)
-        ]  # fmt: skip
-        whole = [_Stretch(self._lo, self._hi, None, None)]
+        self._known.held.update(p for p in wanted if len(self._likely[p]))
+        places = [p for p in wanted if not self._passed_over(p)]
+        whole = [_Stretch(self._lo, self._hi, open=True)]
         found: dict[Place, list[_Stretch]] = dict.fromkeys(places, whole)
         most = _STOPS
         while True:
@@ -122,6 +132,10 @@ class _Search:
                 inside = [s for s in stretches if any(g.a <= s.a and s.b <= g.b for g in gone)]
                 found[place] = sorted([*kept, *inside], key=lambda s: -s.a)
             most *= _MORE
+        for place, stretches in found.items():
+            wrote = [s.a for s in stretches if self._single(s)]
+            if not np.isin(wrote, self._likely[place]).all():
+                self._known.computed.add(place)
         return {
             p: [Written(s.a, _side(s.before), _side(s.after)) for s in found[p] if self._single(s)][
                 : wanted[p]
@@ -129,8 +143,16 @@ class _Search:
             for p in places
         }
 
+    def _passed_over(self, place: Place) -> bool:
+        known = self._known
+        if self._hi < self._past.cuts[self._slice + 1] or self._past.changed(place[0], place[1], self._slice):
+            return False
+        if place in known.absent:
+            return True
+        return not len(self._likely[place]) and place in known.held and place not in known.computed
+
     def _single(self, stretch: _Stretch) -> bool:
-        return stretch.b - stretch.a == 1 and stretch.a not in self._refused
+        return stretch.b - stretch.a == 1 and not stretch.open and stretch.a not in self._refused
 
     def _unclear(self, stretches: Sequence[_Stretch], wanted: int) -> list[_Stretch]:
         """The newest stretches of several events, as far as they may hold one of the last events that wrote the key."""
@@ -138,7 +160,7 @@ class _Search:
         for stretch in stretches:
             if known >= wanted:
                 break
-            if stretch.b - stretch.a > 1:
+            if stretch.b - stretch.a > 1 or stretch.open:
                 unclear.append(stretch)
                 known += 1  # it holds one at least
             elif self._single(stretch):

@@ -157,7 +157,7 @@ class NativeKernel:
         position = np.zeros(len(self._unit.events), np.int64)
         self._done = 0
         try:
-            with self.decoder.batches(chunks, ahead=False) as batches:
+            with self.decoder.batches(chunks, ahead=self._prefetch) as batches:
                 for batch in batches:
                     position[:] = lo = 0
                     for stop in stops(batch):

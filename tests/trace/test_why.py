@@ -1,0 +1,250 @@
+"""Why, why not, who wrote it: exact, also where keys are computed and slices are many."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from tests.cli.run_cli import cli
+from tests.trace.programs import Antispam, Friendship, Message
+from tests.trace.test_event import STORY, messages
+from timelapse import serial, trace
+from timelapse.errors import RunError, UsageError
+from timelapse.log import Log, MemoryLog
+from timelapse.run import Run, replay
+from timelapse.trace import writers as writers_module
+from timelapse.trace.moments import Past
+from timelapse.trace.steps import MISSING
+from timelapse.trace.writers import Written, writers
+
+
+class Derived(tl.Program):
+    """Keys that no field holds; events that are rejected; writes that leave a key as it was."""
+
+    a: tl.Counter[int]
+    b: tl.Value[tuple[int, bool], int] = tl.state(default=0)
+    last: tl.Value[int] = tl.state(default=-1)
+
+    @tl.on(Message)
+    def work(self, m: Message) -> None:
+        self.a[m.sender * 7 % 5 + 100] += len(m.text) - 2
+        k = self.a[m.recipient + 100] % 3
+        self.b[k, m.text == ""] = m.sender
+        self.last = m.sender
+        if m.text == "bad":
+            self.reject()
+
+
+def all_writes(program: type[tl.Program], events: list[tl.Event]) -> dict[tuple[str, Any], list[Written]]:
+    """Every change of every key by the serial loop, newest first."""
+    loop = serial.Loop(program)
+    found: dict[tuple[str, Any], list[Written]] = {}
+    for event in serial.in_order(events):
+        before = {n: dict(s) for n, s in loop.outcome.states.items()}
+        loop.step(event)
+        for name, state in loop.outcome.states.items():
+            for key in {*state, *before[name]}:
+                x, y = before[name].get(key, MISSING), state.get(key, MISSING)
+                if x != y or (x is MISSING) != (y is MISSING):
+                    found.setdefault((name, key), []).insert(0, Written(event.seq, x, y))
+    return found
+
+
+@pytest.mark.parametrize("program", [Antispam, Derived])
+@pytest.mark.parametrize("slices", [1, 3])
+def test_writers_are_those_of_the_serial_loop(
+    program: type[tl.Program], slices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every change is found, newest first, from any event on; writes of the same value may be among them."""
+    monkeypatch.setattr(writers_module, "_STOPS", 2)
+    monkeypatch.setattr(writers_module, "_MORE", 2)
+    events = messages(90, seed=5)
+    log = MemoryLog(events, [Message, Friendship])
+    past = Past(replay(program, log, slices=slices, spark=False))
+    checked = 0
+    for seq in (90, 61, 30):
+        changes = all_writes(program, events[:seq])
+        found = writers(past, list(changes), seq, 1000)
+        for place, wanted in changes.items():
+            mine = [w for w in found[place].found if w.before != w.after or w.before is MISSING]
+            assert mine == wanted, (seq, place)
+            checked += len(wanted)
+            few = writers(past, [place], seq, 2)[place].found
+            assert few == found[place].found[:2]
+    assert checked > 150
+
+
+def test_writes_of_the_same_value_are_writes() -> None:
+    """The last event that set a value counts, whether it changed it or not; rejected ones do not."""
+    events: list[tl.Event] = [
+        Message(1, 1, 2, "", "x", ts=1), Message(2, 1, 2, "", "y", ts=2), Message(3, 1, 2, "", "bad", ts=3),
+    ]  # fmt: skip
+    past = Past(replay(Derived, MemoryLog(events), spark=False))
+    assert writers(past, [("last", ())], 3, 9)[("last", ())].found == [
+        Written(1, 1, 1),
+        Written(0, MISSING, 1),
+    ]
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return replay(Antispam, MemoryLog(STORY, [Message, Friendship]), slices=2, spark=False)
+
+
+def test_why_names_conditions_and_who_wrote_what_was_read(run: Run) -> None:
+    """With values, margins and writers; the event's own writes are `this event`."""
+    found = run.why("Spam:13")
+    lines = found.text.splitlines()
+    assert lines[0].endswith("Message 4   id=13, sender=1, recipient=4, ip='::1', text='no'")
+    text = "\n".join(lines[1:])
+    assert "true  to_others[1]=3 > ratio=2.0 * to_friends[1]=1   (3 > 2.0)   1 less would fail" in text
+    assert "to_others[1] = 3 <- this event <- Message 3 <- Message 2" in text
+    assert "to_friends[1] = 1 <- Message 1" in text
+    assert "sent['::1'] = 4 <- this event <- Message 3 <- Message 2 <- Message 1" in text
+    assert "emit Spam(message=13, sender=1)" in text
+    assert "befriend" not in text
+    assert run.why(4).text == found.text
+    assert run.why("Spam:message=13").text == found.text
+    assert run.why("Spam:sender=1, message=13").text == found.text
+    assert json.loads(json.dumps(found.to_json()))["reads"]
+
+
+def test_depth_explains_the_writers_as_well(run: Run) -> None:
+    """Down to as many levels as asked; 0 looks for nobody."""
+    deep = run.why("Spam:13", depth=3)
+    writer = next(s for s in deep.cause.seen if s.read.state == "to_friends").sources[0]
+    assert writer.trace is not None
+    friends = next(s for s in writer.trace.seen if s.read.state == "friends")
+    assert [s.event.seq for s in friends.sources] == [0]
+    assert "(1, 2) in friends" in deep.text
+    assert "friends[(1, 2)] = True <- Friendship 0" in deep.text
+    shallow = run.why("Spam:13", depth=0)
+    assert all(not s.sources for s in shallow.cause.seen)
+
+
+def test_why_not_names_what_kept_the_event(run: Run) -> None:
+    """With margins; a rejected event says so; one that put something out does not fit the question."""
+    early = run.why_not(1)
+    assert early.holds
+    assert "so nothing was put out: total < 3 is true" in early.text
+    late = run.why_not("Message:id=12")
+    assert "FALSE to_others[1]=2 > ratio=2.0 * to_friends[1]=1   (2 > 2.0)   short by 1" in late.text
+    assert "flag" in run.why_not(5).text
+    assert "rejected it: 'bad word'" in run.why_not(5).text
+    assert not run.why_not(4).holds
+    assert "no handler of Friendship emits anything" in run.why_not(0).text
+
+
+@pytest.mark.parametrize(
+    ("question", "error", "match"),
+    [
+        ("Spam:99", RunError, "no Spam with message=99"), ("Spm:1", RunError, "no record type 'Spm'"),
+        ("Spam", UsageError, "names no output"), ("Spam:x", UsageError, "'x' is no value of message"),
+        ("Spam:colour=1", UsageError, "'colour=1' is no value"), (3, RunError, "event 3 put out nothing"),
+        ("Spam:message=1,colour=2", UsageError, "no value of message"),
+    ],
+)  # fmt: skip
+def test_questions_that_do_not_fit_say_so(
+    run: Run, question: Any, error: type[Exception], match: str
+) -> None:
+    """Each with what there is instead."""
+    with pytest.raises(error, match=match):
+        run.why(question)
+
+
+def test_a_key_has_a_history() -> None:
+    """What it held before any time, as the serial loop has it, and the writes before; as table and plot."""
+    events = messages(80, seed=8)
+    run = replay(Antispam, MemoryLog(events, [Message, Friendship]), slices=3, spark=False)
+    rng = random.Random(2)
+    for at in [None, *(rng.randrange(42) for _ in range(12))]:
+        before = [e for e in events if at is None or e.ts < at]
+        changes = all_writes(Antispam, before)
+        states = serial.run(Antispam, before).states
+        found = run.history("to_others", 3, at=at, last=1000)
+        assert (0 if found.value is MISSING else found.value) == states["to_others"].get(3, 0)
+        assert [Written(e.event.seq, e.before, e.after) for e in reversed(found.entries)] == changes.get(
+            ("to_others", 3), []
+        )
+    table = run.history("to_others", 3).table()
+    assert table.column_names == ["ts", "seq", "event", "before", "after"]
+    assert table["after"].to_pylist() == sorted(table["after"].to_pylist())
+    assert "to_others[3] = " in run.history("to_others", 3).text
+    assert run.history("total").value == serial.run(Antispam, events).states["total"][()]
+    with pytest.raises(RunError, match="no state 'tot'"):
+        run.history("tot")
+    with pytest.raises(UsageError, match="a key of to_others"):
+        run.history("to_others", "x")
+    pytest.importorskip("matplotlib")
+    assert run.history("last", 3).plot().axes[0].get_title() == "last[3]"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in a folder, of a program in a file."""
+    folder = tmp_path_factory.mktemp("why")
+    log = Log.from_events(folder / "log", STORY, [Message, Friendship])
+    replay(Antispam, log, folder / "run", slices=2, spark=False)
+    return folder / "run"
+
+
+def test_commands_answer_with_texts_json_and_exit_codes(stored: Path) -> None:
+    """why and why-not."""
+    told = cli("why", stored, "Spam:13")
+    assert told.code == 0
+    assert "to_others[1] = 3 <- this event <- Message 3" in told.out
+    assert cli("why", stored, "Spam:13", "--depth", "2", "--json").json["reads"][0]["sources"][0]["why"]
+    missed = cli("why", stored, "Spam:14")
+    assert missed.code == 2
+    assert "TL609" in missed.err
+    assert cli("why-not", stored, "Message:id=12").code == 0
+    wrong = cli("why-not", stored, "4")
+    assert wrong.code == 1
+    assert "it did put out Spam(message=13, sender=1): ask why" in wrong.out
+    for command in ("why", "why-not", "state"):
+        assert "timelapse " + command in cli(command, "--help").out
+
+
+def test_state_shows_all_one_or_a_key(stored: Path, tmp_path: Path) -> None:
+    """At the end and at a time, as text and JSON; a plot where matplotlib is there."""
+    overview = cli("state", stored)
+    assert "with_email" in overview.out
+    assert "Set[(int, int)]" in overview.out or "Set[tuple" in overview.out
+    rows = cli("state", stored, "to_others", "--json").json
+    assert rows["shown"] == [{"key": 1, "value": 3}]
+    assert cli("state", stored, "to_others", "--at", "1970-01-01T00:00:00.000004", "--json").json[
+        "shown"
+    ] == [{"key": 1, "value": 1}]
+    assert "(1, 2)" in cli("state", stored, "friends").out
+    key = cli("state", stored, "sent", "--key", "::1", "--at", "5")
+    assert "sent['::1'] = 3 before 1970-01-01 00:00:00.000005" in key.out
+    assert "Message 3  2 -> 3" in key.out
+    assert cli("state", stored, "friends", "--key", "1,2", "--json").json["value"] is True
+    assert cli("state", stored, "friends", "--key", "x").code == 2
+    assert "TL841" in cli("state", stored, "to_others", "--at", "noon").err
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "sent.svg"
+    assert cli("state", stored, "sent", "--key", "::1", "--plot", picture).code == 0
+    assert b"<svg" in picture.read_bytes()
+
+
+def test_log_contents_are_data(tmp_path: Path) -> None:
+    """Markup, control characters and long texts are shown as text, on their line."""
+    evil = "[red]x[/red]\x1b[31m\n<script>" + "y" * 5000
+    events: list[tl.Event] = [Message(i, 1, 2, evil, "a@b", ts=i) for i in range(4)]
+    log = Log.from_events(tmp_path / "log", events, [Message, Friendship])
+    replay(Antispam, log, tmp_path / "run", spark=False)
+    told = cli("why", tmp_path / "run", "Spam:2")
+    assert told.code == 0
+    assert "\x1b" not in told.out
+    assert "[red]x[/red]" in told.out
+    assert max(map(len, told.out.splitlines())) < 2500
+    found = trace.why(Run.open(tmp_path / "run"), "Spam:2")
+    assert "<script>" not in found._repr_html_()
+    state = cli("state", tmp_path / "run", "sent")
+    assert "\x1b" not in state.out
