@@ -35,7 +35,7 @@ class Derived(tl.Program):
         self.a[m.sender * 7 % 5 + 100] += len(m.text) - 2
         k = self.a[m.recipient + 100] % 3
         self.b[k, m.text == ""] = m.sender
-        self.last = m.sender
+        self.last = m.sender  # type: ignore[assignment]
         if m.text == "bad":
             self.reject()
 
