@@ -81,13 +81,21 @@ def test_explain_says_what_is_kept(tmp_path: Path) -> None:
         log = log_of(module, tmp_path / "log")
         said = []
         for _ in range(3):
-            said.append(cli("explain", f"{tmp_path / 'p' / 'cachetest_program.py'}:Talk", log.path).out)
+            program = f"{tmp_path / 'p' / 'cachetest_program.py'}:Talk"
+            said.append(cli("explain", program, log.path).out)
+            assert said[-1].split("cache ")[1].split()[:3] == _cache_line(program, log.path)[:3]
             run(module, log)
         assert ["no states are kept yet" in said[0], "starts from them" in said[1]] == [True, True]
         assert "output part alone" in said[2]
     with written(tmp_path / "q", program=text):
         out = cli("explain", f"{tmp_path / 'q' / 'cachetest_program.py'}:Talk", log.path, "--json").json
         assert out["cache"]["reason"]
+
+
+def _cache_line(program: str, log: object) -> list[str]:
+    """What `explain --plan` says of the cache."""
+    (line,) = (t for t in cli("explain", program, log, "--plan").out.splitlines() if t.startswith("cache "))
+    return line.split()[1:]
 
 
 def test_cache_false_neither_uses_nor_keeps(tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ def explain(
         print_json({**found.to_json(), **({"cache": kept} if kept else {})})
     elif plan:
         print_plan(found)
+        if kept:
+            line(f"cache     {_cache_text(kept)}")
     else:
         console().print(found.rich())
         if kept:
