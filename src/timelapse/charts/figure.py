@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STYLE = """
-.tlc{--ink:#1f2430;--soft:#667085;--grid:#e4e8ef;--c1:#2f6fdf;--c2:#0f9d76;--c3:#c98a04;--c4:#9a4fd0;--c5:#0b93b5;
---c6:#8a94a6;--new:#2f6fdf;--gone:#d8572b;--changed:#b08a1e;--rejected:#8a94a6}
-@media screen and (prefers-color-scheme:dark){.tlc{--ink:#e9ecf3;--soft:#98a2b5;--grid:#2b3240;--c1:#6ea6ff;--c2:#2fcf9d;
---c3:#eeb63a;--c4:#c58af5;--c5:#4cc3e0;--c6:#8f9bb0;--new:#6ea6ff;--gone:#ff8560;--changed:#dcb64a;--rejected:#8f9bb0}}
+.tlc{color:inherit;--c1:#2f6fdf;--c2:#0f9d76;--c3:#c98a04;--c4:#9a4fd0;--c5:#0b93b5;--c6:#8a94a6;
+--new:#2f6fdf;--gone:#d8572b;--changed:#b08a1e;--rejected:#8a94a6}
+@media screen and (prefers-color-scheme:dark){.tlc{--c1:#5f9bff;--c2:#22b98a;--c3:#dba52c;--c4:#b87af0;--c5:#2fb0d0;
+--c6:#8f9bb0;--new:#5f9bff;--gone:#f5784e;--changed:#cfa63a;--rejected:#8f9bb0}}
 .tlc text{font:11px ui-sans-serif,system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;
-fill:var(--soft)}
-.tlc .title{font-size:13px;font-weight:600;fill:var(--ink)}
-.tlc .grid{stroke:var(--grid);stroke-width:1;fill:none;shape-rendering:crispEdges}
-.tlc .base{stroke:var(--soft);stroke-width:1;shape-rendering:crispEdges}
-.tlc .hit{fill:transparent}.tlc .hit:hover{fill:var(--soft);opacity:.14}
+fill:currentColor;opacity:.68}
+.tlc .title{font-size:13px;font-weight:600;opacity:1}
+.tlc .grid{stroke:currentColor;opacity:.13;stroke-width:1;fill:none;shape-rendering:crispEdges}
+.tlc .base{stroke:currentColor;opacity:.6;stroke-width:1;fill:none;shape-rendering:crispEdges}
+.tlc .hit{fill:transparent}.tlc .hit:hover{fill:currentColor;opacity:.12}
 .tlc .c1{fill:var(--c1)}.tlc .c2{fill:var(--c2)}.tlc .c3{fill:var(--c3)}.tlc .c4{fill:var(--c4)}.tlc .c5{fill:var(--c5)}
 .tlc .c6{fill:var(--c6)}.tlc .new{fill:var(--new)}.tlc .gone{fill:var(--gone)}.tlc .changed{fill:var(--changed)}
 .tlc .rejected{fill:var(--rejected)}

@@ -228,6 +228,8 @@ def _times(start: int, step: int, columns: int, each: float, height: float) -> l
     parts = []
     every = max(1, -(-columns // max(1, int(columns * each / 96))))
     for n in range(0, columns, every):
+        if n and (columns - n) * each < 60:
+            break  # it would stand over the edge
         text = moment(start + n * step)
         text = text[:10] if step >= DAY else text[5:16] if step >= MINUTE else text[11:]
         parts.append(f'<text x="{_LEFT + n * each:.1f}" y="{height - 8:g}">{text}</text>')

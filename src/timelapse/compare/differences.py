@@ -24,6 +24,9 @@ from timelapse.ids import DAY
 from timelapse.run.run import Run
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from timelapse.charts import Figure
     from timelapse.compare.causes import Cause
     from timelapse.compare.score import Judgement
 
@@ -224,6 +227,32 @@ class Diff:
         from timelapse.compare.score import judge
 
         return judge(self, labels, **options)
+
+    def plot(self, record: str | None = None) -> Figure:
+        """What differs over time in one record type, by default the first that differs: new and changed upwards, gone
+        downwards. Raises UsageError (TL816) for a type that neither has.
+        """
+        from timelapse.compare.views import differences_chart, whole_span
+
+        known = {**self.records, REJECTED: self.rejected}
+        name = record or next((n for n, r in known.items() if not r.same), next(iter(known)))
+        if name not in known:
+            raise UsageError(
+                f"neither run has outputs of the type {name!r}",
+                hint=f"types: {', '.join(known)}",
+                code="TL816",
+            )
+        return differences_chart(known[name], whole_span(list(known.values()))).figure()
+
+    def __rich__(self) -> RenderableType:
+        from timelapse.compare.views import card
+
+        return card(self).rich()
+
+    def _repr_html_(self) -> str:
+        from timelapse.compare.views import card
+
+        return card(self).html()
 
     def __repr__(self) -> str:
         if self.same:

@@ -32,7 +32,9 @@ from timelapse.serial import in_order
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from rich.console import RenderableType
 
+    from timelapse.charts import Figure
     from timelapse.log.prepare_spark import Prepared
 
     SourceLike = Source | DataFrame | str | Path | Sequence[str | Path]
@@ -332,6 +334,23 @@ class Log:
         held = ", ".join(f"{t.name} {t.count:,}" for t in self.manifest.types)
         fewer = f" without {len(self.left_out):,} events" if self.left_out else ""
         return f"Log({str(self.path)!r}, version {self.version}: {held or 'no types'}{fewer})"
+
+    def plot(self) -> Figure:
+        """Events per day and type: a figure that notebooks show, with `svg` and `save`."""
+        from timelapse.charts import Timeline
+        from timelapse.log.views import days_chart
+
+        return (days_chart(self.info()) or Timeline("Events per day", 0, 1, ())).figure()
+
+    def __rich__(self) -> RenderableType:
+        from timelapse.log.views import card
+
+        return card(self).rich()
+
+    def _repr_html_(self) -> str:
+        from timelapse.log.views import card
+
+        return card(self).html()
 
 
 def _iso(day: int) -> str:

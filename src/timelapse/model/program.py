@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from timelapse.errors import DefinitionError, Place, TimelapseError, UsageError
 from timelapse.ids import DAY, INT64_MAX
@@ -13,6 +13,11 @@ from timelapse.kinds.base import State, StateAlias, StateSpec
 from timelapse.model.calendar import Calendar
 from timelapse.model.events import Event, Record
 from timelapse.model.types import Check
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from timelapse.cards import Card
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -251,6 +256,12 @@ class Program(metaclass=ProgramMeta):
         params = ", ".join(f"{k}={v!r}" for k, v in params_of(self).items())
         return f"{type(self).__name__}({params})"
 
+    def __rich__(self) -> RenderableType:
+        return _card(self).rich()
+
+    def _repr_html_(self) -> str:
+        return _card(self).html()
+
     def emit(self, record: Record) -> None:
         """Put out a record. Only in handlers."""
         raise _outside("emit")
@@ -277,6 +288,27 @@ class Program(metaclass=ProgramMeta):
         Only in handlers.
         """
         raise _outside("cancel")
+
+
+def _card(program: Program) -> Card:
+    """What a program declares: parameters, states, handlers in their order."""
+    from timelapse.cards import Card, Table
+
+    spec = spec_of(program)
+    values = params_of(program)
+    doc = (type(program).__dict__.get("__doc__") or "").strip().splitlines()
+    rows = [("state", name, state.text, "") for name, state in spec.states.items() if name.isidentifier()]
+    rows += [
+        (
+            "handler",
+            h.name,
+            ", ".join(e.__name__ for e in h.events),
+            f"line {h.place.line}" if h.place.line else "",
+        )
+        for h in spec.handlers
+    ]
+    facts = [(f"{name}: {param.text}", repr(values[name])) for name, param in spec.params.items()]
+    return Card(spec.name, doc[0] if doc else "", facts, Table(("", "name", "of", ""), tuple(rows)))
 
 
 def _outside(name: str) -> TimelapseError:

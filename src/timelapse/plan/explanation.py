@@ -182,6 +182,9 @@ class Explanation:
 
         return as_rich(self)
 
+    def __rich__(self) -> RenderableType:
+        return self.rich()
+
     def svg(self) -> str:
         """A picture: events, stages of states, outputs, and what depends on what."""
         from timelapse.plan.svg import as_svg

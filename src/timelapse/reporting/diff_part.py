@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from timelapse.charts import Timeline, timeline
+from timelapse.charts import Timeline
 from timelapse.compare import Cause, Change, Diff, Judgement, RecordDiff, Scores
+from timelapse.compare.views import differences_chart, whole_span
 from timelapse.display import clean, date, moment, one_line, took
 from timelapse.errors import UsageError
 from timelapse.reporting.redact import HIDDEN, PLACE, Redaction, shown
-from timelapse.reporting.tables import TOP, rankable, times
+from timelapse.reporting.tables import TOP, rankable
 
 if TYPE_CHECKING:
     from timelapse.run import Run
@@ -130,7 +131,7 @@ def diff_part(
         *found.records.values(),
         *([found.rejected] if found.rejected.a.num_rows or found.rejected.b.num_rows else []),
     ]
-    ends = _span(records)
+    ends = whole_span(records)
     parts = tuple(
         _record(found, r, redaction, by, examples, ends, rejected=r is found.rejected) for r in records
     )
@@ -157,12 +158,6 @@ def _side(letter: str, run: Run, other: Run, redaction: Redaction, names: tuple[
     )  # fmt: skip
 
 
-def _span(records: Sequence[RecordDiff]) -> tuple[int, int] | None:
-    """From the first to the last output of either side: differences stand within all that was put out."""
-    found = [times(t) for r in records for t in (r.a, r.b) if t.num_rows]
-    return (min(int(t.min()) for t in found), max(int(t.max()) for t in found)) if found else None
-
-
 def _record(
     found: Diff,
     record: RecordDiff, redaction: Redaction, by: Sequence[str], examples: int, ends: tuple[int, int] | None, *,
@@ -171,14 +166,12 @@ def _record(
     name, counts = record.name, record.counts
     shown_changes = list(islice(record.changes(), examples))
     causes = found.causes(shown_changes)
-    every = {"new": times(record.new), "changed": times(record.changed_b), "gone": times(record.gone)}
-    bands = {kind: ts for kind, ts in every.items() if len(ts)}
     title = "Rejected events that differ" if rejected else f"{name}: what differs"
     return RecordDiffPart(
         clean(name),
         "event" if record.identity == ("phase", "seq") else ", ".join(record.identity),
         counts["a"], counts["b"], counts["gone"], counts["new"], counts["changed"],
-        timeline(title, bands, css={b: b for b in bands}, below=("gone",), span=ends),
+        differences_chart(record, ends, title),
         tuple(sorted(record.fields.items(), key=lambda item: (-item[1], item[0]))),
         () if rejected else tuple(_entity(record, f, redaction) for f in entity_fields(record, by)),
         tuple(_example(c, causes, redaction, rejected=rejected) for c in shown_changes),

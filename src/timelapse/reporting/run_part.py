@@ -10,6 +10,7 @@ from timelapse.charts import Timeline, timeline
 from timelapse.display import clean, moment, one_line, rate, size, span, took
 from timelapse.errors import TimelapseError
 from timelapse.log import Log
+from timelapse.log.views import days_chart
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
 from timelapse.reporting.tables import COUNTED, FieldTop, Ranked, Rows, first_rows, reasons, times, top_values
 
@@ -146,6 +147,8 @@ def _log_of(run: Run, notes: list[str]) -> tuple[Log | None, LogInfo | None]:
         log = Log.open(path)
         for version in range(log.version, 0, -1):
             older = log if version == log.version else Log.open(path, version)
+            if run.manifest.without and max(run.manifest.without) < older.count:
+                older = older.without(run.manifest.without)
             if older.id == run.manifest.log_id:
                 return older, older.info()
         notes.append("The log at the run's path was written anew since: its types and times are not shown.")
@@ -158,28 +161,7 @@ def _log_of(run: Run, notes: list[str]) -> tuple[Log | None, LogInfo | None]:
 
 def _events(info: LogInfo) -> Timeline | None:
     """Events per day; a log of one or two days says nothing that way."""
-    import numpy as np
-
-    from timelapse.charts import Band
-    from timelapse.ids import DAY
-
-    if info.ts_first is None or info.ts_last is None or len(info.days) < 3:
-        return None
-    first, last = info.ts_first // DAY, info.ts_last // DAY
-    if last - first >= 1_500:
-        return None
-    counts = {t.name: np.zeros(last - first + 1, np.int64) for t in info.types}
-    for day, found in info.days.items():
-        for name, n in found.items():
-            counts[name][_day(day) - first] += n
-    bands = tuple(Band(n, f"c{min(i, 5) + 1}", c) for i, (n, c) in enumerate(counts.items()))
-    return Timeline("Events in the log", first * DAY, DAY, bands)
-
-
-def _day(text: str) -> int:
-    from datetime import date
-
-    return (date.fromisoformat(text) - date(1970, 1, 1)).days
+    return days_chart(info, "Events in the log") if len(info.days) > 2 else None
 
 
 # --- figures --------------------------------------------------------------------------------------------
@@ -266,6 +248,13 @@ def _certificate(run: Run, redaction: Redaction) -> list[Fact]:
             text += "; the result is exact all the same, but this is a bug in Timelapse"
         facts.append(Fact("fallback", text, "warn"))
     facts.append(_verified(run, redaction))
+    if run.quarantined_count:
+        text = f"{run.quarantined_count:,} events at which a handler raised: the result is that of the log without them"
+        facts.append(Fact("quarantined", text, "warn"))
+    if run.manifest.without:
+        facts.append(
+            Fact("left out", f"the log was replayed without {len(run.manifest.without):,} events", "warn")
+        )
     passes = run.passes
     if passes:
         compiled = sum(how == "compiled" for how in passes.values())

@@ -24,7 +24,9 @@ from timelapse.tables.table import to_dict
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from rich.console import RenderableType
 
+    from timelapse.charts import Figure
     from timelapse.log.reader import EventReader
     from timelapse.run.verify import Verification
     from timelapse.trace import Explanation, History
@@ -347,14 +349,23 @@ class Run:
         keep_verified(self, found)
         return found
 
-    def _repr_html_(self) -> str:
-        from html import escape
+    # --- pictures -----------------------------------------------------------------------------------
 
-        rows = [("program", self.program), ("events", f"{self.events:,}"), ("digest", self.digest)]
-        rows += [(name, f"{n:,} outputs") for name, n in self.counts.items()]
-        rows += [("rejected", f"{self.rejected_count:,}"), ("seconds", f"{self.seconds:.2f}")]
-        cells = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows)
-        return f"<table>{cells}</table>"
+    def plot(self, record: type[Record] | str | None = None) -> Figure:
+        """Outputs over time, of one record type or of all: a figure that notebooks show, with `svg` and `save`."""
+        from timelapse.run.views import outputs_chart
+
+        return outputs_chart(self, record.__name__ if isinstance(record, type) else record).figure()
+
+    def __rich__(self) -> RenderableType:
+        from timelapse.run.views import card
+
+        return card(self).rich()
+
+    def _repr_html_(self) -> str:
+        from timelapse.run.views import card
+
+        return card(self).html()
 
 
 def params_text(program: Program) -> dict[str, str]:

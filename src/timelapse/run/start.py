@@ -24,7 +24,8 @@ from timelapse.engine.digest import run_digest, state_digest
 from timelapse.engine.driver import Outcome
 from timelapse.engine.executor import Executor, LocalExecutor
 from timelapse.engine.job import Job, schema_bytes
-from timelapse.engine.progress import Progress, Silent
+from timelapse.engine.notebook import default_progress
+from timelapse.engine.progress import Progress
 from timelapse.engine.publish import PartialRun
 from timelapse.env.machine import memory_setting
 from timelapse.errors import ImpureProgram, UsageError
@@ -126,7 +127,7 @@ def replay(
     Cancelled on Ctrl-C. After an error nothing is left at `out`.
     """
     return _replay(
-        as_program(program), log, out, slices, spark, strategy, progress or Silent(), allow_impure, overwrite,
+        as_program(program), log, out, slices, spark, strategy, progress or default_progress(), allow_impure, overwrite,
         cache, quarantine, None, until,
     )  # fmt: skip
 

@@ -14,7 +14,8 @@ import pyarrow as pa
 from timelapse import serial
 from timelapse.divergence import Divergence, Result, Row, compare_runs
 from timelapse.engine.digest import hash_outputs, hash_rejected
-from timelapse.engine.progress import Progress, Silent
+from timelapse.engine.notebook import default_progress
+from timelapse.engine.progress import Progress
 from timelapse.errors import UsageError
 from timelapse.ids import Phase
 from timelapse.kernels.base import quarantined_row
@@ -70,7 +71,7 @@ def verify(run: Run, events: int | None = None, progress: Progress | None = None
     if events is not None and events < 1:
         raise UsageError(f"verify takes at least one event, not {events}", code="TL811")
     wanted = total if events is None else min(events, total)
-    listener = progress or Silent()
+    listener = progress or default_progress()
     started = time.perf_counter()
     hi = reader.seq_after(wanted)
     classes = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from timelapse.engine.progress import Progress, Silent
+from timelapse.engine.notebook import default_progress
+from timelapse.engine.progress import Progress
 from timelapse.log.manifest import IngestEntry, SegmentEntry, SourceEntry, build, write
 from timelapse.log.place import as_path, whole_folder
 from timelapse.log.segment import SegmentWriter
@@ -41,7 +42,7 @@ def generate(
     `spark=False` makes it in this process; None uses Spark unless it is small. The log is the same
     either way. Raises LogError when something is at `path` that may not be replaced.
     """
-    progress = progress or Silent()
+    progress = progress or default_progress()
     with whole_folder(as_path(path), overwrite=overwrite) as staging:
         (staging / "segments").mkdir()
         tables = staging / "tables"

@@ -1,0 +1,63 @@
+"""A diff as people see it: what differs over time as a chart, how much of each type as a card."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from timelapse.cards import Card, Table
+from timelapse.charts import Timeline, timeline
+
+if TYPE_CHECKING:
+    from timelapse.compare.differences import Diff, RecordDiff
+    from timelapse.run import Run
+
+_KINDS = ("gone", "new", "changed")
+
+
+def _times(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.asarray(table.column("ts")).astype(np.int64, copy=False)
+
+
+def whole_span(records: Sequence[RecordDiff]) -> tuple[int, int] | None:
+    """From the first to the last output of either side: differences stand within all that was put out."""
+    found = [_times(t) for r in records for t in (r.a, r.b) if t.num_rows]
+    return (min(int(t.min()) for t in found), max(int(t.max()) for t in found)) if found else None
+
+
+def differences_chart(record: RecordDiff, span: tuple[int, int] | None = None, title: str = "") -> Timeline:
+    """What is new and changed upwards, what is gone downwards, over time. Kinds without any are left out."""
+    every = {"new": _times(record.new), "changed": _times(record.changed_b), "gone": _times(record.gone)}
+    bands = {kind: ts for kind, ts in every.items() if len(ts)}
+    return timeline(
+        title or f"{record.name}: what differs", bands, css={kind: kind for kind in bands}, below=("gone",),
+        span=span if bands else None,
+    )  # fmt: skip
+
+
+def card(found: Diff) -> Card:
+    """The summary of `timelapse diff`."""
+    facts = [
+        (side, _side(run, other)) for side, run, other in (("A", found.a, found.b), ("B", found.b, found.a))
+    ]
+    if found.same:
+        outputs = sum(found.a.counts.values())
+        return Card("The same", f"{outputs:,} outputs, {found.a.rejected_count:,} rejected", facts)
+    records = [r for r in (*found.records.values(), found.rejected) if r.a.num_rows or r.b.num_rows]
+    rows = tuple((r.name, *(f"{r.counts[k]:,}" for k in ("a", "b", *_KINDS))) for r in records)
+    first = found.first
+    if first is not None:
+        facts.append(("first", first.text))
+    span = whole_span(records)
+    figures = [differences_chart(r, span).figure(820, 170) for r in records if not r.same][:3]
+    names = ("", "A", "B", *_KINDS)
+    return Card("What differs", "", facts, Table(names, rows, names[1:]), figures)
+
+
+def _side(run: Run, other: Run) -> str:
+    theirs = other.manifest.params
+    own = ", ".join(f"{n}={t}" for n, t in run.manifest.params.items() if theirs.get(n) != t)
+    return f"{run.program}{f' with {own}' if own else ''}, digest {run.digest[:12]}"

@@ -1,0 +1,53 @@
+"""A run as people see it: its outputs over time as a chart, what it found and what proves it as a card."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from timelapse.cards import Card, Table
+from timelapse.charts import Timeline, timeline
+from timelapse.display import rate, took
+
+if TYPE_CHECKING:
+    from timelapse.run.run import Run
+
+_MOST = 2_000_000
+"""Outputs that a card draws; `Run.plot` draws any number."""
+
+
+def outputs_chart(run: Run, record: str | None = None) -> Timeline:
+    """Outputs over time, of one record type or of all. Raises RunError (TL603) for a type that the run does not have."""
+    names = [record] if record is not None else list(run.counts)
+    times = {name: np.asarray(run.stored(name).column("ts")).astype(np.int64, copy=False) for name in names}
+    return timeline(f"{record or run.program} outputs", times)
+
+
+def card(run: Run) -> Card:
+    """What a finished replay prints, shorter."""
+    found = run.certificate
+    params = ", ".join(f"{n}={t}" for n, t in run.manifest.params.items())
+    facts = [
+        (
+            "events",
+            f"{run.events:,} in {took(run.seconds)}, {rate(run.events, run.seconds)}, {run.slices} slices",
+        ),
+        ("rejected", f"{run.rejected_count:,}"),
+        ("digest", run.digest),
+    ]
+    if found.get("mode") == "staged":
+        facts.append(
+            ("proved", f"{found.get('validated_slices', 0)} slices changed the state exactly as predicted")
+        )
+    elif found.get("mode") == "chain":
+        facts.append(("proved", "slices ran one after the other: nothing was predicted"))
+    if found.get("fallback"):
+        facts.append(("fallback", str(found["fallback"].get("reason", ""))))
+    if run.path is not None:
+        facts.append(("stored at", str(run.path)))
+    total = sum(run.counts.values())
+    figures = [outputs_chart(run).figure(820, 190)] if 0 < total <= _MOST else []
+    rows = tuple((name, f"{count:,}") for name, count in run.counts.items())
+    table = Table(("record", "outputs"), rows, ("outputs",)) if rows else None
+    return Card(f"Run of {run.program}({params})", "", facts, table, figures)
