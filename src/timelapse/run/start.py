@@ -361,7 +361,7 @@ def source_of(program: Program) -> str | None:
         return origin
     try:
         file = inspect.getsourcefile(cls)
-    except TypeError:
+    except (TypeError, OSError):  # OSError: a class of a notebook
         return None
     if file is None or "<" in cls.__qualname__ or not Path(file).is_file():
         return None
