@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 import time
@@ -86,12 +87,11 @@ class NotebookProgress:
         if now - self._drawn < _EVERY_SECONDS and not last:
             return
         self._drawn = now
-        from IPython.display import HTML, display
-
+        shell: Any = importlib.import_module("IPython.display")
         if self._display is None:
-            self._display = display(HTML(self.html()), display_id=True)
-        elif self._display is not None:
-            self._display.update(HTML(self.html()))
+            self._display = shell.display(shell.HTML(self.html()), display_id=True)
+        else:
+            self._display.update(shell.HTML(self.html()))
 
 
 _: type[Progress] = NotebookProgress
