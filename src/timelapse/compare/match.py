@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from timelapse.tables.rowhash import U64, both_lanes, one_array, row_hashes
+from timelapse.tables.rowhash import U64, both_lanes, hash_order, one_array, row_hashes
 
 Rows = npt.NDArray[np.int64]
 
@@ -34,7 +34,29 @@ def match(a: pa.Table, b: pa.Table, identity: Sequence[str]) -> Matching:
     """Match two tables' rows by identity columns. Row numbers of one side rise."""
     ids_a, ids_b = _lanes(a, identity), _lanes(b, identity)
     low, high = (np.concatenate(pair) for pair in zip(ids_a, ids_b, strict=True))
-    side = np.repeat(np.array([0, 1], np.int8), [a.num_rows, b.num_rows])
+    found = _single(low, high, a.num_rows)
+    if found is None:
+        found = _several(low, high, a.num_rows, b.num_rows)
+    left, right = found
+    by_a = np.argsort(left, kind="stable")
+    left, right = left[by_a], right[by_a]
+    return Matching(_others(a.num_rows, left), _others(b.num_rows, right), left, right)
+
+
+def _single(low: U64, high: U64, rows: int) -> tuple[Rows, Rows] | None:
+    """Pairs where no identity occurs twice on one side, in any order; None where that is not so. `rows`: of A."""
+    order = hash_order(low)
+    sorted_low = low[order]
+    same = sorted_low[1:] == sorted_low[:-1]
+    first = np.flatnonzero(same)
+    left, right = order[first], order[first + 1] - rows
+    single = not (same[1:] & same[:-1]).any() and bool(((left < rows) & (right >= 0)).all())
+    return (left, right) if single and bool((high[left] == high[right + rows]).all()) else None
+
+
+def _several(low: U64, high: U64, rows_a: int, rows_b: int) -> tuple[Rows, Rows]:
+    """Pairs where identities occur any number of times."""
+    side = np.repeat(np.array([0, 1], np.int8), [rows_a, rows_b])
     occurrence = _occurrences(low, high, side)
     order = np.lexsort((side, occurrence, low, high))
     key = [x[order] for x in (low, high, occurrence)]
@@ -42,10 +64,7 @@ def match(a: pa.Table, b: pa.Table, identity: Sequence[str]) -> Matching:
     for x in key:
         same &= x[1:] == x[:-1]
     first = np.flatnonzero(same)  # the next one in order is its counterpart
-    left, right = order[first], order[first + 1] - a.num_rows
-    by_a = np.argsort(left, kind="stable")
-    left, right = left[by_a], right[by_a]
-    return Matching(_others(a.num_rows, left), _others(b.num_rows, right), left, right)
+    return order[first], order[first + 1] - rows_a
 
 
 def unequal(a: pa.Table, b: pa.Table, names: Sequence[str]) -> dict[str, npt.NDArray[np.bool_]]:
