@@ -5,6 +5,8 @@ timelapse explain examples/dating.py:VoteFeatures
 
 import timelapse as tl
 
+BORDERS = (("north", "east"), ("east", "south"), ("south", "west"))
+
 
 class Profile(tl.Event):
     user: int
@@ -44,9 +46,6 @@ class Row(tl.Record):
 class VoteFeatures(tl.Program):
     """Where both are, how old, how active, how they vote and are voted for, how fast they answer."""
 
-    bordering: frozenset[tuple[str, str]] = frozenset(
-        {("north", "east"), ("east", "south"), ("south", "west")}
-    )
     active: int = 7 * tl.DAY
 
     born: tl.Value[int, int | None]
@@ -57,8 +56,8 @@ class VoteFeatures(tl.Program):
     votes_lately: tl.Smoothed[int] = tl.state(alpha=0.1)
     received: tl.Counter[int]
     """Since the user last voted."""
-    open: tl.SetOf[int, int]
-    """Who voted for the user and had no vote back."""
+    outstanding: tl.Counter[int]
+    """Votes for the user that had no vote back."""
     asked: tl.Value[tuple[int, int], int | None]
     """When the first voted for the second, while that is unanswered."""
     answers: tl.Mean[int]
@@ -75,13 +74,13 @@ class VoteFeatures(tl.Program):
         self.emit(Row(
             voter=v.voter, receiver=v.receiver, up=v.up,
             same_region=here is not None and here == there,
-            bordering=(here, there) in self.bordering or (there, here) in self.bordering,
+            bordering=(here, there) in BORDERS or (there, here) in BORDERS,
             age_difference=None if mine is None or theirs is None else abs(mine - theirs),
             same_age_bucket=mine is not None and theirs is not None and mine // 5 == theirs // 5,
             idle=None if last is None else v.ts - last,
             receiver_active=seen is not None and v.ts - seen <= self.active,
             positive_share=self.votes_for[v.receiver], positive_lately=self.votes_lately[v.receiver],
-            received_since=self.received[v.voter], outstanding=self.open.count(v.voter),
+            received_since=self.received[v.voter], outstanding=self.outstanding[v.voter],
             mean_answer=self.answers[v.voter],
         ))  # fmt: skip
 
@@ -104,7 +103,7 @@ class VoteFeatures(tl.Program):
         if asked is not None:
             self.answers.add(v.voter, v.ts - asked)
             del self.asked[v.receiver, v.voter]
-            self.open.discard(v.voter, v.receiver)
+            self.outstanding[v.voter] -= 1
         elif (v.voter, v.receiver) not in self.asked:
             self.asked[v.voter, v.receiver] = v.ts
-            self.open.add(v.receiver, v.voter)
+            self.outstanding[v.receiver] += 1

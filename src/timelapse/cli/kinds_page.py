@@ -47,6 +47,12 @@ _COLUMNS = {
     "Smoothed": "`key`, `value`; by time also `at`, the time of the last write",
     "Decayed": "`key`, `value` as it was at the last write, `at`, the time of that",
 }
+_COMPILED = {
+    "SetOf": "all but `x[k]`, `del x[k]`, `count` and `items`",
+    "MapOf": "all but `fields`, `count`, `clear` and `items`",
+    "Mean": "all but `items`",
+    "Smoothed": "by event, all but `items`",
+}
 _SIGNS = {
     "getitem": "x[k]", "setitem": "x[k] = v", "delitem": "del x[k]", "contains": "k in x", "iadd": "x[k] += n",
     "isub": "x[k] -= n",
@@ -75,7 +81,8 @@ def _kind(kind: type[State]) -> Iterator[str]:
         f"| `{_written(kind, name)}` | {_reads(op)} | {op.effect or ''} |\n" for name, op in kind.ops.items()
     )
     columns = _COLUMNS.get(kind.__name__, "`key`, `value`")
-    yield f"Compiled: {'yes' if compiles(kind) else 'no, as Python'}. `Run.state`: {columns}.\n"
+    compiled = _COMPILED.get(kind.__name__, "yes") if compiles(kind) else "no, as Python"
+    yield f"Compiled: {compiled}. `Run.state`: {columns}.\n"
 
 
 def _reads(op: Op) -> str:

@@ -88,6 +88,9 @@ class NativeStore:
     def items(self) -> Iterable[tuple[Any, Any]]:
         return self._table.present().items()
 
+    def side(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        raise TypeError("a compiled pass has no operation that needs an index")
+
     def _claim(self, key: Any) -> int:
         layout = self._table.layout
         row = self._rows.claim(key)

@@ -6,20 +6,27 @@ from timelapse.kernels.native.layout import Layout, Mode
 from timelapse.kernels.native.states.base import StateCode, Writer
 from timelapse.kernels.native.states.counter import CounterCode
 from timelapse.kernels.native.states.effects import FuncCode
+from timelapse.kernels.native.states.grouped import MapOfCode, MapOfFuncCode, MeanCode, SetOfCode
 from timelapse.kernels.native.states.set import SetCode
+from timelapse.kernels.native.states.smoothed import SmoothedCode
 from timelapse.kernels.native.states.value import ExtremumCode, FirstCode, ValueCode
 from timelapse.kernels.native.values import Refused
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.extremum import Max, Min
 from timelapse.kinds.first import First
+from timelapse.kinds.mapof import MapOf
+from timelapse.kinds.mean import Mean
 from timelapse.kinds.set import Set
+from timelapse.kinds.setof import SetOf
+from timelapse.kinds.smoothed import Smoothed
 from timelapse.kinds.value import Value
 
 __all__ = ["StateCode", "Writer", "compiles", "state_code"]
 
 _CODE: dict[type, type[StateCode]] = {
     Counter: CounterCode, Set: SetCode, Value: ValueCode, First: FirstCode, Max: ExtremumCode, Min: ExtremumCode,
+    Mean: MeanCode, SetOf: SetOfCode, MapOf: MapOfCode, Smoothed: SmoothedCode,
 }  # fmt: skip
 
 
@@ -34,5 +41,5 @@ def state_code(spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: 
     if found is None:
         raise Refused(f"the state kind {spec.kind.__name__} ({spec.name})")
     if mode == "delta" and layout.form == "func":
-        found = FuncCode
+        found = MapOfFuncCode if found is MapOfCode else FuncCode
     return found(spec, mode, layout, out, index)

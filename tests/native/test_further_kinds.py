@@ -1,0 +1,128 @@
+"""Mean, SetOf, MapOf and Smoothed, compiled and interpreted: the same to the last bit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.native.agree import agree
+from timelapse.kernels.choose import choice
+from timelapse.testing.sources import load_source
+
+HEAD = """
+import timelapse as tl
+
+
+class E(tl.Event):
+    a: int
+    b: int
+    o: int | None
+    s: str
+    f: float
+    on: bool
+
+
+class Out(tl.Record):
+    x: float | None
+    y: float
+    n: int
+    yes: bool
+
+
+class P(tl.Program):
+    mean: tl.Mean[int]
+    by_pair: tl.Mean[tuple[int, str]] = tl.state(default=-0.5)
+    members: tl.SetOf[int, str]
+    pairs: tl.SetOf[tuple[int, bool], tuple[int, str]]
+    fields: tl.MapOf[int, int, int] = tl.state(default=2)
+    names: tl.MapOf[str, tuple[int, bool], str | None]
+    smooth: tl.Smoothed[int] = tl.state(alpha=0.3)
+
+    @tl.on(E)
+    def handle(self, e):
+"""
+EVERYTHING = (
+    HEAD
+    + """
+        k = e.a % 4
+        self.mean.add(k, e.b)
+        if e.on:
+            self.by_pair.add((k, e.s), e.a)
+            self.pairs.add((k, e.on), (e.b, e.s))
+        else:
+            self.mean.remove(e.b % 4, 1)
+            self.pairs.discard((k, True), member=(e.b, e.s))
+        if e.b == 3:
+            del self.mean[k]
+            self.names.pop((e.s, (k, True)))
+        if e.o is not None:
+            self.names[e.s, (k, e.on)] = None if e.on else e.s
+        self.fields[k, e.b % 3] += 1
+        self.smooth.add(k, e.f)
+        if e.s == "ab" and self.mean.count(k) > 2:
+            self.reject("ab")
+        self.emit(Out(
+            x=self.mean[e.b % 4], y=self.by_pair[k, e.s] + self.smooth.get(k, 0.5),
+            n=self.mean.sum(k) // 8 + self.fields[k, 1] // 8,
+            yes=((k, True), (e.b, "a")) in self.pairs or (e.s, (k, True)) in self.names,
+        ))
+"""
+)
+
+
+DELTAS = (
+    HEAD
+    + """
+        k = e.a % 4
+        self.by_pair.add((k, e.s), e.a)
+        self.by_pair.remove((e.b % 4, e.s), e.b)
+        self.fields[k, e.b % 3] += 1
+        if e.on:
+            self.pairs.add((k, e.on), (e.b, e.s))
+            self.names[e.s, (k, e.on)] = e.s
+            self.fields.setdefault((k, 2), e.b)
+        else:
+            self.pairs.discard((k, True), member=(e.b, e.s))
+            del self.by_pair[k, e.s]
+            del self.names[e.s, (k, True)]
+            del self.fields[k, 1]
+"""
+)
+
+
+def test_the_final_pass_agrees() -> None:
+    """Hardly an event is left to Python."""
+    ran, left = agree(EVERYTHING, count=150)
+    assert ran == 150
+    assert left < ran // 4
+
+
+def test_deltas_agree() -> None:
+    """Sums modulo 2^64 too."""
+    for edges in (False, True):
+        ran, _ = agree(DELTAS, count=100, only_final=False, edges=edges)
+        assert ran > 150
+
+
+def test_the_limits_of_integers_agree() -> None:
+    """Sums leave int64, divide beyond 2^53; floats are infinite and NaN."""
+    ran, left = agree(EVERYTHING, count=100, edges=True, seed=5)
+    assert 0 < left < ran
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("self.emit(Out(x=None, y=0.0, n=self.members.count(1), yes=False))", "needs an index"),
+        ("self.emit(Out(x=None, y=0.0, n=len(self.members[1]), yes=False))", "needs an index"),
+        ("del self.members[e.a]", "needs an index"),
+        ("self.fields.clear(e.a)", "needs an index"),
+        ("self.mean.add(e.a, e.on)", "is given bool"),
+    ],
+)
+def test_what_is_left_to_python_says_why(line: str, why: str) -> None:
+    program = load_source(HEAD + f"        {line}\n")
+    from timelapse.analysis import analyse, final_pass
+
+    found = choice(program(), final_pass(analyse(program)), final=True)
+    assert not found.compiled
+    assert why in found.reason
