@@ -172,7 +172,8 @@ class HandlerError(ReplayError):
     """A handler raised. Names the first failing event in log order.
 
     `event` is its text, `event_type` its type's name, `handler` the name, `cause` the exception's type and
-    text, `user_traceback` the traceback in the user's code.
+    text, `user_traceback` the traceback in the user's code. `reproducible` is false where the machine's memory or
+    stack came to an end.
     """
 
     code = "TL502"
@@ -191,6 +192,7 @@ class HandlerError(ReplayError):
         user_traceback: str = "",
         event_type: str = "",
         cause: str = "",
+        reproducible: bool = True,
     ) -> None:
         super().__init__(message, place=place, hint=hint, code=code)
         self.ts = ts
@@ -200,6 +202,7 @@ class HandlerError(ReplayError):
         self.user_traceback = user_traceback
         self.event_type = event_type
         self.cause = cause
+        self.reproducible = reproducible
 
     def __reduce__(self) -> tuple[object, ...]:
         fields = dict(self.__dict__)
@@ -208,7 +211,19 @@ class HandlerError(ReplayError):
 
 
 def _rebuild_handler_error(fields: dict[str, object]) -> HandlerError:
-    keys = ("place", "hint", "code", "ts", "seq", "handler", "event", "user_traceback", "event_type", "cause")
+    keys = (
+        "place",
+        "hint",
+        "code",
+        "ts",
+        "seq",
+        "handler",
+        "event",
+        "user_traceback",
+        "event_type",
+        "cause",
+        "reproducible",
+    )
     return HandlerError(str(fields["message"]), **{k: fields[k] for k in keys})  # type: ignore[arg-type]
 
 

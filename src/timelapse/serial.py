@@ -460,7 +460,7 @@ def run(
 
     With `quarantine` an event at which a handler raises counts as if it had not been in the log; what was
     raised is listed. An end of memory or stack is no property of the event and is raised all the same. Programs that
-    reach into other times are refused: what stems from an event would have to go with it.
+    reach into other times are refused: what stems from an event would have to go with it (run/takeout.py does that).
 
     Raises HandlerError for a handler's exception, EventOrderError for events out of order.
     """

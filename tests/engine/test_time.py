@@ -161,13 +161,6 @@ def test_failures_are_those_of_the_serial_meaning() -> None:
     assert replayed.value.event == serial.value.event == "Timeout(user=0, ts=8, seq=1)"
 
 
-def test_quarantine_is_refused() -> None:
-    """What stems from a failing event would have to go with it: said before anything runs."""
-    for run in (tl.run_serial, tl.replay):
-        with pytest.raises(UsageError, match="quarantine"):
-            run(Watch, random_log(LOG), quarantine=True)
-
-
 def test_the_plan_says_why_and_takes_no_other() -> None:
     """It names what reaches into another time and the line; a strategy that is not exact is refused."""
     text = str(tl.explain(Watch))

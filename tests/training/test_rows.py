@@ -306,3 +306,78 @@ def test_they_are_written_whole_or_not_at_all(log: tl.Log, tmp_path: Path) -> No
         broken.write(tmp_path / "lists.csv")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["rows.csv", "rows.parquet"]
     assert np.asarray(found.table["sent"]).max() > 5
+
+
+# --- other times ------------------------------------------------------------------------------------------
+
+
+class Wait(tl.Event):
+    user: int
+
+
+class Window(tl.Record):
+    n: int
+    ticks: int
+    waits: int
+
+
+class Windowed(tl.Program):
+    sent: tl.Counter[int]
+    ticks: tl.Counter
+    waits: tl.Counter[int]
+
+    @tl.on(Message)
+    def count(self, m: Message) -> None:
+        self.sent[m.sender] += 1
+        self.send(Wait(user=m.sender), after=2)
+
+    @tl.on(Wait)
+    def wait(self, w: Wait) -> None:
+        self.waits[w.user] += 1
+
+    @tl.every(tl.SECOND)
+    def tick(self) -> None:
+        self.ticks += 1
+
+    @tl.on(Ask)
+    def answer(self, q: Ask) -> None:
+        self.emit(Window(n=self.sent.last(5)[q.user], ticks=int(self.ticks), waits=self.waits[q.user]))  # type: ignore[call-overload]
+
+
+class Aside(Windowed):
+    """Reads through a method and a property, and writes where it looks back."""
+
+    @property
+    def all(self) -> int:
+        return int(self.ticks)  # type: ignore[call-overload,no-any-return]
+
+    def window(self, user: int) -> int:
+        if user not in self.waits or self.sent.get(user) is None:
+            return 0
+        self.waits.add(user, 1) if self.all > 9 else None
+        return int(self.sent.last(5)[user])
+
+    @tl.on(Ask)
+    def answer(self, q: Ask) -> None:
+        self.emit(Window(n=self.window(q.user), ticks=0, waits=0))
+
+
+class Sending(Windowed):
+    @tl.on(Ask)
+    def more(self, q: Ask) -> None:
+        self.send(Wait(user=q.user))
+
+
+def test_windows_timers_and_ticks_at_the_rows_of_a_table(log: tl.Log) -> None:
+    rows = QUESTIONS.select(["ts", "user", "note"])
+    found = tl.features(Windowed, log, rows, spark=False)
+    assert (found.record, found.missing) == ("Window", 0)
+    for row in found.table.to_pylist():
+        own = [e for e in EVENTS if isinstance(e, Message) and e.sender == row["user"] and e.ts < row["ts"]]
+        assert row["n"] == sum(e.ts > row["ts"] - 5 for e in own)
+        assert row["waits"] == sum(e.ts + 2 <= row["ts"] for e in own)
+        assert row["ticks"] == (1 if row["ts"] >= 0 else 0)
+    with pytest.raises(UsageError, match="sent or cancelled at Ask"):
+        tl.features(Sending, log, rows, spark=False)
+    with pytest.raises(UsageError, match="waits is written, or handed on, at Ask"):
+        tl.features(Aside, log, rows, spark=False)

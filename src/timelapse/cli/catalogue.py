@@ -122,7 +122,7 @@ TL207 A timer, a sent event or a look back that does not work
 An event is sent that no handler listens to, or that a handler waits for with after= (which follows the log's events); a timer's key is no int, str, bool, bytes or tuple of them; a view of the past is written; or last(), ago() were not seen when the class was defined: write self.x.last(...) in a method of the program.
 
 TL208 Something that does not go with other times
-Quarantine, traces of single events and the like do not go yet with programs that look back, date what they do, send or tick: an event has consequences at other times.
+Traces of single events and the like do not go yet with programs that look back, date what they do, send or tick: an event has consequences at other times.
 
 TL300 A pass that the analysis does not allow
 This is a bug in Timelapse. Please report it with the program.

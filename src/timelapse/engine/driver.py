@@ -325,4 +325,5 @@ def handler_error(failure: Failure) -> HandlerError:
         failure.message, place=Place(failure.file, failure.line, failure.what), hint=failure.hint,
         code=failure.code, ts=failure.ts, seq=failure.seq, handler=failure.handler, event=failure.event,
         user_traceback=failure.traceback, event_type=failure.event_type, cause=failure.cause,
+        reproducible=failure.reproducible,
     )  # fmt: skip

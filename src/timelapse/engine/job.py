@@ -178,6 +178,7 @@ class Failure(msgspec.Struct):
     traceback: str
     event_type: str = ""
     cause: str = ""
+    reproducible: bool = True
     spent: bool = False
 
 

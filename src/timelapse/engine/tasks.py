@@ -33,7 +33,7 @@ from timelapse.engine.reads import is_reads, write_reads
 from timelapse.engine.spill import Spill
 from timelapse.env.machine import state_memory
 from timelapse.errors import HandlerError
-from timelapse.kernels.base import Abandoned, PassResult, quarantined_table
+from timelapse.kernels.base import Abandoned, PassResult, Quarantined, quarantined_table
 from timelapse.kernels.budget import Spent
 from timelapse.kernels.choose import SliceKernel, Source
 from timelapse.kernels.parts import Part
@@ -143,11 +143,16 @@ def _keep_results(job: Job) -> Callable[[SliceReport, PassResult], None]:
         if result.rejected.num_rows:
             _write_parquet(result.rejected, rejected_path(folder, report.slice))
         report.rejected = SumRow.of(hash_rejected(result.rejected))
-        if result.quarantined:
-            _write_parquet(quarantined_table(result.quarantined), quarantined_path(folder, report.slice))
+        write_quarantined(result.quarantined, folder, report.slice)
         report.quarantined = len(result.quarantined)
 
     return keep
+
+
+def write_quarantined(rows: list[Quarantined], folder: Path, slice_id: int) -> None:
+    """Write which events were taken out of the log, where there are any."""
+    if rows:
+        _write_parquet(quarantined_table(rows), quarantined_path(folder, slice_id))
 
 
 def _write_parquet(table: pa.Table, path: Path) -> None:
@@ -282,5 +287,5 @@ def _failure(slice_id: int, error: HandlerError) -> Failure:
         slice=slice_id, message=error.message, file=error.place.file, line=error.place.line,
         what=error.place.what, hint=error.hint, code=error.code, ts=error.ts, seq=error.seq,
         handler=error.handler, event=error.event, traceback=error.user_traceback,
-        event_type=error.event_type, cause=error.cause,
+        event_type=error.event_type, cause=error.cause, reproducible=error.reproducible,
     )  # fmt: skip

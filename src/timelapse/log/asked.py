@@ -70,19 +70,18 @@ class AskedReader:
 
     def ts_before(self, seq: int) -> int | None:
         asked = int(np.searchsorted(self.seqs, seq))
-        found = self.base.ts_before(seq - asked)
+        last = self.base.ts_before(seq - asked)
         if not asked:
-            return found
-        last = int(self.table["ts"][asked - 1].as_py())
-        return last if found is None else max(found, last)
+            return last
+        own = int(self.table["ts"][asked - 1].as_py())
+        return own if last is None else max(own, last)
 
     @property
     def ts_first(self) -> int | None:
-        found = self.base.ts_first
-        if not len(self.places):
-            return found
-        first = int(self.table["ts"][0].as_py())
-        return first if found is None else min(found, first)
+        """The time at which the log begins: questions before it do not make clocks tick."""
+        if self.base.count or not len(self.places):
+            return self.base.ts_first
+        return int(self.table["ts"][0].as_py())
 
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         others = {name: fields for name, fields in columns.items() if name != self.kind.name}

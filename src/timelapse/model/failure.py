@@ -51,5 +51,6 @@ def handler_error(
         place=Place(last.filename if last else None, last.lineno if last else None, qualname),
         ts=ts, seq=seq, handler=handler, event=shown, user_traceback=text,
         event_type=type(event).__name__ if isinstance(event, Event) else "", cause=cause_of(error),
+        reproducible=is_reproducible(error),
         hint="fix the handler, guard against such an event, or replay with --quarantine (quarantine=True)",
     )  # fmt: skip

@@ -14,9 +14,10 @@ from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest, sta
 from timelapse.engine.job import same_name, schema_bytes
 from timelapse.ids import INT64_MAX
 from timelapse.kernels import timed
-from timelapse.kernels.base import output_schema, quarantined_row, quarantined_table
+from timelapse.kernels.base import Quarantined, output_schema, quarantined_row, quarantined_table
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.log import Log, MemoryLog
+from timelapse.log.reader import EventReader, LogReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.model.fingerprint import fingerprint
@@ -25,6 +26,7 @@ from timelapse.run.data import MemoryData
 from timelapse.run.manifest import FORMAT, RecordEntry, RunManifest, StateEntry
 from timelapse.run.run import Run, RunContext, params_text
 from timelapse.run.start import end_of, record_types
+from timelapse.run.takeout import taken_out
 from timelapse.serial import SerialOutcome
 from timelapse.tables.apply import changes_table
 from timelapse.tables.rowhash import ZERO, HashSum
@@ -50,7 +52,8 @@ class _SerialRun(Run):
     def _state_before(self, spec: StateSpec, at: int) -> pa.Table:
         from timelapse.tables.table import state_table
 
-        quarantine = self.manifest.quarantined is not None
+        # Of programs that reach into other times the events here are without those already.
+        quarantine = self.manifest.quarantined is not None and not spec_of(self._program).times
         begin, end = self._clock
         outcome = serial.run(
             self._program, self._events, before=at, quarantine=quarantine, begin=begin, until=end
@@ -77,7 +80,21 @@ def run_serial(
     if isinstance(events, Log):
         events.bind(heard(spec_of(program), events.types))
         path, log_id, left_out = str(events.path), events.id, events.left_out
-    reader = events.reader if isinstance(events, Log) else events if isinstance(events, MemoryLog) else None
+    reader: EventReader | None
+    reader = (
+        events.reader
+        if isinstance(events, Log)
+        else events
+        if isinstance(events, MemoryLog | LogReader)
+        else None
+    )
+    taken: list[Quarantined] | None = None
+    if quarantine and spec_of(program).times:
+        if reader is None:
+            listed = list(events)
+            reader = MemoryLog(listed, list(dict.fromkeys([*spec_of(program).events, *map(type, listed)])))
+        _, reader, taken = taken_out(reader, lambda reader, _: run_serial(program, reader, until=until))
+        quarantine = False
     if reader is None:
         listed = list(serial.in_order(events))
     else:
@@ -94,10 +111,12 @@ def run_serial(
     manifest = _manifest(program, outcome, count, seconds, path, log_id, until)
     manifest = msgspec.structs.replace(manifest, without=list(left_out))
     if quarantine:
-        manifest = msgspec.structs.replace(manifest, quarantined=len(outcome.quarantined))
-    taken_out = quarantined_table([quarantined_row(failure) for failure in outcome.quarantined])
+        taken = [quarantined_row(failure) for failure in outcome.quarantined]
+    if taken is not None:
+        manifest = msgspec.structs.replace(manifest, quarantined=len(taken))
+    listing = quarantined_table(taken or [])
     data = MemoryData(
-        output_tables(outcome), rejected_table(outcome), taken_out, lambda name: outcome.states[name]
+        output_tables(outcome), rejected_table(outcome), listing, lambda name: outcome.states[name]
     )
     return _SerialRun(manifest, data, RunContext(program=program), program, listed, (first, end))
 

@@ -270,10 +270,12 @@ class Run:
         )  # fmt: skip
 
     def _state_before(self, spec: StateSpec, at: int) -> pa.Table:
+        from timelapse.run.takeout import reader_without
         from timelapse.run.travel import state_before, timed_state_before
 
         reader = self.need_reader()
         if spec_of(self.need_program()).times:
+            reader = reader_without(reader, self.stored_quarantined()["seq"].to_pylist())
             return timed_state_before(self.need_program(), reader, at, self._manifest.until, spec)
         cuts = self._manifest.cuts
         seq = reader.seq_at(at)
@@ -327,6 +329,10 @@ class Run:
 
             self._context.program = reload_program(self._manifest)
         return self._context.program
+
+    def use_reader(self, reader: EventReader) -> None:
+        """Say that this is the log that was replayed, where the caller has it."""
+        self._context.reader = reader
 
     def need_reader(self) -> EventReader:
         """The log that was replayed. Raises RunError when it is gone or is another one."""

@@ -10,7 +10,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,17 +27,17 @@ from timelapse.engine.job import Job, schema_bytes
 from timelapse.engine.notebook import default_progress
 from timelapse.engine.progress import Progress
 from timelapse.engine.publish import PartialRun
+from timelapse.engine.tasks import write_quarantined
 from timelapse.env.machine import memory_setting
 from timelapse.errors import ImpureProgram, UsageError
 from timelapse.ids import INT64_MAX
-from timelapse.kernels.base import output_schema
+from timelapse.kernels.base import Quarantined, output_schema
 from timelapse.log import Log, MemoryLog
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event, Record
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, spec_of
-from timelapse.model.times import refuse_times
 from timelapse.model.versions import origin_of
 from timelapse.plan import Plan, make_plan
 from timelapse.plan.schedule import cuts_at
@@ -46,6 +46,7 @@ from timelapse.run.foresight import compiled_facts, compiling, foreseen, usable_
 from timelapse.run.manifest import FORMAT, RecordEntry, RunManifest, StateEntry, write_manifest
 from timelapse.run.run import Run, RunContext, params_text
 from timelapse.run.slices import least_slices
+from timelapse.run.takeout import taken_out
 from timelapse.tables.rowhash import ZERO
 
 if TYPE_CHECKING:
@@ -158,8 +159,6 @@ def _replay(
     strategy: str | Mapping[str, str] | None, listener: Progress, allow_impure: bool, overwrite: bool, cache: bool,
     quarantine: bool, several: Several | None, until: int | None,
 ) -> Run:  # fmt: skip
-    if quarantine:
-        refuse_times(program, "quarantine")
     analysis = analyse(program)
     _refuse_impure(analysis, allow_impure)
     source = open_source(log, program)
@@ -173,11 +172,20 @@ def _replay(
     if out is None:
         keep.append(_TemporaryFolder())
         out = keep[0].path / "run"
-    return run_plan(
-        program, analysis, source, plan, executor, Path(out), slices, listener, overwrite, keep,
-        cache=cache and strategy is None and not allow_impure and not quarantine, quarantine=quarantine,
-        several=several, until=until,
-    )  # fmt: skip
+    cache = cache and strategy is None and not allow_impure and not quarantine
+    place = Path(out)
+
+    def attempt(reader: EventReader, gone: list[Quarantined] | None) -> Run:
+        return run_plan(
+            program, analysis, replace(source, reader=reader), plan, executor, place, slices, listener, overwrite,
+            keep, cache=cache, quarantine=quarantine, several=several, until=until, gone=gone,
+        )  # fmt: skip
+
+    if not quarantine or not spec_of(program).times:
+        return attempt(source.reader, None)
+    run, _, _ = taken_out(source.reader, attempt)
+    run.use_reader(source.reader)
+    return run
 
 
 class _TemporaryFolder:
@@ -192,8 +200,12 @@ def run_plan(
     program: Program, analysis: Analysis, source: Source, plan: Plan, executor: Executor, out: Path,
     slices: int | None, progress: Progress, overwrite: bool, keep: list[Any], *, cache: bool = False,
     quarantine: bool = False, several: Several | None = None, until: int | None = None,
+    gone: list[Quarantined] | None = None,
 ) -> Run:  # fmt: skip
-    """Replay by a given plan and publish the run at `out`."""
+    """Replay by a given plan and publish the run at `out`.
+
+    `gone`: the source's reader is without these events already, and where a handler raises the run fails.
+    """
     started = time.time()
     clock = time.perf_counter()
     cores = max(executor.cores, executor.threads)
@@ -219,7 +231,17 @@ def run_plan(
                 decoded=None if several is None else several.decoded,
             )  # fmt: skip
         places = reuse.cuts(boundaries)
-        job = Job(program, passes, reader, places, partial.scratch, partial.path, memory, quarantine, until)
+        job = Job(
+            program,
+            passes,
+            reader,
+            places,
+            partial.scratch,
+            partial.path,
+            memory,
+            quarantine and gone is None,
+            until,
+        )
         (partial.scratch / "results").mkdir()
         before = foreseen(program, plan, job)
         prepared = time.perf_counter() - clock
@@ -231,6 +253,9 @@ def run_plan(
         manifest = _manifest(program, analysis, source, plan, job, outcome, started, seconds, reuse, before)
         origin = {"fingerprint": manifest.fingerprint, "started": manifest.started, "run_seconds": seconds}
         reuse.keep(job, outcome, _about(manifest), {**origin, "mode": plan.mode})
+        if gone is not None:
+            manifest = msgspec.structs.replace(manifest, quarantined=len(gone))
+            write_quarantined(gone, partial.path, 0)
         partial.settle()
         whole = time.perf_counter() - clock
         outcome.account.add("publish", whole - seconds)

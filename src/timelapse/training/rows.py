@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from timelapse.analysis import analyse
 from timelapse.compare.labels import Labels, codes_of, lanes_of
 from timelapse.engine.progress import Progress
 from timelapse.errors import IngestError, Place, UsageError
@@ -37,6 +36,7 @@ from timelapse.model.program import Program, as_program, spec_of
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
 from timelapse.run import Run, replay
 from timelapse.tables.rowhash import one_array
+from timelapse.training.questions import refuse_writes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,7 +130,7 @@ def features(
         run = replay(made, opened, **options)
         name = _record(run, record, _keyed(run, own))
         return _joined(run, name, own, _named(run, name, labels))
-    _refuse_writes(made, kind)
+    refuse_writes(made, kind)
     asked = AskedLog(opened, EventType.of(kind), _rows(kind, labels))
     run = replay(made, asked, **options)
     found = {name: _answers(run, name, asked) for name in run.counts}
@@ -178,7 +178,7 @@ def _column(labels: Labels, name: str, kind: ValueType) -> pa.Array:
 
 def _question(program: Program, log: Log, ask: type[Event] | str | None) -> type[Event] | None:
     held = {t.name for t in log.types}
-    events = {e.__name__: e for e in spec_of(program).events}
+    events = {e.__name__: e for e in spec_of(program).events if e not in spec_of(program).sent}
     others = [name for name in events if name not in held]
     name = ask if isinstance(ask, str) or ask is None else ask.__name__
     if name is not None:
@@ -201,26 +201,6 @@ def _rows(kind: type[Event], labels: Labels) -> pa.Table:
     columns = {"ts": _column(labels, "ts", TIME)}
     columns |= {f.name: _column(labels, f.name, f.type).cast(f.type.arrow) for f in kind.__fields__}
     return pa.table(columns)
-
-
-def _refuse_writes(program: Program, kind: type[Event]) -> None:
-    """A question that changes a state would change what later rows, and the log's own events, see."""
-    for fn, events in analyse(program).functions.reached.items():
-        if kind not in events:
-            continue
-        if fn.opaque is not None:
-            raise UsageError(
-                f"what {fn.name} does at {kind.__name__} cannot be seen: {fn.opaque.message}", place=fn.opaque.place,
-                hint="rows are only asked where it is clear that this changes no state", code="TL835",
-            )  # fmt: skip
-        for vertex in fn.vertices:
-            for write in vertex.found.writes:
-                line = getattr(write.node, "lineno", None)
-                raise UsageError(
-                    f"{write.state} is written at {kind.__name__}: rows that are asked must not change what they see",
-                    place=Place(fn.file, line, fn.name), code="TL835",
-                    hint=f"write it in a handler that does not listen to {kind.__name__}",
-                )  # fmt: skip
 
 
 def _answers(run: Run, record: str, asked: AskedLog) -> I64:
