@@ -141,7 +141,7 @@ def _make(name: str, text: str, *, compile_it: bool) -> Callable[..., int] | Non
     import numba as nb
     from numba.core.errors import NumbaError
 
-    from timelapse.kernels.native.jit import NotStored, OnDisk
+    from timelapse.kernels.native.jit import NotStored, OnDisk, release
 
     module = types.ModuleType(f"timelapse_pass_{name}")
     sys.modules[module.__name__] = module  # where Numba looks when it loads machine code
@@ -161,5 +161,7 @@ def _make(name: str, text: str, *, compile_it: bool) -> Callable[..., int] | Non
                 function.compile(module.SIGNATURE)
     except (NumbaError, NotImplementedError) as error:
         raise NotCompiled(f"{type(error).__name__}: {str(error)[:500]}") from error
+    finally:
+        release()
     function.disable_compile()
     return function  # type: ignore[no-any-return]

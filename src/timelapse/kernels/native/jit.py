@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numba as nb
@@ -20,6 +21,18 @@ COUNTS: Counter[str] = Counter()
 """What this process has done: `compiled` and `loaded` functions, `damaged` entries, and those `unkept` on disk."""
 
 
+_MAKING: dict[str, ExitStack] = {}
+"""The right to make what this process is compiling for all: released when it is stored, or by `release`."""
+
+
+def release(*names: str) -> None:
+    """Let other processes compile these functions, or all that this one has begun and, after an error, not ended."""
+    for name in names or tuple(_MAKING):
+        making = _MAKING.pop(name, None)
+        if making is not None:
+            making.close()
+
+
 class NotStored(Exception):
     """There is no whole entry of this name."""
 
@@ -28,7 +41,8 @@ class OnDisk:
     """Takes the place of a dispatcher's cache. `name` gives a signature's entry.
 
     With `load_only` a function that is not stored raises NotStored instead of being compiled. `linked`: other
-    functions will call it.
+    functions will call it. Of processes that miss such a function at once one compiles it and the others wait: it
+    compiles those that it calls on the way, always in the same order, so none waits for another in a circle.
     """
 
     cache_path = None
@@ -41,6 +55,19 @@ class OnDisk:
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         name = self._name(sig)
         target_context.refresh()
+        found = self._stored(name, sig, target_context)
+        if found is None and self._linked and name not in _MAKING:
+            making = _MAKING[name] = ExitStack()
+            making.enter_context(store.being_made(name))
+            if store.has(name):  # it was made meanwhile
+                found = self._stored(name, sig, target_context)
+            if found is not None:
+                release(name)
+        if found is None and self._load_only:
+            raise NotStored(name)
+        return found
+
+    def _stored(self, name: str, sig: Any, target_context: Any) -> Any:
         payload = store.read(name)
         if payload is not None:
             try:
@@ -51,16 +78,17 @@ class OnDisk:
             else:
                 COUNTS["loaded"] += 1
                 return found
-        if self._load_only:
-            raise NotStored(name)
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         COUNTS["compiled"] += 1
+        name = self._name(sig)
         try:
-            kept = store.write(self._name(sig), to_bytes(data, linked=self._linked))
+            kept = store.write(name, to_bytes(data, linked=self._linked))
         except NotKept:
             kept = False
+        finally:
+            release(name)
         COUNTS["unkept"] += not kept
 
     def enable(self) -> None:
