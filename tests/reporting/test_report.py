@@ -69,6 +69,9 @@ def test_a_run_says_what_ran_and_what_proves_it(runs: tuple[tl.Run, tl.Run]) -> 
     assert "not yet against the serial reference" in text
     assert "Counter[str]" in text
     assert "real time" in text
+    states = run.state_at_cut("visits", run.slices)
+    assert f"Counter[str], {len(states)} keys" in text
+    assert f"{shown(max(states, key=lambda k: (states[k], k)))}" in text
 
 
 def test_what_was_verified_is_said(place: Path) -> None:
@@ -196,7 +199,7 @@ def test_redacting_every_text_leaves_no_text(place: Path) -> None:
     run = tl.replay(Guard(word="x"), place / "log", spark=False)
     html = report(run, redact=["who", "text"]).html
     for text in HOSTILE:
-        if text not in ("<!--", "]]>", "&lt;b&gt;"):
+        if text not in ("<!--", "]]>", "&lt;b&gt;"):  # all else is nowhere else: states show no keys either
             assert shown(text)[:40] not in _Texts(html).text
     assert "elsewhere.invalid" not in html
 

@@ -92,7 +92,7 @@ def report(
     else:
         redaction = Redaction.of(redact, [found.a, found.b])
         compared = diff_part(found, redaction, by, examples, names, judged)
-        both = [run_part(run, redaction, 0) for run in (found.a, found.b)]
+        both = [run_part(run, redaction, 0, with_states=False) for run in (found.a, found.b)]
         title = f"{found.a.program}: two versions over {found.a.events:,} events"
         html = _page(title, run=both[1], diff=compared, other=both[0], redaction=redaction)
     made = Report(clean(title), html)
@@ -121,6 +121,7 @@ def _environment() -> Environment:
     )  # fmt: skip
     made.filters["n"] = lambda value: f"{value:,}"
     made.filters["clean"] = clean
+    made.filters["number"] = lambda value: f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
     made.globals["chart"] = _chart
     made.globals["bar"] = _bar
     made.globals["picture"] = _picture

@@ -12,6 +12,7 @@ from timelapse.errors import TimelapseError
 from timelapse.log import Log
 from timelapse.log.views import days_chart
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
+from timelapse.reporting.states import StatePart, state_parts
 from timelapse.reporting.tables import COUNTED, FieldTop, Ranked, Rows, first_rows, reasons, times, top_values
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ class RunPart:
     """Event types of the log: name, fields, count."""
     states: tuple[tuple[str, ...], ...]
     """Name, kind, strategy, why, line."""
+    ends: tuple[StatePart, ...]
+    """The states after the last event; empty where a report leaves them out."""
     stages: tuple[Bar, ...]
     account: tuple[Bar, ...]
     cores: int
@@ -89,8 +92,8 @@ class RunPart:
     notes: tuple[str, ...] = field(default=())
 
 
-def run_part(run: Run, redaction: Redaction, rows: int) -> RunPart:
-    """Everything about a run. `rows`: how many outputs of each type are shown."""
+def run_part(run: Run, redaction: Redaction, rows: int, *, with_states: bool = True) -> RunPart:
+    """Everything about a run. `rows`: how many outputs of each type are shown; `with_states`: the final states too."""
     notes: list[str] = []
     log, info = _log_of(run, notes)
     explained = _explained(run, log, notes)
@@ -117,6 +120,7 @@ def run_part(run: Run, redaction: Redaction, rows: int) -> RunPart:
             (t.name, ", ".join(f"{n}: {k}" for n, k in t.fields), f"{t.count:,}") for t in info.types
         ),
         states=tuple(_states(run, explained)),
+        ends=tuple(state_parts(run, redaction)) if with_states else (),
         stages=_bars(run.timings),
         account=_bars({n: s for n, s in run.account.items() if s >= 0.005 * sum(run.account.values())}),
         cores=max(1, round(sum(run.account.values()) / run.seconds)) if run.account and run.seconds > 0 else 0,
@@ -312,9 +316,10 @@ def _bars(values: Mapping[str, float]) -> tuple[Bar, ...]:
 
 def _records(run: Run, redaction: Redaction, rows: int, ends: tuple[int, int] | None) -> list[RecordPart]:
     found, budget = [], COUNTED
+    keys = {r.name: r.key for r in run.manifest.records}
     for name in run.counts:
         table = run.stored(name)
-        tops, left = top_values(name, table, redaction, budget)
+        tops, left = top_values(name, table, redaction, budget, keys.get(name, ()))
         budget -= table.num_rows * len(tops)
         chart = timeline(f"{name} outputs", {name: times(table)}, span=ends)
         found.append(
@@ -349,5 +354,6 @@ def _states(run: Run, explained: Explanation | None) -> list[tuple[str, ...]]:
         return [
             (r.state, r.kind, r.strategy, r.because, r.place)
             for r in sorted(explained.states, key=lambda r: r.stage)
+            if r.state.isidentifier()
         ]
     return [(s.name, s.kind, "", "", "") for s in run.manifest.states if s.name.isidentifier()]

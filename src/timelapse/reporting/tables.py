@@ -13,16 +13,16 @@ import pyarrow.compute as pc
 from timelapse.reporting.redact import PLACE, Redaction, shown
 
 TOP = 10
-COUNTED = 30_000_000
+COUNTED = 20_000_000
 """Values that are counted for `top`, over all fields of a report's record types; more would take seconds."""
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """One value of a field with its number of rows, and that number relative to the largest (0 to 100)."""
+    """A value with a number (of rows, or what a state holds), and that relative to the largest (0 to 100)."""
 
     text: str
-    count: int
+    count: float
     percent: float
 
 
@@ -59,11 +59,11 @@ def rankable(kind: pa.DataType) -> bool:
 
 
 def top_values(
-    record: str, table: pa.Table, redaction: Redaction, budget: int
+    record: str, table: pa.Table, redaction: Redaction, budget: int, keys: Sequence[str] = ()
 ) -> tuple[list[FieldTop], list[str]]:
     """The most frequent values of each field that has names or numbers; and the fields left out for `budget`."""
     found, left = [], []
-    for field in table.schema:
+    for field in sorted(table.schema, key=lambda f: f.name in keys):  # keys last: each may be of one row only
         if field.name in PLACE or not rankable(field.type) or not table.num_rows:
             continue
         if table.num_rows > budget:
