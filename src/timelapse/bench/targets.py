@@ -85,6 +85,8 @@ TARGETS: tuple[Target, ...] = (
         "of a full replay, diff of two versions that share their states", 1.3, _of("compare", "diff / full")
     ),
     Target("of a full replay, sweep over 20 thresholds", 4, _of("compare", "sweep / full")),
+    Target("seconds for the report of a run", 3, _of("compare", "report seconds")),
+    Target("megabytes of the report of a run", 6, _of("compare", "report megabytes")),
     Target("of the integer version, with strings and text", 1.8, _text_to_numbers),
     Target("of the ratio to native, at five times the events", 1.15, _growth),
     Target(

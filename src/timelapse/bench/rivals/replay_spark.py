@@ -22,10 +22,18 @@ class Replay:
     """
 
     def __init__(
-        self, log: Path, program: type[tl.Program], spark: Any, options: dict[str, Any], settings: int = 1
+        self,
+        log: Path,
+        program: type[tl.Program],
+        spark: Any,
+        options: dict[str, Any],
+        settings: int = 1,
+        report: bool = False,
     ) -> None:
         self._log, self._program, self._spark, self._options = log, program, spark, options
         self._settings = settings
+        self._report = report
+        self._run: tl.Run | None = None
         self.details: dict[str, Any] = {}
         self._calls = 0
 
@@ -35,6 +43,8 @@ class Replay:
             self._compile()
         if self._settings > 1:
             return self._several(ratio)
+        if self._report:
+            return self._reported(ratio)
         flags = self._program in (IntAntispam, TextAntispam)
         made = self._program(ratio=ratio) if flags else self._program()
         run = tl.replay(made, tl.Log.open(self._log), spark=self._spark, **self._options)
@@ -44,6 +54,16 @@ class Replay:
             "timings": run.manifest.timings,
         }
         return run.table(Spam)["message"].to_numpy() if flags else []
+
+    def _reported(self, ratio: float) -> Any:
+        """The report of a run that is made once, at the first call."""
+        if self._run is None:
+            self._run = tl.replay(
+                self._program(ratio=ratio), tl.Log.open(self._log), spark=self._spark, **self._options
+            )
+        made = tl.report(self._run)
+        self.details = {"bytes": len(made.html.encode())}
+        return self._run.table(Spam)["message"].to_numpy()
 
     def _several(self, ratio: float) -> Any:
         """Two versions and their differences, or many settings of the last rule; nothing is kept from before."""
@@ -96,6 +116,7 @@ def candidate(
     strategy: str | None = None,
     program: str | None = None,
     settings: int = 1,
+    report: bool = False,
     **_: Any,
 ) -> Callable[[float], Any]:
     """What replays the log at `place` and returns the flagged messages' ids. The session is started here."""
@@ -112,4 +133,4 @@ def candidate(
 
         chosen = load_program(program)
     options: dict[str, Any] = {"slices": slices, "strategy": strategy, "cache": cache}
-    return Replay(place / "log", chosen, session, options, settings)
+    return Replay(place / "log", chosen, session, options, settings, report)
