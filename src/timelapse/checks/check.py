@@ -1,0 +1,210 @@
+"""`tl.check`: one look at a program and a log before its figures are believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from timelapse.analysis import analyse
+from timelapse.analysis.result import Severity
+from timelapse.checks.fields import arrival, times_of_fields
+from timelapse.checks.reads import missing_reads
+from timelapse.checks.warmup import settling
+from timelapse.divergence import time_text
+from timelapse.engine.progress import Progress, Silent
+from timelapse.errors import UsageError
+from timelapse.log import Log
+from timelapse.log.part import PartLog
+from timelapse.model.program import Program, as_program, spec_of
+from timelapse.model.times import VIEWS, width_of
+from timelapse.run import Run, replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Level = Literal["ok", "note", "warning", "error"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found. `details` are its figures, `hint` what to do."""
+
+    name: str
+    level: Level
+    text: str
+    hint: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "check": self.name, "level": self.level, "text": self.text, "hint": self.hint, "details": self.details,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Check:
+    """All findings, in the order of the checks."""
+
+    program: str
+    log: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def worst(self) -> Level:
+        """The gravest level of all."""
+        levels: tuple[Level, ...] = ("error", "warning", "note")
+        return next((level for level in levels if any(f.level == level for f in self.findings)), "ok")
+
+    @property
+    def text(self) -> str:
+        """A line or two per finding."""
+        lines = []
+        for f in self.findings:
+            lines.append(f"{f.level:<8}{f.name:<14}{f.text}")
+            if f.hint:
+                lines.append(f"{'':<22}{f.hint}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self.text)}</pre>"
+
+    def to_json(self) -> dict[str, Any]:
+        """The findings as JSON holds them."""
+        return {
+            "program": self.program, "log": self.log, "worst": self.worst,
+            "findings": [f.to_json() for f in self.findings],
+        }  # fmt: skip
+
+
+def check(
+    program: Program | type[Program],
+    log: Log | str,
+    *,
+    arrived: str | None = None,
+    warm_up: bool = True,
+    sample: int = 400,
+    spark: SparkSession | Literal[False] | None = None,
+    progress: Progress | None = None,
+) -> Check:
+    """Check a program together with a log.
+
+    - purity: what a replay could not reproduce (an error); calls that analysis cannot see through
+    - truncation: a replay of the log's first half gives the same outputs up to there. That tests the engine, not
+      the program: it cannot fail but for a bug in Timelapse or a call that is not pure
+    - fields: `tl.Time` fields with values after the event's own time, which live could not have known
+    - arrival: with `arrived`, the name of the field with the time of arrival: how late events came, and how many out of order
+    - warm-up: how much of the log before an event its outputs depend on, by replays of shorter parts (`warm_up=False` leaves it out)
+    - reads: per state how many of the reads find nothing, over about `sample` events of the log's second half
+
+    Replays the program several times. Raises what `tl.replay` raises.
+    """
+    made = as_program(program)
+    opened = log if isinstance(log, Log) else Log.open(log)
+    opened.bind(spec_of(made).events)
+    if sample < 1:
+        raise UsageError("a sample has at least one event", code="TL845")
+    listener = progress or Silent()
+
+    def run(part: Log) -> Run:
+        return replay(made, part, spark=spark, progress=listener)
+
+    findings = list(_findings(made, opened, run, arrived, warm_up, sample))
+    return Check(spec_of(made).name, str(opened.path), tuple(findings))
+
+
+def _findings(
+    program: Program, log: Log, run: Callable[[Log], Run], arrived: str | None, warm_up: bool, sample: int
+) -> Iterator[Finding]:
+    analysis = analyse(program)
+    impure = [d for d in analysis.diagnostics if d.severity is Severity.ERROR]
+    for d in impure:
+        yield Finding("purity", "error", f"{d.code} {d.place} {d.message}", d.remedy)
+    if not impure:
+        yield Finding("purity", "ok", "no handler reads a clock, randomness or the like")
+    yield from _trusted(analysis.trusted)
+    yield from times_of_fields(log, arrived, Finding)
+    if arrived is not None:
+        yield arrival(log, arrived, Finding)
+    if impure:
+        yield Finding("replay", "note", "what needs a replay was left out: the program is impure")
+        return
+    if not log.count:
+        yield Finding("replay", "note", "the log is empty")
+        return
+    whole = run(log)
+    yield _truncated(log, whole, run)
+    yield from _windows(program, log)
+    if warm_up:
+        yield settling(log, whole, run, Finding)
+    yield from missing_reads(program, log, whole, sample, Finding)
+
+
+def _trusted(calls: tuple[Any, ...]) -> Iterator[Finding]:
+    if not calls:
+        yield Finding("trusted", "ok", "analysis sees through every call")
+    for d in calls:
+        yield Finding("trusted", "note", f"{d.code} {d.place} {d.message}", d.remedy)
+
+
+def _truncated(log: Log, whole: Run, run: Callable[[Log], Run]) -> Finding:
+    """The outputs and rejections of the first half, from a replay of nothing else."""
+    reader = log.reader
+    cut = reader.seq_after(log.count // 2)
+    ts = reader.ts_before(cut + 1)
+    part = run(PartLog(log, 0, cut))
+    wrong = []
+    for name in whole.counts:
+        if not _rows(whole.stored(name), ts, cut).equals(_rows(part.stored(name), ts, cut)):
+            wrong.append(name)
+    if not _rows(whole.stored_rejected(), ts, cut).equals(_rows(part.stored_rejected(), ts, cut)):
+        wrong.append("rejections")
+    details = {"cut": cut, "ts": ts, "differ": wrong}
+    if wrong:
+        return Finding(
+            "truncation", "error", f"without what comes after {time_text(ts or 0)}, {', '.join(wrong)} before it differ",
+            "a bug in Timelapse, or a trusted call that is not pure: `timelapse verify` tells", details,
+        )  # fmt: skip
+    return Finding(
+        "truncation", "ok",
+        f"the first {cut:,} events alone give the same outputs up to there (this tests the engine)", "", details,
+    )  # fmt: skip
+
+
+def _rows(table: Any, ts: int | None, cut: int) -> Any:
+    """Rows before the cut; those of the cut's own time only where they are log events'."""
+    import numpy as np
+    import pyarrow as pa
+
+    times, seqs, phases = (np.asarray(table.column(n)) for n in ("ts", "seq", "phase"))
+    keep = (times < (ts or 0)) | ((phases == 3) & (seqs < cut))
+    return table.filter(pa.array(keep)).combine_chunks()
+
+
+def _windows(program: Program, log: Log) -> Iterator[Finding]:
+    """Windows that are longer than the log."""
+    first, last = log.reader.ts_first, log.reader.ts_before(2**63 - 1)
+    if first is None or last is None:
+        return
+    from timelapse.display import span
+
+    length = last - first
+    views = [u for u in spec_of(program).times if u.what in VIEWS]
+    long = [(u, width_of(program, u)) for u in views]
+    for use, width in long:
+        if width > length:
+            yield Finding(
+                "windows", "warning", f"{use.text_of_what} looks back {span(width)}; the log has {span(length)}",
+                "what it gives is understated everywhere: ingest earlier events", {"window": width, "log": length},
+            )  # fmt: skip
+        elif 2 * width > length:
+            yield Finding(
+                "windows", "note",
+                f"{use.text_of_what} looks back {span(width)} of the log's {span(length)}: before that it is understated",
+                "", {"window": width, "log": length},
+            )  # fmt: skip

@@ -1,0 +1,58 @@
+"""Reads that find nothing: the cheapest finder of wrong keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from timelapse import trace
+from timelapse.log import Log
+from timelapse.model.program import Program, spec_of
+from timelapse.run import Run
+
+_TOGETHER = 20
+"""Events of the sample that follow one another: a block of the log is read whole anyway."""
+
+
+def missing_reads(
+    program: Program, log: Log, run: Run, sample: int, finding: Callable[..., Any]
+) -> Iterator[Any]:
+    """Per state the share of reads that found nothing, over events of the log's second half.
+
+    Reads that only serve to write (`x[k] += 1`) do not count. A state whose every read finds nothing is a warning.
+    """
+    spec = spec_of(program)
+    if spec.times:
+        yield finding("reads", "note", f"not looked at: {spec.times[0].text_of_what} cannot be traced yet")
+        return
+    classes: dict[str, Any] = {cls.__name__: cls for cls in spec.events}
+    seqs: list[int] = []
+    groups = max(1, sample // _TOGETHER)
+    half = log.count // 2
+    for group in range(groups):
+        lo = log.reader.seq_after(half + (log.count - half) * group // groups)
+        seqs += [e.seq for e in log.reader.events(lo, lo + min(_TOGETHER, sample), classes)]
+    traced = trace.events(run, sorted(set(seqs)))
+    counts = {name: [0, 0] for name in spec.states}
+    lines: dict[str, set[int]] = {name: set() for name in spec.states}
+    for one in traced.values():
+        for read in one.reads:
+            if not read.own and not read.every:
+                counts[read.state][0] += 1
+                counts[read.state][1] += not read.present
+                lines[read.state].add(read.line)
+    parts = []
+    details = {name: {"reads": n, "missing": missing} for name, (n, missing) in counts.items()}
+    for name, (n, missing) in counts.items():
+        if n and missing == n and n >= 10:
+            where = ", ".join(str(x) for x in sorted(lines[name]))
+            yield finding(
+                "reads", "warning", f"{name}: every one of {n:,} reads found nothing (line {where})",
+                "is it written under the same key? a pair in another order, a name in other letters",
+                {"state": name, **details[name], "lines": sorted(lines[name])},
+            )  # fmt: skip
+        elif n:
+            share = 100 * missing / n
+            parts.append(f"{name} {share:.0f}%" if share >= 1 or not missing else f"{name} < 1%")
+    text = ", ".join(parts) or "no state is read but to be written"
+    yield finding("reads", "ok", f"find nothing: {text} (of {len(traced):,} events)", "", details)

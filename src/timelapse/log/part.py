@@ -1,0 +1,100 @@
+"""A contiguous part of a log, as a log: nothing is written, events keep their seqs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from timelapse.log.log import Log, LogInfo
+from timelapse.log.reader import Chunk, Columns, EventReader, even_cuts, rows_of
+from timelapse.log.types import EventType
+from timelapse.model.events import Event
+
+
+@dataclass(frozen=True)
+class PartReader:
+    """The events of `base` with lo <= seq < hi. `before` and `count`: how many lie before, and in it."""
+
+    base: EventReader
+    lo: int
+    hi: int
+    before: int
+    count: int
+
+    @classmethod
+    def of(cls, base: EventReader, lo: int, hi: int) -> PartReader:
+        before = rank(base, lo)
+        return cls(base, lo, hi, before, max(0, rank(base, hi) - before))
+
+    @property
+    def types(self) -> tuple[EventType, ...]:
+        return self.base.types
+
+    def cuts(self, n: int) -> list[int]:
+        return [0, *map(self.seq_after, even_cuts(self.count, n)[1:])]
+
+    def seq_after(self, events: int) -> int:
+        return self.hi if events >= self.count else self.base.seq_after(self.before + events)
+
+    def seq_at(self, ts: int) -> int:
+        return max(self.lo, min(self.hi, self.base.seq_at(ts)))
+
+    def ts_before(self, seq: int) -> int | None:
+        end = min(seq, self.hi)
+        return self.base.ts_before(end) if self.count and end > self.seq_after(0) else None
+
+    @property
+    def ts_first(self) -> int | None:
+        return self.base.ts_before(self.seq_after(0) + 1) if self.count else None
+
+    def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
+        return self.base.chunks(max(lo, self.lo), min(hi, self.hi), columns)
+
+    def events(
+        self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Columns | None = None
+    ) -> Iterator[Event]:
+        return rows_of(self, lo, hi, classes, columns)
+
+
+def rank(reader: EventReader, seq: int) -> int:
+    """How many events lie before a seq."""
+    low, high = 0, reader.count
+    while low < high:
+        middle = (low + high) // 2
+        if reader.seq_after(middle) >= seq:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+class PartLog(Log):
+    """The events of a log with lo <= seq < hi."""
+
+    def __init__(self, log: Log, lo: int, hi: int) -> None:
+        super().__init__(log.path, log.manifest, log.left_out)
+        self._base, self._lo, self._hi = log, lo, hi
+
+    @property
+    def id(self) -> str:
+        return f"{self._base.id}-part-{self._lo}-{self._hi}"
+
+    @property
+    def count(self) -> int:
+        return self.reader.count
+
+    @cached_property
+    def types(self) -> tuple[EventType, ...]:
+        return self._base.types
+
+    @cached_property
+    def reader(self) -> PartReader:  # type: ignore[override]
+        return PartReader.of(self._base.reader, self._lo, self._hi)
+
+    def info(self) -> LogInfo:
+        """The whole log's, but for the numbers of events: of a type as many as its share of the whole gives."""
+        info = self._base.info()
+        share = self.count / max(1, self._base.count)
+        types = tuple(replace(t, count=round(t.count * share)) for t in info.types)
+        return replace(info, id=self.id, count=self.count, types=types)
