@@ -30,7 +30,7 @@ LAYERS: list[set[str]] = [
     {"cache"},
     {"run", "trace", "synth"},  # Run.why and the like call trace, which stands on the rest of run
     {"testing"},
-    {"compare", "live", "training"},
+    {"compare", "live", "training", "checks"},
     {"reporting"},
     {"bench"},
     {"cli"},

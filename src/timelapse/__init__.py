@@ -32,6 +32,7 @@ from timelapse.model.types import Time
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from timelapse.checks import check
     from timelapse.compare import diff, enforce, sweep, what_if
     from timelapse.log import Log, Source
     from timelapse.reporting import report
@@ -48,6 +49,7 @@ _LATER = {
     "run_serial": "timelapse.run",
     "explain": "timelapse.run.foresight",
     "diff": "timelapse.compare",
+    "check": "timelapse.checks",
     "enforce": "timelapse.compare",
     "features": "timelapse.training",
     "report": "timelapse.reporting",
@@ -58,7 +60,7 @@ _LATER = {
 __all__ = [
     "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Event", "First", "ListOf", "Log", "MapOf", "Max",
     "Mean", "Min", "Program", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Time", "TimelapseError",
-    "Value", "diff", "enforce", "every", "explain", "features", "on", "replay", "report", "resource", "run_serial",
+    "Value", "check", "diff", "enforce", "every", "explain", "features", "on", "replay", "report", "resource", "run_serial",
     "state", "sweep", "what_if",
 ]  # fmt: skip
 

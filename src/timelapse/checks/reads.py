@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from timelapse import trace
+from timelapse.checks.findings import Finding
 from timelapse.log import Log
 from timelapse.model.program import Program, spec_of
 from timelapse.run import Run
@@ -14,16 +15,14 @@ _TOGETHER = 20
 """Events of the sample that follow one another: a block of the log is read whole anyway."""
 
 
-def missing_reads(
-    program: Program, log: Log, run: Run, sample: int, finding: Callable[..., Any]
-) -> Iterator[Any]:
+def missing_reads(program: Program, log: Log, run: Run, sample: int) -> Iterator[Finding]:
     """Per state the share of reads that found nothing, over events of the log's second half.
 
     Reads that only serve to write (`x[k] += 1`) do not count. A state whose every read finds nothing is a warning.
     """
     spec = spec_of(program)
     if spec.times:
-        yield finding("reads", "note", f"not looked at: {spec.times[0].text_of_what} cannot be traced yet")
+        yield Finding("reads", "note", f"not looked at: {spec.times[0].text_of_what} cannot be traced yet")
         return
     classes: dict[str, Any] = {cls.__name__: cls for cls in spec.events}
     seqs: list[int] = []
@@ -46,7 +45,7 @@ def missing_reads(
     for name, (n, missing) in counts.items():
         if n and missing == n and n >= 10:
             where = ", ".join(str(x) for x in sorted(lines[name]))
-            yield finding(
+            yield Finding(
                 "reads", "warning", f"{name}: every one of {n:,} reads found nothing (line {where})",
                 "is it written under the same key? a pair in another order, a name in other letters",
                 {"state": name, **details[name], "lines": sorted(lines[name])},
@@ -55,4 +54,4 @@ def missing_reads(
             share = 100 * missing / n
             parts.append(f"{name} {share:.0f}%" if share >= 1 or not missing else f"{name} < 1%")
     text = ", ".join(parts) or "no state is read but to be written"
-    yield finding("reads", "ok", f"find nothing: {text} (of {len(traced):,} events)", "", details)
+    yield Finding("reads", "ok", f"find nothing: {text} (of {len(traced):,} events)", "", details)

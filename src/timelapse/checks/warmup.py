@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from timelapse.checks.findings import Finding
 from timelapse.display import span
 from timelapse.ids import HOUR
 from timelapse.log import Log
@@ -20,7 +21,7 @@ _WINDOW = 4
 _TRIES = 5
 
 
-def settling(log: Log, whole: Run, run: Callable[[Log], Run], finding: Callable[..., Any]) -> Any:
+def settling(log: Log, whole: Run, run: Callable[[Log], Run]) -> Finding:
     """Replays parts that begin later and later, and compares the outputs of the log's last quarter with the whole's.
 
     The time before that quarter is halved until the outputs differ. "Settled" is said of what was tried, not proved.
@@ -28,12 +29,12 @@ def settling(log: Log, whole: Run, run: Callable[[Log], Run], finding: Callable[
     reader = log.reader
     first, last = reader.ts_first, reader.ts_before(2**63 - 1)
     if first is None or last is None or last - first < _WINDOW:
-        return finding("warm-up", "note", "the log is too short to tell")
+        return Finding("warm-up", "note", "the log is too short to tell")
     begin = last - (last - first) // _WINDOW
     wanted = _outputs(whole, begin)
     rows = sum(len(h) for h in wanted.values())
     if not rows:
-        return finding("warm-up", "note", "there are no outputs in the log's last quarter to compare")
+        return Finding("warm-up", "note", "there are no outputs in the log's last quarter to compare")
     tried: list[dict[str, Any]] = []
     history = begin - first
     settled = None
@@ -52,19 +53,21 @@ def settling(log: Log, whole: Run, run: Callable[[Log], Run], finding: Callable[
             break
     details = {"outputs": rows, "from": begin, "tried": tried}
     if not tried:
-        return finding("warm-up", "note", "the log is too short to tell", "", details)
+        return Finding("warm-up", "note", "the log is too short to tell", "", details)
     worst = tried[-1]
-    differing = f"with {span(worst['history'])} of earlier events {worst['differ']:,} of {rows:,} outputs differ"
+    differing = (
+        f"with {span(worst['history'])} of earlier events {worst['differ']:,} of {rows:,} outputs differ"
+    )
     if settled is None:
-        return finding(
+        return Finding(
             "warm-up", "warning", f"outputs do not settle: {differing}",
-            "they depend on most of what came before: the log's beginning counts too little, unless it starts where the world did "
-            "(--at-start gives ingest a starting state)", details,
+            "they depend on most of what came before: the log's beginning counts too little, unless it starts where the "
+            "world did", details,
         )  # fmt: skip
     text = f"outputs settle after {span(settled)} or less"
     if worst["differ"]:
         text += f" ({differing})"
-    return finding("warm-up", "ok", f"{text}: before that they are understated", "", details)
+    return Finding("warm-up", "ok", f"{text}: before that they are understated", "", details)
 
 
 def _outputs(run: Run, begin: int) -> dict[str, Any]:

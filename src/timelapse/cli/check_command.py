@@ -28,12 +28,19 @@ def check(
     settings: Sets = None,
     arrived: Annotated[
         str | None,
-        typer.Option(metavar="FIELD", help="The tl.Time field that says when an event arrived, to compare orders."),
+        typer.Option(
+            metavar="FIELD", help="The tl.Time field that says when an event arrived, to compare orders."
+        ),
     ] = None,
     warm_up: Annotated[
-        bool, typer.Option("--warm-up/--no-warm-up", help="Find how many earlier days outputs depend on, by replays.")
+        bool,
+        typer.Option(
+            "--warm-up/--no-warm-up", help="Find how many earlier days outputs depend on, by replays."
+        ),
     ] = True,
-    sample: Annotated[int, typer.Option(min=1, metavar="N", help="Events over which reads are counted.")] = 400,
+    sample: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Events over which reads are counted.")
+    ] = 400,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 for warnings too.")] = False,
     master: Master = None,
     local: Local = False,

@@ -13,6 +13,7 @@ import typer
 from timelapse.cli import (
     bench_command,
     cache_command,
+    check_command,
     data_commands,
     demo_command,
     diff_command,
@@ -51,6 +52,7 @@ COMMANDS = (
     "why",
     "why-not",
     "state",
+    "check",
     "explain",
     "cache",
     "bench",
@@ -77,6 +79,7 @@ def make_app() -> typer.Typer:
     report_command.register(app)
     features_command.register(app)
     trace_commands.register(app)
+    check_command.register(app)
     explain_command.register(app)
     cache_command.register(app)
     bench_command.register(app)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from timelapse.analysis import analyse
 from timelapse.analysis.result import Severity
 from timelapse.checks.fields import arrival, times_of_fields
+from timelapse.checks.findings import Check, Finding
 from timelapse.checks.reads import missing_reads
 from timelapse.checks.warmup import settling
 from timelapse.divergence import time_text
@@ -22,64 +22,6 @@ from timelapse.run import Run, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Level = Literal["ok", "note", "warning", "error"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one check found. `details` are its figures, `hint` what to do."""
-
-    name: str
-    level: Level
-    text: str
-    hint: str = ""
-    details: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "check": self.name, "level": self.level, "text": self.text, "hint": self.hint, "details": self.details,
-        }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Check:
-    """All findings, in the order of the checks."""
-
-    program: str
-    log: str
-    findings: tuple[Finding, ...]
-
-    @property
-    def worst(self) -> Level:
-        """The gravest level of all."""
-        levels: tuple[Level, ...] = ("error", "warning", "note")
-        return next((level for level in levels if any(f.level == level for f in self.findings)), "ok")
-
-    @property
-    def text(self) -> str:
-        """A line or two per finding."""
-        lines = []
-        for f in self.findings:
-            lines.append(f"{f.level:<8}{f.name:<14}{f.text}")
-            if f.hint:
-                lines.append(f"{'':<22}{f.hint}")
-        return "\n".join(lines)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<pre>{escape(self.text)}</pre>"
-
-    def to_json(self) -> dict[str, Any]:
-        """The findings as JSON holds them."""
-        return {
-            "program": self.program, "log": self.log, "worst": self.worst,
-            "findings": [f.to_json() for f in self.findings],
-        }  # fmt: skip
 
 
 def check(
@@ -128,9 +70,9 @@ def _findings(
     if not impure:
         yield Finding("purity", "ok", "no handler reads a clock, randomness or the like")
     yield from _trusted(analysis.trusted)
-    yield from times_of_fields(log, arrived, Finding)
+    yield from times_of_fields(log, arrived)
     if arrived is not None:
-        yield arrival(log, arrived, Finding)
+        yield arrival(log, arrived)
     if impure:
         yield Finding("replay", "note", "what needs a replay was left out: the program is impure")
         return
@@ -141,8 +83,8 @@ def _findings(
     yield _truncated(log, whole, run)
     yield from _windows(program, log)
     if warm_up:
-        yield settling(log, whole, run, Finding)
-    yield from missing_reads(program, log, whole, sample, Finding)
+        yield settling(log, whole, run)
+    yield from missing_reads(program, log, whole, sample)
 
 
 def _trusted(calls: tuple[Any, ...]) -> Iterator[Finding]:

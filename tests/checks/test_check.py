@@ -1,0 +1,197 @@
+"""tl.check: each check finds what was planted, and nothing where all is well."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from tests.cli.run_cli import cli
+from timelapse.checks import Check, check
+from timelapse.errors import UsageError
+from timelapse.ids import HOUR
+from timelapse.log import Log
+from timelapse.log.part import PartLog, PartReader, rank
+from timelapse.run import replay
+
+
+class Seen(tl.Event):
+    user: int
+    item: int
+    due: tl.Time
+    came: tl.Time
+
+
+class Blank(tl.Event):
+    user: int
+
+
+class Out(tl.Record, key="n"):
+    n: int
+
+
+class Settles(tl.Program):
+    """Remembers only the last item of a user; reads one state under a key that nobody writes."""
+
+    last: tl.Value[int, int | None]
+    pairs: tl.Set[tuple[int, int]]
+
+    @tl.on(Seen)
+    def work(self, e: Seen) -> None:
+        if self.last[e.user] == e.item:
+            self.emit(Out(n=e.seq))
+        if (e.item + 100, e.user) in self.pairs:
+            self.emit(Out(n=-e.seq))
+        self.pairs.add((e.user, e.item))
+        self.last[e.user] = e.item
+
+
+class Counts(tl.Program):
+    """Never forgets."""
+
+    n: tl.Counter[int]
+
+    @tl.on(Seen)
+    def work(self, e: Seen) -> None:
+        self.n[e.user] += 1
+        self.emit(Out(n=self.n[e.user]))
+
+
+class Impure(tl.Program):
+    """Reads a clock."""
+
+    n: tl.Counter[int]
+
+    @tl.on(Seen)
+    def work(self, e: Seen) -> None:
+        if datetime.now().hour > 30:
+            self.n[e.user] += 1
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
+    rng = random.Random(3)
+    events: list[tl.Event] = []
+    for i in range(600):
+        ts = (i + 1) * HOUR
+        if i % 10 == 9:
+            events.append(Blank(1, ts=ts))
+        due = ts + (5 * HOUR if i % 100 == 1 else -1)
+        came = ts + (3 * HOUR + 7 if i % 50 == 2 else rng.randrange(5))
+        events.append(Seen(rng.randrange(5), rng.randrange(3), due, came, ts=ts))
+    found: Log = Log.from_events(tmp_path_factory.mktemp("check") / "log", events, [Seen, Blank])
+    return found
+
+
+def by_name(found: Check, name: str) -> list[Any]:
+    return [f for f in found.findings if f.name == name]
+
+
+@pytest.fixture(scope="module")
+def settles(log: Log) -> Check:
+    return check(Settles, log, arrived="came", spark=False)
+
+
+def test_all_is_well_where_it_is(settles: Check) -> None:
+    """Purity, trusted calls, truncation."""
+    assert [f.level for f in by_name(settles, "purity")] == ["ok"]
+    assert [f.level for f in by_name(settles, "trusted")] == ["ok"]
+    (cut,) = by_name(settles, "truncation")
+    assert cut.level == "ok"
+    assert cut.details["cut"] == 330
+    assert settles.worst == "warning"
+
+
+def test_times_after_the_event_are_found(settles: Check) -> None:
+    """How many, by how much; the time of arrival is not among them."""
+    (found,) = by_name(settles, "fields")
+    assert found.level == "warning"
+    assert found.details == {"type": "Seen", "field": "due", "values": 600, "after": 6, "most": 5 * HOUR}
+
+
+def test_arrival_is_compared_with_the_order_of_events(settles: Check, log: Log) -> None:
+    """Events that came after one of a later time."""
+    (found,) = by_name(settles, "arrival")
+    assert found.details["out_of_order"] == 12
+    assert found.details["max"] == 3 * HOUR + 7
+    assert found.level == "warning"
+    with pytest.raises(UsageError, match="no event type has a field sent"):
+        check(Settles, log, arrived="sent", spark=False)
+
+
+def test_outputs_that_settle_and_those_that_do_not(settles: Check, log: Log) -> None:
+    """The last item of a user is known after a few hours; a count is never forgotten."""
+    (found,) = by_name(settles, "warm-up")
+    assert found.level == "ok"
+    assert found.details["tried"][0]["differ"] == 0
+    never = check(Counts, log, spark=False)
+    (found,) = by_name(never, "warm-up")
+    assert found.level == "warning"
+    assert found.details["tried"][0]["share"] > 0.9
+    assert not by_name(check(Counts, log, warm_up=False, spark=False), "warm-up")
+
+
+def test_reads_that_always_find_nothing_are_found(settles: Check) -> None:
+    """A key that nobody writes."""
+    warned = [f for f in by_name(settles, "reads") if f.level == "warning"]
+    assert [f.details["state"] for f in warned] == ["pairs"]
+    assert warned[0].details["missing"] == warned[0].details["reads"] > 100
+    assert "last 0%" in by_name(settles, "reads")[-1].text
+
+
+def test_an_impure_program_is_an_error_and_is_not_replayed(log: Log) -> None:
+    """What needs no replay is checked all the same."""
+    found = check(Impure, log, spark=False)
+    assert found.worst == "error"
+    assert by_name(found, "fields")
+    assert by_name(found, "replay")
+    assert not by_name(found, "truncation")
+
+
+def test_a_truncated_replay_that_differs_is_an_error(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check can fail: here the part is cut short."""
+    import timelapse.checks.driver as module
+
+    monkeypatch.setattr(module, "PartLog", lambda log, lo, hi: PartLog(log, lo + 50, hi))
+    (found,) = by_name(check(Counts, log, warm_up=False, spark=False), "truncation")
+    assert found.level == "error"
+    assert found.details["differ"] == ["Out"]
+
+
+@pytest.mark.parametrize(("lo", "hi"), [(0, 660), (10, 650), (317, 318), (400, 400), (0, 1), (659, 660)])
+def test_a_part_of_a_log_has_its_events_under_their_seqs(log: Log, lo: int, hi: int) -> None:
+    """And knows the times around them, its cuts, and is replayed as itself."""
+    part = PartLog(log, lo, hi)
+    reader = part.reader
+    seqs = [e.seq for e in log.events(Seen, Blank) if lo <= e.seq < hi]
+    classes: dict[str, Any] = {"Seen": Seen, "Blank": Blank}
+    assert [e.seq for e in reader.events(0, 10**9, classes)] == seqs
+    assert part.count == len(seqs) == hi - lo
+    assert reader.ts_first == (None if lo == hi else log.reader.ts_before(lo + 1))
+    assert reader.ts_before(10**9) == (None if lo == hi else log.reader.ts_before(hi))
+    assert reader.ts_before(lo) is None
+    cuts = reader.cuts(3)
+    assert len(cuts) == 4
+    assert cuts[-1] == hi
+    assert rank(reader, hi) == len(seqs)
+    assert part.id != log.id
+    run = replay(Counts, part, slices=3, spark=False)
+    assert run.counts["Out"] == sum(s % 11 != 9 for s in seqs)
+    assert isinstance(reader, PartReader)
+
+
+def test_the_command_prints_findings_and_exits_with_them(log: Log, tmp_path: Path) -> None:
+    """Text and JSON; --strict makes warnings count."""
+    program = f"{Path(__file__)}:Settles"
+    told = cli("check", program, log.path, "--arrived", "came", "--local")
+    assert told.code == 0
+    assert "Seen.due lies after its event in 6 of 600 values, by up to 5.0 hours" in told.out
+    strict = cli("check", program, log.path, "--strict", "--no-warm-up", "--json", "--local")
+    assert strict.code == 1
+    assert strict.json["worst"] == "warning"
+    assert cli("check", f"{Path(__file__)}:Impure", log.path, "--local").code == 1
+    assert "timelapse check" in cli("check", "--help").out
