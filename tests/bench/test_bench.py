@@ -18,7 +18,17 @@ from timelapse.bench import replays, run, suites
 from timelapse.bench.candidates import Candidate
 from timelapse.bench.data import Dataset, Made, make
 from timelapse.bench.measure import DIFFERENT, FAILED, MISSING, OK, SKIPPED, Bench, difference, measure
-from timelapse.bench.programs import Friendship, IntAntispam, Message, Sent, Spam, TextAntispam
+from timelapse.bench.programs import (
+    Deviation,
+    Ewma,
+    Friendship,
+    IntAntispam,
+    Message,
+    Sent,
+    Spam,
+    TextAntispam,
+)
+from timelapse.bench.readings import Readings
 from timelapse.bench.report import FORMAT, Plot, Series, read
 from timelapse.bench.suites import Settings
 from timelapse.bench.targets import TARGETS, judge
@@ -159,6 +169,24 @@ def local(monkeypatch: pytest.MonkeyPatch) -> None:
             stand_in, name=given.name, title=given.title, rounds=None, limit=None, shares=process
         )
         monkeypatch.setattr(who, name, patched)
+
+
+def test_the_benchmark_by_key_finds_what_the_serial_meaning_finds(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By hand in Python and Numba, as planned, by key and as a chain: the same deviations."""
+    for name in ("KEYED", "KEYED_BY_KEY", "KEYED_CHAIN", "KEYED_PYTHON", "KEYED_NATIVE", "KEYED_PIPELINED"):
+        found = getattr(who, name)  # compiling is tested elsewhere
+        options = {**found.options, "kernel": "python"}
+        monkeypatch.setattr(who, name, replace(found, options=options, shares="one"))
+    settings = Settings(EVENTS, 1, data, quick=True, say=TOLD.append)
+    [(report, _)] = list(run.run(["keyed"], settings, None, tmp_path))
+    assert report.wrong == []
+    made = settings.made(Readings(EVENTS, users=EVENTS // 10))
+    wanted = tl.run_serial(Ewma, tl.Log.open(made.log)).table(Deviation).num_rows
+    assert {m.rows for m in report.measured} == {wanted}
+    assert wanted > 3
+    assert set(report.values) == {"chain / by key", "python / by key", "native / by key"}
 
 
 @pytest.mark.parametrize("name", ["zipf", "sizes", "slices", "edit", "compare"])

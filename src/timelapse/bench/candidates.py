@@ -116,6 +116,23 @@ INTERPRETED = _ours(
     spark=False,
 )
 
+KEYED_PYTHON = Candidate("keyed-python", "plain Python, a dict", "ewma_python.py", rounds=1)
+KEYED_NATIVE = Candidate("keyed-numba", "Numba by hand, one thread", "ewma_numba.py")
+KEYED_PIPELINED = Candidate(
+    "keyed-numba-pipelined", "Numba by hand, decoding ahead", "ewma_numba.py", {"pipelined": True}, note="two threads"
+)  # fmt: skip
+KEYED = _ours("keyed", "Timelapse, as planned", spark=False, program="Ewma")
+KEYED_BY_KEY = _ours("keyed-by-key", "Timelapse, by key", spark=False, program="Ewma", strategy="by key")
+KEYED_CHAIN = _ours("keyed-chain", "Timelapse, chain", spark=False, program="Ewma", strategy="chain")
+KEYED_INTERPRETED = _ours(
+    "keyed-interpreted",
+    "Timelapse, interpreted",
+    limit=1_000_000,
+    spark=False,
+    program="Ewma",
+    kernel="python",
+)
+
 RIVALS_ALL: tuple[Candidate, ...] = (
     NATIVE, PIPELINED, PROTOTYPE, OURS, LOCAL, *SLICED, INTERPRETED, PYTHON, POLARS, DUCKDB, SPARK, BYTEWAX, STATE,
     PYFLINK,

@@ -55,6 +55,10 @@ class Dataset:
     def network(self) -> Network:
         return Network.make(self.events, exponent=self.exponent, seed=self.seed, users=self.users)
 
+    def generate(self, staging: Path) -> None:
+        """Write `log` and `flat` into a folder."""
+        _generate(self, self.network(), staging)
+
 
 @dataclass(frozen=True)
 class Made:
@@ -81,7 +85,7 @@ def make(dataset: Dataset, folder: Path, say: Callable[[str], None]) -> Made:
     if not (path / "done.json").exists():
         say(f"generating {dataset.events:,} events ({'strings' if dataset.text else 'numbers'}) ...")
         with whole_folder(path, overwrite=True) as staging:
-            _generate(dataset, network, staging)
+            dataset.generate(staging)
             body = json.dumps({"dataset": asdict(dataset), "format": FORMAT})
             (staging / "done.json").write_text(body, encoding="utf-8")
     return Made(dataset, path, network.users, network.addresses)
@@ -149,7 +153,12 @@ def _write_flat(table: pa.Table, path: Path, text: bool) -> None:
         for name in ("ip", "text"):
             at = table.schema.get_field_index(name)
             table = table.set_column(at, name, table[name].cast(pa.string()))
+    write_plain(table, path, dictionaries=["ip"] if text else [])
+
+
+def write_plain(table: pa.Table, path: Path, dictionaries: list[str]) -> None:
+    """A plain file that is fast to read."""
     pq.write_table(
         table, path, row_group_size=ROWS, compression="lz4", version="2.6",
-        use_dictionary=["ip"] if text else False, dictionary_pagesize_limit=64 << 20,
+        use_dictionary=dictionaries or False, dictionary_pagesize_limit=64 << 20,
     )  # fmt: skip

@@ -108,3 +108,39 @@ class TextAntispam(tl.Program):
         strangers = self.to_others[m.sender] > self.ratio * self.to_friends[m.sender]
         if strangers and self.with_email[m.ip] > self.share * self.sent[m.ip]:
             self.emit(Spam(message=m.id, sender=m.sender))
+
+
+class Reading(tl.Event):
+    """What a sensor reads."""
+
+    id: int
+    sensor: int
+    value: float
+
+
+class Deviation(tl.Record, key="reading"):
+    """A reading far from its sensor's smoothed mean."""
+
+    reading: int
+    sensor: int
+    mean: float
+
+
+class Ewma(tl.Program):
+    """Exponentially weighted mean and spread of every sensor, and an alert on a deviation: all under one key."""
+
+    ratio: float = 2.0
+    alpha: float = 0.1
+
+    mean: tl.Value[int, float] = tl.state(default=0.0)
+    spread: tl.Value[int, float] = tl.state(default=1.0)
+
+    @tl.on(Reading)
+    def observe(self, e: Reading) -> None:
+        k = e.sensor
+        old, usual = self.mean[k], self.spread[k]
+        off = abs(e.value - old)
+        self.mean[k] = old + self.alpha * (e.value - old)
+        self.spread[k] = usual + self.alpha * (off - usual)
+        if off > 2.0 * self.ratio * usual:
+            self.emit(Deviation(reading=e.id, sensor=k, mean=old))

@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import timelapse as tl
-from timelapse.bench.programs import IntAntispam, Spam, TextAntispam
+from timelapse.bench.programs import Deviation, Ewma, IntAntispam, Spam, TextAntispam
 
+_FLAGS: dict[Any, tuple[type[tl.Record], str]] = {
+    IntAntispam: (Spam, "message"), TextAntispam: (Spam, "message"), Ewma: (Deviation, "reading"),
+}  # fmt: skip
+"""For each program the records that are compared, and the field with the event's number."""
 _COMPILED: set[tuple[str, int, str]] = set()
 
 
@@ -45,15 +49,16 @@ class Replay:
             return self._several(ratio)
         if self._report:
             return self._reported(ratio)
-        flags = self._program in (IntAntispam, TextAntispam)
+        flags = _FLAGS.get(self._program)
         made = self._program(ratio=ratio) if flags else self._program()
         run = tl.replay(made, tl.Log.open(self._log), spark=self._spark, **self._options)
         self.details = {
             "mode": run.manifest.certificate["mode"],
             "slices": run.manifest.certificate["slices"],
+            "by key": run.manifest.certificate["by_key"],
             "timings": run.manifest.timings,
         }
-        return run.table(Spam)["message"].to_numpy() if flags else []
+        return run.table(flags[0])[flags[1]].to_numpy() if flags else []
 
     def _reported(self, ratio: float) -> Any:
         """The report of a run that is made once, at the first call."""
@@ -128,7 +133,9 @@ def candidate(
         session = start(master=f"local[{cores}]", conf={"spark.driver.memory": "3g"})
         session.range(1).count()
     chosen: type[tl.Program] = TextAntispam if text else IntAntispam
-    if program is not None:
+    if program == "Ewma":
+        chosen = Ewma
+    elif program is not None:
         from timelapse.model.load import load_program
 
         chosen = load_program(program)

@@ -83,7 +83,9 @@ class NativeKernel:
         self._function = compiled(unit)
         self._spec = spec_of(program)
         self._interned = Interned(unit.texts) if interned is None else interned
-        self._share = [np.int64(n) for n in share] if unit.shared else []
+        self._share: list[Any] = []
+        if unit.shared:
+            self._share = [np.zeros((PIECE + 1, 2), np.int64), *(np.int64(n) for n in share)]
         self.decoder = Decoder(unit, self._interned)
         self._params = [params_of(program)[name] for name, _ in unit.params]
         self._starts = {n: t for n, t in starts.items() if n in work.exact and n not in unit.layouts}

@@ -32,17 +32,21 @@ _MOST_KEYS = 8
 Env = dict[str, ast.expr]
 
 
-def look_ahead(body: Sequence[str], event: int, indent: int = 12, apart: str = str(AHEAD)) -> list[str]:
+def look_ahead(body: Sequence[str], event: int, indent: int = 12, *, shared: bool = False) -> list[str]:
     """Lines to stand before an event type's body, which ask for the rows of a later event of this type.
 
-    `apart`: how much later.
+    `shared`: of one that is this worker's, which is only known if it is of this type.
     """
     finder = _Finder(f"q{event}")
     finder.block(ast.parse(textwrap.dedent("\n".join(body))).body, {})
     if not finder.found:
         return []
     fetches = [f"    {text}" for text in list(finder.found)[:_MOST_KEYS]]
-    lines = [f"later = q{event} + np.uint64({apart})", f"if later < np.uint64(len(ts{event})):", *fetches]
+    if shared:
+        soon = f"turn + {AHEAD} < turns and kind[mine[turn + {AHEAD}, 0]] == {event}"
+        lines = [f"if {soon}:", f"    later = np.uint64(mine[turn + {AHEAD}, 1])", *fetches]
+    else:
+        lines = [f"later = q{event} + np.uint64({AHEAD})", f"if later < np.uint64(len(ts{event})):", *fetches]
     return [" " * indent + line for line in lines]
 
 

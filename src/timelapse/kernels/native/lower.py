@@ -14,7 +14,7 @@ import re
 from timelapse.kernels.native.emitter import LEAVE_ALL, REJECT, SPEND
 from timelapse.kernels.native.flow import Level, rendered
 from timelapse.kernels.native.folds import Folds
-from timelapse.kernels.native.lookahead import AHEAD, look_ahead
+from timelapse.kernels.native.lookahead import look_ahead
 from timelapse.kernels.native.records import record_columns
 from timelapse.kernels.native.rows import share_rows
 from timelapse.kernels.native.states.base import UNDO, word
@@ -86,18 +86,17 @@ class Lowering(Folds):
         bodies = [share_rows(without_idle_saves(body)) for body in bodies]
         unit.undo = max((sum(line.endswith(UNDO) for line in body) for body in bodies), default=0)
         unit.rejects = bool(self._rejections)
-        apart = f"{AHEAD} * workers" if unit.shared else str(AHEAD)
-        bodies = [[*look_ahead(body, i, apart=apart), *body] for i, body in enumerate(bodies)]
+        bodies = [[*look_ahead(body, i, shared=unit.shared), *body] for i, body in enumerate(bodies)]
         unit.source = self._source(bodies, heads)
         return unit
 
     def _ownership(self, event: str) -> list[str]:
-        """The code that goes on to the next event where this one is another worker's."""
+        """The code that finds an event's key, and last whose event it is."""
         assert self._work.by_key is not None
         key = self._work.by_key.keys.get(event)
         self._own = None
         if key is None:  # it touches no state: one worker is as good as another
-            self.line("if worker != 0:")
+            self.line("whose = 0")
         else:
             text = key.function.__dict__["__tl_text__"]
             value = self._call(key.function, [SelfRef(), EventRef()], {}, 0, text)
@@ -109,9 +108,7 @@ class Lowering(Folds):
             folded = own[0]
             for more in own[1:]:
                 folded = f"fold({folded}, {more})"
-            self.line(f"if owner({folded}, workers) != worker:")
-        self.line(f"    q{self._event} += ONE")
-        self.line("    continue")
+            self.line(f"whose = owner({folded}, workers)")
         lines = rendered(self._lines)
         if any(_is_exit(line) or SPEND in line for line in lines):
             raise Refused(
@@ -144,7 +141,7 @@ class Lowering(Folds):
             for name, kind in record_columns(record):
                 found.append((f"o{i}_{name}", {"float": "FLOATS", "bool": "BOOLS"}.get(kind, "INTS")))
         if unit.shared:
-            found += [("worker", "int64"), ("workers", "int64")]
+            found += [("mine", "TABLE"), ("worker", "int64"), ("workers", "int64")]
         return found
 
     def _source(self, bodies: list[list[str]], heads: list[list[str]]) -> str:
@@ -160,7 +157,12 @@ class Lowering(Folds):
         ]  # fmt: skip
         for i in range(len(unit.events)):
             lines.append(f"    q{i} = np.uint64(pos[{i}])")
-        lines += ["    for j in range(lo, hi):", "        k = kind[j]", "        ordinal = 0"]
+        if unit.shared:
+            lines += self._sharing(heads)
+            lines += ["    for turn in range(turns):", "        j = mine[turn, 0]"]
+        else:
+            lines.append("    for j in range(lo, hi):")
+        lines += ["        k = kind[j]", "        ordinal = 0"]
         if unit.undo:
             lines.append("        u = np.int64(0)")
         if unit.loops:
@@ -170,15 +172,30 @@ class Lowering(Folds):
                 lines.append(f"        emitted[{len(unit.records) + 1 + i}] = emitted[{i}]")
         for i, body in enumerate(bodies):
             lines.append(f"        {'if' if i == 0 else 'elif'} k == {i}:")
-            lines += heads[i]
+            if unit.shared:
+                lines += [f"            q{i} = np.uint64(mine[turn, 1])", *heads[i][:-1]]
             if any(r.event == i for r in self._rejections):
                 lines += ["            rejected = 0", "            while True:", *("    " + b for b in body)]
                 lines += ["                break", *self._rejection(i)]
             else:
                 lines += body
-            lines.append(f"            q{i} += ONE")
-        lines += [f"    pos[{i}] = q{i}" for i in range(len(unit.events))]
+            if not unit.shared:
+                lines.append(f"            q{i} += ONE")
+        last = "end" if unit.shared else "q"
+        lines += [f"    pos[{i}] = {last}{i}" for i in range(len(unit.events))]
         return "\n".join([*lines, "    return 0", ""])
+
+    def _sharing(self, heads: list[list[str]]) -> list[str]:
+        """Lists the worker's own events first, each with its row among those of its type: without a branch that
+        nobody can predict, and so that what is looked up ahead is for events that are its own."""
+        lines = ["    turns = 0", "    for j in range(lo, hi):", "        k = kind[j]"]
+        for i, head in enumerate(heads):
+            lines += [
+                f"        {'if' if i == 0 else 'elif'} k == {i}:", *head,
+                "            mine[turns, 0] = j", f"            mine[turns, 1] = np.int64(q{i})",
+                "            turns += np.int64(whose == worker)", f"            q{i} += ONE",
+            ]  # fmt: skip
+        return [*lines, *(f"    end{i} = q{i}" for i in range(len(heads)))]
 
     def _rejection(self, event: int) -> list[str]:
         """After the code of an event that may be rejected: undo what it wrote, take out what it emitted."""

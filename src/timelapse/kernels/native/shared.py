@@ -15,6 +15,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
@@ -151,8 +152,10 @@ def _together(hands: list[_Hand]) -> PassResult:
         for name, change in result.changes.items():
             whole.changes[name] += change
     whole.quarantined.sort(key=lambda row: row[2])
-    for name in whole.effects:
-        whole.effects[name] = _sorted([r.effects[name] for r in results])
+    names = list(whole.effects)
+    with ThreadPoolExecutor(len(hands)) as pool:  # sorting leaves the interpreter's lock alone
+        made = pool.map(lambda name: _sorted([r.effects[name] for r in results]), names)
+        whole.effects = dict(zip(names, made, strict=True))
     return whole
 
 

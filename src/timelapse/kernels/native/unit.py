@@ -53,7 +53,7 @@ class Unit:
     rejects: bool = False
     loops: bool = False
     shared: bool = False
-    """Several workers share out the events by key: the last two arguments are this one's number and how many."""
+    """Several workers share out the events by key: the last arguments list its own, its number, and how many."""
     handlers: list[str] = field(default_factory=list)
     source: str = ""
 
