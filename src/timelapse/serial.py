@@ -72,7 +72,7 @@ class SerialOutcome:
 
 
 class DictStore:
-    """One state's values in a dict, with a journal so that a rejected event can be undone."""
+    """One state's values in a dict, with a journal to undo a rejected event."""
 
     def __init__(self, journal: list[tuple[dict[Any, Any], Any, Any]]) -> None:
         self.data: dict[Any, Any] = {}
@@ -281,8 +281,8 @@ class Loop:
             self._undo()
             self._emitted[:] = [] if refusal.record is None else [refusal.record]
             name = "tick" if event is None else type(event).__name__
-            place = Position(ts, phase, root, 0)
-            self.outcome.refused.append(Refusal(place, name, self._handler, refusal.reason))
+            where = Position(ts, phase, root, 0)
+            self.outcome.refused.append(Refusal(where, name, self._handler, refusal.reason))
         except Exception as error:
             self._undo()
             shown = "a tick" if current is None else current
@@ -360,16 +360,14 @@ class Loop:
         return self._now
 
     def dated(self, state: State, at: int, method: str, arguments: tuple[Any, ...]) -> None:
-        name = state._spec.name
-        self._date(Dated(at, self._root, 0, name, self._handler, write=(state, method, arguments)))
+        write = (state, method, arguments)
+        self._date(Dated(at, self._root, 0, state._spec.name, self._handler, write=write))
 
     def ago(self, state: State, lag: int) -> Any:
-        name = state._spec.name
-        return self._history(name, lag).view(state._spec, self._now - lag, before=self._in_tick)
+        return self._history(state._spec.name, lag).view(state._spec, self._now - lag, before=self._in_tick)
 
     def last(self, state: State, width: int) -> Any:
-        name = state._spec.name
-        since = self._now - width
+        name, since = state._spec.name, self._now - width
         if state.net_window:
             history = self._history(name, width)
             return history.net(state._spec, self._stores[name], since, before=self._in_tick)
@@ -444,7 +442,7 @@ def run(
     events: Iterable[Event],
     *,
     before: int | None = None,
-    watch: Callable[[Event, dict[str, dict[Any, Any]]], None] | None = None,
+    watch: Callable[[int, dict[str, dict[Any, Any]]], None] | None = None,
     quarantine: bool = False,
     begin: int | None = None,
     until: int | None = None,
@@ -453,10 +451,10 @@ def run(
     """Process the events one by one, in log order.
 
     `before` stops ahead of everything at that time (microseconds). `watch` is called before each
-    event with the live state; it must not change it. `begin` is the time at which the log begins, and
+    event with its seq and the live state; it must not change it. `begin` is the time at which the log begins, and
     `until` the one to which the clock goes on at the end, where they are not those of the first and last
-    event given. `moments` are pairs (seq, time): before the first event from that seq on, `watch` is to see
-    everything up to that time done.
+    event given. `moments` are pairs (seq, time), in order: ahead of the first event from that seq on, or at the
+    end, everything up to that time is done and `watch` called with that seq.
 
     With `quarantine` an event at which a handler raises counts as if it had not been in the log; what was
     raised is listed. An end of memory or stack is no property of the event and is raised all the same. Programs that
@@ -469,15 +467,21 @@ def run(
     loop = Loop(program)
     if begin is not None:
         loop.begin(begin)
-    marks = deque(sorted(moments))
+    marks = deque(moments)
+
+    def look(seq: int) -> None:
+        while watch is not None and marks and marks[0][0] <= seq:
+            at, ts = marks.popleft()
+            loop.advance(ts)
+            watch(at, loop.outcome.states)
+        if watch is not None:
+            watch(seq, loop.outcome.states)
+
     last: int | None = None
     for event in in_order(events):
         if before is not None and event.ts >= before:
             break
-        if watch is not None:
-            while marks and marks[0][0] <= event.seq:
-                loop.advance(marks.popleft()[1])
-            watch(event, loop.outcome.states)
+        look(event.seq)
         try:
             loop.step(event)
         except HandlerError as failure:
@@ -485,6 +489,8 @@ def run(
                 raise
             loop.outcome.quarantined.append(failure)
         last = event.ts
+    if marks and before is None:
+        look(marks[-1][0])
     if last is None:
         last = begin
     if last is not None:

@@ -11,7 +11,8 @@ import pytest
 
 from tests.native.oracle import assert_equal, passes
 from timelapse.kernels.base import PassResult
-from timelapse.kernels.choose import SWITCH, SliceKernel, Source, choice
+from timelapse.kernels.choose import SWITCH, SliceKernel, choice
+from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
 from timelapse.model.program import as_program, spec_of

@@ -13,7 +13,8 @@ import timelapse as tl
 from tests.native.programs import A, B
 from timelapse.analysis import PassProgram, analyse, build_pass, final_pass
 from timelapse.kernels.base import PassResult
-from timelapse.kernels.choose import SWITCH, SliceKernel, Source
+from timelapse.kernels.choose import SWITCH, SliceKernel
+from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
 from timelapse.model.program import as_program, spec_of

@@ -13,7 +13,8 @@ import timelapse as tl
 from tests.native.oracle import assert_equal, passes
 from tests.native.programs import A, B, Mixed, Overflowing
 from timelapse.kernels.ahead import ahead
-from timelapse.kernels.choose import SWITCH, SliceKernel, Source
+from timelapse.kernels.choose import SWITCH, SliceKernel
+from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
 from timelapse.log.reader import Chunk
 from timelapse.model.events import Event

@@ -28,6 +28,10 @@ Key = tuple[types.FunctionType, int]
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
+class Tick(Event):
+    """What ticks are to the analysis: an event of one type, so that one tick's rejection counts for its writes."""
+
+
 class Functions:
     """All analysed functions of one program class."""
 
@@ -49,7 +53,7 @@ class Functions:
         while self._changed:
             self._changed = False
             self._made, self._keys, self.trusted = {}, {}, {}
-            self.handlers = [self._handler(h.function, h.name, h.events) for h in spec.handlers]
+            self.handlers = [self._handler(h.function, h.name, h.events or (Tick,)) for h in spec.handlers]
         self.all = list(self._made.values())
         self.sites = self._call_sites()
         self.reached = self._reached()

@@ -35,8 +35,9 @@ from timelapse.env.machine import state_memory
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import Abandoned, PassResult, Quarantined, quarantined_table
 from timelapse.kernels.budget import Spent
-from timelapse.kernels.choose import SliceKernel, Source
+from timelapse.kernels.choose import SliceKernel
 from timelapse.kernels.parts import Part
+from timelapse.kernels.source import Source
 from timelapse.kernels.timed import TimedKernel
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
@@ -186,7 +187,8 @@ def _run_slices(
     part = None if task.parts == 1 else Part.of(job.program, work, task.part, task.parts)
     events = task.events // task.parts
 
-    timed = bool(spec_of(job.program).times)
+    spec = spec_of(job.program)
+    timed = spec.serial_only is not None
     if timed:
         # Fields that only a later event's handler reads are read too: rows are kept whole.
         classes = job.classes
@@ -214,9 +216,12 @@ def _run_slices(
         source = Source(job.reader, lo, hi, classes, work.columns, part)
         if timed:
             whole = {name: tuple(f.name for f in cls.__fields__) for name, cls in classes.items()}
-            source = Source(
-                job.reader, lo, hi, classes, whole, None, job.reader.ts_first, job.end_of(slice_id)
-            )
+            source = replace(source, columns=whole)
+        if spec.times:
+            source = replace(
+                source, begin=job.reader.ts_first, end=job.end_of(slice_id),
+                since=job.end_of(slice_id - 1) if slice_id else None, is_last=slice_id == job.slices - 1,
+            )  # fmt: skip
         try:
             done = kernel.run(source, report)
         except Spent:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,11 +15,9 @@ from timelapse.kernels import budget
 from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.interpreted import InterpretedKernel
-from timelapse.kernels.parts import Part
+from timelapse.kernels.source import Source
 from timelapse.kernels.starts import starting
-from timelapse.log.reader import EventReader, LogReader
-from timelapse.log.types import bind
-from timelapse.model.events import Event
+from timelapse.kernels.steps import SteppingKernel, steps_alone
 from timelapse.model.program import Program, spec_of
 
 if TYPE_CHECKING:
@@ -34,44 +32,6 @@ COLD_EVENTS = 2_000_000
 TOO_FEW = f"for fewer than {WARM_EVENTS:,} events machine code is not worth loading"
 SWITCH = "TIMELAPSE_KERNEL"
 """Environment variable: native (compile whatever compiles), python, or auto."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """A slice's events, as rows and as columns."""
-
-    reader: EventReader
-    lo: int
-    hi: int
-    classes: Mapping[str, type[Event]]
-    columns: Mapping[str, tuple[str, ...]]
-    part: Part | None = None
-    """By key: whose share of them."""
-    begin: int | None = None
-    """The time of the log's first event; given to programs that reach into other times."""
-    end: int | None = None
-    """The time up to which the slice goes: that of its last event, of whatever type, or later."""
-
-    def events(self) -> Iterator[Event]:
-        if not self.classes:
-            return iter(())
-        if self.part is not None:
-            return self.part.rows(self.reader, self.lo, self.hi, self.classes, self.columns)
-        return self.reader.events(self.lo, self.hi, self.classes, self.columns)
-
-    def event(self, seq: int) -> Event:
-        """One event."""
-        return next(iter(replace(self, lo=seq, hi=seq + 1, part=None).events()))
-
-    def chunks(self) -> Iterator[Any]:
-        if not self.classes:
-            return iter(())
-        bind(self.reader.types, self.classes.values())
-        reader = self.reader
-        if isinstance(reader, LogReader):
-            reader = replace(reader, encoded=True)
-        chunks = reader.chunks(self.lo, self.hi, self.columns)
-        return chunks if self.part is None else map(self.part.chunk, chunks)
 
 
 @dataclass(frozen=True)
@@ -197,6 +157,8 @@ class SliceKernel:
                 result.quarantined = done.quarantined + result.quarantined
             return result
         assert self._python is not None
+        if isinstance(self._python, SteppingKernel):
+            return self._python.run_steps(source, tick)
         return self._python.run(source.events(), tick)
 
     def _interpret(self, starts: Mapping[str, pa.Table]) -> None:
@@ -204,6 +166,9 @@ class SliceKernel:
         known = {
             name: starting(states[name], table, self._events, self._memory) for name, table in starts.items()
         }
+        if steps_alone(self._program):
+            self._python = SteppingKernel(self._program, self._work, known, final=self._final)
+            return
         self._python = InterpretedKernel(
             self._program, self._work, known, final=self._final, quarantine=self._quarantine
         )

@@ -35,7 +35,7 @@ RECORDER = "tl_record"
 _TICK = 8192
 """Events between two reports of progress."""
 
-Row = tuple[int, int, int, Record]
+Row = tuple[int, int, int, int, Record]
 Refusal = tuple[int, int, int, str, str, str]
 
 
@@ -228,7 +228,7 @@ class InterpretedKernel:
         """The records and the rejections of the slice so far."""
         outputs = {cls: _table(cls, found) for cls, found in self._rows.items()}
         for cls, read in self._reads.items():
-            outputs[cls] = _table(cls, [(0, 0, 0, r) for r in read])
+            outputs[cls] = _table(cls, [(0, 0, 0, 0, r) for r in read])
         return outputs, _rejected_table(self._refused)
 
     def take_quarantined(self) -> list[Quarantined]:
@@ -286,7 +286,7 @@ class InterpretedKernel:
                     journal.clear()
                 if emitted:
                     for ordinal, record in enumerate(emitted):
-                        row = (event.ts, event.seq, ordinal, record)
+                        row = (event.ts, Phase.LOG_EVENT, event.seq, ordinal, record)
                         rows.setdefault(type(record), []).append(row)
                     emitted.clear()
         except Exception as error:
@@ -327,8 +327,8 @@ def _reject(reason: str | Record = "") -> None:
 def _table(cls: type[Record], rows: list[Row]) -> pa.Table:
     """Outputs as a table in the stored columns, in order."""
     schema = output_schema(cls)
-    ts, seq, ordinal, records = zip(*rows, strict=True)
-    columns: list[Any] = [ts, [Phase.LOG_EVENT] * len(rows), seq, ordinal]
+    *place, records = zip(*rows, strict=True)
+    columns: list[Any] = place
     # Rows do not iterate for users; here they are the tuples that they are underneath.
     columns.extend(zip(*map(tuple.__iter__, records), strict=True))
     return pa.table(

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import REJECTED_SCHEMA, PassResult, Tick, output_schema
-from timelapse.kernels.choose import Source
+from timelapse.kernels.source import Source
 from timelapse.kinds.base import ABSENT
 from timelapse.model.events import Record
 from timelapse.model.program import Program, spec_of

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.env.machine import cores
-from timelapse.kernels.choose import SliceKernel, Source
+from timelapse.kernels.choose import SliceKernel
 from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.source import Source
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Journal
 from timelapse.model.events import Event

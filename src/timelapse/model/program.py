@@ -173,6 +173,12 @@ class ProgramSpec:
     """Event types that the program's code names beside `self.send`: a log need not have them."""
 
     @property
+    def serial_only(self) -> TimeUse | None:
+        """The first use of another time that takes more than the log and a calendar: such programs run one event
+        after the other. None where there is none."""
+        return next((u for u in self.times if u.what not in ("after", "every")), None)
+
+    @property
     def events(self) -> tuple[type[Event], ...]:
         """The event types that the program listens to, in the order of first mention."""
         return tuple(dict.fromkeys(e for h in self.handlers for e in h.events))

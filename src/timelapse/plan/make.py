@@ -137,12 +137,22 @@ class _ProgramPasses:
     def share_out(self, analysis: Any, targets: Sequence[str]) -> ByKey | NotByKey | None:
         from timelapse.analysis import share_out
 
-        return share_out(analysis, targets)
+        return _not_by_key(analysis) or share_out(analysis, targets)
 
     def share_out_all(self, analysis: Any) -> ByKey | NotByKey | None:
         from timelapse.analysis import share_out_all
 
-        return share_out_all(analysis)
+        return _not_by_key(analysis) or share_out_all(analysis)
+
+
+def _not_by_key(analysis: Any) -> NotByKey | None:
+    """Why no events of a program that reaches into other times are shared out."""
+    uses = analysis.spec.times
+    if not uses:
+        return None
+    return NotByKey(
+        f"{uses[0].text_of_what} takes part, and events are shared out only at their own time", uses[0].place
+    )
 
 
 def _with_keys(choice: Choice, analysis: Analysed, maker: Passes) -> Choice:
@@ -296,9 +306,8 @@ def _as_asked(choice: Choice, wanted: Mapping[str, Strategy], analysis: Analysed
     return choice
 
 
-def _timed(uses: Sequence[TimeUse], force: str | Mapping[str, str] | None) -> tuple[Mode, str]:
-    """Programs that reach into other times."""
-    use = uses[0]
+def _timed(use: TimeUse, force: str | Mapping[str, str] | None) -> tuple[Mode, str]:
+    """Programs that reach into other times, beyond ticks and `after=`."""
     if force not in (None, "chain"):
         raise PlanError(
             f"a program that reaches into other times ({use.text_of_what}) is replayed slice after slice",
@@ -319,8 +328,8 @@ def _is_by_key(force: str | Mapping[str, str] | None) -> bool:
 def _mode(
     plan: Plan, slices: int | None, force: str | Mapping[str, str] | None, compiled: IsCompiled | None
 ) -> tuple[Mode, str]:
-    if plan.spec.times:
-        return _timed(plan.spec.times, force)
+    if plan.spec.serial_only is not None:
+        return _timed(plan.spec.serial_only, force)
     if force == "by key" and plan.whole is not None:
         return "by key", f"asked for: events are shared out, {plan.whole.text}"
     mode, reason = _sliced(plan, slices, force)

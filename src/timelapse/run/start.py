@@ -284,6 +284,8 @@ def end_of(last: int | None, until: int | None) -> int | None:
 
 def kept_of(program: Program, log: Log) -> dict[str, Any]:
     """What a replay of the log could start from, or why nothing is kept: for `timelapse explain`."""
+    if times := spec_of(program).times:
+        return Reuse.none(f"the program reaches into other times ({times[0].text_of_what})").describe()
     return Reuse.of(program, analyse(program), log.id, log.count, log.reader.cuts(1), least=1).describe()
 
 

@@ -88,7 +88,7 @@ def verify(run: Run, events: int | None = None, progress: Progress | None = None
     until = run.manifest.until
     if wanted == total and until is not None and end is not None:
         end = max(end, until)
-    cuts = [c for c in run.manifest.cuts if 0 < c <= hi] if spec_of(program).times else []
+    cuts = [c for c in run.manifest.cuts if 0 < c < hi] if spec_of(program).times else []
     moments = [(c, ts) for c in cuts if (ts := reader.ts_before(c)) is not None]
     checker = _Boundaries(run, program, hi)
     listener.stage(_STAGE, wanted)
@@ -131,8 +131,8 @@ class _Boundaries:
         self.compared = 0
         self.divergence: Divergence | None = None
 
-    def watch(self, event: Event, states: dict[str, dict[Any, Any]]) -> None:
-        while self._next < len(self._cuts) and event.seq >= self._cuts[self._next][1]:
+    def watch(self, seq: int, states: dict[str, dict[Any, Any]]) -> None:
+        while self._next < len(self._cuts) and seq >= self._cuts[self._next][1]:
             self._check(self._cuts[self._next][0], states)
             self._next += 1
 

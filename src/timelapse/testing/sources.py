@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import random
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -33,6 +34,30 @@ def random_program(rng: random.Random, size: int = 4, *, further: bool = False) 
     that are always interpreted (testing/kind_phrases.py).
     """
     return Writer(rng, size, further).program()
+
+
+def in_other_times(rng: random.Random, text: str) -> str:
+    """A random program's source with some of its handlers called later, and some by the clock.
+
+    A handler that ticks makes up its event: that costs nothing, and the statements stay as they are.
+    """
+
+    def again(found: re.Match[str]) -> str:
+        events, name = found["events"], found["name"]
+        chance = rng.random()
+        if chance < 0.4:
+            return f"    @tl.on({events}, after={rng.choice([1, 2, 5, 6])})\n    def {name}(self, e):\n"
+        if chance < 0.65:
+            made = (
+                f"{events.split(',')[0]}(a=self.now % 4, b={rng.randrange(4)}, s='x', on=True, items=[1, 2])"
+            )
+            return f"    @tl.every({rng.choice([1, 2, 5, 8])})\n    def {name}(self):\n        e = {made}\n"
+        return found[0]
+
+    return _HANDLER.sub(again, text)
+
+
+_HANDLER = re.compile(r"    @tl\.on\((?P<events>[^()]*)\)\n    def (?P<name>\w+)\(self, e\):\n")
 
 
 def load_source(text: str, name: str = "P") -> type[Program]:

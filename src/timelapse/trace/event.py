@@ -224,7 +224,7 @@ class _Kernel(InterpretedKernel):
     @property
     def records(self) -> list[Record]:
         """What was put out, in order."""
-        rows = [(row[2], row[3]) for found in self._rows.values() for row in found]
+        rows = [(row[3], row[4]) for found in self._rows.values() for row in found]
         return [record for _, record in sorted(rows, key=lambda r: r[0])]
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from timelapse.analysis import analyse, final_pass
 from timelapse.errors import HandlerError, ReplayError
-from timelapse.kernels.choose import Source
+from timelapse.kernels.source import Source
 from timelapse.kernels.walk import Visit, Walk
 from timelapse.model.program import spec_of
 from timelapse.model.times import refuse_times

@@ -18,8 +18,9 @@ from tests.native.oracle import assert_equal
 from timelapse.analysis import PassProgram, analyse, build_pass, final_pass
 from timelapse.errors import AnalysisError, HandlerError
 from timelapse.kernels.base import PassResult
-from timelapse.kernels.choose import SWITCH, SliceKernel, Source, choice
+from timelapse.kernels.choose import SWITCH, SliceKernel, choice
 from timelapse.kernels.native import build
+from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
 from timelapse.model.program import spec_of

@@ -1,0 +1,179 @@
+"""Ticks and `after=` handlers: a slice as a sequence of steps, merged from the log and what is behind or above it.
+
+Neither needs a state. What `after=` calls for is the log itself, read a second time with a second cursor
+that is one lag behind; ticks are computed. A slice owns the instants after the last event of the slice before it,
+up to and including its own last event (of whatever type).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from timelapse.analysis.result import PassProgram
+from timelapse.errors import HandlerError
+from timelapse.ids import INT64_MAX, Phase
+from timelapse.kernels.base import PassResult, Tick
+from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.source import Source
+from timelapse.kinds.effects import undo
+from timelapse.model.events import Event
+from timelapse.model.failure import handler_error
+from timelapse.model.program import HandlerSpec, Program, Rejection, spec_of
+from timelapse.model.times import calendar_of, span_of
+
+
+class Step(NamedTuple):
+    """One transaction. Steps compare by the order of instants; no two stand at the same place."""
+
+    ts: int
+    phase: int
+    seq: int
+    """That of the log event; -1 for ticks."""
+    order: int
+    """Among the handlers of one instant: the handler's place in the program."""
+    event: Event | None
+
+
+class SteppingKernel(InterpretedKernel):
+    """Runs a pass of a program with ticks or `after=` handlers, step by step."""
+
+    def __init__(self, program: Program, work: PassProgram, starts: Any, *, final: bool) -> None:
+        super().__init__(program, work, starts, final=final)
+        specs = {h.name: (n, h) for n, h in enumerate(self._spec.handlers)}
+        self._at_once: dict[type[Event], tuple[Any, ...]] = {}
+        self._alone: dict[int, tuple[HandlerSpec, Any]] = {}
+        """Handlers that are a step by themselves, by their place in the program."""
+        for handler in work.handlers:
+            place, spec = specs[handler.name]
+            if spec.after is not None or spec.every is not None:
+                self._alone[place] = (spec, handler.function)
+                continue
+            for event in handler.events:
+                self._at_once[event] = (*self._at_once.get(event, ()), handler.function)
+        self._place: tuple[int, int, int] | None = None
+        self._ordinal = 0
+
+    def run_steps(self, source: Source, tick: Tick) -> PassResult:
+        """Process one slice. After a failure the kernel's state is of no use."""
+        self._place, self._ordinal = None, 0
+        result = self.run(self._steps(source), tick)  # type: ignore[arg-type]  # steps stand for events here
+        if self._final and source.is_last and result.failure is None:
+            result.pending = self._pending(source)
+        return result
+
+    def _steps(self, source: Source) -> Iterator[Step]:
+        streams: list[Iterable[Step]] = [_log(source.between(self._at_once, source.lo, source.hi))]
+        end = source.end
+        if end is not None and source.begin is not None:
+            for place, (spec, _) in self._alone.items():
+                if spec.every is not None:
+                    first = source.begin if source.since is None else max(source.begin, source.since + 1)
+                    streams.append(_ticks(self._program, spec, place, first, end))
+                else:
+                    streams.append(_later(self._program, spec, place, source, source.since, end))
+        return merge(*streams)
+
+    def _pending(self, source: Source) -> dict[str, int]:
+        """How many calls of `after=` handlers lie beyond the end."""
+        found = {}
+        for spec, _ in self._alone.values():
+            if spec.after is not None and source.end is not None:
+                lag = span_of(self._program, spec.after)
+                behind = source.between(spec.events, _seq_after(source, source.end - lag), INT64_MAX)
+                if count := sum(1 for _ in behind.events()):
+                    found[spec.name] = count
+        return dict(sorted(found.items()))
+
+    def _chunk(self, events: Iterator[Any]) -> tuple[int, Exception | None, Any]:
+        """The hot loop, over steps."""
+        done = 0
+        live = self._bound.__dict__
+        bound, emitted, journal = self._bound, self._emitted, self._journal
+        step: Step | None = None
+        self._turn += 1
+        try:
+            for step in events:
+                done += 1
+                ts, phase, seq, order, event = step
+                live["now"] = ts
+                try:
+                    if event is None:
+                        self._alone[order][1](bound)
+                    elif phase == Phase.LOG_EVENT:
+                        for handler in self._at_once.get(type(event), ()):
+                            handler(bound, event)
+                    else:
+                        self._alone[order][1](bound, event)
+                except Rejection as refusal:
+                    if journal is None:
+                        raise RuntimeError("an event was rejected in a pass that rejects none") from refusal
+                    undo(journal)
+                    emitted[:] = [] if refusal.record is None or not self._final else [refusal.record]
+                    name = "tick" if event is None else type(event).__name__
+                    handler_name = self._handler_of(refusal.__traceback__)
+                    self._refused.append((ts, phase, seq, name, handler_name, refusal.reason))
+                if journal:
+                    journal.clear()
+                if emitted:
+                    if self._place != (ts, phase, seq):
+                        self._place, self._ordinal = (ts, phase, seq), 0
+                    for record in emitted:
+                        row = (ts, phase, seq, self._ordinal, record)
+                        self._rows.setdefault(type(record), []).append(row)
+                        self._ordinal += 1
+                    emitted.clear()
+        except Exception as error:
+            return done, error, step
+        finally:
+            self._turn += 1
+        return done, None, None
+
+    def _failed(self, event: Any, failure: Exception) -> HandlerError:
+        handler = self._handler_of(failure.__traceback__)
+        if not handler and _deep(failure.__traceback__):
+            raise failure  # reading the log failed, no handler did
+        shown = "a tick" if event.event is None else event.event
+        return handler_error(self._program, shown, handler, failure, (event.ts, event.seq))
+
+
+def steps_alone(program: Program) -> bool:
+    """Whether a program reaches into other times by ticks and `after=` alone, at least once."""
+    times = spec_of(program).times
+    return bool(times) and spec_of(program).serial_only is None
+
+
+def _deep(trace: TracebackType | None) -> bool:
+    return trace is not None and trace.tb_next is not None
+
+
+def _log(source: Source) -> Iterator[Step]:
+    for event in source.events():
+        yield Step(event.ts, Phase.LOG_EVENT, event.seq, 0, event)
+
+
+def _ticks(program: Program, spec: HandlerSpec, place: int, first: int, end: int) -> Iterator[Step]:
+    calendar = calendar_of(program, spec)
+    at = calendar.first(first)
+    while at <= end:
+        yield Step(at, Phase.TICK, -1, place, None)
+        at = calendar.after(at)
+
+
+def _later(
+    program: Program, spec: HandlerSpec, place: int, source: Source, since: int | None, end: int
+) -> Iterator[Step]:
+    """The second cursor: events whose call falls after `since`, up to and including `end`."""
+    assert spec.after is not None
+    lag = span_of(program, spec.after)
+    lo = 0 if since is None else _seq_after(source, since - lag)
+    hi = _seq_after(source, end - lag)
+    for event in source.between(spec.events, lo, hi).events():
+        yield Step(event.ts + lag, Phase.DATED_EVENT, event.seq, place, event)
+
+
+def _seq_after(source: Source, ts: int) -> int:
+    """The first seq whose event is later than a time."""
+    return source.reader.seq_at(ts + 1)
