@@ -11,7 +11,8 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.env.machine import cores
 from timelapse.errors import ReplayError
 from timelapse.ids import INT64_MAX
-from timelapse.kernels.choose import SliceKernel, Source
+from timelapse.kernels.choose import SliceKernel
+from timelapse.kernels.source import Source
 from timelapse.kinds.base import StateSpec
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
