@@ -138,6 +138,18 @@ def test_no_condition_differs() -> None:
     assert next((a.value, b.value) for a, b in read.reads) == (1, 3)
 
 
+def test_rejections() -> None:
+    """What one version rejected names the handler and the reason."""
+    factual = tl.replay(Rules(), EVENTS, slices=3, spark=False)
+    found = tl.what_if(factual, EVENTS, "event", spark=False).diff
+    changes = found.examples(99)
+    causes = found.causes(changes)
+    rejected = next(c for c in changes if c.record == "rejected")
+    assert "B rejected it in flag:" in causes[rejected.seq].lines[-1]
+    assert causes[rejected.seq].lines[-1].endswith(": 'Hit'")
+    assert all(c.record == "Hit" for c in found.examples(99, rejected=False))
+
+
 def test_what_cannot_be_traced() -> None:
     """A run in memory without its log says so; nothing is raised."""
     found = diff(run_serial(Rules(), EVENTS), run_serial(Rules(limit=3), EVENTS))

@@ -94,7 +94,7 @@ class View:
 
     def _print_days(self) -> None:
         """One character per day, from the first day with a difference to the last; and a day that has most of them."""
-        for record in self.records:
+        for record in self.records if self.what is None else self.diff.records.values():
             days = dict(record.by_day())
             if len(days) < 2:
                 continue
@@ -119,7 +119,7 @@ class View:
 
     def _print_examples(self) -> None:
         """The first difference, and some more, each with what it comes from."""
-        changes = self.diff.examples(self.shown + 1)
+        changes = self.diff.examples(self.shown + 1, rejected=self.what is None)
         causes = self.diff.causes(changes)
         for number, change in enumerate(changes):
             line(("       " if number else "first: ", "bold"), one_line(change.text, 400))

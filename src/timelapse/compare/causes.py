@@ -140,7 +140,12 @@ def _cause(seq: int, a: EventTrace | None, b: EventTrace | None) -> Cause:
     for name in dict.fromkeys([*left, *right]):
         one, two = left.get(name), right.get(name)
         if one is None or two is None:
-            remark = f"{'A' if one is None else 'B'} did not come to a handler {name}"
+            side, trace = ("A", a) if one is None else ("B", b)
+            remark = (
+                f"{side} {_rejection(trace)}"
+                if trace.rejected
+                else f"{side} did not come to a handler {name}"
+            )
             fallback = fallback or Cause(seq, text, name, remark=remark)
             continue
         found, decides = _conditions(seq, text, name, one, two)
@@ -150,6 +155,12 @@ def _cause(seq: int, a: EventTrace | None, b: EventTrace | None) -> Cause:
     if fallback is not None:
         return fallback
     return _without_condition(seq, text, a, b)
+
+
+def _rejection(trace: EventTrace) -> str:
+    assert trace.rejected is not None
+    handler, reason, line = trace.rejected
+    return f"rejected it in {handler}:{line}: {brief(reason)}"
 
 
 def _conditions(
@@ -204,8 +215,8 @@ def _without_condition(seq: int, text: str, a: EventTrace, b: EventTrace) -> Cau
     params = {
         n: (v, b.params[n]) for n, v in a.params.items() if n in b.params and repr(v) != repr(b.params[n])
     }
-    remark = ""
-    if not reads:
+    remark = "; ".join(f"{side} {_rejection(t)}" for side, t in (("A", a), ("B", b)) if t.rejected)
+    if not reads and not remark:
         shown = ", ".join(f"{n} {v!r} -> {w!r}" for n, (v, w) in params.items())
         remark = "all conditions came out alike" + (
             f"; {shown}" if shown else "; what is put out is made differently"

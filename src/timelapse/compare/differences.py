@@ -217,9 +217,10 @@ class Diff:
 
         return causes(self, changes)
 
-    def examples(self, count: int) -> list[Change]:
-        """The first changes in log order, over all record types and rejections."""
-        found = [c for r in (*self.records.values(), self.rejected) for c in islice(r.changes(), count)]
+    def examples(self, count: int, *, rejected: bool = True) -> list[Change]:
+        """The first changes in log order, over all record types and (unless they are left out) rejections."""
+        compared = [*self.records.values(), *([self.rejected] if rejected else [])]
+        found = [c for r in compared for c in islice(r.changes(), count)]
         return sorted(found, key=lambda c: (c.ts, c.seq))[:count]
 
     def judge(self, labels: Any, **options: Any) -> Judgement:
