@@ -6,6 +6,8 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
+import pyarrow as pa
 import pytest
 
 import timelapse as tl
@@ -13,7 +15,9 @@ from tests.cli.run_cli import cli
 from tests.reporting.programs import HOSTILE, Guard, events
 from timelapse.errors import UsageError
 from timelapse.reporting import Report, report
-from timelapse.reporting.redact import HIDDEN, shown
+from timelapse.reporting.redact import HIDDEN, Redaction, shown
+from timelapse.reporting.tables import reasons
+from timelapse.run.run import RunContext
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +240,36 @@ def test_values_are_cut_and_visible() -> None:
     assert shown(True) == "True"
     assert shown(-0.0) == "-0.0"
     assert shown(None) == "None"
+
+
+def test_what_a_run_says_of_itself_is_text_too(runs: tuple[tl.Run, tl.Run]) -> None:
+    """A description that somebody wrote by hand: nothing in it becomes markup or turns text around."""
+    evil = "\u202e<img src=x onerror=alert(1)>\x1b[31m"
+    manifest = runs[0].manifest
+    changed = msgspec.structs.replace(
+        manifest, program=evil, source=None, executor=evil, started=evil, timelapse=evil, plan=evil, log=None,
+        timings={evil: 1.0}, account={evil: 1.0}, digest=evil,
+        certificate={
+            **manifest.certificate, "passes": {evil: evil}, "trusted": [evil], "diagnostics": [evil],
+            "fallback": {"from_slice": evil, "reason": evil, "is_bug": True}, "cache": {"what": evil, "saved": 1},
+        },
+    )  # fmt: skip
+    run = tl.Run(changed, runs[0]._data, None, RunContext())
+    for html in (report(run).html, report(tl.diff(run, run)).html):
+        found = _Texts(html)
+        assert "img" not in {tag for tag, _ in found.tags}
+        assert "<img src=x onerror=alert(1)>" in found.text
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", html)
+
+
+def test_many_reasons_of_rejections_are_ranked() -> None:
+    """The most frequent first; of a redacted report only the handlers."""
+    rows = [("go", "a")] * 3 + [("go", "b")] * 5 + [("come", "c")] * 4 + [("go", str(n)) for n in range(50)]
+    table = pa.table({"handler": [h for h, _ in rows], "reason": [r for _, r in rows]})
+    found = reasons(table, Redaction())
+    assert [(r.text, r.count) for r in found[:3]] == [("go: b", 5), ("come: c", 4), ("go: a", 3)]
+    assert len(found) == 10
+    assert [r.count for r in reasons(table, Redaction(frozenset({"who"})))] == [58, 4]
 
 
 # --- the command ----------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from functools import cache
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from timelapse.charts import Timeline
 from timelapse.charts.figure import STYLE as CHART_STYLE
@@ -56,9 +57,13 @@ class Report:
                     hint="choose another place with -o, or give --overwrite",
                 )  # fmt: skip
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.part")
-        part.write_text(self.html, encoding="utf-8")
-        part.replace(target)
+        part = target.with_name(f".{target.name}.{uuid4().hex[:12]}")
+        try:
+            with open(part, "x", encoding="utf-8") as file:
+                file.write(self.html)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
         return target
 
     def _repr_html_(self) -> str:
@@ -117,7 +122,7 @@ def _environment() -> Environment:
 
     made = Environment(
         loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, extensions=[],
+        lstrip_blocks=True, extensions=[], finalize=_visible,
     )  # fmt: skip
     made.filters["n"] = lambda value: f"{value:,}"
     made.filters["clean"] = clean
@@ -126,6 +131,13 @@ def _environment() -> Environment:
     made.globals["bar"] = _bar
     made.globals["picture"] = _picture
     return made
+
+
+def _visible(value: Any) -> Any:
+    """Whatever a template puts out: control characters show, also where nobody thought of them."""
+    from markupsafe import Markup
+
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _page(title: str, **parts: Any) -> str:

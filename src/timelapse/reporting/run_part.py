@@ -247,7 +247,8 @@ def _certificate(run: Run, redaction: Redaction) -> list[Fact]:
         facts.append(Fact("validation", "the serial reference itself"))
     fallback: Mapping[str, Any] | None = found.get("fallback")
     if fallback:
-        text = f"from slice {fallback['from_slice']} on one slice after the other: {one_line(fallback['reason'])}"
+        text = f"from slice {fallback['from_slice']} on one slice after the other"
+        text += "" if redaction.any else f": {one_line(fallback['reason'])}"
         if fallback.get("is_bug"):
             text += "; the result is exact all the same, but this is a bug in Timelapse"
         facts.append(Fact("fallback", text, "warn"))

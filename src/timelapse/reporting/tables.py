@@ -114,21 +114,15 @@ def first_rows(
 
 def reasons(rejected: pa.Table, redaction: Redaction) -> list[Ranked]:
     """Why events were rejected: handler and reason, the most frequent first."""
-    counts: dict[tuple[str, str], int] = {}
-    columns = [rejected.column(n) for n in ("handler", "reason")]
-    grouped = (
-        pa.table(columns, names=["handler", "reason"])
-        .group_by(["handler", "reason"])
-        .aggregate([([], "count_all")])
-    )
-    for row in grouped.to_pylist():
-        reason = (
-            "(reasons are left out of a redacted report)"
-            if redaction.any
-            else shown(row["reason"] or "no reason given")
-        )
-        key = (str(row["handler"]), reason)
-        counts[key] = counts.get(key, 0) + row["count_all"]
-    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:TOP]
-    top = ranked[0][1] if ranked else 1
-    return [Ranked(f"{handler}: {reason}", n, round(100 * n / top, 2)) for (handler, reason), n in ranked]
+    by = ["handler"] if redaction.any else ["handler", "reason"]
+    counted = pa.table([rejected.column(n) for n in by], names=by).group_by(by).aggregate([([], "count_all")])
+    order = [("count_all", "descending"), *((n, "ascending") for n in by)]
+    ranked = counted.sort_by(order).slice(0, TOP).to_pylist()
+    hidden = "(reasons are left out of a redacted report)"
+    top = ranked[0]["count_all"] if ranked else 1
+    return [
+        Ranked(
+            f"{row['handler']}: {hidden if redaction.any else shown(row['reason'] or 'no reason given')}",
+            row["count_all"], round(100 * row["count_all"] / top, 2),
+        ) for row in ranked
+    ]  # fmt: skip
