@@ -147,8 +147,16 @@ def test_a_stored_log_is_read_with_a_second_cursor(tmp_path: Path) -> None:
         assert run.certificate["mode"] == "staged"
         assert tl.Run.open(run.path, program=Late()).verify().ok  # type: ignore[arg-type]
         assert run.verify(33).ok
-        at = events[40].ts
-        assert run.state("n", at=at).equals(expected.state("n", at=at))
+        last = events[-1].ts
+        for at in (
+            0,
+            events[0].ts,
+            *(e.ts + n for e in events[::9] for n in (0, 1)),
+            last,
+            last + 1,
+            last + tl.DAY,
+        ):
+            assert run.state("n", at=at).equals(expected.state("n", at=at)), at
 
 
 @pytest.mark.parametrize(("lag", "user"), [(4, 0), (5, 1)])

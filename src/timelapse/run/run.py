@@ -271,13 +271,17 @@ class Run:
 
     def _state_before(self, spec: StateSpec, at: int) -> pa.Table:
         from timelapse.run.takeout import reader_without
-        from timelapse.run.travel import state_before, timed_state_before
+        from timelapse.run.travel import state_before, stepped_state_before, timed_state_before
 
         reader = self.need_reader()
-        if spec_of(self.need_program()).times:
-            reader = reader_without(reader, self.stored_quarantined()["seq"].to_pylist())
-            return timed_state_before(self.need_program(), reader, at, self._manifest.until, spec)
         cuts = self._manifest.cuts
+        if (own := spec_of(self.need_program())).times:
+            reader = reader_without(reader, self.stored_quarantined()["seq"].to_pylist())
+            until = self._manifest.until
+            if own.serial_only is not None:
+                return timed_state_before(self.need_program(), reader, at, until, spec)
+            stored = self._data.state_at_cut
+            return stepped_state_before(self.need_program(), reader, stored, cuts, at, until, spec)
         seq = reader.seq_at(at)
         slice_id = max(0, bisect.bisect_right(cuts, seq) - 1)
         slice_id = min(slice_id, self.slices)

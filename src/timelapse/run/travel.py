@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import bisect
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -42,6 +43,36 @@ def state_before(
     )
     classes = {cls.__name__: cls for cls in spec_of(program).events if cls.__name__ in work.columns}
     result = kernel.run(Source(reader, lo, hi, classes, work.columns), lambda _: None)
+    if result.failure is not None:
+        raise ReplayError(
+            "a handler failed where it did not fail before", hint=str(result.failure), code="TL607"
+        )
+    return merge.fold(spec, starts.get(spec.name, empty(spec)), [result.effects[spec.name]])
+
+
+def stepped_state_before(
+    program: Program, reader: EventReader, stored: Callable[[StateSpec, int], pa.Table], cuts: Sequence[int],
+    at: int, until: int | None, spec: StateSpec,
+) -> pa.Table:  # fmt: skip
+    """The same for a program with ticks or `after=` handlers, before everything at `at`.
+
+    `stored` gives a state after so many slices.
+    """
+    first, last = reader.ts_first, reader.ts_before(INT64_MAX)
+    if first is None or last is None or at <= first:
+        return stored(spec, 0)
+    if at > (last if until is None else max(last, until)):
+        return stored(spec, len(cuts) - 1)
+    seq = reader.seq_at(at)
+    slice_id = min(bisect.bisect_right(cuts, seq) - 1, len(cuts) - 2)
+    lo = cuts[slice_id]
+    starts = {n: stored(s, slice_id) for n, s in spec_of(program).states.items() if slice_id}
+    work = final_pass(analyse(program))
+    kernel = SliceKernel(program, work, starts, seq - lo, final=True)
+    classes = {c.__name__: c for c in heard(spec_of(program), reader.types) if c.__name__ in work.columns}
+    since = reader.ts_before(lo) if slice_id else None
+    source = Source(reader, lo, seq, classes, work.columns, begin=first, end=at - 1, since=since)
+    result = kernel.run(source, lambda _: None)
     if result.failure is not None:
         raise ReplayError(
             "a handler failed where it did not fail before", hint=str(result.failure), code="TL607"
