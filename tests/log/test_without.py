@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +14,11 @@ from hypothesis import strategies as st
 
 import timelapse as tl
 from timelapse.errors import LogError
+from timelapse.kernels.choose import SWITCH
 from timelapse.run import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 COUNT = 60
 
@@ -127,3 +131,28 @@ def test_a_run_over_another_log_is_refused(failed: Run, tmp_path: Path) -> None:
             other.without(what)
     with pytest.raises(LogError, match="no run"):
         other.without(tmp_path)
+
+
+class Words(tl.Program):
+    n: tl.Counter[str]
+
+    @tl.on(Move)
+    def go(self, m: Move) -> None:
+        self.n[m.word] += 1
+        self.emit(Out(who=m.who, n=self.n[m.word]))
+
+
+def test_compiled_and_on_spark(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where text is read as dictionaries, of which some values are left out altogether."""
+    events = [Move(who=i, word=f"w{i % 5}", ts=i) for i in range(3000)]
+    log = tl.Log.from_events(tmp_path / "words", events, block=500)
+    gone = [i for i in range(3000) if i % 5 == 3 or 500 <= i < 1010 or i % 7 == 0]
+    expected = tl.run_serial(Words, [e._at(e.ts, i) for i, e in enumerate(events) if i not in set(gone)])
+    fewer = log.without(gone)
+    for kernel in ("native", "python"):
+        monkeypatch.setenv(SWITCH, kernel)
+        for slices in (1, 3):
+            run = tl.replay(Words, fewer, slices=slices, spark=False)
+            assert (run.digest, run.state_digest) == (expected.digest, expected.state_digest)
+    run = tl.replay(Words, fewer, slices=3, spark=spark)
+    assert (run.digest, run.state_digest) == (expected.digest, expected.state_digest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,10 +16,14 @@ from hypothesis import strategies as st
 
 import timelapse as tl
 from timelapse.errors import UsageError
+from timelapse.kernels.choose import SWITCH
 from timelapse.log import MemoryLog
 from timelapse.log.asked import AskedLog
 from timelapse.log.types import EventType
 from timelapse.training import Features
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 COUNT = 90
 
@@ -381,3 +385,16 @@ def test_windows_timers_and_ticks_at_the_rows_of_a_table(log: tl.Log) -> None:
         tl.features(Sending, log, rows, spark=False)
     with pytest.raises(UsageError, match="waits is written, or handed on, at Ask"):
         tl.features(Aside, log, rows, spark=False)
+
+
+@pytest.mark.parametrize("program", [Asked, Windowed])
+def test_compiled_and_on_spark(
+    log: tl.Log, program: Any, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = QUESTIONS.select(["ts", "user", "note"])
+    expected = tl.features(program, log, rows, spark=False).table
+    assert tl.features(program, log, rows, spark=spark, slices=3).table == expected
+    monkeypatch.setenv(SWITCH, "native")
+    found = tl.features(program, log, rows, spark=False, slices=2)
+    assert found.table == expected
+    assert program is Windowed or "compiled" in found.run.passes.values()
