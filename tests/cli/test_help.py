@@ -121,3 +121,26 @@ def test_runs_are_listed_and_named(folder: Path) -> None:
     ]  # fmt: skip
     assert cli("verify", "Antispam-2", "--json").json["run"] == "runs/Antispam-2"
     assert cli("verify", "@2").code == 0
+
+
+def test_a_log_of_a_runs_outputs(folder: Path) -> None:
+    Path("second.py").write_text(
+        "import timelapse as tl\n\n\nclass Sight(tl.Event):\n    sender: int\n    cause: int\n\n\n"
+        "class Count(tl.Program):\n    n: tl.Counter[int]\n\n"
+        "    @tl.on(Sight)\n    def go(self, s):\n        self.n[s.sender] += s.cause\n"
+    )
+    cli("replay", "rules.py:Antispam", "log")
+    made = cli("derive", "second.py", "sights", "@last", "Sight=Seen", "--origin", "cause", "--json")
+    assert made.code == 0, made.err
+    assert (made.json["events"], made.json["types"]) == (3, {"Sight": 3})
+    done = cli("replay", "second.py:Count", "sights", "--verify", "100%", "--json")
+    assert done.code == 0, done.err
+    assert tl.Run.open(done.json["path"]).state("n")["value"].to_pylist() == [1, 2]  # a counter at 0 is gone
+    for wrong in ("Sight", "Sigt=Seen", "Sight=Seem"):
+        shown = cli("derive", "second.py", "other", "@1", wrong)
+        assert shown.code == 2
+        assert wrong == "Sight" or "did you mean" in shown.err
+    assert (
+        "3 events"
+        in cli("derive", "second.py", "sights", "@1", "Sight=Seen", "--origin", "cause", "--overwrite").out
+    )

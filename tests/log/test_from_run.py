@@ -122,6 +122,11 @@ def test_a_log_without_a_place_lasts_as_long_as_the_process(run: tl.Run) -> None
     assert made.count == run.counts["Seen"]
 
 
+def test_records_may_be_named(run: tl.Run, log: tl.Log) -> None:
+    made = tl.Log.from_run(run, {"Raised": Alarm, "Seen": Sight}, origin="cause")
+    assert made.id == log.id
+
+
 def test_two_records_may_become_one_event(run: tl.Run) -> None:
     class Any_(tl.Event):
         who: int
@@ -157,11 +162,12 @@ def test_what_does_not_fit_is_refused(run: tl.Run, tmp_path: Path) -> None:
         ({Seen: Other}, "Other.who is str, Seen.who is int"),
         ({Seen: More}, "More.more is no field of Seen"),
         ({Raised: Alarm}, "Alarm.cause is no field of Raised"),
+        ({"Seen": Other}, "Other.who is str, Seen.who is int64"),
         ({Sight: Sight}, "no record class"),
         ({}, "no records"),
     ):
         with pytest.raises(LogError, match=message) as caught:
-            tl.Log.from_run(run, mapping, tmp_path / "log")  # type: ignore[arg-type]
+            tl.Log.from_run(run, mapping, tmp_path / "log")
         assert caught.value.code == "TL409"
         assert not (tmp_path / "log").exists()
     with pytest.raises(LogError, match="must be an int"):

@@ -16,6 +16,7 @@ from timelapse.cli import (
     check_command,
     data_commands,
     demo_command,
+    derive_command,
     diff_command,
     explain_command,
     features_command,
@@ -43,6 +44,7 @@ COMMANDS = (
     "synth",
     "ingest",
     "log",
+    "derive",
     "replay",
     "verify",
     "diff",
@@ -73,6 +75,7 @@ def make_app() -> typer.Typer:
     app.callback()(_options)
     demo_command.register(app)
     data_commands.register(app)
+    derive_command.register(app)
     run_commands.register(app)
     diff_command.register(app)
     sweep_command.register(app)

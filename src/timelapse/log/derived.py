@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +12,9 @@ import pyarrow as pa
 from timelapse.errors import LogError, Place
 from timelapse.log.manifest import SegmentEntry
 from timelapse.log.segment import BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter, fields_table
-from timelapse.log.types import EventType, event_types, readable_as
+from timelapse.log.types import EventType, event_types
 from timelapse.model.events import Event, Record
-from timelapse.model.types import INT
+from timelapse.model.types import INT, ValueType
 
 _PLACE = ("ts", "phase", "seq", "ordinal")
 
@@ -22,13 +22,13 @@ _PLACE = ("ts", "phase", "seq", "ordinal")
 class Outputs(Protocol):
     """What has outputs: a finished run."""
 
-    def stored(self, record: type[Record]) -> pa.Table:
+    def stored(self, record: type[Record] | str) -> pa.Table:
         """Columns `ts`, `phase`, `seq`, `ordinal`, then the fields."""
         ...
 
 
 def write_outputs(
-    folder: Path, run: Outputs, events: Mapping[type[Record], type[Event]], origin: str | None
+    folder: Path, run: Outputs, events: Mapping[Any, type[Event]], origin: str | None
 ) -> tuple[tuple[EventType, ...], list[SegmentEntry]]:
     """Write a run's outputs as segments of a log: see Log.from_run."""
     classes = list(dict.fromkeys(events.values()))
@@ -68,12 +68,16 @@ def _ints(table: pa.Table, name: str) -> np.ndarray[tuple[int], np.dtype[np.int6
     return np.asarray(table.column(name).cast(pa.int64()), np.int64)
 
 
-def _renamed(run: Outputs, record: type[Record], kind: EventType, origin: str | None) -> pa.Table:
+def _renamed(run: Outputs, record: type[Record] | str, kind: EventType, origin: str | None) -> pa.Table:
     """A record's outputs in the columns of the event that they become."""
-    if not (isinstance(record, type) and issubclass(record, Record)):
+    if not isinstance(record, str) and not (isinstance(record, type) and issubclass(record, Record)):
         raise _unfit(f"{record!r} is no record class", kind, "give {RecordClass: EventClass}")
-    held = {f.name: f.type for f in record.__fields__}
     stored = run.stored(record)
+    name = record if isinstance(record, str) else record.__name__
+    held = {f.name: f for f in stored.schema if f.name not in _PLACE}
+    texts = {n: str(f.type) + ("" if not f.nullable else " | None") for n, f in held.items()}
+    if not isinstance(record, str):
+        texts = {f.name: f.type.text for f in record.__fields__}
     columns = {name: stored.column(name) for name in _PLACE}
     for field in kind.fields:
         if field.name == origin:
@@ -82,18 +86,33 @@ def _renamed(run: Outputs, record: type[Record], kind: EventType, origin: str | 
             columns[field.name] = stored.column("seq")
         elif field.name not in held:
             raise _unfit(
-                f"{kind.name}.{field.name} is no field of {record.__name__}", kind,
-                f"its fields: {', '.join(f'{n}: {t.text}' for n, t in held.items()) or 'none'}; "
+                f"{kind.name}.{field.name} is no field of {name}", kind,
+                f"its fields: {', '.join(f'{n}: {t}' for n, t in texts.items()) or 'none'}; "
                 "origin= names the field that gets the seq of the event behind a record",
             )  # fmt: skip
-        elif not readable_as(held[field.name], field.type):
+        elif not _readable_as(held[field.name], field.type):
             raise _unfit(
-                f"{kind.name}.{field.name} is {field.type.text}, "
-                f"{record.__name__}.{field.name} is {held[field.name].text}", kind, "give both the same type",
+                f"{kind.name}.{field.name} is {field.type.text}, {name}.{field.name} is {texts[field.name]}",
+                kind, "give both the same type",
             )  # fmt: skip
         else:
             columns[field.name] = stored.column(field.name).cast(field.type.arrow)
     return pa.table(columns)
+
+
+def _readable_as(stored: pa.Field, wanted: ValueType) -> bool:
+    """Whether every stored value is a value of the wanted type, unchanged. Time and int are both int64."""
+    if stored.nullable and not wanted.nullable:
+        return False
+    return bool(_plain(stored.type) == _plain(wanted.arrow))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """A type with times as the integers that they are."""
+    if pa.types.is_list(kind):
+        item = kind.value_field
+        return pa.list_(item.with_type(_plain(item.type)))
+    return pa.int64() if pa.types.is_timestamp(kind) else kind
 
 
 def _unfit(message: str, kind: EventType, hint: str) -> LogError:

@@ -27,7 +27,7 @@ from timelapse.log.source import Source, as_source, list_files
 from timelapse.log.task import BadRow, TaskReport
 from timelapse.log.types import EventType, bind, event_types
 from timelapse.log.without import name_of, seqs_of
-from timelapse.model.events import Event, Record
+from timelapse.model.events import Event
 from timelapse.serial import in_order
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Log:
     def from_run(
         cls,
         run: Outputs,
-        events: Mapping[type[Record], type[Event]],
+        events: Mapping[Any, type[Event]],
         path: str | Path | None = None,
         *,
         origin: str | None = None,
@@ -160,7 +160,7 @@ class Log:
     ) -> Log:
         """A run's outputs as a log: one program's records are another's events.
 
-        `events` says which record type becomes which event type; fields go by name, and an event may have fewer.
+        `events` says which record type (or name of one) becomes which event type; fields go by name, and an event may have fewer.
         Events have their records' times and follow one another as the records were emitted, in the order
         (ts, phase, seq, ordinal), whatever their type. As a run's outputs do not depend on how it was run, neither
         do the log, its id, and an event's seq: its number in that order. `origin` names an int field of the events
