@@ -248,3 +248,33 @@ def test_log_contents_are_data(tmp_path: Path) -> None:
     assert "<script>" not in found._repr_html_()
     state = cli("state", tmp_path / "run", "sent")
     assert "\x1b" not in state.out
+
+
+@pytest.mark.parametrize("program", [Antispam, Derived])
+def test_what_is_guessed_on_the_way_to_an_event_changes_no_answer(
+    program: type[tl.Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the guess, with a poor one and without, the same writers; those of the serial loop."""
+    events = messages(90, seed=6)
+    run = replay(program, MemoryLog(events, [Message, Friendship]), slices=2, spark=False)
+    seqs = [e.seq for e in run.need_reader().events(20, 90, {"Message": Message})][::9]
+
+    def answers() -> list[Any]:
+        return [run.why_not(seq, last=4).to_json()["reads"] for seq in seqs]
+
+    told = answers()
+    changes = {seq: all_writes(program, events[:seq]) for seq in seqs}
+    checked = 0
+    for seq in seqs:
+        for seen in run.why_not(seq, last=4).cause.seen:
+            found = [Written(s.event.seq, s.before, s.after) for s in seen.sources if s.before != s.after]
+            wanted = changes[seq].get((seen.read.state, seen.read.key), [])
+            assert found == wanted[: len(found)]
+            assert len(seen.sources) == 4 or len(found) == len(wanted)
+            checked += len(found)
+    assert checked > (20 if program is Antispam else 3)
+    for name, value in (("_FEW", 1), ("_NEAR", 3), ("_GUESSES", 1)):
+        monkeypatch.setattr(writers_module, name, value)
+        assert answers() == told
+    monkeypatch.setattr(writers_module, "_guessed", lambda past, event: iter(()))
+    assert answers() == told

@@ -8,9 +8,10 @@ from typing import Any
 
 from timelapse.divergence import time_text
 from timelapse.errors import UsageError
+from timelapse.kernels.walk import Moment
 from timelapse.model.events import Event
 from timelapse.run.run import Run
-from timelapse.trace.event import Tracer, events_at, trace_all
+from timelapse.trace.event import Tracer, event_at, events_at, trace_all
 from timelapse.trace.moments import Past
 from timelapse.trace.questions import Found, find_event, find_output
 from timelapse.trace.steps import (
@@ -26,7 +27,7 @@ from timelapse.trace.steps import (
     place_text,
     plain,
 )
-from timelapse.trace.writers import writers
+from timelapse.trace.writers import Guess, writers
 
 LAST = 3
 """Events shown that wrote a value, when nobody says how many."""
@@ -158,15 +159,33 @@ def _answer(run: Run, asked: str, found: Found, depth: int, last: int) -> Explan
         raise UsageError("--depth and --last are 0 or more", code="TL840")
     past = Past(run)
     tracer = Tracer(run)
-    trace = trace_all(past, tracer, [found.seq])[found.seq]
+    event = event_at(past.reader, past.program, found.seq)
+    guess = Guess(past, event) if depth and last else None
+    trace = _traced(past, tracer, event, guess)
     if asked == "why":
         handlers = tuple(h for h in trace.handlers if _emits(h, found))
         holds = True
     else:
         handlers = tuple(h for h in trace.handlers if h.name in tracer.emitting)
         holds = not trace.outputs
-    cause = _cause(past, tracer, trace, handlers or trace.handlers, depth, last)
+    cause = _cause(past, tracer, trace, handlers or trace.handlers, depth, last, guess)
     return Explanation(asked, cause, found.record, holds, found.others)
+
+
+def _traced(past: Past, tracer: Tracer, event: Event, guess: Guess | None) -> EventTrace:
+    """The event's trace; on the way to it the guess is filled in."""
+    traces: list[EventTrace] = []
+    slice_id = past.slice_of(event.seq)
+
+    def visit(moment: Moment) -> bool:
+        if guess is not None:
+            guess.visit(moment)
+        if moment.seq == event.seq:
+            traces.append(tracer.trace(event, moment, slice_id))
+        return moment.seq == event.seq
+
+    past.walk(slice_id, [*(() if guess is None else guess.stops), event.seq], visit)
+    return traces[0]
 
 
 def _emits(handler: HandlerTrace, found: Found) -> bool:
@@ -174,7 +193,13 @@ def _emits(handler: HandlerTrace, found: Found) -> bool:
 
 
 def _cause(
-    past: Past, tracer: Tracer, trace: EventTrace, handlers: Sequence[HandlerTrace], depth: int, last: int
+    past: Past,
+    tracer: Tracer,
+    trace: EventTrace,
+    handlers: Sequence[HandlerTrace],
+    depth: int,
+    last: int,
+    guess: Guess | None = None,
 ) -> Cause:
     """The trace with its sources; with depth 2 or more those of its sources."""
     reads = list(_asked(handlers))
@@ -191,7 +216,7 @@ def _cause(
         return cause
     places = [(s.read.state, s.read.key) for s in cause.seen if not s.read.every]
     absent = {(s.read.state, s.read.key) for s in cause.seen if not s.read.present}
-    found = writers(past, places, trace.seq, last, absent)
+    found = writers(past, places, trace.seq, last, absent, guess)
     seqs = sorted({w.seq for found_here in found.values() for w in found_here.found})
     events = events_at(past.reader, past.program, seqs)
     deeper: dict[int, Cause] = {}

@@ -8,6 +8,7 @@ gone through again with closer stops. What is found is exact, whatever the key i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,8 @@ import pyarrow.compute as pc
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import ABSENT, UNKEYED
 from timelapse.log.types import bind
+from timelapse.model.events import Event
+from timelapse.model.types import TupleType
 from timelapse.trace.moments import Past
 from timelapse.trace.recorder import seen
 from timelapse.trace.steps import MISSING
@@ -68,27 +71,112 @@ class _Stretch:
 
 
 def writers(
-    past: Past, places: Sequence[Place], seq: int, count: int, absent: Collection[Place] = ()
+    past: Past,
+    places: Sequence[Place],
+    seq: int,
+    count: int,
+    absent: Collection[Place] = (),
+    guess: Guess | None = None,
 ) -> dict[Place, Writers]:
     """For each place the last `count` events before `seq` that wrote it.
 
     Slices are searched from the newest. Where a key is one that events' fields hold, a slice without such an event that
     left the key as it was is passed over; for the keys in `absent`, which are not there at `seq`, every slice that left
-    them as they were.
+    them as they were. `guess`: what is known of the slice before `seq`, from going through it already.
     """
     result = {place: Writers() for place in dict.fromkeys(places)}
     refused = past.refused()
     known = _Known(frozenset(absent))
-    for slice_id in range(past.slice_of(seq), -1, -1):
+    first = past.slice_of(seq)
+    if guess is not None:
+        known.held.update(p for p in result if len(guess.likely[p]) > 0)
+    for slice_id in range(first, -1, -1):
         end = min(seq, past.cuts[slice_id + 1])
         open_ = [p for p, w in result.items() if len(w.found) < count]
         if not open_:
             break
         if end > past.cuts[slice_id]:
             search = _Search(past, slice_id, end, refused, known)
+            if guess is not None and slice_id == first:
+                search.start(guess)
             for place, found in search.run({p: count - len(result[p].found) for p in open_}).items():
                 result[place].found += found
     return result
+
+
+class Guess:
+    """Likely readings of an event, and where they were written, found while its slice is gone through anyway.
+
+    A program mostly reads under keys that the event's own fields hold. What is guessed wrongly costs little, and
+    what is not guessed is searched for afterwards.
+    """
+
+    def __init__(self, past: Past, event: Event) -> None:
+        self._lo, self._seq = past.cuts[past.slice_of(event.seq)], event.seq
+        self.places = list(_guessed(past, event))
+        self.likely = _Newest(likely(past, max(self._lo, event.seq - _NEAR), event.seq, self.places))
+        near = {int(s) for p in self.places for s in self.likely[p][-_FEW:].tolist()}
+        self.stops = sorted({self._lo, *near, *(s + 1 for s in near)} - {event.seq})
+        self._watch = _Watch(self.places)
+
+    def visit(self, moment: Moment) -> None:
+        """At each stop, and at the event."""
+        self._watch.visit(moment)
+
+    def found(self, place: Place) -> list[_Stretch] | None:
+        """Where it was written in the slice before the event, newest first; None where it was not guessed."""
+        stretches = self._watch.found.get(place)
+        return None if stretches is None else stretches[::-1]
+
+
+class _Newest(dict[Place, "Seqs"]):
+    def __missing__(self, place: Place) -> Seqs:
+        return np.zeros(0, np.int64)
+
+
+class _Watch:
+    """Between which stops of a walk places were written."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.found: dict[Place, list[_Stretch]] = {p: [] for p in places}
+        self._last: dict[Place, Any] = {}
+        self._at = -1
+
+    def visit(self, moment: Moment) -> None:
+        """At each stop, the first of which is where the slice begins."""
+        for place, stretches in self.found.items():
+            written = moment.written(*place)
+            if written or self._at < 0:
+                value = moment.value(*place)
+                if self._at >= 0:
+                    stretches.append(_Stretch(self._at, moment.seq, self._last[place], value))
+                self._last[place] = value
+        self._at = moment.seq
+
+
+def _guessed(past: Past, event: Event) -> Iterator[Place]:
+    """Keys made of the event's fields: one, or two in either order; single values."""
+    values = [getattr(event, f.name) for f in type(event).__fields__]
+    plain = [v for v in values if isinstance(v, int | str | bytes)]
+    for name, spec in past.spec.states.items():
+        if spec.key is None:
+            yield name, UNKEYED
+            continue
+        parts = spec.key.items if isinstance(spec.key, TupleType) else (spec.key,)
+        keys = itertools.permutations(plain, 2) if len(parts) == 2 else ((v,) for v in plain)
+        if len(parts) > 2:
+            continue
+        for key in itertools.islice(dict.fromkeys(keys), _GUESSES):
+            if all(_TYPES.get(p.text) is type(v) for p, v in zip(parts, key, strict=True)):
+                yield name, key if isinstance(spec.key, TupleType) else key[0]
+
+
+_TYPES = {"int": int, "str": str, "bytes": bytes, "Time": int}
+_GUESSES = 16
+_NEAR = 1 << 20
+"""So many events before the one that is asked about are looked at for likely writers in the first walk."""
+_FEW = 24
+"""Likely writers of each place that are stopped at in it."""
 
 
 @dataclass
@@ -111,14 +199,25 @@ class _Search:
         self._past, self._slice, self._refused = past, slice_id, refused
         self._lo, self._hi = past.cuts[slice_id], end
         self._likely: dict[Place, Seqs] = {}
+        self._guess: Guess | None = None
+
+    def start(self, guess: Guess) -> None:
+        """Begin with what is known of the slice."""
+        self._guess = guess
 
     def run(self, wanted: Mapping[Place, int]) -> dict[Place, list[Written]]:
         """For each place so many of the last events that wrote it."""
-        self._likely = likely(self._past, self._lo, self._hi, list(wanted))
-        self._known.held.update(p for p in wanted if len(self._likely[p]))
-        places = [p for p in wanted if not self._passed_over(p)]
         whole = [_Stretch(self._lo, self._hi, open=True)]
-        found: dict[Place, list[_Stretch]] = dict.fromkeys(places, whole)
+        found: dict[Place, list[_Stretch]] = {}
+        for place in wanted:
+            guessed = None if self._guess is None else self._guess.found(place)
+            found[place] = whole if guessed is None else guessed
+        places = [p for p in wanted if not (found[p] is whole and self._gone(p))]
+        if any(self._unclear(found[p], wanted[p]) for p in places):
+            self._likely = likely(self._past, self._lo, self._hi, places)
+            self._known.held.update(p for p in places if len(self._likely[p]))
+        places = [p for p in places if found[p] is not whole or not self._passed_over(p)]
+        found = {p: found[p] for p in places}
         most = _STOPS
         while True:
             unclear = {p: self._unclear(found[p], wanted[p]) for p in places}
@@ -134,7 +233,10 @@ class _Search:
             most *= _MORE
         for place, stretches in found.items():
             wrote = [s.a for s in stretches if self._single(s)]
-            if not np.isin(wrote, self._likely[place]).all():
+            fields = self._likely.get(place)
+            if fields is None and self._guess is not None:
+                fields = self._guess.likely[place]
+            if not np.isin(wrote, [] if fields is None else fields).all():
                 self._known.computed.add(place)
         return {
             p: [Written(s.a, _side(s.before), _side(s.after)) for s in found[p] if self._single(s)][
@@ -143,13 +245,19 @@ class _Search:
             for p in places
         }
 
+    def _unchanged(self, place: Place) -> bool:
+        """Whether it is the whole slice that is searched, and it left the place as it was."""
+        whole = self._hi >= self._past.cuts[self._slice + 1]
+        return whole and not self._past.changed(place[0], place[1], self._slice)
+
+    def _gone(self, place: Place) -> bool:
+        return place in self._known.absent and self._unchanged(place)
+
     def _passed_over(self, place: Place) -> bool:
         known = self._known
-        if self._hi < self._past.cuts[self._slice + 1] or self._past.changed(place[0], place[1], self._slice):
+        if not self._unchanged(place):
             return False
-        if place in known.absent:
-            return True
-        return not len(self._likely[place]) and place in known.held and place not in known.computed
+        return not len(self._likely.get(place, ())) and place in known.held and place not in known.computed
 
     def _single(self, stretch: _Stretch) -> bool:
         return stretch.b - stretch.a == 1 and not stretch.open and stretch.a not in self._refused
@@ -184,24 +292,14 @@ class _Search:
 
     def _pass(self, stops: Sequence[int], places: Sequence[Place]) -> dict[Place, list[_Stretch]]:
         """Go through the slice: between which stops each place was written."""
-        found: dict[Place, list[_Stretch]] = {p: [] for p in places}
-        last: dict[Place, Any] = {}
-        at = -1
+        watch = _Watch(places)
 
         def visit(moment: Moment) -> bool:
-            nonlocal at
-            for place in places:
-                written = moment.written(*place)
-                if written or at < 0:
-                    value = moment.value(*place)
-                    if at >= 0:
-                        found[place].append(_Stretch(at, moment.seq, last[place], value))
-                    last[place] = value
-            at = moment.seq
+            watch.visit(moment)
             return False
 
         self._past.walk(self._slice, stops, visit)
-        return found
+        return watch.found
 
 
 def _side(value: Any) -> Any:
