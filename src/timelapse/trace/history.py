@@ -156,11 +156,15 @@ def history(run: Run, state: str, key: Any = UNKEYED, *, at: int | None = None, 
     spec = run.state_spec(state)
     checked = check_key(spec, key)
     end = past.cuts[-1] if at is None else min(past.reader.seq_at(at), past.cuts[-1])
-    value = value_at(past, spec, checked, end)
     found = writers(past, [(state, checked)], end, last)[state, checked]
+    if found.found:  # nothing wrote it after the last of these
+        value = found.found[0].after
+    else:
+        held = value_at(past, spec, checked, end)
+        value = MISSING if held is ABSENT else seen(held)
     events = events_at(past.reader, past.program, sorted(w.seq for w in found.found))
     entries = tuple(Entry(events[w.seq], w.before, w.after) for w in reversed(found.found))
-    return History(state, checked, at, MISSING if value is ABSENT else seen(value), entries, found.older)
+    return History(state, checked, at, value, entries, found.older)
 
 
 def value_at(past: Past, spec: StateSpec, key: Any, seq: int) -> Any:
