@@ -23,7 +23,10 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A program, a log, a run, a diff, a plan."""
     log = tl.Log.from_events(tmp_path_factory.mktemp("views") / "log[bold]", events())
     a, b = (tl.replay(Guard(limit=n), log, spark=False) for n in (2, 5))
-    return {"program": Guard(), "log": log, "run": a, "diff": tl.diff(a, b), "plan": tl.explain(Guard, log)}
+    many = tl.sweep(Guard, log, {"limit": [2, 5]}, spark=False)
+    return {
+        "program": Guard(), "log": log, "run": a, "diff": tl.diff(a, b), "plan": tl.explain(Guard, log), "sweep": many,
+    }  # fmt: skip
 
 
 def in_terminal(value: Any) -> str:
@@ -32,7 +35,7 @@ def in_terminal(value: Any) -> str:
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("name", ["program", "log", "run", "diff", "plan"])
+@pytest.mark.parametrize("name", ["program", "log", "run", "diff", "plan", "sweep"])
 def test_notebooks_show_them_as_text(shown: dict[str, Any], name: str) -> None:
     """HTML that is whole, without scripts or handlers; what looks like markup is escaped."""
     html = shown[name]._repr_html_()
@@ -43,7 +46,7 @@ def test_notebooks_show_them_as_text(shown: dict[str, Any], name: str) -> None:
     assert "<script" not in html
 
 
-@pytest.mark.parametrize("name", ["program", "log", "run", "diff", "plan"])
+@pytest.mark.parametrize("name", ["program", "log", "run", "diff", "plan", "sweep"])
 def test_terminals_show_them(shown: dict[str, Any], name: str) -> None:
     """`rich.print` shows a card; control characters of the log do not get through, brackets are no markup."""
     text = in_terminal(shown[name])
@@ -55,6 +58,7 @@ def test_terminals_show_them(shown: dict[str, Any], name: str) -> None:
         "run": shown["run"].digest,
         "diff": "gone",
         "plan": "visits",
+        "sweep": "2 settings",
     }[name]
     assert word in text
 

@@ -35,6 +35,7 @@ from timelapse.run.start import Several, replay_one_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from rich.console import RenderableType
 
 MOST = 10_000
 """Points of a sweep."""
@@ -97,6 +98,16 @@ class Sweep:
         from timelapse.compare.plots import sweep_figure
 
         return sweep_figure(self)
+
+    def __rich__(self) -> RenderableType:
+        from timelapse.compare.views import sweep_card
+
+        return sweep_card(self).rich()
+
+    def _repr_html_(self) -> str:
+        from timelapse.compare.views import sweep_card
+
+        return sweep_card(self).html()
 
     def __repr__(self) -> str:
         return f"<Sweep {self.program}: {len(self.points)} points over {', '.join(self.names)}>"

@@ -13,6 +13,7 @@ from timelapse.charts import Timeline, timeline
 
 if TYPE_CHECKING:
     from timelapse.compare.differences import Diff, RecordDiff
+    from timelapse.compare.sweeps import Sweep
     from timelapse.run import Run
 
 _KINDS = ("gone", "new", "changed")
@@ -55,6 +56,27 @@ def card(found: Diff) -> Card:
     figures = [differences_chart(r, span).figure(820, 170) for r in records if not r.same][:3]
     names = ("", "A", "B", *_KINDS)
     return Card("What differs", "", facts, Table(names, rows, names[1:]), figures)
+
+
+def sweep_card(found: Sweep) -> Card:
+    """One row per setting: outputs, and what labels say; the best by f1 where there are any."""
+    table = found.table().drop_columns(["needed"])
+    rows = tuple(
+        tuple(str(v) if n in found.names else _cell(v) for n, v in row.items()) for row in table.to_pylist()
+    )
+    best = found.best()
+    facts = [] if best is None else [("best f1", ", ".join(f"{n}={best.values[n]!r}" for n in found.names))]
+    names = tuple(table.column_names)
+    right = tuple(f.name for f in table.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type))
+    return Card(f"Sweep of {found.program}", f"{len(rows)} settings", facts, Table(names, rows, right))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def _side(run: Run, other: Run) -> str:
