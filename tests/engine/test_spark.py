@@ -20,6 +20,7 @@ import timelapse as tl
 from tests.engine.logs import logs
 from tests.engine.programs import ALL, A, B, Chained
 from tests.engine.test_equivalence import Failing, assert_equal
+from timelapse.cache import rerun
 from timelapse.errors import HandlerError, ReplayError
 from timelapse.log import Log, MemoryLog
 from timelapse.run import Run, replay, run_serial
@@ -38,14 +39,31 @@ def stored(events: list[tl.Event], folder: Path) -> Log:
 
 @pytest.mark.parametrize("program", ALL, ids=lambda p: p.__name__)
 @settings(max_examples=3)
-@given(events=logs(), slices=st.sampled_from([1, 2, 3, 7]))
+@given(events=logs(), slices=st.sampled_from([1, 2, 3, 7]), here=st.booleans())
 def test_replay_on_spark_equals_the_serial_meaning(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, program: type[tl.Program],
-    events: list[tl.Event], slices: int,
+    events: list[tl.Event], slices: int, here: bool,
 ) -> None:  # fmt: skip
-    """Outputs, rejections and the state at every boundary, from a stored log, in Spark's workers."""
+    """Outputs, rejections and the state at every boundary, from a stored log, in Spark's workers.
+
+    `here`: a plan of one task may do without them, as it does.
+    """
     log = stored(events, tmp_path_factory.mktemp("spark"))
-    assert_equal(replay(program, log, slices=slices, spark=spark), run_serial(program, log))
+    with pytest.MonkeyPatch.context() as patch:
+        if not here:
+            patch.setattr(rerun, "suitable", lambda executor, *, staged: executor)
+        run = replay(program, log, slices=slices, spark=spark)
+    assert_equal(run, run_serial(program, log))
+
+
+def test_a_plan_of_one_task_does_without_spark_on_this_machine(spark: SparkSession, tmp_path: Path) -> None:
+    """A worker process would have to be started, and would load machine code for itself."""
+    log = stored([A(k=i % 3, v=2, s="x", ts=i) for i in range(40)], tmp_path)
+    one = replay(Chained, log, slices=2, spark=spark, strategy="chain")
+    assert one.manifest.executor.endswith("one task in the driver")
+    several = replay(Chained, log, slices=2, spark=spark, strategy="staged")
+    assert "driver" not in several.manifest.executor
+    assert one.digest == several.digest == run_serial(Chained, log).digest
 
 
 def test_the_active_session_is_used_and_a_list_of_events_works(spark: SparkSession) -> None:

@@ -18,7 +18,7 @@ from timelapse.cache.reads import OutputDriver, Reads
 from timelapse.cache.states import KeptStates
 from timelapse.cache.store import Store, open_store
 from timelapse.engine.driver import Driver, Outcome
-from timelapse.engine.executor import Executor
+from timelapse.engine.executor import Executor, suitable
 from timelapse.engine.job import Job
 from timelapse.engine.progress import Progress
 from timelapse.errors import HandlerError
@@ -113,14 +113,16 @@ class Reuse:
         known = None if self.kept is None else self.kept.moved
         recording, wanted = self._recording(job, chained=known is None and plan.mode != "staged")
 
+        here = suitable(executor, staged=job.slices > 1 and (known is not None or plan.mode == "staged"))
+
         def drive(what: Job) -> Outcome:
-            driver = Driver(what, plan, executor, progress, lead=lead, known=known)
+            driver = Driver(what, plan, here, progress, lead=lead, known=known)
             with compiling(what if wanted is None else wanted):
-                executor.start(what)
+                here.start(what)
                 try:
                     return driver.run()
                 finally:
-                    executor.close()
+                    here.close()
 
         if recording is not None:
             try:
