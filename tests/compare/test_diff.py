@@ -127,6 +127,8 @@ def test_other_record_types_and_keys() -> None:
     assert (by_n.counts["gone"], by_n.counts["new"]) == (20, 24)
     moved = diff(a, run_serial(Rules, [e._at(e.ts + 1, e.seq) for e in EVENTS])).records["Hit"]
     assert (moved.counts["changed"], moved.fields) == (20, {"ts": 20})
+    assert moved.first is not None
+    assert moved.first.text.endswith("ts 1970-01-02 00:00:00.000000 -> 1970-01-02 00:00:00.000001")
     for key in ({"Plain": ["x"]}, {"None": ["n"]}):
         with pytest.raises(UsageError) as caught:
             diff(a, b, key=key)

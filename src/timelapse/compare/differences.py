@@ -55,10 +55,16 @@ class Change:
         """One line for people."""
         head = f"{time_text(self.ts)} seq {self.seq} {self.record} {self.kind}"
         if self.a is not None and self.b is not None:
-            return f"{head}: " + ", ".join(f"{n} {self.a[n]!r} -> {self.b[n]!r}" for n in self.fields)
+            return f"{head}: " + ", ".join(
+                f"{n} {_shown(n, self.a[n])} -> {_shown(n, self.b[n])}" for n in self.fields
+            )
         row = self.a if self.a is not None else self.b
         assert row is not None
         return f"{head}: " + ", ".join(f"{n}={v!r}" for n, v in row.items() if n not in PLACE)
+
+
+def _shown(name: str, value: Any) -> str:
+    return time_text(value) if name == "ts" else repr(value)
 
 
 @dataclass(frozen=True)
