@@ -71,15 +71,15 @@ def parse_time(option: str, text: str) -> int:
 
 def choose_spark(
     events: int, progress: Progress, *, master: str | None, local: bool, limit: int
-) -> SparkSession | Literal[False]:
-    """The session for a job, started here so that the user sees why it takes a while; False: stay in process."""
+) -> SparkSession | Literal[False] | None:
+    """The session for a job; False: stay in process; None: the replay decides, and says so when it starts one."""
     if local and master:
         from timelapse.errors import UsageError
 
         raise UsageError("--local and --master exclude each other", hint="give one of them")
     if local or (master is None and events <= limit):
         return False
-    return start_spark(progress, master)
+    return None if master is None else start_spark(progress, master)
 
 
 def start_spark(progress: Progress, master: str | None) -> SparkSession:

@@ -85,7 +85,8 @@ def replay(
 ) -> None:
     """Replay a program over a log. The result is exactly that of processing the events one by one.
 
-    Up to 200,000 events are replayed in this process, more on Spark. A run appears whole or not at all.
+    Without --master a replay stays in this process, unless slices on a local Spark are faster by more than its start
+    takes. A run appears whole or not at all.
     """
     from timelapse.cli.options import choose_spark, leave_out, parse_time
     from timelapse.cli.places import new_run

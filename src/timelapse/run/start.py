@@ -22,7 +22,7 @@ from timelapse.analysis.result import Severity
 from timelapse.cache.rerun import Reuse
 from timelapse.engine.digest import run_digest, state_digest
 from timelapse.engine.driver import Outcome
-from timelapse.engine.executor import Executor, LocalExecutor
+from timelapse.engine.executor import Executor, LocalExecutor, suitable
 from timelapse.engine.job import Job, schema_bytes
 from timelapse.engine.notebook import default_progress
 from timelapse.engine.progress import Progress
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 IN_PROCESS_EVENTS = 200_000
 """Logs up to this size are replayed in this process when no Spark session is there already."""
+SPARK_START_SECONDS = 8.0
+"""What it takes to start a local session and to run its first job (measured: 6 to 9 s)."""
 
 _SHIPPED_EVENTS = 20_000
 """Events in memory that may travel to Spark's workers inside the job."""
@@ -115,8 +117,9 @@ def replay(
 
     `log` is a tl.Log, its path, or a list of events in log order. `out` is the run's directory
     (default: a temporary one, removed with the Run). `slices` is the number of time slices
-    (default: chosen by size and cores). `spark` is the session to use; None takes the active one,
-    or for larger logs starts a local one; False stays in this process. `strategy` forces "chain",
+    (default: chosen by size and cores). `spark` is the session to use; None takes the active one, or
+    starts a local one where that is worth its start; False stays in this process. A local session is not used
+    for a plan with a single task. `strategy` forces "chain",
     "staged", or strategies by state. `until` (int64 microseconds UTC) is the time to which the clock goes on
     after the last event: everything due until then happens.
 
@@ -162,12 +165,8 @@ def _replay(
     analysis = analyse(program)
     _refuse_impure(analysis, allow_impure)
     source = open_source(log, program)
-    executor = _executor(spark, source.reader.count)
-    facts = compiled_facts(program, source.reader.count, slices, executor.cores)
-    plan = make_plan(
-        analysis, counts=source.counts, cores=executor.cores, slices=slices, force=strategy, compiled=facts,
-        threads=executor.threads,
-    )  # fmt: skip
+    planner = _Planner(program, analysis, source, slices, strategy)
+    plan, executor = planner.settle(spark, listener)
     keep: list[Any] = []
     if out is None:
         keep.append(_TemporaryFolder())
@@ -335,19 +334,50 @@ def cuts(reader: EventReader, slices: int) -> list[int]:
     return [found[0], *(b for a, b in itertools.pairwise(found) if b > a)] if reader.count else found
 
 
-def _executor(spark: SparkSession | Literal[False] | None, events: int) -> Executor:
-    if spark is False:
-        return LocalExecutor(threads=usable_cores())
-    from timelapse.env.spark_session import existing, session
+@dataclass(frozen=True)
+class _Planner:
+    """Decides how and where a replay runs: one depends on the other."""
 
-    found = spark if spark is not None else existing()
-    if found is None:
-        if events <= IN_PROCESS_EVENTS:
-            return LocalExecutor(threads=usable_cores())
-        found = session()
-    from timelapse.engine.spark_executor import SparkExecutor
+    program: Program
+    analysis: Analysis
+    source: Source
+    slices: int | None
+    strategy: str | Mapping[str, str] | None
 
-    return SparkExecutor(found)
+    def plan(self, cores: int, threads: int) -> Plan:
+        facts = compiled_facts(self.program, self.source.reader.count, self.slices, cores)
+        return make_plan(
+            self.analysis, counts=self.source.counts, cores=cores, slices=self.slices, force=self.strategy,
+            compiled=facts, threads=threads,
+        )  # fmt: skip
+
+    def settle(
+        self, spark: SparkSession | Literal[False] | None, progress: Progress
+    ) -> tuple[Plan, Executor]:
+        """The plan and who runs it. A local session is started where the replay would be faster by more than
+        the start takes; one that is there is not used for a single task that this machine has to run anyhow."""
+        from timelapse.env.spark_session import existing, session
+
+        own = usable_cores()
+        local = LocalExecutor(threads=own)
+        found = None if spark is False else spark if spark is not None else existing()
+        if found is None:
+            if spark is False or self.source.reader.count <= IN_PROCESS_EVENTS:
+                return self.plan(1, own), local
+            plan = self.plan(own, own)
+            if plan.mode != "staged":
+                return plan, local
+            if self.slices is None and self.strategy is None:
+                alone = self.plan(1, own)
+                if (alone.ratio() - plan.ratio()) * plan.law.serial_seconds < SPARK_START_SECONDS:
+                    return alone, local
+            progress.note("starting Spark (a few seconds) ...")
+            found = session()
+        from timelapse.engine.spark_executor import SparkExecutor
+
+        executor = SparkExecutor(found)
+        plan = self.plan(executor.cores, executor.threads)
+        return plan, suitable(executor, staged=plan.mode == "staged")
 
 
 def _refuse_impure(analysis: Analysis, allowed: bool) -> None:

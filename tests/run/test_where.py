@@ -1,0 +1,104 @@
+"""Where a replay runs: in this process, on the session that is there, or on one that is worth its start."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from timelapse.engine.executor import LocalExecutor, suitable
+from timelapse.env import spark_session
+from timelapse.run import start
+
+Plan = tuple[str, float, float]
+"""Mode, foretold time relative to the serial loop, seconds of the serial loop."""
+
+
+class FakePlanner(start._Planner):
+    """Plans as a test says, by the number of cores."""
+
+    plans: dict[int, Plan]
+
+    def plan(self, cores: int, threads: int) -> Any:
+        mode, ratio, seconds = self.plans[min(cores, 2)]
+        return SimpleNamespace(
+            mode=mode, cores=cores, ratio=lambda: ratio, law=SimpleNamespace(serial_seconds=seconds)
+        )
+
+
+class Notes:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def planner(events: int, one: Plan, two: Plan, slices: int | None = None) -> FakePlanner:
+    source = SimpleNamespace(reader=SimpleNamespace(count=events))
+    found = FakePlanner(None, None, source, slices, None)  # type: ignore[arg-type]
+    object.__setattr__(found, "plans", {1: one, 2: two})
+    return found
+
+
+class Started(Exception):
+    """A session would have been started."""
+
+
+@pytest.fixture
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise Started
+
+    monkeypatch.setattr(spark_session, "existing", lambda: None)
+    monkeypatch.setattr(spark_session, "session", refuse)
+    monkeypatch.setattr(start, "usable_cores", lambda: 2)
+
+
+@pytest.mark.usefixtures("no_session")
+@pytest.mark.parametrize(
+    ("events", "two"),
+    [
+        (1_000, ("staged", 0.1, 1_000.0)),  # small
+        (10_000_000, ("chain", 0.6, 1_000.0)),  # one task after the other
+        (10_000_000, ("by key", 0.6, 1_000.0)),  # threads
+        (10_000_000, ("staged", 0.6, 15.0)),  # gains 6 s, less than the start takes
+    ],
+)
+def test_no_session_is_started_where_it_would_not_pay(events: int, two: Plan) -> None:
+    notes = Notes()
+    _, executor = planner(events, ("chain", 1.0, 15.0), two).settle(None, notes)  # type: ignore[arg-type]
+    assert isinstance(executor, LocalExecutor)
+    assert executor.threads == 2
+    assert notes.lines == []
+
+
+@pytest.mark.usefixtures("no_session")
+@pytest.mark.parametrize(("seconds", "slices"), [(100.0, None), (1.0, 4)])
+def test_a_session_is_started_where_it_pays_or_slices_were_asked_for(
+    seconds: float, slices: int | None
+) -> None:
+    notes = Notes()
+    asked = planner(10_000_000, ("chain", 1.0, seconds), ("staged", 0.6, seconds), slices)
+    with pytest.raises(Started):
+        asked.settle(None, notes)  # type: ignore[arg-type]
+    assert notes.lines == ["starting Spark (a few seconds) ..."]
+    _, executor = asked.settle(False, notes)  # type: ignore[arg-type]
+    assert isinstance(executor, LocalExecutor)
+
+
+@pytest.mark.parametrize(
+    ("remote", "threads", "staged", "own"),
+    [(True, 2, False, True), (True, 2, True, False), (True, 1, False, False), (False, 2, False, False)],
+)
+def test_a_single_task_runs_in_the_driver_where_it_is_on_the_same_machine(
+    remote: bool, threads: int, staged: bool, own: bool
+) -> None:
+    given: Any = SimpleNamespace(remote=remote, threads=threads, text="Spark")
+    found = suitable(given, staged=staged)
+    assert (found is not given) is own
+    if own:
+        assert isinstance(found, LocalExecutor)
+        assert found.threads == threads
+        assert "in the driver" in found.text
