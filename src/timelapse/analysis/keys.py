@@ -78,6 +78,9 @@ def by_key(
     if analysis.opaque:
         cause = analysis.functions.opaque[0]
         return NotByKey(cause.message, cause.place)
+    if analysis.spec.times:
+        use = analysis.spec.times[0]
+        return NotByKey(f"{use.text_of_what} reaches into another time", use.place)
     kept = set(states)
     accesses = [a for a in _Finder(analysis, keep).accesses() if a.state in kept]
     order = [s for s in analysis.spec.states if s in kept]

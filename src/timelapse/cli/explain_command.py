@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
             "timelapse explain rules.py:Antispam",
             "timelapse explain rules.py:Antispam logs/oct --svg plan.svg",
             "timelapse explain rules.py:Antispam logs/oct --plan",
+            "timelapse explain rules.py:Antispam logs/oct --scale 1,2,4,8,16",
             "timelapse explain rules.py:Antispam --max-strategy scan  # for CI: exit 1 when a state would be slower",
         )
     )(explain)
@@ -46,6 +47,10 @@ def explain(
         bool,
         typer.Option("--plan", help="Only the passes: what is compiled, what is not and why, the costs."),
     ] = False,
+    scale: Annotated[
+        str | None,
+        typer.Option(metavar="N,N,...", help="What the replay would take on so many machines like this one."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show a program's states, what they depend on, the strategy of each, the line that causes it, the remedy."""
@@ -58,6 +63,9 @@ def explain(
 
     made = build_program(load_program(program), settings or [])
     opened = None if log is None else Log.open(log)
+    if scale is not None:
+        print_scale(made, opened, scale, cores, as_json=as_json)
+        return
     found = make_explanation(made, opened, slices=slices, cores=cores)
     if svg is not None:
         svg.parent.mkdir(parents=True, exist_ok=True)
@@ -77,6 +85,27 @@ def explain(
             line(("picture ", "dim"), str(svg))
     if max_strategy is not None:
         _check(found, max_strategy, as_json=as_json)
+
+
+def print_scale(program: Any, log: Any, machines: str, cores: int | None, *, as_json: bool) -> None:
+    """What more machines would bring."""
+    from dataclasses import asdict
+
+    from timelapse.cli.console import line, print_json
+    from timelapse.errors import UsageError
+    from timelapse.plan.scale import scale_lines
+    from timelapse.run.foresight import scale, usable_cores
+
+    try:
+        wanted = [int(n) for n in machines.split(",")]
+    except ValueError:
+        raise UsageError(f"--scale {machines}", hint="--scale 1,2,4,8,16", code="TL810") from None
+    rows = scale(program, log, wanted, cores)
+    if as_json:
+        print_json({"scale": [asdict(row) for row in rows]})
+        return
+    for text in scale_lines(rows, cores or usable_cores()):
+        line(text)
 
 
 def print_plan(found: Explanation) -> None:

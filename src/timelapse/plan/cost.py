@@ -130,6 +130,15 @@ def _accesses(text: str, work: PassProgram) -> tuple[int, int]:
     return found, writes
 
 
+def writes_of(work: PassProgram, counts: Mapping[str, int]) -> float:
+    """Writes to states that a pass does over the log, as its code shows them."""
+    found = 0.0
+    for handler in work.handlers:
+        _, writes = _accesses(handler.text, work)
+        found += writes * sum(counts.get(event.__name__, 0) for event in handler.events)
+    return found
+
+
 def work_of(work: PassProgram, counts: Mapping[str, int] | None) -> float:
     """Instructions that a pass executes over the log; over one event of each type without counts."""
     by_type: dict[str, float] = {}

@@ -60,6 +60,7 @@ class Schedule:
         self._shapes = shapes
         names = [name for shape in shapes for name in shape.states]
         self._known = {name: slices - 1 if name in given else 0 for name in names}
+        self._lowest = min(self._known.values(), default=slices - 1)
         self._effects: dict[str, set[int]] = {name: set() for name in names}
         self._ends: dict[int, list[int]] = {}
         """Of stages by key: how far the workers came that are through."""
@@ -88,7 +89,7 @@ class Schedule:
     @property
     def known(self) -> int:
         """For how many slices the whole start state is known."""
-        return 1 + min(self._known.values(), default=self.slices - 1)
+        return 1 + self._lowest
 
     def ready(self) -> list[Step]:
         """The steps that may run now and were not taken, the most urgent first."""
@@ -97,11 +98,10 @@ class Schedule:
     def _may_run(self, step: Step) -> bool:
         if step.first > self._failed or (step.kind == "pass" and step.first >= self._failed):
             return False
-        needs: Sequence[str] | frozenset[str] = (
-            tuple(self._known) if step.kind == "final" else self._shapes[step.stage].needs
-        )
+        if step.kind == "final":
+            return self.known > step.first
         # A chain finds what it needs at later slices by itself.
-        return all(self._known[name] >= step.first for name in needs)
+        return all(self._known[name] >= step.first for name in self._shapes[step.stage].needs)
 
     def take(self, step: Step) -> None:
         """Somebody runs it."""
@@ -137,6 +137,7 @@ class Schedule:
         """The start after the slice that was handed out last is known."""
         self._merging.discard(name)
         self._known[name] += 1
+        self._lowest = min(self._known.values())
 
 
 # --- foretelling ----------------------------------------------------------------------------------------
@@ -183,7 +184,7 @@ def foretell(shapes: Sequence[Shape], times: Times, shares: Sequence[float], lea
     while True:
         for name, at in schedule.mergeable():
             after(times.merge * shares[at] / states, lambda name=name: schedule.merged(name))  # type: ignore[misc]
-        for step in schedule.ready()[: cores - busy]:
+        for step in schedule.ready()[: cores - busy] if busy < cores else ():
             schedule.take(step)
             busy += 1
             whole = times.final if step.stage < 0 else times.stages[step.stage]
@@ -245,7 +246,7 @@ def foretell_many(shapes: Sequence[Shape], times: Times, slices: int, cores: int
         + scan * ahead
         + chain * (slices - 1) / slices
         + tasks * times.task
-        + times.merge
+        + times.merge / max(1, sum(len(shape.states) for shape in shapes))
     )
 
 

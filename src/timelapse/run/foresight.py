@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any
 
 from timelapse.analysis.result import PassProgram
 from timelapse.engine.job import Job
+from timelapse.errors import UsageError
 from timelapse.kernels.choose import (
     COLD_EVENTS,
     SWITCH,
@@ -22,9 +23,12 @@ from timelapse.kernels.choose import (
     uncompiled,
 )
 from timelapse.model.program import Program, as_program, spec_of
-from timelapse.plan.cost import IsCompiled
+from timelapse.plan import make_plan
+from timelapse.plan.cost import IsCompiled, writes_of
 from timelapse.plan.explanation import Explanation, HandlerRow, PassRow, counts_of, explain_analysis
 from timelapse.plan.plan import Plan
+from timelapse.plan.scale import ScaleRow
+from timelapse.plan.scale import scale as foretold
 
 
 def usable_cores() -> int:
@@ -157,6 +161,33 @@ def explain(
         bound, analyse(bound), log, slices=slices, cores=cores, force=force,
         kernels=Compiler(bound, events, slices, cores),
     )  # fmt: skip
+
+
+def scale(
+    program: Program | type[Program], log: Any, machines: Sequence[int], cores: int | None = None
+) -> list[ScaleRow]:
+    """What a replay of the log would take on each of these numbers of machines, with `cores` cores each (this machine's).
+
+    Raises UsageError for numbers of machines below 1, or a log that does not count its events.
+    """
+    from timelapse.analysis import analyse
+
+    bound = as_program(program)
+    analysis = analyse(bound)
+    counts = counts_of(log)
+    if counts is None:
+        raise UsageError(
+            "--scale needs a log", hint="timelapse explain rules.py:Program LOG --scale 1,2,4", code="TL810"
+        )
+    cores = cores or usable_cores()
+    events = sum(counts.get(e.__name__, 0) for e in spec_of(bound).events)
+
+    def make(total: int) -> Plan:
+        compiler = Compiler(bound, events, None, total)
+        return make_plan(analysis, counts=counts, cores=total, threads=cores, compiled=compiler.compiled)
+
+    writes = sum(writes_of(stage.work, counts) for stage in make(cores).stages) / max(1, events)
+    return foretold(make, events, writes, machines, cores)
 
 
 def _file(function: Any) -> str:

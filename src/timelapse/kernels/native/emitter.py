@@ -29,7 +29,7 @@ from timelapse.kernels.native.values import (
 from timelapse.model.events import Field, Record
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.source import function_source
-from timelapse.model.types import ListType, OptionalType, ScalarType, ValueType
+from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
 
 MAX_LINES = 3000
 FIELD_KIND = {"int": "int", "Time": "int", "float": "float", "bool": "bool", "str": "str", "bytes": "bytes"}
@@ -150,7 +150,9 @@ class Emitter:
         if shared is None:
             return
         place = shared.states.get(state, -1)
-        used = tuple(words) if place is None else tuple(words[place : place + 1])
+        outer = spec_of(self._program).states[state].outer
+        width = len(outer.items) if isinstance(outer, TupleType) else 1
+        used = tuple(words) if place is None else tuple(words[place : place + width])
         if self._own is None or place == -1 or len(used) != len(self._own):
             raise Refused(f"{state}, which is not under the key of the event", self._line)
         for own, word in zip(self._own, used, strict=True):
