@@ -144,13 +144,13 @@ def test_a_failing_handler_is_reported_as_the_serial_meaning_reports_it() -> Non
 @pytest.mark.spark
 def test_by_key_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     """The key travels to the workers; text is hashed there as here."""
-    events = random_log([Friendship, Message], seed=2, count=60)
-    for program in (Sums, Talk):
-        log = Log.from_events(tmp_path / program.__name__, events, [Friendship, Message])
-        run = replay(program, log, slices=3, spark=spark, strategy="staged")
-        assert run.verify().ok
-        assert run.certificate["fallback"] is None
-        assert run.digest == run_serial(program, log).digest
+    log = Log.from_events(tmp_path / "log", random_log([Message], seed=2, count=60), [Message])
+    run = replay(Sums, log, slices=3, spark=spark, strategy="staged")
+    assert run.certificate["fallback"] is None
+    assert (run.digest, run.state_digest) == (
+        run_serial(Sums, log).digest,
+        run_serial(Sums, log).state_digest,
+    )
 
 
 def test_one_pass_by_key_is_chosen_where_it_is_compiled_and_there_are_cores() -> None:
