@@ -22,7 +22,7 @@ from timelapse.analysis.result import Severity
 from timelapse.cache.rerun import Reuse
 from timelapse.engine.digest import run_digest, state_digest
 from timelapse.engine.driver import Outcome
-from timelapse.engine.executor import Executor, LocalExecutor, suitable
+from timelapse.engine.executor import Executor, LocalExecutor
 from timelapse.engine.job import Job, schema_bytes
 from timelapse.engine.notebook import default_progress
 from timelapse.engine.progress import Progress
@@ -355,7 +355,7 @@ class _Planner:
         self, spark: SparkSession | Literal[False] | None, progress: Progress
     ) -> tuple[Plan, Executor]:
         """The plan and who runs it. A local session is started where the replay would be faster by more than
-        the start takes; one that is there is not used for a single task that this machine has to run anyhow."""
+        the start takes."""
         from timelapse.env.spark_session import existing, session
 
         own = usable_cores()
@@ -376,8 +376,7 @@ class _Planner:
         from timelapse.engine.spark_executor import SparkExecutor
 
         executor = SparkExecutor(found)
-        plan = self.plan(executor.cores, executor.threads)
-        return plan, suitable(executor, staged=plan.mode == "staged")
+        return self.plan(executor.cores, executor.threads), executor
 
 
 def _refuse_impure(analysis: Analysis, allowed: bool) -> None:
