@@ -191,6 +191,61 @@ def test_dated_writes_of_every_kind() -> None:
     ]
 
 
+def test_dated_writes_of_kinds_that_hold_several_things() -> None:
+    """As if they had been written at that time; what they are given is checked when they are issued."""
+
+    class P(Base):
+        mean: tl.Mean[int]
+        sets: tl.SetOf[int, int]
+        maps: tl.MapOf[int, int, int] = tl.state(default=-1)
+        lists: tl.ListOf[int, int] = tl.state(last=2)
+        smooth: tl.Smoothed[int] = tl.state(half_life=1)
+        decayed: tl.Decayed[int] = tl.state(half_life=1)
+
+        def step(self, e: E) -> None:
+            if e.v == 0:
+                self.mean.add(1, 7, at=2)
+                self.mean.remove(1, 7, at=3)
+                self.sets.add(1, 5, at=2)
+                self.sets.discard(1, 5, at=3)
+                self.maps.set((1, 4), 9, at=2)
+                self.maps.discard((1, 4), at=3)
+                self.lists.append(1, 3, at=2)
+                self.lists.append(1, 4, at=3)
+                self.smooth.add(1, 6, at=2)
+                self.decayed.add(1, 8, at=2)
+            self.out("mean", self.mean.sum(1))
+            self.out("sets", sum(self.sets[1]))
+            self.out("maps", self.maps[1, 4])
+            self.out("lists", sum(self.lists[1]))
+            self.out("smooth", round(self.smooth.get(1) or 0))
+            self.out("decayed", round(self.decayed[1]))
+
+    rows = [v for *_, v in seen(run(P, *at(0, 2, 3)))]
+    assert [rows[i : i + 6] for i in range(0, 18, 6)] == [
+        [0, 0, -1, 0, 0, 0],
+        [7, 5, 9, 3, 6, 8],
+        [0, 0, -1, 7, 6, 4],
+    ]
+
+    def failing(wrong: Any) -> type[tl.Program]:
+        class Wrong(P):
+            def step(self, e: E) -> None:
+                wrong(self)
+
+        return Wrong
+
+    for wrong in (
+        lambda self: self.mean.add("x", 1, at=9),
+        lambda self: self.sets.add(1, "x", at=9),
+        lambda self: self.maps.set((1, 1), "x", at=9),
+        lambda self: self.lists.append(1, "x", at=9),
+    ):
+        with pytest.raises(HandlerError) as caught:
+            run(failing(wrong), *at(1, 20))
+        assert caught.value.ts == 1
+
+
 def test_writes_are_checked_when_they_are_issued_and_when_they_take_effect() -> None:
     """A past date fails where it is written; a sum outside int64 where it would be stored."""
 

@@ -150,12 +150,16 @@ class ListOf(State, Generic[K, V]):
     def __contains__(self, key: K) -> bool:
         return bool(self[key])
 
-    def append(self, key: Any = ABSENT, value: Any = ABSENT) -> None:
-        """Add a value at the end: `append(k, v)`, or `append(v)` where the state has no key."""
+    def append(self, key: Any = ABSENT, value: Any = ABSENT, *, at: int | None = None) -> None:
+        """Add a value at the end: `append(k, v)`, or `append(v)` where the state has no key.
+
+        With `at` it takes effect at that time.
+        """
         if value is ABSENT and self._spec.key is None:
             key, value = UNKEYED, key
-        checked = self._check_key(key)
-        self._put(checked, newest((*self._get(checked, ()), self._check_item(value)), self._keep))
+        checked, item = self._check_key(key), self._check_item(value)
+        if at is None or not self._later(at, "append", checked, item):
+            self._put(checked, newest((*self._get(checked, ()), item), self._keep))
 
     def pop(self, key: K = UNKEYED) -> V | None:  # type: ignore[assignment]
         """Remove the oldest value and give it; None where there is none."""

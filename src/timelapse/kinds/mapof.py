@@ -41,7 +41,7 @@ class MapOf(Grouped, Generic[K, F, V]):
     shape = "MapOf[Key, Field, Value]"
     pairs = frozenset({"contains", "getitem", "get", "pop", "setdefault"})
     ops = {
-        **{n: op for n, op in Value.ops.items() if n not in ("items", "set", "discard")},
+        **{n: op for n, op in Value.ops.items() if n != "items"},
         "fields": Op(reads=True),
         "count": Op(reads=True),
         "clear": Op(effect="clear"),
@@ -78,6 +78,18 @@ class MapOf(Grouped, Generic[K, F, V]):
 
     def __delitem__(self, at: tuple[K, F]) -> None:
         self._drop(self._check_key(at))
+
+    def set(self, key: tuple[K, F], value: V, *, at: int | None = None) -> None:
+        """`x[k, f] = value` with the pair (k, f); with `at` it takes effect at that time."""
+        checked, stored = self._check_key(key), self._check_value(value)
+        if at is None or not self._later(at, "set", key, stored):
+            self._put(checked, stored)
+
+    def discard(self, key: tuple[K, F], *, at: int | None = None) -> None:
+        """`del x[k, f]` with the pair (k, f); with `at` it takes effect at that time."""
+        checked = self._check_key(key)
+        if at is None or not self._later(at, "discard", key):
+            self._drop(checked)
 
     def pop(self, key: tuple[K, F]) -> V:
         """Remove a field; gives what it held, or the default."""

@@ -120,13 +120,21 @@ class Mean(Grouped, Generic[K]):
     def __contains__(self, key: K) -> bool:
         return self.count(key) != 0
 
-    def add(self, key: K, value: int) -> None:
-        """Add a value."""
-        self._change(key, self._check_value(value), 1)
+    def add(self, key: K, value: int, *, at: int | None = None) -> None:
+        """Add a value; with `at` it takes effect at that time."""
+        checked = self._check_value(value)
+        if at is None or not self._dated(at, "add", key, checked):
+            self._change(key, checked, 1)
 
-    def remove(self, key: K, value: int) -> None:
-        """Take a value out that was added before."""
-        self._change(key, -self._check_value(value), -1)
+    def remove(self, key: K, value: int, *, at: int | None = None) -> None:
+        """Take a value out that was added before; with `at` it takes effect at that time."""
+        checked = self._check_value(value)
+        if at is None or not self._dated(at, "remove", key, checked):
+            self._change(key, -checked, -1)
+
+    def _dated(self, at: int, method: str, key: K, value: int) -> bool:
+        self._check_key((key, SUM))
+        return self._later(at, method, key, value)
 
     def __delitem__(self, key: K) -> None:
         self._drop(self._check_key((key, SUM)))

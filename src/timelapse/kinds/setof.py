@@ -70,13 +70,17 @@ class SetOf(Grouped, Generic[K, M]):
         """How many members the key has."""
         return len(self._under(key))
 
-    def add(self, key: K, member: M) -> None:
-        """Put a member in. Nothing happens if it is in."""
-        self._put(self._check_key((key, member)), True)
+    def add(self, key: K, member: M, *, at: int | None = None) -> None:
+        """Put a member in. Nothing happens if it is in. With `at` it takes effect at that time."""
+        checked = self._check_key((key, member))
+        if at is None or not self._later(at, "add", key, member):
+            self._put(checked, True)
 
-    def discard(self, key: K, member: M) -> None:
-        """Take a member out. Nothing happens if it is not in."""
-        self._drop(self._check_key((key, member)))
+    def discard(self, key: K, member: M, *, at: int | None = None) -> None:
+        """Take a member out. Nothing happens if it is not in. With `at` it takes effect at that time."""
+        checked = self._check_key((key, member))
+        if at is None or not self._later(at, "discard", key, member):
+            self._drop(checked)
 
     def __delitem__(self, key: K) -> None:
         self._clear(key)

@@ -116,9 +116,11 @@ class Smoothed(_Float[K]):
         value: ValueType = FLOAT if options.alpha is not None else _BY_TIME
         return StateSpec(name, cls, key, value, default, line, options=tuple(options.given().items()))
 
-    def add(self, key: Any = ABSENT, value: Any = ABSENT) -> None:
-        """Take a value in: `add(k, v)`, or `add(v)` where the state has no key."""
+    def add(self, key: Any = ABSENT, value: Any = ABSENT, *, at: int | None = None) -> None:
+        """Take a value in: `add(k, v)`, or `add(v)` where the state has no key. With `at` it takes effect then."""
         checked, v = self._pair(key, value)
+        if at is not None and self._later(at, "add", checked, v):
+            return
         old = self._get(checked, ABSENT)
         if self._alpha is not None:
             self._put(checked, v if old is ABSENT else old + self._alpha * (v - old))
@@ -167,9 +169,11 @@ class Decayed(_Float[K]):
         key = _declared(cls, args, options)
         return StateSpec(name, cls, key, _COUNT, ABSENT, line, options=tuple(options.given().items()))
 
-    def add(self, key: Any = ABSENT, n: Any = ABSENT) -> None:
-        """Add n: `add(k, n)`, or `add(n)` where the state has no key."""
+    def add(self, key: Any = ABSENT, n: Any = ABSENT, *, at: int | None = None) -> None:
+        """Add n: `add(k, n)`, or `add(n)` where the state has no key. With `at` it takes effect at that time."""
         checked, amount = self._pair(key, n)
+        if at is not None and self._later(at, "add", checked, amount):
+            return
         now = self._now()
         total, last = self._get(checked, (0.0, now))
         self._put(checked, (total * _decay(now - last, self._half_life) + amount, now))
