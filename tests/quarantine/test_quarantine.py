@@ -116,7 +116,7 @@ def one_by_one(program: type[tl.Program], events: list[tl.Event]) -> tuple[Run, 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @given(rows=ROWS)
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_the_serial_meaning_is_that_of_the_log_without_the_event(
     program: type[tl.Program], rows: list[tuple[int, int, str]]
 ) -> None:
@@ -131,7 +131,7 @@ def test_the_serial_meaning_is_that_of_the_log_without_the_event(
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("kernel", ["python", "native"])
 @given(rows=ROWS)
-@settings(max_examples=6)
+@settings(max_examples=3)
 def test_replay_takes_out_what_the_serial_loop_does(
     kernel: str, program: type[tl.Program], rows: list[tuple[int, int, str]]
 ) -> None:
@@ -253,7 +253,7 @@ class Budget(tl.Program):
 @pytest.mark.parametrize("kernel", ["python", "native"])
 @pytest.mark.parametrize("quarantine", [True, False])
 @given(rows=ROWS)
-@settings(max_examples=5)
+@settings(max_examples=3)
 def test_by_key_too(kernel: str, quarantine: bool, rows: list[tuple[int, int, str]]) -> None:
     """Workers that share out the events by key take out, and reject, the same."""
     events = moves(rows if quarantine else [(w, a, n) for w, a, n in rows if a])

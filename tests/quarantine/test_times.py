@@ -75,7 +75,7 @@ ROWS = st.lists(
 
 
 @given(rows=ROWS)
-@settings(max_examples=20)
+@settings(max_examples=8)
 def test_the_result_is_that_of_the_log_without_the_events(rows: list[tuple[int, int, int]]) -> None:
     events = moves(rows)
     run = tl.run_serial(Later, events, quarantine=True)

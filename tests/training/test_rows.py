@@ -120,7 +120,7 @@ def known_at(user: int, ts: int) -> tuple[int, str | None]:
 
 
 @given(times=st.lists(st.integers(-2, 32), max_size=12), left_out=st.sets(st.integers(0, COUNT - 1)))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_questions_stand_before_what_happens_at_their_time(
     log: tl.Log, times: list[int], left_out: set[int]
 ) -> None:

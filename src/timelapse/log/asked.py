@@ -1,7 +1,7 @@
 """A log with questions among its events: rows of a table, put to a program as events of one type.
 
-A question at a time stands before all events of that time, so that it sees what was known before, and before later
-rows of the table at the same time. The log's files are read as they are; seqs count the questions too.
+A question at a time stands before all events of the log at that time, so that it sees what was known before, and before
+later rows of the table at the same time. The log's files are read as they are; seqs count the questions too.
 """
 
 from __future__ import annotations

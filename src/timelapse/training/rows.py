@@ -107,7 +107,8 @@ def features(
 
     Where the program listens to an event type that the log does not have (`ask` names one of several), each row of
     `at` is put to the program as such an event: it needs a column `ts` (a timestamp, or int64 microseconds) and the
-    type's fields. Such an event sees everything before `ts`, and must not write any state. It emits one record or
+    type's fields. Such an event stands before the log's events of that time (and after ticks and
+    what was dated to it), and must not write any state. It emits one record or
     none.
 
     Else `at` names outputs by the fields of the record's `key=`. With a column `ts` a row gets the last such output
