@@ -32,6 +32,10 @@ COMPILED_TASK_SECONDS = 0.1
 """The same for a compiled pass: a worker process also loads the compiler's library and the machine code."""
 SHARING_SHARE = 0.25
 """Of a pass as Python by key, what every worker does: reading, and finding out which events are its own."""
+COMPUTED_SHARE = 0.5
+"""The same where the key is no field but has to be computed for every event, as Python."""
+COMPILED_COMPUTED_SHARE = 8.0
+"""What computing the key of every event as Python takes, relative to a compiled pass."""
 SKIP_SHARE = 0.08
 """What passing over the events of others takes a thread, relative to a compiled final pass."""
 MERGE_SHARE = 0.05

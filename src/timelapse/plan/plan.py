@@ -10,7 +10,7 @@ from typing import Literal
 from timelapse.analysis.result import ByKey, Dependency, PassProgram
 from timelapse.errors import Place, PlanError
 from timelapse.model.program import ProgramSpec
-from timelapse.plan.cost import SHARING_SHARE, Law, PassCost
+from timelapse.plan.cost import COMPILED_COMPUTED_SHARE, COMPUTED_SHARE, SHARING_SHARE, Law, PassCost
 from timelapse.plan.schedule import Arrangement, Shape, Times, arrange
 from timelapse.plan.strategy import Choice, Strategy
 
@@ -95,7 +95,11 @@ class Plan:
         if stage.parts == 1 or not self.costs:
             return 0.0
         cost = self.costs[stage.index]
-        return cost.decode / cost.seconds if cost.compiled and cost.seconds else SHARING_SHARE
+        shared = stage.work.by_key
+        computed = shared is not None and not all(key.plain for key in shared.keys.values())
+        if cost.compiled and cost.seconds:
+            return COMPILED_COMPUTED_SHARE if computed else cost.decode / cost.seconds
+        return COMPUTED_SHARE if computed else SHARING_SHARE
 
     def arrange(self, slices: int, cores: int | None = None) -> Arrangement:
         """How to cut the log into so many slices, and how many of them lead."""

@@ -120,6 +120,8 @@ def law_lines(e: Explanation) -> list[str]:
     if counted:
         lines.append(f"log       {', '.join(counted)}")
     lines.append(f"mode      {e.mode}: {e.reason}")
+    if e.plan.not_whole and e.plan.choices:
+        lines.append(f"          not one pass by key: {e.plan.not_whole}")
     slices = f", {e.slices} slices" if e.slices else ""
     lines.append(
         f"predicted {e.ratio:.2f} of the serial time on {e.cores} core{'s' if e.cores != 1 else ''}{slices}"
