@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import timelapse as tl
 from timelapse.model.load import load_program
@@ -39,7 +40,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
     code = textwrap.dedent(text[start : text.index("\n## ", start)])
     (tmp_path / "watch.py").write_text(HEAD + code, encoding="utf-8")
     program = load_program(f"{tmp_path / 'watch.py'}:Watch")
-    message = program.__spec__.events[0]
+    message: Any = program.__spec__.events[0]
     hours = [0, *[1] * 25, 20, 30, 24 * 9]
     events = [message(user=1, ts=h * tl.HOUR) for h in hours]
     run = check_replay(program, events, slices=(2, 5), strategies=(None,))
