@@ -15,4 +15,6 @@ def test_the_page_is_up_to_date_but_for_its_figures() -> None:
 def test_every_program_has_its_figures() -> None:
     found = figures_of(PAGE.read_text(encoding="utf-8"))
     assert list(found) == [entry.name for entry in CATALOGUE]
-    assert all(float(cell.replace(",", "")) > 0 for row in found.values() for cell in row)
+    measured = [cell for row in found.values() for cell in row if cell != "-"]
+    assert len(measured) > 40
+    assert all(float(cell.replace(",", "")) > 0 for cell in measured)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import timelapse as tl
-from tests.programs import oracles
+from tests.programs import oracles, timed_oracles
 from tests.programs.data import Draw, Mix, chance, near, number, one_of, several, skewed, some
 from timelapse.model.load import load_events, load_program
 
@@ -37,6 +37,11 @@ class Entry:
     oracle: Callable[[oracles.Rows], oracles.Out]
     mix: Callable[[int], Mix]
     params: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether the oracle is what one would write instead of the program; else it looks at all events each time."""
+        return self.oracle.__module__ != timed_oracles.__name__
 
     @property
     def name(self) -> str:
@@ -121,6 +126,47 @@ def _accounts(keys: int) -> Mix:
     }, tl.HOUR // keys)  # fmt: skip
 
 
+def _mail(keys: int) -> Mix:
+    user = skewed(keys)
+    message = {"id": number, "sender": user, "recipient": user, "text": one_of(TEXTS)}
+    friends = {"a": user, "b": user}
+    return Mix(
+        {"Friendship": (0.5, friends), "Message": (9.5, message)}, 4 * tl.HOUR if keys < 100 else tl.SECOND
+    )
+
+
+def _letters(keys: int) -> Mix:
+    fields = dict(_mail(keys).fields)
+    return Mix({"Message": fields["Message"]}, 5 * tl.HOUR if keys < 100 else tl.SECOND)
+
+
+def _logins(keys: int) -> Mix:
+    return Mix({
+        "Failed": (9.0, {"address": _ips(keys)}), "Accepted": (1.0, {"address": _ips(keys), "user": skewed(keys)}),
+    }, tl.HOUR // (30 * keys))  # fmt: skip
+
+
+def _cars(keys: int) -> Mix:
+    car = {"vehicle": skewed(2 * keys, 0.1), "segment": some(0, max(3, keys // 20)), "speed": some(20, 90)}
+    return Mix({"Car": (1.0, car)}, tl.HOUR // (20 * keys))
+
+
+def _posts(keys: int) -> Mix:
+    return Mix({"Post": (1.0, {"words": several(one_of(WORDS), 3)})}, 3 * tl.SECOND if keys < 100 else 30_000)
+
+
+def _alerts(keys: int) -> Mix:
+    process = skewed(4 * keys, 0.2)
+    return Mix({
+        "Process": (2.0, {"process": process, "user": skewed(keys)}), "Alert": (8.0, {"process": process}),
+    }, tl.SECOND if keys < 100 else 10_000)  # fmt: skip
+
+
+def _edges(keys: int) -> Mix:
+    node = skewed(20 * keys, 0.1)
+    return Mix({"Edge": (1.0, {"a": node, "b": node})}, tl.SECOND)
+
+
 CATALOGUE = (
     Entry("IP spam (ReStream)", "spam.py:IpSpam", oracles.ip_spam, _social),
     Entry("Simple spam, top 20 (ReStream)", "spam.py:SimpleSpam", oracles.simple_spam, _asked),
@@ -140,4 +186,18 @@ CATALOGUE = (
         oracles.account_features,
         _accounts,
     ),
+    Entry(
+        "Windowed spam, five rules (ReStream)", "windows.py:WindowedSpam", timed_oracles.windowed_spam, _mail
+    ),
+    Entry("Answered within a day", "windows.py:AnsweredInADay", timed_oracles.answered_in_a_day, _letters),
+    Entry(
+        "Brute-force logins in a window",
+        "windows.py:RecentBruteForce",
+        timed_oracles.recent_brute_force,
+        _logins,
+    ),
+    Entry("Toll Processing", "windows.py:TollProcessing", timed_oracles.toll_processing, _cars),
+    Entry("Top words over 30 s (ReStream)", "timed.py:TopWords", timed_oracles.top_words, _posts),
+    Entry("Alerts per user every 5 s", "timed.py:AlertsPerUser", timed_oracles.alerts_per_user, _alerts),
+    Entry("Connected components", "timed.py:Components", timed_oracles.components, _edges),
 )
