@@ -49,8 +49,9 @@ the reasons and the lines.
 _FIGURES = """
 ## How fast
 
-A figure below 1 says that the loop in plain Python is faster. That is so where a pass runs as Python: handlers then go through states,
-events and records that check every value, and the loop checks nothing.
+A figure below 1 says that the loop in plain Python is faster. That is so where a pass runs as Python: handlers then go through
+states, events and records that check every value, and the loop checks nothing. (`Nothing` reads the log; its loop has
+nothing to read.)
 
 | program | events/s | times plain Python | the same in CPU seconds |
 |---|---|---|---|
@@ -194,8 +195,8 @@ def _note(events: int, rounds: int, load: Sequence[float]) -> str:
         f"there, nothing else kept; the best of {rounds}. "
         "Plain Python is the oracle's loop over tuples that are in memory already;\nours reads the log from disk and writes outputs. "
         f"The machine was doing other work as well: its load was {min(load):.0f} to {max(load):.0f}. Compare CPU seconds, which count all "
-        "threads;\nthe rates would be higher on a machine at rest. Programs without the comparison were run over a tenth of the events: "
-        "their oracles\nlook at all events again and again, and are no loop that one would write instead."
+        "threads;\nthe rates would be higher on a machine at rest. Programs without the comparison\nwere run over a tenth of the events or fewer, or not at all: "
+        "their oracles look at all events again and again,\nand are no loop that one would write instead."
     )  # fmt: skip
 
 

@@ -16,5 +16,5 @@ def test_every_program_has_its_figures() -> None:
     found = figures_of(PAGE.read_text(encoding="utf-8"))
     assert list(found) == [entry.name for entry in CATALOGUE]
     measured = [cell for row in found.values() for cell in row if cell != "-"]
-    assert len(measured) > 40
+    assert len(measured) > 30
     assert all(float(cell.replace(",", "")) > 0 for cell in measured)
