@@ -118,10 +118,10 @@ def measure(entry: Entry, events: int, rounds: int, folder: Path) -> Figures:
             entry.oracle(small.rows()),
         )
         log = make(entry.mix(SIZES["large"]), events // 10).log(folder / entry.name, classes)
-        spent = min(
+        fastest = min(
             _timed(lambda: tl.replay(program, log, spark=False, cache=False))[1][0] for _ in range(rounds)
         )
-        return Figures(f"{events // 10 / spent:,.0f}")
+        return Figures(f"{events // 10 / fastest:,.0f}")
     made = make(entry.mix(SIZES["large"]), events)
     rows = made.rows()
     plain: list[tuple[float, float]] = []
