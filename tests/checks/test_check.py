@@ -195,3 +195,29 @@ def test_the_command_prints_findings_and_exits_with_them(log: Log, tmp_path: Pat
     assert strict.json["worst"] == "warning"
     assert cli("check", f"{Path(__file__)}:Impure", log.path, "--local").code == 1
     assert "timelapse check" in cli("check", "--help").out
+
+
+class Windowed(tl.Program):
+    """Looks back further than the log goes, and ticks."""
+
+    n: tl.Counter[int]
+
+    @tl.on(Seen)
+    def work(self, e: Seen) -> None:
+        self.n[e.user] += 1
+        if self.n.last(3 * tl.HOUR)[e.user] > 1 and self.n.last(1000 * tl.HOUR)[e.user] > 0:
+            self.emit(Out(n=self.n.last(400 * tl.HOUR)[e.user]))
+
+    @tl.every(24 * tl.HOUR)
+    def tick(self) -> None:
+        self.emit(Out(n=-1))
+
+
+def test_windows_longer_than_the_log_are_found(log: Log) -> None:
+    """A program that reaches into other times is checked too; its reads are not traced."""
+    found = check(Windowed, log, spark=False)
+    levels = {f.details["window"] // HOUR: f.level for f in by_name(found, "windows")}
+    assert levels == {1000: "warning", 400: "note"}
+    assert [f.level for f in by_name(found, "truncation")] == ["ok"]
+    assert by_name(found, "warm-up")
+    assert [f.level for f in by_name(found, "reads")] == ["note"]
