@@ -142,7 +142,8 @@ class Loop:
         self._history_of = {id(stores[name].data): h for name, h in self._histories.items()}
         self._records = {name: Done(widths[name]) for name in recorded}
         self._done: list[tuple[Done, Any]] = []
-        states: dict[str, Any] = {}
+        self.states = states = dict[str, Any]()
+        """What handlers see."""
         for name, s in spec.states.items():
             if name in recorded:
                 states[name] = recording(s, stores[name], self._teller(self._records[name]))

@@ -165,3 +165,27 @@ class Grouped(tl.Program):
             self.reject()
         if self.slow[e.a] > 1.5 and e.b // (e.a - 4) < 9:
             self.emit(Spam(message=len(self.last[e.a]), sender=e.a))
+
+
+class Timed(tl.Program):
+    """Windows, timers, ticks, and a rejection."""
+
+    n: tl.Counter[int]
+    total: tl.Counter
+
+    @tl.on(Friendship)
+    def befriend(self, e: Friendship) -> None:
+        self.n[e.a] += 1
+        self.total += 1
+        if self.n.last(10)[e.a] > 1 and self.n.ago(5)[e.a] < 40:
+            self.alert(e)
+        if e.b == 4:
+            self.reject("four")
+
+    def alert(self, e: Friendship) -> None:
+        self.emit(Spam(message=self.n[e.a], sender=e.a))
+        self.n.add(e.a, 1, at=self.now + 7)
+
+    @tl.every(3_600 * tl.SECOND)
+    def tick(self) -> None:
+        self.emit(Spam(message=-1, sender=-1))

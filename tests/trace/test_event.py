@@ -12,7 +12,7 @@ import pytest
 
 import timelapse as tl
 from tests.trace import programs
-from tests.trace.programs import Antispam, Friendship, Grouped, Louder, Message, Odd, Spam, Tangled
+from tests.trace.programs import Antispam, Friendship, Grouped, Louder, Message, Odd, Spam, Tangled, Timed
 from timelapse import trace
 from timelapse.errors import ReplayError, RunError, TimelapseError
 from timelapse.kernels.choose import SWITCH
@@ -266,3 +266,28 @@ def test_margins_say_what_the_left_side_lacks(left: Any, op: str, right: Any, te
             assert bool(eval(f"left + {found.amount - sign} {op} right")) is outcome
     if found is not None:
         assert dataclasses.replace(found) == found
+
+
+def test_programs_with_windows_are_traced_by_the_serial_loop() -> None:
+    """Every event of the log, outputs and rejections compared with the run; the loop goes on as if nobody had looked."""
+    rng = random.Random(9)
+    events: list[tl.Event] = [
+        Friendship(a=rng.randrange(3), b=rng.randrange(6), ts=3_600 * 10**6 - 100 + 3 * i) for i in range(90)
+    ]  # fmt: skip
+    run = replay(Timed, MemoryLog(events), slices=2, spark=False)
+    found = trace.events(run, range(90))
+    emitted = [r for t in found.values() for r in t.outputs]
+    assert len(emitted) == run.counts["Spam"] - 1 > 5  # one is the tick's
+    assert sum(t.rejected is not None for t in found.values()) == run.rejected_count > 3
+    few = trace.events(run, range(0, 90, 7))
+    assert {s: t.to_json() for s, t in few.items()} == {s: found[s].to_json() for s in few}
+    some = next(t for t in found.values() if t.outputs)
+    (handler,) = some.handlers
+    windows = [c for c in handler.conditions if "last(10)" in c.source]
+    assert windows[0].outcome
+    assert windows[0].values == "2 > 1"
+    told = run.why_not(next(s for s, t in found.items() if not t.outputs and not t.rejected))
+    assert "is not looked for" in told.text
+    assert run.why(some.seq).holds
+    with pytest.raises(RunError, match="by a tick"):
+        run.why("Spam:-1")

@@ -14,15 +14,19 @@ import pyarrow.compute as pc
 
 from timelapse.analysis import analyse, final_pass
 from timelapse.analysis.result import PassProgram
-from timelapse.errors import ReplayError, RunError, TimelapseError
+from timelapse.errors import HandlerError, ReplayError, RunError, TimelapseError
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.effects import Journal
 from timelapse.log.reader import EventReader
+from timelapse.log.types import heard
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.source import function_source
+from timelapse.model.times import refuse_times
+from timelapse.run.reference import output_tables, rejected_table
 from timelapse.run.run import Run
+from timelapse.serial import Loop, SerialOutcome
 from timelapse.trace.instrument import Sites, instrumented
 from timelapse.trace.moments import Past
 from timelapse.trace.recorder import Recorder
@@ -41,7 +45,40 @@ def event(run: Run, seq: int) -> EventTrace:
 
 def events(run: Run, seqs: Iterable[int]) -> dict[int, EventTrace]:
     """The same for several events, by seq: each slice is run once."""
-    return trace_all(Past(run), Tracer(run), sorted(set(seqs)))
+    wanted = sorted(set(seqs))
+    if reaches(run):
+        return stepped(run, Tracer(run), wanted)
+    return trace_all(Past(run), Tracer(run), wanted)
+
+
+def reaches(run: Run) -> bool:
+    """Whether its program reaches into other times."""
+    return bool(spec_of(run.need_program()).times)
+
+
+def stepped(run: Run, tracer: Tracer, wanted: Sequence[int]) -> dict[int, EventTrace]:
+    """The same for a program that reaches into other times: by the serial loop, from the log's beginning.
+
+    Views' own reads are not told, what they give is. Raises UsageError (TL208) for a run with quarantine.
+    """
+    program, reader = run.need_program(), run.need_reader()
+    if run.manifest.quarantined is not None:
+        refuse_times(program, "tracing events of a run with quarantine")
+    found = events_at(reader, program, wanted)
+    loop = Loop(program)
+    if reader.ts_first is not None:
+        loop.begin(reader.ts_first)
+    classes: dict[str, type[Event]] = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
+    traces: dict[int, EventTrace] = {}
+    for one in reader.events(0, wanted[-1] + 1 if wanted else 0, classes):
+        if one.seq in found:
+            loop.advance(one.ts)
+            traces[one.seq] = tracer.trace_step(one, loop)
+        else:
+            loop.step(one)
+        loop.outcome.outputs.clear()
+        loop.outcome.refused.clear()
+    return traces
 
 
 def trace_all(past: Past, tracer: Tracer, wanted: Sequence[int]) -> dict[int, EventTrace]:
@@ -123,7 +160,6 @@ class Tracer:
 
     def trace(self, event: Event, moment: Moment, slice_id: int) -> EventTrace:
         """Do the event there. Its writes are real."""
-        handlers = self._spec.handlers_of(type(event))
         told = self._recorder
         told.clear()
 
@@ -138,22 +174,67 @@ class Tracer:
                 "a handler failed where it did not fail before", hint=str(failure), code="TL607"
             )
         outputs, rejected = kernel.put_out()
-        self._compare(event.seq, outputs, rejected)
         taken_out = kernel.take_quarantined()
+        return self._told(event, outputs, rejected, kernel.records, taken_out, slice_id)
+
+    def trace_step(self, event: Event, loop: Loop) -> EventTrace:
+        """Do the event as the serial loop's next. What is due until then has been done. It leaves the loop as it was."""
+        told, bound, before = self._recorder, loop._bound, loop.outcome
+        told.clear()
+        for name, state in loop.states.items():
+            told.watch(self._spec.states[name], state)
+        kept, emit = loop._handlers, bound.__dict__["emit"]
+        rewritten = {h.name: h.function for h in self._work.handlers}
+        loop._handlers = {
+            t: tuple(replace(h, function=rewritten[h.name]) for h in found) for t, found in kept.items()
+        }  # fmt: skip
+        own = {n: m for n, m in self._work.members.items() if n not in vars(type(bound))}
+        for name, member in own.items():
+            type.__setattr__(type(bound), name, member)
+
+        def telling(record: Record) -> None:
+            emit(record)
+            told.emitted(record)
+
+        bound.__dict__["emit"] = telling
+        loop.outcome = SerialOutcome(states=before.states)
+        try:
+            loop.step(event)
+            done = loop.outcome
+        except HandlerError as error:
+            raise ReplayError(
+                "a handler failed where it did not fail before", hint=str(error), code="TL607"
+            ) from error  # fmt: skip
+        finally:
+            loop._handlers, loop.outcome, bound.__dict__["emit"] = kept, before, emit
+            for name in own:
+                type.__delattr__(type(bound), name)
+            told.leave()
+        tables = output_tables(done)
+        outputs = {type(o.record): tables[type(o.record).__name__] for o in done.outputs}
+        return self._told(event, outputs, rejected_table(done), [o.record for o in done.outputs], [], 0)
+
+    def _told(
+        self, event: Event, outputs: Mapping[type[Record], pa.Table], rejected: pa.Table, records: list[Record],
+        taken_out: Sequence[Any], slice_id: int,
+    ) -> EventTrace:  # fmt: skip
+        """What the recorder has, put together. What the event put out must be what the run has put out."""
+        told = self._recorder
+        self._compare(event.seq, outputs, rejected)
+        handlers = self._spec.handlers_of(type(event))
         refusal = None
         if rejected.num_rows:
             row = rejected.to_pylist()[0]
             refusal = (row["handler"], row["reason"], told.line)
         ends = [*(start for _, start in told.starts[1:]), len(told.steps)]
-        places = {h.name: h for h in handlers}
+        places = {h.name: h for h in self._spec.handlers}
         traced = []
         for (name, start), end in zip(told.starts, ends, strict=True):
             known = function_source(places[name].function).node is not None
             traced.append(
                 HandlerTrace(name, places[name].place.line or 0, tuple(told.steps[start:end]), known)
             )
-        records = kernel.records
-        file = handlers[0].place.file
+        file = handlers[0].place.file if handlers else None
         return EventTrace(
             event, file, tuple(traced), tuple(records), refusal, told.cut, slice_id, params_of(self._program),
             (taken_out[0][4], taken_out[0][5], taken_out[0][7] or 0) if taken_out else None,

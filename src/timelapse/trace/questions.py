@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.errors import RunError, UsageError
+from timelapse.ids import Phase
 from timelapse.run.run import Run
 
 
@@ -33,7 +34,7 @@ def find_output(run: Run, question: str | int) -> Found:
     if seq is not None:
         for name in run.counts:
             rows = run.stored(name)
-            hit = _first(rows, pc.equal(rows["seq"], seq))
+            hit = _first(rows, pc.and_(pc.equal(rows["seq"], seq), pc.equal(rows["phase"], Phase.LOG_EVENT)))
             if hit is not None:
                 return Found(seq, name, hit[0]["ordinal"].as_py(), hit[1])
         raise RunError(f"event {seq} put out nothing", hint=f"timelapse why-not RUN {seq}", code="TL609")
@@ -53,6 +54,11 @@ def find_output(run: Run, question: str | int) -> Found:
             hint=f"it has {rows.num_rows:,}" + (f", the first {_shown(rows)}" if rows.num_rows else ""),
         )  # fmt: skip
     row, others = hit
+    if row["phase"].as_py() != Phase.LOG_EVENT:
+        raise RunError(
+            f"that {name} was put out by a tick or at a later time, not by a log event",
+            hint="such outputs cannot be done again one by one in this version", code="TL609",
+        )  # fmt: skip
     return Found(row["seq"].as_py(), name, row["ordinal"].as_py(), others)
 
 
@@ -172,7 +178,7 @@ def _first(rows: pa.Table, mask: Any) -> tuple[dict[str, Any], int] | None:
     if not len(places):
         return None
     at = int(places[0])
-    return {n: rows.column(n)[at] for n in ("seq", "ordinal")}, len(places) - 1
+    return {n: rows.column(n)[at] for n in ("seq", "ordinal", "phase")}, len(places) - 1
 
 
 def _shown(rows: pa.Table) -> str:

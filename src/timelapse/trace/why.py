@@ -11,7 +11,7 @@ from timelapse.errors import UsageError
 from timelapse.kernels.walk import Moment
 from timelapse.model.events import Event
 from timelapse.run.run import Run
-from timelapse.trace.event import Tracer, event_at, events_at, trace_all
+from timelapse.trace.event import Tracer, event_at, events_at, reaches, stepped, trace_all
 from timelapse.trace.moments import Past
 from timelapse.trace.questions import Found, find_event, find_output
 from timelapse.trace.steps import (
@@ -31,6 +31,8 @@ from timelapse.trace.writers import Guess, writers
 
 LAST = 3
 """Events shown that wrote a value, when nobody says how many."""
+
+_UNSEARCHED = "who wrote what was read is not looked for where a program reaches into other times"
 
 Line = tuple[str, str]
 """A line of text, and what it is: true, false, source, emit, head, note."""
@@ -103,6 +105,8 @@ class Explanation:
     record: str | None
     holds: bool
     others: int = 0
+    notes: tuple[str, ...] = ()
+    """What was not looked at, and why."""
 
     @property
     def trace(self) -> EventTrace:
@@ -129,7 +133,7 @@ class Explanation:
     def to_json(self) -> dict[str, Any]:
         """The explanation as JSON holds it."""
         return {
-            "question": self.asked, "holds": self.holds, "record": self.record, "other_matches": self.others,
+            "notes": list(self.notes), "question": self.asked, "holds": self.holds, "record": self.record, "other_matches": self.others,
             **self.cause.to_json(),
         }  # fmt: skip
 
@@ -157,11 +161,22 @@ def why_not(run: Run, event: str | int, *, depth: int = 1, last: int = LAST) -> 
 def _answer(run: Run, asked: str, found: Found, depth: int, last: int) -> Explanation:
     if depth < 0 or last < 0:
         raise UsageError("--depth and --last are 0 or more", code="TL840")
-    past = Past(run)
     tracer = Tracer(run)
+    if reaches(run):
+        trace = stepped(run, tracer, [found.seq])[found.seq]
+        return _explained(None, tracer, asked, found, trace, 0, 0, None)
+    past = Past(run)
     event = event_at(past.reader, past.program, found.seq)
     guess = Guess(past, event) if depth and last else None
     trace = _traced(past, tracer, event, guess)
+    return _explained(past, tracer, asked, found, trace, depth, last, guess)
+
+
+def _explained(
+    past: Past | None, tracer: Tracer, asked: str, found: Found, trace: EventTrace, depth: int, last: int,
+    guess: Guess | None,
+) -> Explanation:  # fmt: skip
+    """The answer; without a past nobody is looked for who wrote what was read."""
     if asked == "why":
         handlers = tuple(h for h in trace.handlers if _emits(h, found))
         holds = True
@@ -169,7 +184,8 @@ def _answer(run: Run, asked: str, found: Found, depth: int, last: int) -> Explan
         handlers = tuple(h for h in trace.handlers if h.name in tracer.emitting)
         holds = not trace.outputs
     cause = _cause(past, tracer, trace, handlers or trace.handlers, depth, last, guess)
-    return Explanation(asked, cause, found.record, holds, found.others)
+    notes = () if past is not None else (_UNSEARCHED,)
+    return Explanation(asked, cause, found.record, holds, found.others, notes)
 
 
 def _traced(past: Past, tracer: Tracer, event: Event, guess: Guess | None) -> EventTrace:
@@ -193,7 +209,7 @@ def _emits(handler: HandlerTrace, found: Found) -> bool:
 
 
 def _cause(
-    past: Past,
+    past: Past | None,
     tracer: Tracer,
     trace: EventTrace,
     handlers: Sequence[HandlerTrace],
@@ -212,7 +228,7 @@ def _cause(
             if (w.state, w.key) == (read.state, read.key) and order[id(w)] < order[id(read)]
         ]  # fmt: skip
         cause.seen.append(Seen(read, here))
-    if not depth or not last:
+    if past is None or not depth or not last:
         return cause
     places = [(s.read.state, s.read.key) for s in cause.seen if not s.read.every]
     absent = {(s.read.state, s.read.key) for s in cause.seen if not s.read.present}
@@ -260,6 +276,8 @@ def _explain(found: Explanation) -> Iterator[Line]:
     if found.asked == "why-not" and not _any_emit(found.cause):
         yield f"no handler of {type(trace.event).__name__} emits anything", "note"
     yield from _cause_lines(found.cause, "", found.asked == "why-not")
+    for note in found.notes:
+        yield note, "note"
     if trace.cut:
         yield "(it did more than is kept)", "note"
 
@@ -318,7 +336,7 @@ def _source_lines(seen: Seen, indent: str) -> Iterator[Line]:
     if seen.older:
         parts.append("earlier ones")
     if len(parts) == 1:
-        parts[0] += "" if read.present else " (never written)" if not seen.here else ""
+        parts[0] += "" if read.present else " (missing)"
     yield f"{indent}{' <- '.join(parts)}", "source"
     for source in seen.sources:
         if source.trace is not None:
