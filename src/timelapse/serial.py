@@ -143,7 +143,6 @@ class Loop:
         self._records = {name: Done(widths[name]) for name in recorded}
         self._done: list[tuple[Done, Any]] = []
         self.states = states = dict[str, Any]()
-        """What handlers see."""
         for name, s in spec.states.items():
             if name in recorded:
                 states[name] = recording(s, stores[name], self._teller(self._records[name]))
