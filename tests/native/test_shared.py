@@ -126,6 +126,7 @@ def test_threads_give_the_serial_bits(tmp_path: Path, seed: int, slices: int, wo
     assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
     assert run.verify().ok
     assert run.rejected.num_rows > 3
+    assert {"kernel", "write", "decode"} <= set(run.account)
 
 
 def test_the_first_failing_event_of_all_workers_is_the_failure(tmp_path: Path) -> None:

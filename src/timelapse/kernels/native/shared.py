@@ -70,15 +70,17 @@ class SharedKernel:
                 for batch in batches:
                     for hand in hands:
                         hand.take(batch)
-                    with clock.phase("kernel"):
-                        own.feed(batch)
-            with clock.phase("write"):
-                own.end()
+                    own.feed(batch)
+            own.end()
         finally:
             for hand in hands:
                 hand.stop()
-        result = _together([own, *hands])
+        with clock.phase("write"):
+            result = _together([own, *hands])
         result.seconds = clock.seconds
+        for hand in (own, *hands):
+            for phase, seconds in hand.clock.seconds.items():
+                result.seconds[phase] = result.seconds.get(phase, 0.0) + seconds
         return result
 
 
@@ -90,6 +92,7 @@ class _Hand:
         self._batches: queue.Queue[Batch | None] = queue.Queue(_WAITING)
         self._thread: threading.Thread | None = None
         self.result = PassResult()
+        self.clock = Clock()
         self.error: BaseException | None = None
         kernel.begin()
 
@@ -114,11 +117,13 @@ class _Hand:
 
     def feed(self, batch: Batch) -> None:
         """Process events, unless something has gone wrong before."""
-        self._do(lambda: self._kernel.feed(batch, self._tick, self._shown))
+        with self.clock.phase("kernel"):
+            self._do(lambda: self._kernel.feed(batch, self._tick, self._shown))
 
     def end(self) -> None:
         """Collect what the worker did."""
-        self._do(lambda: self._kernel.finish(self.result))
+        with self.clock.phase("write"):
+            self._do(lambda: self._kernel.finish(self.result))
 
     def _do(self, work: Callable[[], None]) -> None:
         if self.error is None:
