@@ -346,6 +346,65 @@ def test_a_key_without_its_member_is_refused() -> None:
         assert 5 in state
 
 
+# --- windows --------------------------------------------------------------------------------------
+
+
+class Window(tl.Record):
+    mean: float | None
+    members: list[int]
+    there: bool
+    fields: int
+    field: int
+    kept: list[int]
+
+
+class Windows(tl.Program):
+    mean: tl.Mean[int]
+    members: tl.SetOf[int, int]
+    fields: tl.MapOf[int, int, int] = tl.state(default=0)
+    kept: tl.ListOf[int, int]
+
+    @tl.on(Tick)
+    def note(self, e: Tick) -> None:
+        self.mean.add(e.k, e.v)
+        if e.on:
+            self.members.add(member=e.v, key=e.k)
+            self.fields[e.k, e.v] = e.v + 1
+        else:
+            self.members.discard(e.k, e.v)
+            self.fields.pop((e.k, e.v))
+        self.kept.append(e.k, e.v)
+        if e.v == 3:
+            self.reject("three")
+        k = (e.k + 1) % 4
+        members, fields = self.members.last(2 * tl.SECOND), self.fields.last(2 * tl.SECOND)
+        self.emit(Window(
+            mean=self.mean.last(2 * tl.SECOND)[k], members=list(members[e.k]), there=(k, 1) in members,
+            fields=fields.count(e.k), field=fields[k, 2], kept=list(self.kept.last(2 * tl.SECOND)[k]),
+        ))  # fmt: skip
+
+
+def test_windows_over_what_stands_under_a_key() -> None:
+    made = random_log([Tick], seed=3, count=80)
+    events = [e for e in made if isinstance(e, Tick)]
+    wanted, seen = [], []
+    for e in events:
+        if e.v == 3:
+            continue
+        seen.append(e)
+        recent = [x for x in seen if e.ts - 2 * tl.SECOND < x.ts]
+        other = [x.v for x in recent if x.k == (e.k + 1) % 4]
+        state = {(x.k, x.v): x.on for x in recent}  # the last operation on each decides
+        mine = sorted(v for (k, v), there in state.items() if k == e.k and there)
+        there = {v for (k, v), on in state.items() if k == (e.k + 1) % 4 and on}
+        wanted.append(Window(
+            mean=sum(other) / len(other) if other else None, members=mine, there=1 in there, fields=len(mine),
+            field=3 if 2 in there else 0, kept=other,
+        ))  # fmt: skip
+    assert [o.record for o in serial.run(Windows, events).outputs] == wanted
+    assert_same(serial.run(Windows, events), replay(Windows, events, slices=3, spark=False))
+
+
 # --- by key ---------------------------------------------------------------------------------------
 
 

@@ -37,6 +37,8 @@ class Grouped(State):
     """How it is declared, for messages."""
     pairs: ClassVar[frozenset[str]] = frozenset()
     """Operations that are asked with a declared key and what stands under it; `x[...]` is getitem."""
+    given_pairs: ClassVar[frozenset[str]] = frozenset()
+    """Those whose first argument is a pair of both."""
 
     __slots__ = ("_outer", "_own", "_side", "_store_drop", "_store_put", "_width")
 
@@ -90,6 +92,15 @@ class Grouped(State):
             return (*(k if first else (k,)), *(m if second else (m,)))
 
         return check
+
+    @classmethod
+    def declared_key(cls, spec: StateSpec, argument: Any, operation: str) -> Any:
+        """The declared key that an operation's first argument names. Raises TypeMismatch."""
+        assert spec.outer is not None
+        if operation in cls.given_pairs:
+            cls.key_check(spec)(argument)
+            argument = argument[0]
+        return spec.outer.checker(f"a key of {spec.name}")(argument)
 
     @classmethod
     def asks_pair(cls, operation: str) -> bool:

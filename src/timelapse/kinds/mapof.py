@@ -40,6 +40,7 @@ class MapOf(Grouped, Generic[K, F, V]):
 
     shape = "MapOf[Key, Field, Value]"
     pairs = frozenset({"contains", "getitem", "get", "pop", "setdefault"})
+    given_pairs = pairs | {"setitem", "delitem"}
     ops = {
         **{n: op for n, op in Value.ops.items() if n != "items"},
         "fields": Op(reads=True),

@@ -14,6 +14,7 @@ from typing import Any
 
 from timelapse.errors import UsageError
 from timelapse.kinds.base import ABSENT, UNKEYED, State, StateSpec, Store
+from timelapse.kinds.grouped import Grouped
 
 
 class ReadOnly:
@@ -188,13 +189,13 @@ class Window:
         self._keys = keys
 
     def __getitem__(self, key: Any) -> Any:
-        return self._one(key)[key]
+        return self._one(key, "getitem")[key]
 
     def __contains__(self, key: Any) -> bool:
-        return key in self._one(key)
+        return key in self._one(key, "contains")
 
-    def _one(self, key: Any) -> Any:
-        return self._rebuilt([key_of(self._spec, key)])
+    def _one(self, key: Any, operation: str) -> Any:
+        return self._rebuilt([key_of(self._spec, key, operation)])
 
     def __getattr__(self, name: str) -> Any:
         op = self._spec.kind.ops.get(name)
@@ -204,23 +205,24 @@ class Window:
             return getattr(self._rebuilt(self._keys()), name)
 
         def read(*arguments: Any, **named: Any) -> Any:
-            return getattr(self._one(_key_argument(self._spec, arguments, named)), name)(*arguments, **named)
+            key = _key_argument(self._spec, arguments, named)
+            return getattr(self._one(key, name), name)(*arguments, **named)
 
         return read
 
 
-def key_of(spec: StateSpec, key: Any) -> Any:
-    """What operations are kept under. Those of kinds with several things under a key are kept together."""
-    return (
-        UNKEYED
-        if spec.key is None or spec.outer is not None
-        else spec.key.checker(f"a key of {spec.name}")(key)
-    )
+def key_of(spec: StateSpec, key: Any, operation: str) -> Any:
+    """What operations are kept under: the key as declared. Raises TypeMismatch for another type of key."""
+    if spec.key is None:
+        return UNKEYED
+    if issubclass(spec.kind, Grouped):
+        return spec.kind.declared_key(spec, key, operation)
+    return spec.key.checker(f"a key of {spec.name}")(key)
 
 
 def _key_argument(spec: StateSpec, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """The key that a method was called with: every kind has it first."""
-    if spec.key is None or spec.outer is not None:
+    if spec.key is None:
         return UNKEYED
     return arguments[0] if arguments else named.get("key", UNKEYED)
 
@@ -256,7 +258,7 @@ def _telling(method: str, plain: Callable[..., Any]) -> Callable[..., Any]:
             result = plain(self, *arguments, **named)
         finally:
             self._inside = False
-        key = key_of(self._spec, _key_argument(self._spec, arguments, named))
+        key = key_of(self._spec, _key_argument(self._spec, arguments, named), method.strip("_"))
         self._told(key, (method, arguments, named))
         return result
 

@@ -37,6 +37,7 @@ class SetOf(Grouped, Generic[K, M]):
     has_value = False
     shape = "SetOf[Key, Member]"
     pairs = frozenset({"contains", "add", "discard"})
+    given_pairs = frozenset({"contains"})
     ops = {
         "contains": Op(reads=True),
         "getitem": Op(reads=True),
