@@ -156,7 +156,7 @@ def test_by_key_on_spark(spark: SparkSession, tmp_path: Path) -> None:
 def test_one_pass_by_key_is_chosen_where_it_is_compiled_and_there_are_cores() -> None:
     counts = {"Reading": 10_000_000, "Retired": 0}
 
-    def mode(compiled: bool = True, threads: int = 2, slices: int | None = None) -> str:
+    def mode(compiled: bool = True, threads: int = 4, slices: int | None = None) -> str:
         return make_plan(
             Ewma, counts=counts, cores=2, threads=threads, slices=slices, compiled=lambda work, final: compiled
         ).mode  # fmt: skip

@@ -36,8 +36,10 @@ COMPUTED_SHARE = 0.5
 """The same where the key is no field but has to be computed for every event, as Python."""
 COMPILED_COMPUTED_SHARE = 8.0
 """What computing the key of every event as Python takes, relative to a compiled pass."""
-SKIP_SHARE = 0.08
+SKIP_SHARE = 0.12
 """What passing over the events of others takes a thread, relative to a compiled final pass."""
+JOIN_SHARE = 0.1
+"""Putting together what threads by key did, relative to a compiled final pass."""
 MERGE_SHARE = 0.05
 """Applying all effects to the states, relative to the final pass."""
 COMPILED_MERGE_SHARE = 0.15
@@ -209,7 +211,7 @@ class Law:
     def by_key(self, slices: int = 1, threads: int = 1) -> float:
         """T/T1 of the whole program with its events shared out by key: every thread looks at every event."""
         whole = 1.0 + (threads - 1) * SKIP_SHARE
-        return max(self.beside, whole / max(1, threads)) + slices * self.task * 0.1
+        return max(self.beside, whole / max(1, threads)) + JOIN_SHARE + slices * self.task * 0.1
 
     @property
     def task(self) -> float:
