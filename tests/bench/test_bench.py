@@ -228,7 +228,6 @@ def test_the_command_prints_writes_and_judges(data: Path, tmp_path: Path) -> Non
 
 def test_plots_are_made(tmp_path: Path) -> None:
     """Bars and lines, as SVG."""
-    pytest.importorskip("matplotlib", reason="make bench-install")
     from timelapse.bench.plots import draw
 
     for bars in (True, False):

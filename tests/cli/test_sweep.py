@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -74,7 +73,6 @@ def test_mistakes(place: Path, arguments: list[str], code: str, capsys: pytest.C
     assert capsys.readouterr().err.lstrip().splitlines()[-1].strip() == f"timelapse help {code}"
 
 
-@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="needs matplotlib")
 def test_plots(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Outputs, or precision against recall."""
     (place / "known.csv").write_text("key,label\n1,1\n4,0\n")

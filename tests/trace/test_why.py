@@ -180,7 +180,6 @@ def test_a_key_has_a_history() -> None:
         run.history("tot")
     with pytest.raises(UsageError, match="a key of to_others"):
         run.history("to_others", "x")
-    pytest.importorskip("matplotlib")
     assert run.history("last", 3).plot().axes[0].get_title() == "last[3]"
 
 
@@ -211,7 +210,7 @@ def test_commands_answer_with_texts_json_and_exit_codes(stored: Path) -> None:
 
 
 def test_state_shows_all_one_or_a_key(stored: Path, tmp_path: Path) -> None:
-    """At the end and at a time, as text and JSON; a plot where matplotlib is there."""
+    """At the end and at a time, as text and JSON; a plot."""
     overview = cli("state", stored)
     assert "with_email" in overview.out
     assert "Set[(int, int)]" in overview.out or "Set[tuple" in overview.out
@@ -227,7 +226,6 @@ def test_state_shows_all_one_or_a_key(stored: Path, tmp_path: Path) -> None:
     assert cli("state", stored, "friends", "--key", "1,2", "--json").json["value"] is True
     assert cli("state", stored, "friends", "--key", "x").code == 2
     assert "TL841" in cli("state", stored, "to_others", "--at", "noon").err
-    pytest.importorskip("matplotlib")
     picture = tmp_path / "sent.svg"
     assert cli("state", stored, "sent", "--key", "::1", "--plot", picture).code == 0
     assert b"<svg" in picture.read_bytes()

@@ -1,17 +1,14 @@
-"""Plots with matplotlib, where it is installed."""
+"""Plots with matplotlib."""
 
 from __future__ import annotations
 
-import importlib.util
 import io
 
 from timelapse.bench.report import Plot
 
 
-def draw(plot: Plot) -> bytes | None:
-    """The plot as SVG; None without matplotlib."""
-    if importlib.util.find_spec("matplotlib") is None:
-        return None
+def draw(plot: Plot) -> bytes:
+    """The plot as SVG."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 

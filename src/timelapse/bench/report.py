@@ -99,7 +99,7 @@ class Report:
         return "\n\n".join(parts) + "\n"
 
     def write(self, folder: Path) -> list[Path]:
-        """Write JSON, Markdown and, with matplotlib, the plot. Returns the files."""
+        """Write JSON, Markdown and the plot. Returns the files."""
         folder.mkdir(parents=True, exist_ok=True)
         texts = {
             "json": json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n",
@@ -112,10 +112,8 @@ class Report:
         if self.plot is not None:
             from timelapse.bench.plots import draw
 
-            picture = draw(self.plot)
-            if picture is not None:
-                files.append(folder / f"{self.name}.svg")
-                _publish(files[-1], picture)
+            files.append(folder / f"{self.name}.svg")
+            _publish(files[-1], draw(self.plot))
         return files
 
 

@@ -73,7 +73,7 @@ def sweep(
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
     from timelapse.compare import sweep as run_sweep
-    from timelapse.compare.plots import need_plots, save
+    from timelapse.compare.plots import check_plot, save
     from timelapse.log import Log
     from timelapse.log.types import heard
     from timelapse.model.load import load_program
@@ -81,7 +81,7 @@ def sweep(
     from timelapse.run.start import IN_PROCESS_EVENTS, kept_of
 
     if plot is not None:
-        need_plots(plot)
+        check_plot(plot)
     judging = judging_of(labels, weight=weight, items=items, until=until)
     base = build_program(load_program(program), settings or [])
     opened = Log.open(log)

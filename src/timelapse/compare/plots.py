@@ -1,8 +1,7 @@
-"""Plots of comparisons, with matplotlib where it is installed."""
+"""Plots of comparisons, with matplotlib."""
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +13,9 @@ if TYPE_CHECKING:
 SUFFIXES = (".svg", ".png", ".pdf")
 
 
-def need_plots(path: Path | None = None) -> None:
-    """Raise UsageError (TL820) where nothing can be drawn, or not in the form that a file's name asks for."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise UsageError("plots need matplotlib", hint="pip install matplotlib", code="TL820")
-    if path is not None and path.suffix.lower() not in SUFFIXES:
+def check_plot(path: Path) -> None:
+    """Raise UsageError (TL820) where a file's name asks for a form in which nothing is drawn."""
+    if path.suffix.lower() not in SUFFIXES:
         raise UsageError(
             f"a plot is drawn as {', '.join(SUFFIXES)}",
             place=Place(str(path)),
@@ -33,7 +30,6 @@ def sweep_figure(sweep: Sweep) -> Any:
     One parameter with numbers is an axis; of several, the first with more than one number is the axis and the rest tell
     lines apart.
     """
-    need_plots()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.5, 4.6), layout="constrained")
@@ -114,5 +110,5 @@ def _text(value: Any) -> str:
 
 def save(sweep: Sweep, path: Path) -> None:
     """Draw a sweep into a file (SVG, PNG or PDF by its name)."""
-    need_plots(path)
+    check_plot(path)
     sweep_figure(sweep).savefig(path)

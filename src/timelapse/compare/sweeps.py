@@ -91,10 +91,7 @@ class Sweep:
         return None if found is None else self.points[-found[1]]
 
     def figure(self) -> Any:
-        """A matplotlib figure: with labels precision against recall, else outputs by setting.
-
-        Raises UsageError (TL820) where matplotlib is not installed.
-        """
+        """A matplotlib figure: with labels precision against recall, else outputs by setting."""
         from timelapse.compare.plots import sweep_figure
 
         return sweep_figure(self)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from timelapse.divergence import time_text
-from timelapse.errors import SetupError, TimelapseError, UsageError
+from timelapse.errors import TimelapseError, UsageError
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.model.events import Event
@@ -110,17 +110,10 @@ class History:
         return [float(v) for v in values]
 
     def plot(self) -> Figure:
-        """A figure (matplotlib): the value over time, in steps; where it is no number, whether it was there.
-
-        Raises SetupError (TL711) without matplotlib.
-        """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise SetupError(
-                "plots need matplotlib, which is not installed", hint="pip install matplotlib", code="TL711"
-            ) from None
+        """A figure (matplotlib): the value over time, in steps; where it is no number, whether it was there."""
         from datetime import UTC, datetime, timedelta
+
+        from matplotlib.figure import Figure
 
         start = datetime(1970, 1, 1, tzinfo=UTC)
         times = [start + timedelta(microseconds=e.event.ts) for e in self.entries]
