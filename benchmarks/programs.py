@@ -195,7 +195,7 @@ def _note(events: int, rounds: int, load: Sequence[float]) -> str:
         f"there, nothing else kept; the best of {rounds}. "
         "Plain Python is the oracle's loop over tuples that are in memory already;\nours reads the log from disk and writes outputs. "
         f"The machine was doing other work as well: its load was {min(load):.0f} to {max(load):.0f}. Compare CPU seconds, which count all "
-        "threads;\nthe rates would be higher on a machine at rest. Programs without the comparison\nwere run over a tenth of the events or fewer, or not at all: "
+        "threads;\nthe rates would be higher on a machine at rest. Programs without the comparison\nwere run over a tenth of the events or fewer: "
         "their oracles look at all events again and again,\nand are no loop that one would write instead."
     )  # fmt: skip
 
