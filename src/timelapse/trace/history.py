@@ -113,6 +113,7 @@ class History:
         """A figure (matplotlib): the value over time, in steps; where it is no number, whether it was there."""
         from datetime import UTC, datetime, timedelta
 
+        from matplotlib.dates import date2num
         from matplotlib.figure import Figure
 
         start = datetime(1970, 1, 1, tzinfo=UTC)
@@ -121,10 +122,11 @@ class History:
         values = numbers or [float(e.after is not MISSING) for e in self.entries]
         figure = Figure(figsize=(8.5, 3.6), layout="constrained")
         axes = figure.add_subplot()
-        axes.step(times, values, where="post", marker="o", markersize=3, color="#35618f")
+        axes.step(date2num(times), values, where="post", marker="o", markersize=3, color="#35618f")
         title = place_text(self.state, self.key)
         axes.set_title(title.replace("$", r"\$"), fontsize=10)
         axes.set_ylabel("value" if numbers is not None else "there (1) or not (0)")
+        axes.xaxis_date()
         axes.set_xlabel("event time (UTC)")
         axes.grid(alpha=0.3)
         return figure
