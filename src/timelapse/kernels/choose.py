@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -267,7 +269,44 @@ def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> U
     return unit
 
 
+_ONCE: ContextVar[list[tuple[Program, PassProgram, bool, Unit | Exception]] | None] = ContextVar(
+    "timelapse_lowered", default=None
+)
+
+
+@contextmanager
+def lowered_once() -> Iterator[None]:
+    """What passes look like to the compiler is found once for each within this block: for one replay, in which neither
+    program nor parameters nor what they capture can change."""
+    token = _ONCE.set([])
+    try:
+        yield
+    finally:
+        _ONCE.reset(token)
+
+
 def _lowered(program: Program, work: PassProgram, *, final: bool) -> Unit:
+    known = _ONCE.get()
+    if known is None:
+        return _lower(program, work, final=final)
+    found = next((u for p, w, f, u in known if p is program and f is final and _same(w, work)), None)
+    if found is None:
+        try:
+            found = _lower(program, work, final=final)
+        except _refused() as refusal:
+            found = refusal
+        known.append((program, work, final, found))
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _same(one: PassProgram, other: PassProgram) -> bool:
+    """Whether two passes are made of the same parts. By identity: what members hold need not be comparable."""
+    return all(getattr(one, f.name) is getattr(other, f.name) for f in fields(PassProgram))
+
+
+def _lower(program: Program, work: PassProgram, *, final: bool) -> Unit:
     if uses := spec_of(program).times:
         raise _refused()(f"{uses[0].text_of_what} runs as Python in this version", uses[0].place.line or 0)
     from timelapse.kernels.native.lower import Lowering

@@ -32,6 +32,7 @@ from timelapse.env.machine import memory_setting
 from timelapse.errors import ImpureProgram, UsageError
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.base import Quarantined, output_schema
+from timelapse.kernels.choose import lowered_once
 from timelapse.log import Log, MemoryLog
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
@@ -157,6 +158,7 @@ def replay_one_of(
     )
 
 
+@lowered_once()
 def _replay(
     program: Program, log: Any, out: str | Path | None, slices: int | None, spark: SparkSession | Literal[False] | None,
     strategy: str | Mapping[str, str] | None, listener: Progress, allow_impure: bool, overwrite: bool, cache: bool,
