@@ -38,7 +38,7 @@ class Hit(tl.Record):
 PARTS = '''
 import timelapse as tl
 
-from events import Block, Hit, Message
+from shared_events import Block, Hit, Message
 
 
 def words(text):
@@ -73,8 +73,8 @@ class Blocking(tl.Program):
 RULES = '''
 import timelapse as tl
 
-from events import Hit, Message
-from parts import Blocking, Counting
+from shared_events import Hit, Message
+from shared_parts import Blocking, Counting
 
 
 class Rules(Blocking, Counting):
@@ -112,7 +112,7 @@ class Stricter(Rules):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("parts")
-    for name, text in (("events", EVENTS), ("parts", PARTS), ("rules", RULES)):
+    for name, text in (("shared_events", EVENTS), ("shared_parts", PARTS), ("rules", RULES)):
         (found / f"{name}.py").write_text(text)
     return found
 
@@ -191,7 +191,7 @@ def test_from_the_command_line_and_from_another_folder(folder: Path, tmp_path: P
     script = (
         "import sys, timelapse as tl\n"
         f"sys.path.insert(0, {str(folder)!r})\n"
-        "from events import Message\n"
+        "from shared_events import Message\n"
         "tl.Log.from_events('log', [Message(sender=1, text='a', ts=i) for i in range(5)], "
         "[Message, __import__('events').Block])\n"
     )
