@@ -193,7 +193,7 @@ def test_from_the_command_line_and_from_another_folder(folder: Path, tmp_path: P
         f"sys.path.insert(0, {str(folder)!r})\n"
         "from shared_events import Message\n"
         "tl.Log.from_events('log', [Message(sender=1, text='a', ts=i) for i in range(5)], "
-        "[Message, __import__('events').Block])\n"
+        "[Message, __import__('shared_events').Block])\n"
     )
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=120)
     done = subprocess.run(
