@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.errors import LogError, Place
-from timelapse.log.reader import Chunk, Columns, EventReader, rows_of
+from timelapse.log.reader import Chunk, Columns, SameEvents, rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event, Field, Record
 from timelapse.model.types import OptionalType, ScalarType, Time, ValueType
@@ -106,10 +106,9 @@ def narrow(values: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class ReadsReader:
+class ReadsReader(SameEvents):
     """A log with resolved reads as further fields of its events; ranges start at one of the `starts`."""
 
-    base: EventReader
     folder: str
     starts: tuple[int, ...]
     """Where slices begin."""
@@ -124,26 +123,6 @@ class ReadsReader:
             )
             for t in self.base.types
         )
-
-    @property
-    def count(self) -> int:
-        return self.base.count
-
-    def cuts(self, n: int) -> list[int]:
-        return self.base.cuts(n)
-
-    def seq_after(self, events: int) -> int:
-        return self.base.seq_after(events)
-
-    def seq_at(self, ts: int) -> int:
-        return self.base.seq_at(ts)
-
-    def ts_before(self, seq: int) -> int | None:
-        return self.base.ts_before(seq)
-
-    @property
-    def ts_first(self) -> int | None:
-        return self.base.ts_first
 
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         plain: dict[str, Sequence[str] | None] = {}

@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.ipc
 
-from timelapse.log.reader import Chunk, Columns, EventReader, rows_of
+from timelapse.log.reader import Chunk, Columns, SameEvents, rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
 
@@ -42,36 +42,15 @@ class _Index(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class DecodedReader:
+class DecodedReader(SameEvents):
     """`base`, with what was read of it kept below `folder`. `name` tells apart what other readers keep there."""
 
-    base: EventReader
     folder: str
     name: str
 
     @property
     def types(self) -> tuple[EventType, ...]:
         return self.base.types
-
-    @property
-    def count(self) -> int:
-        return self.base.count
-
-    def cuts(self, n: int) -> list[int]:
-        return self.base.cuts(n)
-
-    def seq_after(self, events: int) -> int:
-        return self.base.seq_after(events)
-
-    def seq_at(self, ts: int) -> int:
-        return self.base.seq_at(ts)
-
-    def ts_before(self, seq: int) -> int | None:
-        return self.base.ts_before(seq)
-
-    @property
-    def ts_first(self) -> int | None:
-        return self.base.ts_first
 
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         wanted = sorted((name, None if c is None else list(c)) for name, c in columns.items())

@@ -84,6 +84,33 @@ class EventReader(Protocol):
 
 
 @dataclass(frozen=True)
+class SameEvents:
+    """A part of readers that give the events of another at the same places, in other columns or from elsewhere."""
+
+    base: EventReader
+
+    @property
+    def count(self) -> int:
+        return self.base.count
+
+    def cuts(self, n: int) -> list[int]:
+        return self.base.cuts(n)
+
+    def seq_after(self, events: int) -> int:
+        return self.base.seq_after(events)
+
+    def seq_at(self, ts: int) -> int:
+        return self.base.seq_at(ts)
+
+    def ts_before(self, seq: int) -> int | None:
+        return self.base.ts_before(seq)
+
+    @property
+    def ts_first(self) -> int | None:
+        return self.base.ts_first
+
+
+@dataclass(frozen=True)
 class LogReader:
     """A stored log's events. Picklable and small: it holds where things are, no data and no open files."""
 
