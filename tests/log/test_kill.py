@@ -64,7 +64,7 @@ CHILD = """
 def fake_ingest(spark, sources, folder, floor, rows, partitions):  # type: ignore[no-untyped-def]
     """What Spark's tasks leave: two segments, one of an attempt that did not count, and a quarantine file."""
     from timelapse.log.parse import Plan
-    from timelapse.log.prepare_spark import Prepared
+    from timelapse.log.prepare import Prepared
     from timelapse.log.segment import write_events
     from timelapse.log.source import Source
     from timelapse.log.task import TaskReport
@@ -86,7 +86,7 @@ def fake_ingest(spark, sources, folder, floor, rows, partitions):  # type: ignor
 def _child(target: Path, action: str, where: str, count: int) -> int:
     root = Path(__file__).parents[2]
     command = [sys.executable, "-c", textwrap.dedent(CHILD), str(target), action, where, str(count)]
-    env = {**os.environ, "PYTHONPATH": str(root)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
     return subprocess.run(command, cwd=root, env=env, check=False, timeout=120).returncode
 
 

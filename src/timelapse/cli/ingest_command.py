@@ -12,6 +12,8 @@ import typer
 from timelapse.cli.options import Json, Master, Overwrite, examples
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from timelapse.log import Log, Source
     from timelapse.model.events import Event
 
@@ -124,7 +126,7 @@ def ingest(
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Ingest files into a log, in one total order, on Spark.
+    """Ingest files into a log, in one total order: up to 256 MB of files at once, more (or with --master) on Spark.
 
     Rows that cannot be read go to the log's quarantine with file, line and reason, and are counted.
     """
@@ -167,18 +169,24 @@ def _run(
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.spark_watch import watching
     from timelapse.log import Log
-    from timelapse.log.source import list_files
+    from timelapse.log.ingest import fits
 
     if append:
         Log.open(out)  # its absence is an error before Spark starts
-    for source in made.values():  # so is that of the files
-        list_files(source.paths)
+
+    def write(spark: SparkSession | None) -> Log:
+        if append:
+            return Log.open(out).append(made, spark, max_bad=share)
+        return Log.write(out, made, spark, max_bad=share, overwrite=overwrite)
+
+    small = fits(list(made.values()))  # the files' absence is an error before Spark starts, too
     with progress_for(as_json) as progress:
+        if small and master is None:
+            progress.note("ingest, in this process ...")
+            return write(None)
         spark = start_spark(progress, master)
         with watching(spark, progress, "ingest"):
-            if append:
-                return Log.open(out).append(made, spark, max_bad=share)
-            return Log.write(out, made, spark, max_bad=share, overwrite=overwrite)
+            return write(spark)
 
 
 def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:

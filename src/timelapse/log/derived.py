@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from timelapse.errors import LogError, Place
 from timelapse.log.manifest import SegmentEntry
-from timelapse.log.segment import BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter, fields_table
+from timelapse.log.segment import write_ordered
 from timelapse.log.types import EventType, event_types
 from timelapse.model.events import Event, Record
 from timelapse.model.types import INT, ValueType
@@ -40,27 +40,8 @@ def write_outputs(
         parts.append(whole.append_column("_kind", pa.array(np.full(whole.num_rows, number, np.int64))))
     places = [np.concatenate([_ints(t, name) for t in parts]) for name in (*_PLACE, "_kind")]
     order = np.lexsort(places[3::-1])
-    ts, of = places[0][order], places[4][order]
-    # Each type's rows as they follow one another in the log.
-    firsts = np.cumsum([0, *(t.num_rows for t in parts)])
-    rows = [order[of == n] - firsts[n] for n in range(len(parts))]
-    tables = [t.select(kind.schema.names).take(pa.array(r)) if kind.fields else t
-              for t, kind, r in zip(parts, kinds, rows, strict=True)]  # fmt: skip
-    segments = []
-    done = [0] * len(parts)
-    for first in range(0, len(ts), SEGMENT_EVENTS):
-        writer = SegmentWriter(folder, f"{first // SEGMENT_EVENTS:06d}", kinds)
-        last = min(first + SEGMENT_EVENTS, len(ts))
-        for lo in range(first, last, BLOCK_EVENTS):
-            hi = min(lo + BLOCK_EVENTS, last)
-            block = {}
-            for n, kind in enumerate(kinds):
-                count = int(np.count_nonzero(of[lo:hi] == n))
-                columns = [tables[n].column(f.name).slice(done[n], count) for f in kind.fields]
-                block[n] = fields_table(kind, columns, count)
-                done[n] += count
-            writer.write(ts[lo:hi], of[lo:hi], block)
-        segments.append(writer.close())
+    tables = [t.select(kind.schema.names) if kind.fields else t for t, kind in zip(parts, kinds, strict=True)]
+    segments = list(write_ordered(folder, kinds, tables, places[0], order))
     return kinds, segments
 
 

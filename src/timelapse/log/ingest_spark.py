@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from timelapse.errors import IngestError, Place, TimelapseError
+from timelapse.errors import TimelapseError
 from timelapse.ids import INT64_MIN
-from timelapse.log import lines as text_lines
 from timelapse.log.canonical import canonical_bytes
 from timelapse.log.convert import wire_type
-from timelapse.log.parse import Bad, Batch, Plan, parse_lines, parse_table
-from timelapse.log.prepare_spark import Prepared, Task, collect
+from timelapse.log.parse import Bad, Batch, Plan, parse_table
+from timelapse.log.prepare import Prepared, Task, read_task
+from timelapse.log.prepare_spark import collect
 from timelapse.log.segment import SEGMENT_EVENTS
-from timelapse.log.task import BAD, FATAL, SKIPPED, TaskReport, write_partition
+from timelapse.log.task import FATAL, Note, TaskReport, notes_of, write_partition
 from timelapse.log.types import EventType
 from timelapse.model.types import ListType, OptionalType, ValueType
 
@@ -124,18 +123,13 @@ def _with_order(columns: list[pa.Array], schema: pa.Schema, order: Sequence[pa.A
 def _encode_bad(
     number: int, file: int, batch: Batch, schema: pa.Schema, order: Sequence[pa.Array]
 ) -> Iterator[pa.RecordBatch]:
-    notes: list[tuple[int, int, str | None, str | None]] = []
-    for bad in batch.bad:
-        kind = f"{number} {'early' if bad.early else 'bad'} "
-        notes.append((BAD, bad.row, kind + bad.reason, bad.raw))
-    if batch.skipped:
-        notes.append((SKIPPED, batch.skipped, f"{number} ", None))
+    notes = notes_of(number, batch)
     if notes:
         yield _notes(notes, file, schema, order)
 
 
 def _notes(
-    notes: Sequence[tuple[int, int, str | None, str | None]],
+    notes: Sequence[Note],
     file: int,
     schema: pa.Schema,
     order: Sequence[pa.Array],
@@ -168,31 +162,12 @@ def _read_files(
                 task = tasks[number]
                 plan = plans[task.source]
                 try:
-                    yield from _read_task(task, plan)
+                    for file, done in read_task(task, plan):
+                        yield from _encode(task.source, plan, file, done)
                 except TimelapseError as error:
                     yield _fatal(error, plan)
 
     return read
-
-
-def _read_task(task: Task, plan: Plan) -> Iterator[pa.RecordBatch]:
-    for piece in task.pieces:
-        for block in text_lines.read_lines(piece):
-            yield from _encode(task.source, plan, piece.number, parse_lines(plan, block))
-    for file, file_number, group, first in task.groups:
-        system, path = file.locate()
-        try:
-            with pq.ParquetFile(system.open_input_file(path)) as opened:
-                names = [c for c in plan.needed if c in opened.schema_arrow.names]
-                row = first
-                for part in opened.iter_batches(OUT_ROWS, [group], names, use_threads=False):
-                    table = pa.Table.from_batches([part])
-                    yield from _encode(task.source, plan, file_number, parse_table(plan, table, row))
-                    row += part.num_rows
-        except (OSError, pa.ArrowInvalid) as error:
-            raise IngestError(
-                f"cannot be read: {error}", place=Place(file.path), code="TL412", hint="leave it out"
-            ) from error
 
 
 def _read_frame(number: int, plan: Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -23,7 +23,7 @@ from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry, SourceEn
 from timelapse.log.place import as_path, check_free, locked, process_folder, whole_folder
 from timelapse.log.reader import LogReader, unreadable
 from timelapse.log.segment import BLOCK_EVENTS, write_events
-from timelapse.log.source import Source, as_source, list_files
+from timelapse.log.source import Source, as_source
 from timelapse.log.task import BadRow, TaskReport
 from timelapse.log.types import EventType, bind, event_types
 from timelapse.log.without import name_of, seqs_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from timelapse.charts import Figure
-    from timelapse.log.prepare_spark import Prepared
+    from timelapse.log.prepare import Prepared
 
     SourceLike = Source | DataFrame | str | Path | Sequence[str | Path]
 
@@ -104,7 +104,8 @@ class Log:
         is a DataFrame, a path (glob, folder, several), or `tl.Source(...)`; `options` are those of tl.Source and
         apply to the plain ones. Bad rows go to the quarantine; where they are more than `max_bad` (a share) of a
         source, nothing is written. `rows` is the number of a DataFrame's rows if it is known (otherwise it is
-        counted), `partitions` the number of sorted ranges. Raises IngestError, LogError.
+        counted), `partitions` the number of sorted ranges. Files of up to 256 MB in all are ingested in this process
+        unless `spark` or `partitions` is given; the log is the same. Raises IngestError, LogError.
         """
         target = as_path(path)
         types = event_types(sources)
@@ -374,20 +375,28 @@ def _ingest(
     spark: SparkSession | None, sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None,
     rows: int | None, partitions: int | None,
 ) -> tuple[list[Prepared], list[TaskReport]]:  # fmt: skip
-    from timelapse.env.spark_session import session
-    from timelapse.log import ingest_spark, prepare_spark
+    from timelapse.log import ingest
 
     for kind, source in sources:  # before Spark is started
-        if source.is_files:
-            list_files(source.paths)
-        elif not hasattr(source.data, "mapInArrow"):
+        if not source.is_files and not hasattr(source.data, "mapInArrow"):
             raise IngestError(
                 f"{type(source.data).__name__} is no source", place=Place(what=kind.name), code="TL411",
                 hint="give a Spark DataFrame, a path, or tl.Source(...)",
             )  # fmt: skip
-    frames = [s.data for _, s in sources if not s.is_files]
-    used = spark or (frames[0].sparkSession if frames else None)  # type: ignore[union-attr]
-    used = session(used)
+    given = [s for _, s in sources]
+    small = ingest.fits(given)
+    if (
+        small
+        and spark is None
+        and partitions is None
+        and (done := ingest.run(sources, folder, floor)) is not None
+    ):
+        return done[0], [done[1]]
+    from timelapse.env.spark_session import session
+    from timelapse.log import ingest_spark, prepare_spark
+
+    frames = [s.data for s in given if not s.is_files]
+    used = session(spark or (frames[0].sparkSession if frames else None))  # type: ignore[union-attr]
     prepared = prepare_spark.prepare(used, sources, floor, rows)
     reports = ingest_spark.run(used, prepared, folder, partitions)
     for report in reports:

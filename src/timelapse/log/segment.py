@@ -171,3 +171,36 @@ def fields_table(kind: EventType, arrays: Sequence[pa.Array], rows: int) -> pa.T
     if arrays:
         return pa.table(list(arrays), schema=kind.schema)
     return pa.table({"_": pa.nulls(rows)}).select([])
+
+
+def write_ordered(
+    parent: Path, types: Sequence[EventType], tables: Sequence[pa.Table], ts: I64, order: I64
+) -> Iterator[SegmentEntry]:
+    """Write events that are held as one table of fields per type. Yields the finished segments.
+
+    `ts` has the times of the tables' rows, one table after the other; `order` the places of these rows in log order.
+    """
+    counts = [t.num_rows for t in tables]
+    firsts = np.cumsum([0, *counts])
+    of = np.repeat(np.arange(len(tables)), counts)[order]
+    ts = ts[order]
+    own = [
+        table.take(pa.array(order[of == n] - firsts[n])) if kind.fields else table
+        for n, (table, kind) in enumerate(zip(tables, types, strict=True))
+    ]
+    held = sum(t.nbytes for t in own)
+    step = min(BLOCK_EVENTS, max(1, BLOCK_BYTES * len(ts) // max(held, 1)))
+    done = [0] * len(own)
+    for first in range(0, len(ts), SEGMENT_EVENTS):
+        writer = SegmentWriter(parent, f"{first // SEGMENT_EVENTS:06d}", types)
+        last = min(first + SEGMENT_EVENTS, len(ts))
+        for lo in range(first, last, step):
+            hi = min(lo + step, last)
+            block = {}
+            for n, kind in enumerate(types):
+                count = int(np.count_nonzero(of[lo:hi] == n))
+                columns = [own[n].column(f.name).slice(done[n], count) for f in kind.fields]
+                block[n] = fields_table(kind, columns, count)
+                done[n] += count
+            writer.write(ts[lo:hi], of[lo:hi], block)
+        yield writer.close()

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from timelapse.log.manifest import SegmentEntry
+from timelapse.log.parse import Batch
 from timelapse.log.segment import BLOCK_BYTES, BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter
 from timelapse.log.types import EventType
 
@@ -37,6 +38,21 @@ class BadRow(msgspec.Struct, frozen=True):
     raw: str
 
 
+Note = tuple[int, int, str | None, str | None]
+"""What a row that is no event carries: mark, source row, the source's number and why, raw text."""
+
+
+def notes_of(number: int, batch: Batch) -> list[Note]:
+    """The notes of what was left out of a batch of source `number`."""
+    notes: list[Note] = [
+        (BAD, bad.row, f"{number} {'early' if bad.early else 'bad'} {bad.reason}", bad.raw)
+        for bad in batch.bad
+    ]
+    if batch.skipped:
+        notes.append((SKIPPED, batch.skipped, f"{number} ", None))
+    return notes
+
+
 class TaskReport(msgspec.Struct):
     """What one task wrote and counted. Counts are per source (its number)."""
 
@@ -59,7 +75,7 @@ def write_partition(
 ) -> TaskReport:
     """Write a sorted range below `folder` (its `segments` and `quarantine` exist)."""
     report = TaskReport()
-    notes = _Notes(report, folder / "quarantine", partition, kinds, files)
+    notes = Notes(report, folder / "quarantine", partition, kinds, files)
     out = _Segments(folder / "segments", partition, kinds)
     for batch in batches:
         marks = batch.column("t").to_numpy()
@@ -134,8 +150,8 @@ class _Segments:
         return self._done
 
 
-class _Notes:
-    """Counts and keeps what was not an event."""
+class Notes:
+    """Counts and keeps what was not an event. Batches come in the order (t, f, r) of their rows."""
 
     def __init__(
         self,

@@ -1,0 +1,155 @@
+"""Claims about ingest without Spark: the log, its id, quarantine and errors are those of ingest on Spark."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import timelapse as tl
+from timelapse.errors import EventOrderError, IngestError
+from timelapse.log import Log, Source, ingest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Told(tl.Event):
+    who: int
+    words: list[str]
+    when: tl.Time | None
+
+
+class Seen(tl.Event):
+    place: str | None
+    weight: float
+
+
+class Mark(tl.Event):
+    pass
+
+
+class Line(tl.Event):
+    user: bytes
+
+
+def _sources(folder: Path, start: int, rows: int) -> dict[type[tl.Event], Any]:
+    """Files of all formats in several parts, with ties, rows that do not fit, lines to skip, a byte order mark."""
+    rng = random.Random(start)
+    folder.mkdir()
+    times = [start + rng.randrange(50) for _ in range(rows)]
+    words = ["", "ä\u0000", "@", "x" * 300]
+    told = [
+        json.dumps({"ts": t, "who": n, "words": rng.sample(words, 2), "when": rng.choice([None, n])})
+        for n, t in enumerate(times)
+    ]
+    told[rows // 3] = '{"ts": 1, "who": 1.5}'
+    told[rows // 2] = "\udc80{".encode("utf-8", "surrogateescape").decode("latin-1")
+    told.insert(5, "")
+    (folder / "told-1.jsonl").write_text("\n".join(told[: rows // 2]) + "\n", encoding="utf-8")
+    with gzip.open(folder / "told-0.jsonl.gz", "wt", encoding="utf-8", newline="") as packed:
+        packed.write("\r\n".join(told[rows // 2 :]))
+    for number in (2, 10):
+        table = pa.table(
+            {
+                "place": pa.array([rng.choice([None, "here", "dört"]) for _ in times]).dictionary_encode(),
+                "weight": [rng.choice([0.0, -0.0, float("nan"), 1e300, None if n % 40 == 1 else 1.0]) for n in range(rows)],
+                "ts": times,
+            }
+        )  # fmt: skip
+        pq.write_table(table, folder / f"seen-{number}.parquet", row_group_size=37)
+    marks = "".join(f'"{t}"\n' if n % 3 else f"{t}\n" for n, t in enumerate(times))
+    (folder / "mark.csv").write_text("\ufeffts\n" + marks + "never\n", encoding="utf-8")
+    lines = [f"{t} user {n % 7}" if n % 5 else "-- noise" for n, t in enumerate(times)]
+    (folder / "line.log").write_bytes("\n".join(lines).encode() + b"\n\xff 1\n")
+    return {
+        Line: Source(folder / "line.log", regex=r"^(?P<ts>\d+) (?P<user>.*)"),
+        Told: [folder / "told-1.jsonl", folder / "told-0.jsonl.gz"],
+        Mark: folder / "mark.csv",
+        Seen: str(folder / "seen-*.parquet"),
+    }
+
+
+def _said(log: Log) -> Any:
+    """All that a log says about itself but the names of its files."""
+    info = log.info()
+    manifest = log.manifest
+    sources = [i.sources for i in manifest.ingests]
+    return log.id, log.count, info.days, [t.count for t in info.types], sources, log.quarantine().to_pylist()
+
+
+def test_the_log_is_that_of_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All formats, in small pieces and blocks; a log and what is appended to it; then an append that comes too early."""
+    monkeypatch.setattr("timelapse.log.lines.pieces.__defaults__", (9000,))
+    first, more = _sources(tmp_path / "first", 0, 400), _sources(tmp_path / "more", 100, 150)
+    on_spark = Log.write(tmp_path / "spark", first, spark, max_bad=0.2)
+    monkeypatch.setattr("timelapse.env.spark_session.session", lambda *_, **__: pytest.fail("starts Spark"))
+    monkeypatch.setattr("timelapse.log.segment.BLOCK_EVENTS", 64)
+    monkeypatch.setattr("timelapse.log.segment.SEGMENT_EVENTS", 640)
+    here = Log.write(tmp_path / "here", first, max_bad=0.2)
+    assert _said(here) == _said(on_spark)
+    assert here.info().segments > 1
+    classes = (Line, Told, Mark, Seen)
+    assert [repr(e) for e in here.events(*classes)] == [repr(e) for e in on_spark.events(*classes)]
+    assert here.count > 1000
+    assert here.info().bad > 10
+    assert here.info().skipped > 50
+    monkeypatch.undo()
+    grown, grown_here = on_spark.append(more, spark, max_bad=0.2), here.append(more, max_bad=0.2)
+    assert _said(grown_here) == _said(grown)
+    assert grown_here.version == 2
+    refused = []
+    for log, session in ((grown, spark), (grown_here, None)):
+        with pytest.raises(EventOrderError) as caught:
+            log.append({Mark: first[Mark]}, session, max_bad=0.2)
+        refused.append(str(caught.value))
+    assert refused[0] == refused[1]
+
+
+def test_only_small_files_are_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the files' size, compressed ones counted larger; what unpacks to more than memory should hold goes to Spark."""
+    (tmp_path / "a.csv").write_text("ts\n" + "1\n" * 500)
+    with gzip.open(tmp_path / "b.csv.gz", "wt") as packed:
+        packed.write("ts\n" + "1\n" * 500)
+    plain, small = Source(tmp_path / "a.csv"), Source(tmp_path / "b.csv.gz")
+    assert ingest.fits([plain, small])
+    monkeypatch.setattr(ingest, "HERE_BYTES", 1002)
+    assert not ingest.fits([plain])
+    assert ingest.fits([small])
+    monkeypatch.setattr(ingest, "HELD_BYTES", 100)
+
+    class Started(Exception):
+        pass
+
+    def start(*_: object, **__: object) -> None:
+        raise Started
+
+    monkeypatch.setattr("timelapse.env.spark_session.session", start)
+    with pytest.raises(Started):
+        Log.write(tmp_path / "log", {Mark: small})
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "b.csv.gz"]
+
+
+def test_errors_keep_their_place_and_leave_nothing(tmp_path: Path) -> None:
+    """A damaged file among good ones: its name, no log, no partial folder."""
+    (tmp_path / "a.csv").write_text("ts\n1\n")
+    (tmp_path / "b.csv.gz").write_bytes(b"not packed")
+    with pytest.raises(IngestError, match="TL412") as caught:
+        Log.write(tmp_path / "log", {Mark: Source([tmp_path / "a.csv", tmp_path / "b.csv.gz"], format="csv")})
+    assert "b.csv.gz" in str(caught.value)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "b.csv.gz"]
+
+
+def test_an_empty_log_is_a_log(tmp_path: Path) -> None:
+    """No rows in any file, no files' rows fit: zero events, no segment."""
+    (tmp_path / "a.csv").write_text("ts\n")
+    log = Log.write(tmp_path / "log", {Mark: tmp_path / "a.csv"})
+    assert (log.count, log.info().segments, list(log.events(Mark))) == (0, 0, [])
