@@ -98,7 +98,8 @@ def test_the_hash_of_a_text(text: str) -> None:
     """As the rows of tables are hashed, wherever the bytes lie."""
     raw = np.frombuffer(b"x" + text.encode(), np.uint8)
     column = row_hashes([pa.array([text], pa.large_string())], 1, 0, 0)
-    from timelapse.tables.rowhash import LANE_SALTS, STEP, mix
+    from timelapse.tables.loops import STEP, mix
+    from timelapse.tables.rowhash import LANE_SALTS
 
     found = np.array([text_hash(raw.ctypes.data + 1, len(raw) - 1)], np.uint64)
     with np.errstate(over="ignore"):

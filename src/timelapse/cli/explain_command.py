@@ -92,9 +92,10 @@ def print_scale(program: Any, log: Any, machines: str, cores: int | None, *, as_
     from dataclasses import asdict
 
     from timelapse.cli.console import line, print_json
+    from timelapse.env.cores import usable_cores
     from timelapse.errors import UsageError
     from timelapse.plan.scale import scale_lines
-    from timelapse.run.foresight import scale, usable_cores
+    from timelapse.run.foresight import scale
 
     try:
         wanted = [int(n) for n in machines.split(",")]

@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from timelapse.errors import IngestError, Place, UsageError
 from timelapse.log.convert import Times, convert
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
-from timelapse.tables.rowhash import U64, both_lanes, one_array
+from timelapse.tables.loops import U64
+from timelapse.tables.rowhash import both_lanes, one_array
 
 if TYPE_CHECKING:
     from timelapse.compare.differences import RecordDiff

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from timelapse.tables.rowhash import U64, both_lanes, hash_order, one_array, row_hashes
+from timelapse.tables.loops import U64
+from timelapse.tables.rowhash import both_lanes, hash_order, one_array, row_hashes
 
 Rows = npt.NDArray[np.int64]
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from timelapse.engine.job import Job, SliceReport, SumRow, Task, TaskResult, change_path
+from timelapse.env.cores import usable_cores
 from timelapse.errors import ReplayError, UsageError
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
@@ -36,6 +37,12 @@ SWITCH = "TIMELAPSE_EXCHANGE"
 
 SHUFFLE_BYTES = 1 << 30
 """Effects and state together from which on one process does not merge them alone."""
+
+COMPILED_BYTES = 1 << 24
+"""Effects and state together from which on machine code merges them: it takes half a second to load."""
+
+MOST_THREADS = 16
+"""That merge ranges of hashes of one state at a time: what writes them is one."""
 
 _PIECE_ROWS = 1 << 17
 
@@ -96,7 +103,17 @@ class Merge:
     def here(self) -> Change:
         """Merge in this process."""
         if self.moves:
-            (change,) = prefix(self.spec, self.start(), [self.changes()], [self.new])
+            if self.bytes >= COMPILED_BYTES:
+                from timelapse.kernels.native.loops import install
+
+                install()
+            (change,) = prefix(
+                self.spec,
+                self.start(),
+                [self.changes()],
+                [self.new],
+                threads=min(usable_cores(), MOST_THREADS),
+            )
             return change
         if self.old is not None:
             link_or_copy(self.old, self.new)

@@ -28,7 +28,7 @@ SECONDS_PER_INSTRUCTION = 4.8e-8
 """Measured over 400,000 anti-spam events, handlers as plain Python: 4.5e-8 to 5.2e-8 for each of the three passes."""
 TASK_SECONDS = 0.03
 """What each task costs beside its work: scheduling, files, the merge."""
-COMPILED_TASK_SECONDS = 0.1
+COMPILED_TASK_SECONDS = 0.13
 """The same for a compiled pass: a worker process also loads the compiler's library and the machine code."""
 SHARING_SHARE = 0.25
 """Of a pass as Python by key, what every worker does: reading, and finding out which events are its own."""
@@ -41,29 +41,37 @@ SKIP_SHARE = 0.12
 JOIN_SHARE = 0.1
 """Putting together what threads by key did, relative to a compiled final pass."""
 MERGE_SHARE = 0.05
-"""Applying all effects to the states, relative to the final pass."""
-COMPILED_MERGE_SHARE = 0.15
-"""The same, relative to a compiled one."""
+"""Writing the state at the log's end once, relative to the final pass."""
+COMPILED_MERGE_SHARE = 0.2
+"""The same, relative to a compiled one. Every merge writes what there is so far: 2 to 4 slices of 10 million anti-spam
+events took 0.4 to 0.7 s for each time the whole state was written."""
+LOAD_SHARE = 0.05
+"""What a final pass takes over from a start state as large as the last, relative to the final pass."""
+COMPILED_LOAD_SHARE = 0.3
+"""The same, relative to a compiled one: its keys are looked up and their rows made."""
+CROWD = 1.3
+"""How much slower compiled passes are side by side on one machine than one alone: they wait for the same memory.
+Measured on two virtual machines with two cores (AMD and Intel): 1.2 to 1.45."""
 TYPICAL_EVENTS = 1_000_000
 """Size of a log that is not known."""
 
-# Compiled passes, in nanoseconds of one core: least processor times of the anti-spam program's passes over one and ten
-# million events, by benchmarks/calibrate.py, on a virtual machine with two cores that was busy otherwise, November 2026.
-READ_NS = {"int": 4.0, "float": 4.0, "bool": 2.0, "Time": 4.0, "str": 25.0, "bytes": 25.0}
+# Compiled passes, in nanoseconds of one core: the anti-spam program's passes over ten million events, by
+# benchmarks/calibrate.py and from the accounts of whole replays, on a quiet virtual machine with two cores, November 2026.
+READ_NS = {"int": 10.0, "float": 10.0, "bool": 6.0, "Time": 10.0, "str": 45.0, "bytes": 45.0}
 """Reading a column from Parquet, per value."""
-DECODE_NS = {"int": 1.0, "float": 1.0, "bool": 2.0, "Time": 1.0, "str": 35.0, "bytes": 35.0}
+DECODE_NS = {"int": 2.0, "float": 2.0, "bool": 3.0, "Time": 2.0, "str": 45.0, "bytes": 45.0}
 """Making it what a pass reads, per value: strings become numbers, or are tested."""
 OTHER_NS = 200.0
 """A value of any other type, read and decoded."""
-PLACE_NS = 8.0
+PLACE_NS = 20.0
 """Time and place of an event, and the order of its chunk's types."""
-EVENT_NS = 6.0
+EVENT_NS = 8.0
 """An event in the compiled loop."""
-ACCESS_NS = 23.0
+ACCESS_NS = 27.0
 """A read or a write of a state, when the log has ten million events."""
 ACCESS_GROWTH = 0.055
 """So much more for every doubling of the log, so much less for every halving (to half at most): misses of the caches."""
-WRITTEN_NS = 12.0
+WRITTEN_NS = 17.0
 """Sorting, hashing and writing what a slice did, per write in the code and event."""
 
 
@@ -224,8 +232,18 @@ class Law:
 
     @property
     def merge_seconds(self) -> float:
-        """Applying all effects to the states, over the whole log."""
+        """Writing the state at the log's end once."""
         return (COMPILED_MERGE_SHARE if self.compiled else MERGE_SHARE) * self.serial_seconds
+
+    @property
+    def load_seconds(self) -> float:
+        """Taking over a start state as large as the last."""
+        return (COMPILED_LOAD_SHARE if self.compiled else LOAD_SHARE) * self.serial_seconds
+
+    @property
+    def crowd(self) -> float:
+        """How much slower passes are side by side. Python's wait for the interpreter, not for memory."""
+        return CROWD if self.compiled else 1.0
 
     def ideal(self, cores: int) -> float:
         """The law without constants: 1/C + (C-1)/C^2 * R_scan + (C-1)/C * R_chain."""

@@ -106,7 +106,7 @@ class Plan:
         law = self.law
         times = Times(
             tuple(stage.cost * law.serial_seconds for stage in self.stages), law.serial_seconds, law.task_seconds,
-            law.merge_seconds if self.stages else 0.0,
+            law.merge_seconds if self.stages else 0.0, law.load_seconds if self.stages else 0.0, law.crowd,
         )  # fmt: skip
         return arrange(self.shapes, times, slices, cores or self.cores, lead=self.lead)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from timelapse.errors import UsageError
 from timelapse.plan.plan import Plan
+from timelapse.plan.schedule import merging
 from timelapse.plan.strategy import Strategy
 
 DOUBLING = 1.7
@@ -72,9 +73,10 @@ def scale(
             exchange = events * writes * EFFECT_BYTES * share / (n * NETWORK_BYTES)
         seconds = plan.ratio() * whole + exchange
         chained = sum(s.cost for s in plan.stages if s.strategy is Strategy.CHAIN) * (slices - 1) / slices
-        merges = plan.law.merge_seconds / max(
-            1, len(plan.spec.states)
-        )  # each state's are one after the other
+        # Each state's merges are one after the other.
+        merges = (
+            plan.law.merge_seconds * (slices - 1) / 2 / max(1, len(plan.spec.states)) / merging(n * cores)
+        )
         serial = chained * whole + merges if staged else seconds
         first = rows[0] if rows else None
         rows.append(

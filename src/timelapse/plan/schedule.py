@@ -152,7 +152,11 @@ class Times:
     task: float
     """What each task costs beside its work."""
     merge: float
-    """Applying all effects of all states once, for the whole log."""
+    """Writing the whole state at the log's end once, with effects applied: what each merge does to what there is so far."""
+    load: float = 0.0
+    """What a final pass that starts from the state at the log's end takes over from it."""
+    crowd: float = 1.0
+    """How much slower a pass is beside others on the same machine: they share its memory and caches."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +173,8 @@ def foretell(shapes: Sequence[Shape], times: Times, shares: Sequence[float], lea
     schedule = Schedule(shapes, len(shares), lead)
     ends = list(itertools.accumulate(shares, initial=0.0))
     states = max(1, sum(len(shape.states) for shape in shapes))
+    crowd = times.crowd if cores > 1 and len(shares) > 1 else 1.0
+    threads = merging(cores)
     running: list[tuple[float, int, Callable[[], None]]] = []
     counter = itertools.count()
     now, busy = 0.0, 0
@@ -183,19 +189,26 @@ def foretell(shapes: Sequence[Shape], times: Times, shares: Sequence[float], lea
 
     while True:
         for name, at in schedule.mergeable():
-            after(times.merge * shares[at] / states, lambda name=name: schedule.merged(name))  # type: ignore[misc]
+            after(times.merge * ends[at + 1] / states / threads, lambda name=name: schedule.merged(name))  # type: ignore[misc]
         for step in schedule.ready()[: cores - busy] if busy < cores else ():
             schedule.take(step)
             busy += 1
-            whole = times.final if step.stage < 0 else times.stages[step.stage]
+            whole, taken = times.final if step.stage < 0 else times.stages[step.stage], 0.0
             share = ends[step.last + 1] - ends[step.first]
             if step.stage >= 0 and shapes[step.stage].parts > 1:
                 share *= shapes[step.stage].share(shapes[step.stage].parts)
-            after(times.task + whole * share, lambda step=step: finish(step))  # type: ignore[misc]
+            if step.stage < 0:
+                taken = times.load * min(ends[step.first], shares[step.first])
+            after(times.task + taken + whole * share * crowd, lambda step=step: finish(step))  # type: ignore[misc]
         if not running:
             return now
         now, _, call = heapq.heappop(running)
         call()
+
+
+def merging(cores: int) -> float:
+    """Cores that merges have: half of them, as the others are busy with passes, up to eight."""
+    return min(max(cores / 2, 1.0), 8.0)
 
 
 _PLAYED = 48
@@ -241,13 +254,12 @@ def foretell_many(shapes: Sequence[Shape], times: Times, slices: int, cores: int
     chain = sum(t * shape.share(cores) for t, shape in zip(times.stages, shapes, strict=True) if shape.chain)
     ahead = -(-(slices - 1) // cores) / slices
     tasks = rounds * (1 + sum(not shape.chain for shape in shapes))
-    return (
-        times.final * rounds / slices
-        + scan * ahead
-        + chain * (slices - 1) / slices
-        + tasks * times.task
-        + times.merge / max(1, sum(len(shape.states) for shape in shapes))
+    crowd = times.crowd if cores > 1 else 1.0
+    merges = (
+        times.merge * (slices - 1) / 2 / max(1, sum(len(shape.states) for shape in shapes)) / merging(cores)
     )
+    passes = times.final * rounds / slices + scan * ahead + chain * (slices - 1) / slices
+    return passes * crowd + times.load * rounds / slices + tasks * times.task + merges
 
 
 def cuts_at(fine: Sequence[int], shares: Sequence[float]) -> list[int]:

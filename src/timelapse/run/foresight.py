@@ -11,6 +11,7 @@ from typing import Any
 
 from timelapse.analysis.result import PassProgram
 from timelapse.engine.job import Job
+from timelapse.env.cores import usable_cores
 from timelapse.errors import UsageError
 from timelapse.kernels.choose import (
     COLD_EVENTS,
@@ -29,14 +30,6 @@ from timelapse.plan.explanation import Explanation, HandlerRow, PassRow, counts_
 from timelapse.plan.plan import Plan
 from timelapse.plan.scale import ScaleRow
 from timelapse.plan.scale import scale as foretold
-
-
-def usable_cores() -> int:
-    """The cores of this machine that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1
 
 
 def compiled_facts(program: Program, events: int, slices: int | None, cores: int) -> IsCompiled | None:

@@ -28,6 +28,7 @@ from timelapse.engine.notebook import default_progress
 from timelapse.engine.progress import Progress
 from timelapse.engine.publish import PartialRun
 from timelapse.engine.tasks import write_quarantined
+from timelapse.env.cores import usable_cores
 from timelapse.env.machine import memory_setting
 from timelapse.errors import ImpureProgram, UsageError
 from timelapse.ids import INT64_MAX
@@ -43,7 +44,7 @@ from timelapse.model.versions import origin_of
 from timelapse.plan import Plan, make_plan
 from timelapse.plan.schedule import cuts_at
 from timelapse.run.data import DirectoryData
-from timelapse.run.foresight import compiled_facts, compiling, foreseen, usable_cores, used_kernels
+from timelapse.run.foresight import compiled_facts, compiling, foreseen, used_kernels
 from timelapse.run.manifest import FORMAT, RecordEntry, RunManifest, StateEntry, write_manifest
 from timelapse.run.run import Run, RunContext, params_text
 from timelapse.run.slices import least_slices

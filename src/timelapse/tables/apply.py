@@ -14,6 +14,7 @@ from timelapse.kinds.base import StateSpec
 from timelapse.kinds.effects import ADD, DEL, DOWN, KEEP, SET, UP
 from timelapse.kinds.listof import newest
 from timelapse.model.types import INT, TIME
+from timelapse.tables.loops import loops
 from timelapse.tables.rowhash import (
     ZERO,
     HashSum,
@@ -65,7 +66,7 @@ def empty(spec: StateSpec) -> pa.Table:
 
 def apply(spec: StateSpec, start: pa.Table, effects: pa.Table) -> tuple[pa.Table, Change]:
     """The state after `effects`, and the change. Tables as in tables/table.py."""
-    place = locate(spec, start, effects)
+    place, clash = locate(spec, start, effects)
     hit = place >= 0
     old_values = _old_values(spec, start, place, hit)
     form = form_of(effects)
@@ -82,17 +83,38 @@ def apply(spec: StateSpec, start: pa.Table, effects: pa.Table) -> tuple[pa.Table
     change, moved = change_of(spec, keys, hit, old_values, present, values)
     if not moved.any():
         return start, change
-    kept = np.ones(start.num_rows, np.bool_)
-    kept[place[hit]] = False
-    columns = [one_array(effects.column("h")), *keys]
     names = ["h", *key_names(spec)]
+    columns = [one_array(effects.column("h")), *keys]
     if values is not None:
-        columns.append(values)
         names.append("v")
-    fresh = pa.table(columns, names=names).filter(pa.array(present))
-    merged = pa.concat_tables([start.filter(pa.array(kept)), fresh.cast(start.schema)])
-    order = hash_order(hashes_of(merged))
-    return merged.take(pa.array(order)).combine_chunks(), change
+        columns.append(values)
+    return _replaced(start, dict(zip(names, columns, strict=True)), place, present, clash=clash), change
+
+
+def _replaced(
+    start: pa.Table, fresh: dict[str, pa.Array], place: npt.NDArray[np.int64], present: Bools, *, clash: bool
+) -> pa.Table:
+    """The start state with rows for keys that are present afterwards in place of those that `place` names."""
+    have, want = hashes_of(start), np.asarray(fresh["h"])
+    if clash:  # of keys with one hash the order is that of the rows; anything does that is always the same
+        kept = np.ones(len(have), np.bool_)
+        kept[place[place >= 0]] = False
+        index = np.concatenate([np.flatnonzero(kept), np.flatnonzero(present) + len(have)])
+        index = index[hash_order(np.concatenate([have, want])[index])]
+    else:
+        index = loops().merged(have, want, place, present)
+    columns = [
+        _gathered(one_array(start.column(f.name)), fresh[f.name].cast(f.type), index) for f in start.schema
+    ]
+    return pa.table(columns, schema=start.schema)
+
+
+def _gathered(old: pa.Array, new: pa.Array, index: npt.NDArray[np.int64]) -> pa.Array:
+    kind = old.type
+    if pa.types.is_integer(kind) and kind.bit_width == 64 and not new.null_count and not old.null_count:
+        words = loops().gather(np.asarray(old).view(np.int64), np.asarray(new).view(np.int64), index)
+        return pa.array(words.view(kind.to_pandas_dtype()))
+    return pa.concat_arrays([old, new]).take(pa.array(index))
 
 
 def change_of(

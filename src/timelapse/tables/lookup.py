@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.model.types import TupleType
-from timelapse.tables.rowhash import U64
+from timelapse.tables.loops import U64
 from timelapse.tables.scalarhash import key_hash
 from timelapse.tables.table import to_dict
 

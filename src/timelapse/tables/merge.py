@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +30,7 @@ RANGE_ROWS = 1 << 18
 """Rows of all tables together that are merged at a time."""
 
 Write = Callable[[pa.Table], None]
+T = TypeVar("T")
 
 
 def cut_points(tables: Sequence[pa.Table], part: tuple[int, int] = (0, 1)) -> list[list[int]]:
@@ -56,25 +60,46 @@ def _rows_below(table: pa.Table, edge: int) -> int:
 
 def prefix(
     spec: StateSpec, start: pa.Table, effects: Sequence[pa.Table], paths: Sequence[Path],
-    part: tuple[int, int] = (0, 1),
+    part: tuple[int, int] = (0, 1), threads: int = 1,
 ) -> list[Change]:  # fmt: skip
     """Apply effects one after the other and write the state after each. Returns what each changed.
 
-    Peak memory is that of one range of hashes, whatever the tables' size; every table is read and
-    written once. With `part` = (i, n) this is done for the i-th of n parts of the hashes only: the
+    Peak memory is that of one range of hashes for each of `threads`, whatever the tables' size; every table is
+    read and written once. With `part` = (i, n) this is done for the i-th of n parts of the hashes only: the
     files of all parts are the state, in this order, and their changes add up.
     """
     changes = [NO_CHANGE] * len(effects)
     bounds = cut_points([start, *effects], part)
+
+    def merged(at: int) -> list[tuple[pa.Table, Change]]:
+        state, found = _rows(start, bounds[0], at), []
+        for table, own in zip(effects, bounds[1:], strict=True):
+            state, change = apply(spec, state, _rows(table, own, at))
+            found.append((state, change))
+        return found
+
     with ExitStack() as stack:
         writes = [stack.enter_context(writing(path, start.schema)) for path in paths]
-        for at in range(len(bounds[0]) - 1):
-            state = _rows(start, bounds[0], at)
-            for i, (table, own) in enumerate(zip(effects, bounds[1:], strict=True)):
-                state, change = apply(spec, state, _rows(table, own, at))
+        for found in _in_order(merged, len(bounds[0]) - 1, threads):
+            for i, (state, change) in enumerate(found):
                 changes[i] += change
                 writes[i](state)
     return changes
+
+
+def _in_order(call: Callable[[int], T], count: int, threads: int) -> Iterator[T]:
+    """What `call` gives for 0 to `count` - 1, in order; so many at a time as there are threads."""
+    if min(threads, count) < 2:
+        yield from map(call, range(count))
+        return
+    with ThreadPoolExecutor(min(threads, count)) as pool:
+        waiting: deque[Future[T]] = deque()
+        for at in range(count):
+            waiting.append(pool.submit(call, at))
+            if len(waiting) >= threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def fold(spec: StateSpec, start: pa.Table, changes: Sequence[pa.Table]) -> pa.Table:

@@ -5,8 +5,6 @@ grouping of rows, so parts of a result that were computed anywhere can be added 
 sections 2 and 3). It finds differences; it is not a defence against somebody who makes collisions
 on purpose. Equal values hash equal only when they are equal to the last bit: -0.0 and 0.0 differ,
 every NaN is one value, and null differs from every value.
-
-The mixing function is the finaliser of MurmurHash3 (A. Appleby, 2011).
 """
 
 from __future__ import annotations
@@ -19,13 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-U64 = npt.NDArray[np.uint64]
+from timelapse.tables.loops import STEP, U64, loops, mix
 
 _MASK = (1 << 64) - 1
 KEY_SEED = 0x6B65795F68617368
 """The seed of the hashes that tables are sorted by."""
 LANE_SALTS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
-STEP = np.uint64(0x165667B19E3779F9)
 NULL = np.uint64(0x27D4EB2F165667C5)
 _NAN_BITS = np.uint64(0x7FF8000000000000)
 _BLOCK = 16384
@@ -60,32 +57,24 @@ def seed_of(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def mix(x: U64) -> U64:
-    """Spread every input bit over all output bits (bijective)."""
-    x = x ^ (x >> np.uint64(33))
-    x = x * np.uint64(0xFF51AFD7ED558CCD)
-    x = x ^ (x >> np.uint64(33))
-    x = x * np.uint64(0xC4CEB9FE1A85EC53)
-    return x ^ (x >> np.uint64(33))
-
-
 def row_hashes(columns: list[pa.Array], rows: int, seed: int, lane: int, before: U64 | None = None) -> U64:
     """One lane of the hash of each row over `columns` (all of length `rows`).
 
     `before` are the rows' hashes over columns that come before these, in place of the seed.
     """
-    found = np.empty(rows, np.uint64)
+    salt, loop = LANE_SALTS[lane], loops()
+    found = np.full(rows, np.uint64(seed) ^ salt) if before is None else before.copy()
     arrays = [_whole(column) for column in columns]
+    plain = [_fixed(array.type) and not array.null_count for array in arrays]
     with np.errstate(over="ignore"):
         for lo in range(0, rows, _BLOCK):
-            hi = min(lo + _BLOCK, rows)
-            if before is None:
-                h = np.full(hi - lo, np.uint64(seed) ^ LANE_SALTS[lane], dtype=np.uint64)
-            else:
-                h = before[lo:hi]
-            for array in arrays:
-                h = mix(h * STEP + _hash(array.slice(lo, hi - lo), LANE_SALTS[lane]))
-            found[lo:hi] = h
+            h = found[lo : lo + _BLOCK]
+            for array, words in zip(arrays, plain, strict=True):
+                part = array.slice(lo, len(h))
+                if words:
+                    loop.fold(h, _words(part), salt)
+                else:
+                    h[:] = mix(h * STEP + _hash(part, salt))
     return found
 
 
@@ -190,6 +179,16 @@ def _hash(array: pa.Array, salt: np.uint64) -> U64:
     if valid is not None:
         h = np.where(valid, h, NULL ^ salt)
     return h
+
+
+def _fixed(kind: pa.DataType) -> bool:
+    """Whether elements are one word each."""
+    return bool(
+        pa.types.is_boolean(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_timestamp(kind)
+    )
 
 
 def _words(array: pa.Array) -> U64:

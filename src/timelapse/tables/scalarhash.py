@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from timelapse.tables.rowhash import KEY_SEED, LANE_SALTS, NULL, STEP
+from timelapse.tables.loops import STEP
+from timelapse.tables.rowhash import KEY_SEED, LANE_SALTS, NULL
 
 _MASK = (1 << 64) - 1
 _SALT, _STEP, _NULL = int(LANE_SALTS[0]), int(STEP), int(NULL)

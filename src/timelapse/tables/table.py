@@ -24,7 +24,8 @@ from timelapse.ids import INT64_MIN
 from timelapse.kinds.base import UNKEYED, StateSpec
 from timelapse.kinds.effects import Delta, Form
 from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
-from timelapse.tables.rowhash import KEY_SEED, U64, hash_order, one_array, row_hashes
+from timelapse.tables.loops import U64, loops
+from timelapse.tables.rowhash import KEY_SEED, hash_order, one_array, row_hashes
 
 
 def key_types(spec: StateSpec) -> tuple[ValueType, ...]:
@@ -181,26 +182,24 @@ def hashes_of(table: pa.Table) -> U64:
     return np.asarray(one_array(table.column("h")), dtype=np.uint64)
 
 
-def locate(spec: StateSpec, table: pa.Table, wanted: pa.Table) -> npt.NDArray[np.int64]:
-    """For each row of `wanted` the row of `table` with the same key, or -1. Both are sorted by `h`."""
-    have, want = hashes_of(table), hashes_of(wanted)
-    if not len(have) or not len(want):
-        return np.full(len(want), -1, np.int64)
-    place = np.searchsorted(have, want).astype(np.int64)
-    inside = np.minimum(place, len(have) - 1)
-    hit = have[inside] == want
-    place = np.where(hit, inside, -1)
-    clash = bool((have[1:] == have[:-1]).any()) or bool((want[1:] == want[:-1]).any())
+def locate(spec: StateSpec, table: pa.Table, wanted: pa.Table) -> tuple[npt.NDArray[np.int64], bool]:
+    """For each row of `wanted` the row of `table` with the same key, or -1. Both are sorted by `h`.
+
+    Also whether two keys have one hash, within a table or between both: astronomically rare, and still exact.
+    """
+    place, clash = loops().places(hashes_of(table), hashes_of(wanted))
+    hit = place >= 0
     if not clash and hit.any():
         rows = pa.array(place[hit])
         mask = pa.array(hit)
         clash = not all(
-            table.column(name).take(rows).equals(wanted.column(name).filter(mask)) for name in key_names(spec)
+            one_array(table.column(name)).take(rows).equals(one_array(wanted.column(name).filter(mask)))
+            for name in key_names(spec)
         )
-    if clash:  # two keys with one 64-bit hash: astronomically rare, and still exact
+    if clash:
         index = {key: i for i, key in enumerate(key_list(spec, table))}
-        return np.array([index.get(key, -1) for key in key_list(spec, wanted)], np.int64)
-    return place
+        place = np.array([index.get(key, -1) for key in key_list(spec, wanted)], np.int64)
+    return place, clash
 
 
 def write_table(table: pa.Table, path: Path) -> None:

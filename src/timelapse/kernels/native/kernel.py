@@ -16,6 +16,7 @@ from timelapse.kernels import budget
 from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.native import loops
 from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
 from timelapse.kernels.native.fallback import Credit, Fallback, handed_over
@@ -77,6 +78,7 @@ class NativeKernel:
         prefetch: bool = False, events: int = 0, memory: int | None = None, ahead: bool = False,
         quarantine: bool = False, interned: Interned | None = None, share: tuple[int, int] = (0, 1),
     ) -> None:  # fmt: skip
+        loops.install()
         self._program, self._work, self._unit, self._final = program, work, unit, final
         self._prefetch, self._quarantine = prefetch, quarantine
         self._rounds = budget.ROUNDS if ahead else budget.UNBOUNDED

@@ -29,7 +29,8 @@ from numba.extending import intrinsic
 from timelapse.kernels.native.jit import primitive
 from timelapse.kernels.native.layout import OCCUPIED, PRESENT
 from timelapse.kernels.native.primitives import mix, row_of
-from timelapse.tables.rowhash import KEY_SEED, LANE_SALTS, STEP
+from timelapse.tables.loops import STEP
+from timelapse.tables.rowhash import KEY_SEED, LANE_SALTS
 
 HEAD = 6
 WORD, BIT, TEXT = 0, 1, 2

@@ -1,0 +1,91 @@
+"""The loops in which hashing and merging tables spend their time.
+
+Here they are written with NumPy. Where machine code is loaded anyway, `kernels/native/loops.py` puts compiled ones in
+their place: the same results to the last bit, a fraction of the time.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+U64 = npt.NDArray[np.uint64]
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+STEP = np.uint64(0x165667B19E3779F9)
+
+
+class Loops(Protocol):
+    """What can be exchanged."""
+
+    def fold(self, h: U64, words: U64, salt: np.uint64) -> None:
+        """Add a column of words to the rows' hashes, in place."""
+
+    def places(self, have: U64, want: U64) -> tuple[I64, bool]:
+        """For each of `want` its row in `have`, or -1; both ascend. Also: does either have a hash twice?"""
+
+    def merged(self, have: U64, want: U64, place: I64, stays: Bools) -> I64:
+        """Rows of `have` and, counted on after them, of `want`, in the order of their hashes.
+
+        Left out are rows of `have` that `place` names, and rows of `want` that do not stay. No hash is there twice
+        in either.
+        """
+
+    def gather(self, have: I64, want: I64, index: I64) -> I64:
+        """Those elements of both, `want` counted on after `have`."""
+
+
+def mix(x: U64) -> U64:
+    """Spread every input bit over all output bits (bijective): the finaliser of MurmurHash3 (A. Appleby, 2011)."""
+    x = x ^ (x >> np.uint64(33))
+    x = x * np.uint64(0xFF51AFD7ED558CCD)
+    x = x ^ (x >> np.uint64(33))
+    x = x * np.uint64(0xC4CEB9FE1A85EC53)
+    return x ^ (x >> np.uint64(33))
+
+
+class NumpyLoops:
+    """With NumPy."""
+
+    def fold(self, h: U64, words: U64, salt: np.uint64) -> None:
+        with np.errstate(over="ignore"):
+            h[:] = mix(h * STEP + mix(words + salt))
+
+    def places(self, have: U64, want: U64) -> tuple[I64, bool]:
+        if not len(have) or not len(want):
+            return np.full(len(want), -1, np.int64), _twice(have) or _twice(want)
+        place = np.searchsorted(have, want).astype(np.int64)
+        inside = np.minimum(place, len(have) - 1)
+        return np.where(have[inside] == want, inside, -1), _twice(have) or _twice(want)
+
+    def merged(self, have: U64, want: U64, place: I64, stays: Bools) -> I64:
+        kept = np.ones(len(have), np.bool_)
+        kept[place[place >= 0]] = False
+        old, new = np.flatnonzero(kept), np.flatnonzero(stays)
+        before = np.searchsorted(have[old], want[new])
+        return np.insert(old, before, new + len(have)).astype(np.int64, copy=False)
+
+    def gather(self, have: I64, want: I64, index: I64) -> I64:
+        found: I64 = np.concatenate([have, want])[index]
+        return found
+
+
+def _twice(h: U64) -> bool:
+    return bool((h[1:] == h[:-1]).any())
+
+
+_current: Loops = NumpyLoops()
+
+
+def loops() -> Loops:
+    """Those in use."""
+    return _current
+
+
+def use(found: Loops) -> None:
+    """Use these from now on, in this process."""
+    global _current
+    _current = found
