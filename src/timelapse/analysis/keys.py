@@ -45,7 +45,7 @@ class NotByKey:
 
 
 @dataclass(frozen=True)
-class _Access:
+class Access:
     """One access of a state in the handlers of one event. `key`: over `self` and `e`; None: see `why`."""
 
     state: str
@@ -67,6 +67,11 @@ class _Context:
     given: Mapping[str, ast.expr]
 
 
+def accesses_of(analysis: Analysis, keep: Closure | None) -> list[Access]:
+    """Every access of a state in what a pass runs (None: in the whole program), by handler and line."""
+    return _Finder(analysis, keep).accesses()
+
+
 def by_key(
     analysis: Analysis, keep: Closure | None, targets: Sequence[str], states: Iterable[str]
 ) -> ByKey | NotByKey:
@@ -82,7 +87,7 @@ def by_key(
         use = analysis.spec.times[0]
         return NotByKey(f"{use.text_of_what} reaches into another time", use.place)
     kept = set(states)
-    accesses = [a for a in _Finder(analysis, keep).accesses() if a.state in kept]
+    accesses = [a for a in accesses_of(analysis, keep) if a.state in kept]
     order = [s for s in analysis.spec.states if s in kept]
     wanted = [s for s in order if s in set(targets)]
     for name in wanted:
@@ -105,7 +110,7 @@ def by_key(
 
 
 def _settled(
-    analysis: Analysis, accesses: Sequence[_Access], wanted: Sequence[str], parts: dict[str, int | None],
+    analysis: Analysis, accesses: Sequence[Access], wanted: Sequence[str], parts: dict[str, int | None],
     keys: dict[type[Event], ast.expr],
 ) -> ByKey | NotByKey:  # fmt: skip
     """Take out states until no event that everybody has to run accesses a state that is shared out."""
@@ -147,7 +152,7 @@ def _plain(expression: ast.expr, fields: Sequence[str]) -> tuple[str, ...]:
 class _Search:
     """Finds for each state the part of its key by which events are shared out."""
 
-    def __init__(self, analysis: Analysis, accesses: Sequence[_Access], wanted: Sequence[str]) -> None:
+    def __init__(self, analysis: Analysis, accesses: Sequence[Access], wanted: Sequence[str]) -> None:
         self._wanted = wanted
         self._of = {
             name: [a for a in accesses if a.state == name]
@@ -218,9 +223,9 @@ def _item(key: ast.expr, part: int) -> ast.expr | None:
     return None
 
 
-def _conflict(accesses: Sequence[_Access], wanted: Sequence[str]) -> NotByKey:
+def _conflict(accesses: Sequence[Access], wanted: Sequence[str]) -> NotByKey:
     """The first two accesses of one event under different keys."""
-    first: dict[type[Event], _Access] = {}
+    first: dict[type[Event], Access] = {}
     for access in accesses:
         if access.state not in wanted:
             continue
@@ -234,7 +239,7 @@ def _conflict(accesses: Sequence[_Access], wanted: Sequence[str]) -> NotByKey:
     return NotByKey("its accesses follow no common key", accesses[0].place if accesses else Place())
 
 
-def _pair_rewrite(a: _Access, b: _Access) -> str | None:
+def _pair_rewrite(a: Access, b: Access) -> str | None:
     """Two orders of the same parts can be one key."""
     if isinstance(a.key, ast.Tuple) and isinstance(b.key, ast.Tuple):
         one, two = ([ast.unparse(i) for i in k.elts] for k in (a.key, b.key))
@@ -263,9 +268,9 @@ class _Finder:
         self._contexts: dict[FunctionIR, list[_Context]] = {}
         self._globals = functions.handlers[0].function.__globals__ if functions.handlers else {}
 
-    def accesses(self) -> list[_Access]:
+    def accesses(self) -> list[Access]:
         """In the order of handlers and lines."""
-        found: dict[tuple[Any, ...], _Access] = {}
+        found: dict[tuple[Any, ...], Access] = {}
         for vertex in self._vertices:
             for read in vertex.found.reads:
                 self._add(found, vertex, read.state, read.key, read.node, writes=False, every=read.all_keys)
@@ -275,7 +280,7 @@ class _Finder:
         return sorted(found.values(), key=lambda a: (place[a.fn], a.place.line or 0))
 
     def _add(
-        self, found: dict[tuple[Any, ...], _Access], vertex: Vertex, state: str, key: ast.expr | None,
+        self, found: dict[tuple[Any, ...], Access], vertex: Vertex, state: str, key: ast.expr | None,
         node: ast.AST, *, writes: bool, every: bool,
     ) -> None:  # fmt: skip
         fn = vertex.fn
@@ -294,7 +299,7 @@ class _Finder:
                     why = f"the key of {state} does not follow from the event alone: {reason}"
             closed = closed and self._declared(self._analysis.spec.states[state], node, closed)
             text = "" if closed is None else ast.unparse(closed)
-            found[which] = _Access(state, context.event, closed, text, why, place, writes, fn)
+            found[which] = Access(state, context.event, closed, text, why, place, writes, fn)
 
     def _declared(self, spec: StateSpec, node: ast.AST, key: ast.expr) -> ast.expr | None:
         """The key as a tuple that begins with the declared key, in kinds with several things under one."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from timelapse.analysis.columns import columns_of, fields_read
 from timelapse.analysis.depend import Closure, Relaxed
 from timelapse.analysis.ir import FunctionIR
-from timelapse.analysis.keys import NotByKey, by_key
+from timelapse.analysis.keys import Access, NotByKey, accesses_of, by_key
 from timelapse.analysis.relax import roots
 from timelapse.analysis.result import ByKey, PassHandler, PassProgram
 from timelapse.analysis.rewrite import Cut, Cutter, compiled, definition
@@ -64,6 +64,13 @@ def share_out_all(analysis: Analysis) -> ByKey | NotByKey:
     """How the events of the whole program can be shared out by key."""
     states = tuple(analysis.spec.states)
     return by_key(analysis, None, states, states)
+
+
+def accesses(analysis: Analysis, targets: Iterable[str] | None = None) -> list[Access]:
+    """Every access of a state in what has to run to write these states (None: in the whole program)."""
+    if targets is None or analysis.opaque:
+        return accesses_of(analysis, None)
+    return accesses_of(analysis, _needed(analysis, tuple(targets), frozenset(), Relaxed())[0])
 
 
 def _needed(

@@ -139,6 +139,11 @@ class InterpretedKernel:
         return self._journal
 
     @property
+    def refusals(self) -> int:
+        """Events of the slice that were rejected so far."""
+        return len(self._refused)
+
+    @property
     def state_bytes(self) -> int:
         """What the exact states take in memory, roughly."""
         tracked = (store.data for store in self._tracked.values())

@@ -41,6 +41,7 @@ class DirectoryData:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._mapped: dict[tuple[int, str], MappedTable | None] = {}
 
     def outputs(self, record: str, schema: pa.Schema) -> pa.Table:
         return _concat(self.path / "outputs" / record, schema)
@@ -67,10 +68,11 @@ class DirectoryData:
 
     def _change(self, spec: StateSpec, key: Any, slice_id: int) -> tuple[bool, Any] | None:
         """What a slice left under a key, if that was not there before: whether it is present, and the value."""
-        path = change_path(self.path, slice_id, spec.name)
-        if not path.exists():
-            return None
-        found = MappedTable(spec, read_table(path)).row(key)
+        if (slice_id, spec.name) not in self._mapped:
+            path = change_path(self.path, slice_id, spec.name)
+            self._mapped[slice_id, spec.name] = MappedTable(spec, read_table(path)) if path.exists() else None
+        table = self._mapped[slice_id, spec.name]
+        found = None if table is None else table.row(key)
         if found is None:
             return None
         (value,) = to_dict(spec, found).values()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,7 +19,8 @@ from timelapse.errors import HandlerError, ReplayError, RunError, TimelapseError
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.effects import Journal
-from timelapse.log.reader import EventReader
+from timelapse.log.reader import EventReader, row_maker
+from timelapse.log.types import bind as bind_types
 from timelapse.log.types import heard
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, params_of, spec_of
@@ -91,7 +93,7 @@ def trace_all(past: Past, tracer: Tracer, wanted: Sequence[int]) -> dict[int, Ev
             traces[moment.seq] = tracer.trace(found[moment.seq], moment, slice_id)
             return True
 
-        past.walk(slice_id, stops, visit)
+        past.look(slice_id, stops, visit)
     return traces
 
 
@@ -122,20 +124,18 @@ _TOGETHER = 1 << 15
 def events_at(reader: EventReader, program: Program, seqs: Sequence[int]) -> dict[int, Event]:
     """Several events with all their fields, by seq (ascending). Raises RunError (TL606)."""
     classes: dict[str, type[Event]] = {cls.__name__: cls for cls in spec_of(program).events}
-    groups: list[list[int]] = []
-    for seq in seqs:
-        if groups and seq - groups[-1][-1] < _TOGETHER:
-            groups[-1].append(seq)
-        else:
-            groups.append([seq])
+    bind_types(reader.types, classes.values())
     found: dict[int, Event] = {}
-    for group in groups:
-        if len(group) > 1:
-            wanted = set(group)
-            found |= {e.seq: e for e in reader.events(group[0], group[-1] + 1, classes) if e.seq in wanted}
-        for seq in group:
-            if seq not in found:
-                found[seq] = event_at(reader, program, seq)
+    wanted = np.asarray(seqs, np.int64)
+    every = {name: [f.name for f in cls.__fields__] for name, cls in classes.items()}
+    for group in np.split(wanted, np.flatnonzero(np.diff(wanted) >= _TOGETHER) + 1) if len(wanted) else ():
+        for chunk in reader.chunks(int(group[0]), int(group[-1]) + 1, every):
+            for name, table in chunk.tables.items():
+                own = table.filter(pc.is_in(table["seq"], value_set=pa.array(group)))
+                found |= {e.seq: e for e in row_maker(classes[name], every[name])(own)}
+    for seq in seqs:
+        if seq not in found:
+            found[seq] = event_at(reader, program, seq)
     return found
 
 
@@ -167,8 +167,10 @@ class Tracer:
             return told.watch(self._spec.states[name], moment.live(name, journal))
 
         kernel = _Kernel(self._program, self._work, live, told, moment.journal, quarantine=self._quarantine)
-        failure = kernel.one(event, lambda: event)
-        told.leave()
+        try:
+            failure = kernel.one(event, lambda: event)
+        finally:
+            told.leave()
         if failure is not None:
             raise ReplayError(
                 "a handler failed where it did not fail before", hint=str(failure), code="TL607"

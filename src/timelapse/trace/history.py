@@ -16,6 +16,7 @@ from timelapse.model.events import Event
 from timelapse.model.types import ScalarType, TupleType, ValueType
 from timelapse.run.run import Run
 from timelapse.trace.event import events_at
+from timelapse.trace.focus import Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.recorder import seen
 from timelapse.trace.steps import MISSING, brief, place_text, plain
@@ -169,6 +170,10 @@ def value_at(past: Past, spec: StateSpec, key: Any, seq: int) -> Any:
         slice_id += 1
     if seq <= past.cuts[slice_id]:
         return past.run.value_at_cut(spec.name, key, slice_id)
+    try:
+        return past.focus(slice_id, seq).writes([(spec.name, key)])[1][spec.name, key]
+    except Unfocused:
+        pass
     found: list[Any] = []
 
     def visit(moment: Moment) -> bool:

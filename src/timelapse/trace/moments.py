@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -16,6 +17,8 @@ from timelapse.kernels.walk import Visit, Walk
 from timelapse.model.program import spec_of
 from timelapse.model.times import refuse_times
 from timelapse.run.run import Run
+from timelapse.trace.columns import Columns
+from timelapse.trace.focus import Focus, Knowledge, Unfocused
 
 
 class Past:
@@ -32,6 +35,8 @@ class Past:
         self._work = final_pass(analyse(self.program))
         self._refused: frozenset[int] | None = None
         self._starts: dict[int, dict[str, pa.Table]] = {}
+        self._columns: Columns | None = None
+        self._focus: Focus | None = None
 
     def slice_of(self, seq: int) -> int:
         """The slice that an event lies in; the last one for what lies behind the log."""
@@ -48,6 +53,37 @@ class Past:
             tables = [self.run.stored_rejected(), self.run.stored_quarantined()]
             self._refused = frozenset(seq for t in tables for seq in t.column("seq").to_pylist())
         return self._refused
+
+    # --- a few keys -----------------------------------------------------------------------------------
+
+    @cached_property
+    def knowledge(self) -> Knowledge:
+        """What says which events matter to a key. Raises Unfocused where that cannot be said."""
+        return Knowledge(self)
+
+    def focus(self, slice_id: int, end: int) -> Focus:
+        """A few keys in a slice, up to before event `end`. Raises Unfocused."""
+        if self._focus is None or (self._focus.slice_id, self._focus.end) != (slice_id, end):
+            self._focus = Focus(self, slice_id, end, self.refused())
+        return self._focus
+
+    def columns_of(self, lo: int, hi: int, fields: Mapping[str, Collection[str]]) -> Columns:
+        """These columns of a stretch of the log. The last ones that were asked for are kept."""
+        if self._columns is None or not self._columns.covers(lo, hi, fields):
+            self._columns = Columns(self.reader, lo, hi, fields)
+        return self._columns
+
+    def look(self, slice_id: int, stops: Sequence[int], visit: Visit) -> None:
+        """Stop before a few events of a slice (ascending): by the keys that they read, else by going through it.
+
+        `visit` may be called several times for a stop; the last time counts.
+        """
+        try:
+            self.focus(slice_id, stops[-1] + 1).walk(stops, visit)
+        except Unfocused:
+            self.walk(slice_id, stops, visit)
+
+    # --- all of it ------------------------------------------------------------------------------------
 
     def changed(self, state: str, key: Any, slice_id: int) -> bool:
         """Whether a slice left a key otherwise than it was before."""

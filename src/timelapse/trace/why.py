@@ -12,6 +12,7 @@ from timelapse.kernels.walk import Moment
 from timelapse.model.events import Event
 from timelapse.run.run import Run
 from timelapse.trace.event import Tracer, event_at, events_at, reaches, stepped, trace_all
+from timelapse.trace.focus import Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.questions import Found, find_event, find_output
 from timelapse.trace.steps import (
@@ -167,8 +168,7 @@ def _answer(run: Run, asked: str, found: Found, depth: int, last: int) -> Explan
         return _explained(None, tracer, asked, found, trace, 0, 0, None)
     past = Past(run)
     event = event_at(past.reader, past.program, found.seq)
-    guess = Guess(past, event) if depth and last else None
-    trace = _traced(past, tracer, event, guess)
+    trace, guess = _traced(past, tracer, event, guessing=bool(depth and last))
     return _explained(past, tracer, asked, found, trace, depth, last, guess)
 
 
@@ -188,10 +188,11 @@ def _explained(
     return Explanation(asked, cause, found.record, holds, found.others, notes)
 
 
-def _traced(past: Past, tracer: Tracer, event: Event, guess: Guess | None) -> EventTrace:
-    """The event's trace; on the way to it the guess is filled in."""
+def _traced(past: Past, tracer: Tracer, event: Event, *, guessing: bool) -> tuple[EventTrace, Guess | None]:
+    """The event's trace. Where the slice has to be gone through, it is guessed on the way who wrote what is read."""
     traces: list[EventTrace] = []
     slice_id = past.slice_of(event.seq)
+    guess: Guess | None = None
 
     def visit(moment: Moment) -> bool:
         if guess is not None:
@@ -200,8 +201,12 @@ def _traced(past: Past, tracer: Tracer, event: Event, guess: Guess | None) -> Ev
             traces.append(tracer.trace(event, moment, slice_id))
         return moment.seq == event.seq
 
-    past.walk(slice_id, [*(() if guess is None else guess.stops), event.seq], visit)
-    return traces[0]
+    try:
+        past.focus(slice_id, event.seq).walk([event.seq], visit)
+    except Unfocused:
+        guess = Guess(past, event) if guessing else None
+        past.walk(slice_id, [*(() if guess is None else guess.stops), event.seq], visit)
+    return traces[-1], guess
 
 
 def _emits(handler: HandlerTrace, found: Found) -> bool:

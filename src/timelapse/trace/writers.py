@@ -23,12 +23,11 @@ from timelapse.kinds.base import ABSENT, UNKEYED
 from timelapse.log.types import bind
 from timelapse.model.events import Event
 from timelapse.model.types import TupleType
+from timelapse.trace.focus import Place, Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.recorder import seen
 from timelapse.trace.steps import MISSING
 
-Place = tuple[str, Any]
-"""A state's name and a key."""
 Seqs = npt.NDArray[np.int64]
 
 _STOPS = 512
@@ -95,13 +94,28 @@ def writers(
         open_ = [p for p, w in result.items() if len(w.found) < count]
         if not open_:
             break
-        if end > past.cuts[slice_id]:
+        if end <= past.cuts[slice_id]:
+            continue
+        focused = _focused(past, slice_id, end, [p for p in open_ if not known.gone(past, p, slice_id, end)])
+        if focused is not None:
+            for place, found in focused.items():
+                result[place].found += found[: count - len(result[place].found)]
+        else:
             search = _Search(past, slice_id, end, refused, known)
             if guess is not None and slice_id == first:
                 search.start(guess)
             for place, found in search.run({p: count - len(result[p].found) for p in open_}).items():
                 result[place].found += found
     return result
+
+
+def _focused(past: Past, slice_id: int, end: int, places: Sequence[Place]) -> dict[Place, list[Written]] | None:
+    """All writes of the places in a slice, newest first, from the events that matter; None: the slice is gone through."""
+    try:
+        wrote, _ = past.focus(slice_id, end).writes(places)
+    except Unfocused:
+        return None
+    return {p: [Written(w.seq, _side(w.before), _side(w.after)) for w in found[::-1]] for p, found in wrote.items()}
 
 
 class Guess:
@@ -190,6 +204,11 @@ class _Known:
     held: set[Place] = field(default_factory=set)
     computed: set[Place] = field(default_factory=set)
 
+    def gone(self, past: Past, place: Place, slice_id: int, end: int) -> bool:
+        """Whether a slice left a place as it was that is not there afterwards."""
+        whole = end >= past.cuts[slice_id + 1]
+        return place in self.absent and whole and not past.changed(place[0], place[1], slice_id)
+
 
 class _Search:
     """The search through one slice."""
@@ -251,7 +270,7 @@ class _Search:
         return whole and not self._past.changed(place[0], place[1], self._slice)
 
     def _gone(self, place: Place) -> bool:
-        return place in self._known.absent and self._unchanged(place)
+        return self._known.gone(self._past, place, self._slice, self._hi)
 
     def _passed_over(self, place: Place) -> bool:
         known = self._known

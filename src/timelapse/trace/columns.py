@@ -1,0 +1,168 @@
+"""The columns of a stretch of the log that keys come from: read once, kept, and asked which events hold given values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from timelapse.analysis.origins import Part
+from timelapse.env.machine import cores
+from timelapse.log.reader import EventReader, LogReader, row_maker
+from timelapse.model.events import Event
+
+Seqs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_NEAR = 1 << 14
+"""Events that are so near to one another are read together."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The events of a type that may touch a key: `parts` says from where each part of the key comes."""
+
+    type: str
+    parts: tuple[Part, ...]
+
+
+class Columns:
+    """Events lo <= seq < hi; `fields` by event type. `ts` stands for the time."""
+
+    def __init__(self, reader: EventReader, lo: int, hi: int, fields: Mapping[str, Collection[str]]) -> None:
+        self._reader, self._lo, self._hi = reader, lo, hi
+        self.fields = {name: tuple(f for f in own if f not in ("ts", "seq")) for name, own in fields.items()}
+        self._tables: list[dict[str, pa.Table]] = []
+        read: EventReader = replace(reader, encoded=True) if isinstance(reader, LogReader) else reader
+
+        def piece(bounds: tuple[int, int]) -> list[dict[str, pa.Table]]:
+            return [dict(chunk.tables) for chunk in read.chunks(*bounds, self.fields)]
+
+        inner = [s.base for s in reader.segments if lo < s.base < hi] if isinstance(reader, LogReader) else []
+        cuts = [lo, *inner, hi]
+        with ThreadPoolExecutor(cores()) as pool:
+            for found in pool.map(piece, pairwise(cuts)):
+                self._tables += found
+
+    def covers(self, lo: int, hi: int, fields: Mapping[str, Collection[str]]) -> bool:
+        """Whether these are among them."""
+        return self._lo <= lo and hi <= self._hi and all(
+            name in self.fields and set(own) - {"ts", "seq"} <= set(self.fields[name]) for name, own in fields.items()
+        )  # fmt: skip
+
+    def holding(self, pattern: Pattern, keys: Sequence[tuple[Any, ...]], lo: int, hi: int, most: int) -> Seqs | None:
+        """Ascending seqs of the events that may touch one of the keys (each as a tuple of its parts).
+
+        There may be some among them that do not. None: more than `most`.
+        """
+        wanted = [
+            None if part is None else _Wanted(part, list(dict.fromkeys(k[at] for k in keys)))
+            for at, part in enumerate(pattern.parts)
+        ]
+        tests = [w for w in wanted if w is not None and not w.always]
+        found: list[Seqs] = []
+        count = 0
+        for tables in self._tables:
+            table = tables.get(pattern.type)
+            if table is None or not table.num_rows:
+                continue
+            seqs = table.column("seq").to_numpy()
+            if seqs[-1] < lo or seqs[0] >= hi:
+                continue
+            mask: Mask | None = None
+            for test in tests:
+                own = test.rows(table)
+                mask = own if mask is None else mask & own
+            hits = seqs if mask is None else seqs[mask]
+            hits = hits[np.searchsorted(hits, lo) : np.searchsorted(hits, hi)]
+            count += len(hits)
+            if count > most:
+                return None
+            found.append(hits)
+        return np.concatenate([np.zeros(0, np.int64), *found])
+
+    def events(self, cls: type[Event], seqs: Seqs, fields: Sequence[str]) -> Iterator[Event]:
+        """These events with these fields, in order: from memory where the fields are, else from the log."""
+        name = cls.__name__
+        if set(fields) <= set(self.fields.get(name, ())):
+            yield from self._rows(cls, seqs, fields, (t[name] for t in self._tables if name in t))
+            return
+        for group in np.split(seqs, np.flatnonzero(np.diff(seqs) > _NEAR) + 1):
+            if len(group):
+                chunks = self._reader.chunks(int(group[0]), int(group[-1]) + 1, {name: list(fields)})
+                yield from self._rows(cls, group, fields, (c.tables[name] for c in chunks if name in c.tables))
+
+    @staticmethod
+    def _rows(cls: type[Event], seqs: Seqs, fields: Sequence[str], tables: Iterable[pa.Table]) -> Iterator[Event]:
+        make = row_maker(cls, list(fields))
+        for table in tables:
+            own = table.column("seq").to_numpy()
+            if not len(own) or own[-1] < seqs[0] or own[0] > seqs[-1]:
+                continue
+            inside = seqs[np.searchsorted(seqs, own[0]) : np.searchsorted(seqs, own[-1], "right")]
+            places = np.searchsorted(own, inside)
+            if len(places):
+                yield from make(table.take(pa.array(places)))
+
+
+class _Wanted:
+    """Values that a part of a key may have, and where they can come from."""
+
+    def __init__(self, part: Any, values: list[Any]) -> None:
+        self._fields, self._values = sorted(part.fields), values
+        self.always = any(c == v and type(c) is type(v) for c in part.constants for v in values)
+
+    def rows(self, table: pa.Table) -> Mask:
+        """The rows in which one of the fields holds one of the values."""
+        total = np.zeros(table.num_rows, np.bool_)
+        for field in self._fields:
+            column = table.column(field)
+            kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+            plain = pa.int64() if pa.types.is_timestamp(kind) else kind
+            try:
+                values = pa.array([v for v in self._values if _fits(v, plain)], plain)
+            except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+                return np.ones(table.num_rows, np.bool_)
+            total |= _among(column, values)
+        return total
+
+
+def _among(column: pa.ChunkedArray, values: pa.Array) -> Mask:
+    if not len(values):
+        return np.zeros(len(column), np.bool_)
+    found = []
+    for chunk in column.chunks:
+        if pa.types.is_dictionary(chunk.type):
+            known = np.append(_is_in(chunk.dictionary, values), False)  # noqa: FBT003
+            found.append(known[chunk.indices.fill_null(len(known) - 1).to_numpy(zero_copy_only=False)])
+        else:
+            found.append(_is_in(chunk, values))
+    return np.concatenate([np.zeros(0, np.bool_), *found])
+
+
+def _is_in(array: pa.Array, values: pa.Array) -> Mask:
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.int64())
+    if array.type != values.type:
+        array = array.cast(values.type)
+    if len(values) == 1:
+        return np.asarray(pc.fill_null(pc.equal(array, values[0]), False))
+    return np.asarray(pc.is_in(array, value_set=values))
+
+
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    """Whether a column of this type can hold a value of a key: keys are never converted."""
+    if isinstance(value, bool):
+        return bool(pa.types.is_boolean(kind))
+    if isinstance(value, int):
+        return bool(pa.types.is_integer(kind))
+    if isinstance(value, str):
+        return bool(pa.types.is_large_string(kind) or pa.types.is_string(kind))
+    return isinstance(value, bytes) and bool(pa.types.is_large_binary(kind) or pa.types.is_binary(kind))

@@ -1,0 +1,401 @@
+"""The values of a few keys, found by running only the events that can have written them.
+
+What an event does to a key depends on the states that analysis names, under keys that mostly follow from the event. So
+to know a few keys before an event it is enough to run, from the start of the slice, the events that may write them, cut
+down to the statements that write that state, and before these the events that may write what those statements read, and so
+on. Which events these are is found by comparing columns (`origins.py`, `columns.py`).
+
+Where that cannot be said, or is too much, `Unfocused` is raised, and the slice is gone through instead. What is found
+rests on the analysis, as passes do; where a stretch ends with its slice, it is compared with what the run found there.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from timelapse.analysis import analyse
+from timelapse.analysis.closed import function_of
+from timelapse.analysis.keys import Access
+from timelapse.analysis.origins import origins
+from timelapse.analysis.result import PassProgram
+from timelapse.analysis.slicing import accesses, build_pass
+from timelapse.errors import TimelapseError
+from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.stores import NullStore
+from timelapse.kernels.walk import Moment, Visit
+from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
+from timelapse.kinds.effects import Journal
+from timelapse.kinds.grouped import Grouped
+from timelapse.model.events import Event
+from timelapse.model.program import bind, params_of
+from timelapse.model.types import TupleType
+from timelapse.trace.columns import Columns, Pattern
+
+if TYPE_CHECKING:
+    from timelapse.trace.moments import Past
+
+Place = tuple[str, Any]
+"""A state's name and a key."""
+
+MOST = 20_000
+"""Events that are run for one question; more are quicker gone through compiled."""
+_ROUNDS = 40
+"""Reads that are found out one after the other."""
+_LONGEST = 1 << 24
+"""Events of a slice whose columns are kept in memory."""
+
+
+class Unfocused(Exception):
+    """It cannot be said which events matter, or they are too many."""
+
+
+class _Unknown(BaseException):
+    """A key was read that nobody has asked for yet. Handlers do not catch it, unless they catch everything."""
+
+
+@dataclass(frozen=True)
+class Wrote:
+    """An event wrote a key: what that held before and after, ABSENT for nothing."""
+
+    seq: int
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What has to run at an event to write some of the states."""
+
+    work: PassProgram
+    asks: Mapping[type[Event], tuple[tuple[StateSpec, types.FunctionType], ...]]
+    """Keys that its statements read, as functions of the event."""
+    strict: frozenset[str]
+    """States that are also read under keys that do not follow from the event alone."""
+
+
+class Knowledge:
+    """What is known of a program, for any slice."""
+
+    def __init__(self, past: Past) -> None:
+        self.program, self.spec = past.program, past.spec
+        self._analysis = analyse(past.program)
+        if self._analysis.opaque:
+            raise Unfocused("analysis does not see through the program")
+        self._parts: dict[frozenset[str], _Part] = {}
+        self.bound = bind(self.program, dict.fromkeys(self.spec.states), {"emit": None, "reject": None, "now": 0})
+
+    @cached_property
+    def patterns(self) -> dict[str, list[Pattern]]:
+        """For each state which events may write it, and from where the key comes."""
+        params = params_of(self.program)
+        found: dict[str, list[Pattern]] = {name: [] for name in self.spec.states}
+        for access in accesses(self._analysis):
+            if not access.writes:
+                continue
+            key = self.spec.states[access.state].key
+            width = len(key.items) if isinstance(key, TupleType) else None
+            parts: list[Any] = [None] * (width or 1)
+            if access.key is not None and key is not None:
+                parts = list(origins(access.key, width, params, access.fn.function.__globals__))
+            known = {"ts", "seq", *(f.name for f in access.event.__fields__)}
+            parts = [p if p is not None and p.fields <= known else None for p in parts]
+            found[access.state].append(Pattern(access.event.__name__, tuple(parts)))
+        return found
+
+    def fields(self, states: Iterable[str]) -> dict[str, set[str]]:
+        """The columns that tell who writes these states and all that they depend on."""
+        todo, seen = list(states), set[str]()
+        while todo:
+            name = todo.pop()
+            if name not in seen:
+                seen.add(name)
+                todo += self._analysis.facts[name].depends_on
+        found: dict[str, set[str]] = {}
+        for name in seen:
+            for pattern in self.patterns[name]:
+                own = found.setdefault(pattern.type, set())
+                own.update(f for part in pattern.parts if part is not None for f in part.fields)
+        return found
+
+    def part(self, states: frozenset[str]) -> _Part:
+        """What has to run to write these states."""
+        if states not in self._parts:
+            work = build_pass(self._analysis, "focus", sorted(states), ())
+            for name in work.exact:
+                kind = self.spec.states[name].kind
+                if issubclass(kind, Grouped) or kind.uses_now:
+                    raise Unfocused(f"{name} is more than values under keys")
+            reads = [a for a in accesses(self._analysis, sorted(states)) if not a.writes]
+            self._parts[states] = _Part(work, self._asks(reads), frozenset(a.state for a in reads if a.key is None))
+        return self._parts[states]
+
+    def _asks(self, reads: Sequence[Access]) -> dict[type[Event], tuple[tuple[StateSpec, types.FunctionType], ...]]:
+        found: dict[type[Event], dict[tuple[str, str], tuple[StateSpec, types.FunctionType]]] = {}
+        for access in reads:
+            spec = self.spec.states[access.state]
+            if access.key is not None:
+                function = function_of(access.key, access.fn.function, {}, "focus_key")
+                found.setdefault(access.event, {})[access.state, access.text] = (spec, function)
+        return {event: tuple(own.values()) for event, own in found.items()}
+
+
+class _Store:
+    """A state of which some keys are known. Others do not matter, unless it is `strict`."""
+
+    def __init__(self, name: str, journal: Journal, unknown: list[Place]) -> None:
+        self._name, self._journal, self._unknown = name, journal, unknown
+        self.data: dict[Any, Any] = {}
+        self.known: set[Any] = set()
+        self.touched: dict[Any, Any] = {}
+        """What keys held that the event under way has written."""
+        self.strict = False
+
+    def get(self, key: Any, default: Any) -> Any:
+        if self.strict and key not in self.known:
+            self._unknown.append((self._name, key))
+            raise _Unknown
+        return self.data.get(key, default)
+
+    def put(self, key: Any, value: Any) -> None:
+        self._note(key)
+        self.data[key] = value
+
+    def drop(self, key: Any) -> None:
+        if key in self.data:
+            self._note(key)
+            del self.data[key]
+
+    def _note(self, key: Any) -> None:
+        old = self.data.get(key, ABSENT)
+        self.touched.setdefault(key, old)
+        self._journal.append((self.data, key, old))
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        raise Unfocused(f"every key of {self._name} is read")
+
+    def side(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        raise Unfocused(f"{self._name} keeps an index")
+
+
+@dataclass
+class Focus:
+    """One slice, up to before event `end`."""
+
+    past: Past
+    slice_id: int
+    end: int
+    skip: frozenset[int]
+    """Events that had no effect."""
+    _events: dict[int, set[str]] = field(default_factory=dict)
+    _starts: dict[Place, Any] = field(default_factory=dict)
+    _rows: dict[tuple[int, tuple[str, ...]], Event] = field(default_factory=dict)
+    _classes: dict[int, type[Event]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._lo = self.past.cuts[self.slice_id]
+        if self.end - self._lo > _LONGEST:
+            raise Unfocused("the slice is long")
+        self._known = self.past.knowledge
+        self._types = {cls.__name__: cls for cls in self.past.spec.events}
+        self._journal: Journal = []
+        self._unknown: list[Place] = []
+        """What was read and is not known: also where a handler caught what was raised then."""
+        self._stores = {name: _Store(name, self._journal, self._unknown) for name in self._known.spec.states}
+        self._states = {n: s.kind(s, self._stores[n]) for n, s in self._known.spec.states.items()}  # type: ignore[arg-type]
+        self._kernels: dict[frozenset[str], InterpretedKernel] = {}
+        self._columns: Columns | None = None
+
+    # --- questions ------------------------------------------------------------------------------------
+
+    def writes(self, places: Collection[Place]) -> tuple[dict[Place, list[Wrote]], dict[Place, Any]]:
+        """All events before `end` that wrote the places, oldest first; and what the places hold at the end."""
+        self._read_columns({name for name, _ in places})
+        found = self._settle(places, lambda: self._run(places))
+        last = {p: self._stores[p[0]].data.get(p[1], ABSENT) for p in places}
+        if self.end >= self.past.cuts[self.slice_id + 1]:
+            for (name, key), value in last.items():
+                if self.past.run.value_at_cut(name, key, self.slice_id + 1) != value:
+                    raise Unfocused(f"{name} ends otherwise")  # never seen; the slice is gone through then
+        return found, last
+
+    def walk(self, stops: Sequence[int], visit: Visit) -> None:
+        """Stop before events, in ascending order, as `Past.walk` does. `visit` may be called again for the same stops."""
+        self._read_columns(self._known.spec.states)
+        self._settle((), lambda: self._run((), stops, visit))
+
+    # --- finding out what matters ---------------------------------------------------------------------
+
+    def _read_columns(self, states: Iterable[str]) -> None:
+        self._columns = self.past.columns_of(self._lo, self.end, self._known.fields(states))
+
+    def _settle(self, places: Collection[Place], attempt: Callable[[], Any]) -> Any:
+        """Try until nothing is read that is not known."""
+        self._demand(places)
+        for _ in range(_ROUNDS):
+            self._unknown.clear()
+            try:
+                result = attempt()
+                if not self._unknown:
+                    return result
+            except _Unknown:
+                pass
+            except (TimelapseError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+                if not self._unknown:
+                    raise Unfocused(f"it does not run alone: {error}") from error
+            self._demand(self._unknown)
+        raise Unfocused("reads depend on one another too deeply")
+
+    def _demand(self, places: Collection[Place]) -> None:
+        """These places matter, and whatever the events that write them read."""
+        todo = [p for p in places if p not in self._starts]
+        while todo:
+            found: dict[str, list[Any]] = {}
+            for name, key in dict.fromkeys(todo):
+                self._starts[name, key] = self._start(name, key)
+                self._stores[name].known.add(key)
+                found.setdefault(name, []).append(key)
+            fresh: dict[int, set[str]] = {}
+            for name, keys in found.items():
+                for seq in self._touching(name, keys):
+                    if name not in self._events.get(seq, ()):
+                        fresh.setdefault(seq, set()).add(name)
+            for seq, names in fresh.items():
+                self._events.setdefault(seq, set()).update(names)
+            if len(self._events) > MOST:
+                raise Unfocused("too many events")
+            todo = [p for p in self._asked(fresh) if p not in self._starts]
+
+    def _start(self, name: str, key: Any) -> Any:
+        return self.past.run.value_at_cut(name, key, self.slice_id) if self.slice_id else ABSENT
+
+    def _touching(self, name: str, keys: Sequence[Any]) -> Iterator[int]:
+        """The events that may write keys of a state."""
+        assert self._columns is not None
+        spec = self._known.spec.states[name]
+        parts = [() if k == UNKEYED else k if isinstance(spec.key, TupleType) else (k,) for k in keys]
+        for pattern in self._known.patterns[name]:
+            if spec.key is None:
+                pattern = Pattern(pattern.type, ())
+            hits = self._columns.holding(pattern, parts, self._lo, self.end, MOST)
+            if hits is None:
+                raise Unfocused(f"too many events may write {name}")
+            cls = self._types[pattern.type]
+            for seq in hits.tolist():
+                if seq not in self.skip:
+                    self._classes[seq] = cls
+                    yield seq
+
+    def _asked(self, seqs: Collection[int]) -> Iterator[Place]:
+        """What the statements that matter at these events read, under keys that follow from the event."""
+        for seq, event, part in self._prepared(sorted(seqs)):
+            del seq
+            for spec, function in part.asks.get(type(event), ()):
+                try:
+                    key = function(self._known.bound, event)
+                    yield spec.name, UNKEYED if spec.key is None else spec.key.checker("")(key)
+                except Exception as error:  # in an expression that is not reached, perhaps
+                    raise Unfocused(f"a key cannot be told: {error}") from error
+
+    def _prepared(self, seqs: Sequence[int]) -> Iterator[tuple[int, Event, _Part]]:
+        """Events with the fields that what they do needs, and what that is."""
+        assert self._columns is not None
+        parts = {seq: self._known.part(frozenset(self._events[seq])) for seq in seqs}
+        missing: dict[tuple[type[Event], tuple[str, ...]], list[int]] = {}
+        for seq in seqs:
+            cls = self._classes[seq]
+            names = parts[seq].work.columns.get(cls.__name__, ())
+            if (seq, names) not in self._rows:
+                missing.setdefault((cls, names), []).append(seq)
+        for (cls, names), own in missing.items():
+            for event in self._columns.events(cls, np.asarray(own, np.int64), names):
+                self._rows[event.seq, names] = event
+        for seq in seqs:
+            names = parts[seq].work.columns.get(self._classes[seq].__name__, ())
+            yield seq, self._rows[seq, names], parts[seq]
+
+    # --- running --------------------------------------------------------------------------------------
+
+    def _run(
+        self, places: Collection[Place], stops: Sequence[int] = (), visit: Visit | None = None
+    ) -> dict[Place, list[Wrote]]:
+        """Run the events that matter, stopping where somebody wants to look."""
+        self._journal.clear()
+        for store in self._stores.values():
+            store.data.clear()
+            store.touched.clear()
+        for (name, key), value in self._starts.items():
+            if value is not ABSENT:
+                self._stores[name].data[key] = value
+        found: dict[Place, list[Wrote]] = {p: [] for p in places}
+        left = list(stops)
+        for seq, event, part in self._prepared(sorted(self._events)):
+            if self._look(left, seq, visit):
+                continue
+            self._one(event, part)
+            for name in self._events[seq]:
+                store = self._stores[name]
+                for key, before in store.touched.items():
+                    if (name, key) in found:
+                        found[name, key].append(Wrote(seq, before, store.data.get(key, ABSENT)))
+            for store in self._stores.values():
+                store.touched.clear()
+        self._look(left, self.end, visit)
+        return found
+
+    def _look(self, left: list[int], seq: int, visit: Visit | None) -> bool:
+        """Stop wherever somebody wants to, up to before an event. Whether that event has been done."""
+        done = False
+        while left and left[0] <= seq and visit is not None:
+            stop = left.pop(0)
+            for store in self._stores.values():
+                store.strict = True
+            try:
+                done = visit(Moment(stop, lambda name, _: self._states[name], self._journal, _never)) and stop == seq
+            finally:
+                self._journal.clear()
+                for store in self._stores.values():
+                    store.strict = False
+                    store.touched.clear()
+        return done
+
+    def _one(self, event: Event, part: _Part) -> None:
+        kernel = self._kernel(frozenset(self._events[event.seq]), part)
+        for name in part.strict:
+            self._stores[name].strict = True
+        try:
+            failure = kernel.one(event, lambda: event)
+        finally:
+            for name in part.strict:
+                self._stores[name].strict = False
+        if self._unknown:
+            raise _Unknown
+        if failure is not None:
+            raise failure
+        if kernel.refusals:
+            raise Unfocused("an event is rejected that was not")
+
+    def _kernel(self, states: frozenset[str], part: _Part) -> InterpretedKernel:
+        if states not in self._kernels:
+            specs = self._known.spec.states
+
+            def live(name: str, journal: Journal | None) -> Any:
+                del journal
+                return self._states[name] if name in part.work.exact else specs[name].kind(specs[name], NullStore())  # type: ignore[arg-type]
+
+            self._kernels[states] = InterpretedKernel(
+                self._known.program, part.work, {}, final=False, live=live, journal=self._journal
+            )
+        return self._kernels[states]
+
+
+def _never(state: str, key: Any) -> bool:
+    raise AssertionError("a focus does not tell what was written")
+
+
+__all__ = ["Focus", "Knowledge", "Place", "Unfocused", "Wrote"]
