@@ -11,37 +11,61 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from timelapse.errors import TimelapseError
-from timelapse.ids import DAY, HOUR, MINUTE, SECOND
-from timelapse.kinds.base import state
-from timelapse.kinds.counter import Counter
-from timelapse.kinds.extremum import Max, Min
-from timelapse.kinds.first import First
-from timelapse.kinds.listof import ListOf
-from timelapse.kinds.mapof import MapOf
-from timelapse.kinds.mean import Mean
-from timelapse.kinds.set import Set
-from timelapse.kinds.setof import SetOf
-from timelapse.kinds.smoothed import Decayed, Smoothed
-from timelapse.kinds.value import Value
-from timelapse.model.events import Event, Record
-from timelapse.model.program import Program, every, on
-from timelapse.model.resource import resource
-from timelapse.model.types import Time
-
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from timelapse.checks import check
     from timelapse.compare import diff, enforce, sweep, what_if
+    from timelapse.errors import TimelapseError
+    from timelapse.ids import DAY, HOUR, MINUTE, SECOND
+    from timelapse.kinds.base import state
+    from timelapse.kinds.counter import Counter
+    from timelapse.kinds.extremum import Max, Min
+    from timelapse.kinds.first import First
+    from timelapse.kinds.listof import ListOf
+    from timelapse.kinds.mapof import MapOf
+    from timelapse.kinds.mean import Mean
+    from timelapse.kinds.set import Set
+    from timelapse.kinds.setof import SetOf
+    from timelapse.kinds.smoothed import Decayed, Smoothed
+    from timelapse.kinds.value import Value
     from timelapse.log import Log, Source
+    from timelapse.model.events import Event, Record
+    from timelapse.model.program import Program, every, on
+    from timelapse.model.resource import resource
+    from timelapse.model.types import Time
     from timelapse.reporting import report
     from timelapse.run import Run, replay, run_serial
     from timelapse.run.foresight import explain
     from timelapse.training import features
 
-# Loaded when first used: they bring in more than a program's definition needs.
+# Loaded when first used: `timelapse --help` needs none of them, a program's definition few.
 _LATER = {
+    "TimelapseError": "timelapse.errors",
+    "DAY": "timelapse.ids",
+    "HOUR": "timelapse.ids",
+    "MINUTE": "timelapse.ids",
+    "SECOND": "timelapse.ids",
+    "state": "timelapse.kinds.base",
+    "Counter": "timelapse.kinds.counter",
+    "Max": "timelapse.kinds.extremum",
+    "Min": "timelapse.kinds.extremum",
+    "First": "timelapse.kinds.first",
+    "ListOf": "timelapse.kinds.listof",
+    "MapOf": "timelapse.kinds.mapof",
+    "Mean": "timelapse.kinds.mean",
+    "Set": "timelapse.kinds.set",
+    "SetOf": "timelapse.kinds.setof",
+    "Decayed": "timelapse.kinds.smoothed",
+    "Smoothed": "timelapse.kinds.smoothed",
+    "Value": "timelapse.kinds.value",
+    "Event": "timelapse.model.events",
+    "Record": "timelapse.model.events",
+    "Program": "timelapse.model.program",
+    "every": "timelapse.model.program",
+    "on": "timelapse.model.program",
+    "resource": "timelapse.model.resource",
+    "Time": "timelapse.model.types",
     "Log": "timelapse.log",
     "Source": "timelapse.log",
     "Run": "timelapse.run",

@@ -36,7 +36,9 @@ Part = Origins | None
 _Value = Part | tuple["_Value", ...]
 
 
-def origins(key: ast.expr, width: int | None, params: Mapping[str, Any], names: Mapping[str, Any]) -> list[Part]:
+def origins(
+    key: ast.expr, width: int | None, params: Mapping[str, Any], names: Mapping[str, Any]
+) -> list[Part]:
     """For each part of a key over `self` and `e` what it can be; `width`: of a tuple key (None: one plain value).
 
     `names` are the globals of the function that the key stands in.
@@ -62,7 +64,9 @@ class _Reader:
                 return local[name]
             case ast.Attribute(value=ast.Name(id="e"), attr=field) if not self._depth:
                 return Origins(frozenset({field}))
-            case ast.Attribute(value=ast.Name(id="self"), attr=name) if not self._depth and name in self._params:
+            case ast.Attribute(value=ast.Name(id="self"), attr=name) if (
+                not self._depth and name in self._params
+            ):
                 return Origins(frozenset(), (self._params[name],))
             case ast.Tuple(elts=items) if not any(isinstance(i, ast.Starred) for i in items):
                 return tuple(self.value(i, local) for i in items)
@@ -98,7 +102,12 @@ class _Reader:
         if not isinstance(node, ast.FunctionDef) or node.decorator_list or function.__closure__:
             return None
         given = node.args
-        if given.vararg or given.kwarg or given.kwonlyargs or len(args) != len(given.posonlyargs + given.args):
+        if (
+            given.vararg
+            or given.kwarg
+            or given.kwonlyargs
+            or len(args) != len(given.posonlyargs + given.args)
+        ):
             return None
         found: dict[str, _Value] = {}
         for parameter, value in zip(given.posonlyargs + given.args, args, strict=True):
@@ -121,7 +130,9 @@ class _Reader:
                         if not isinstance(target, ast.Name):
                             return False
                         fits = isinstance(whole, tuple) and len(whole) == len(names)
-                        self._assign(target.id, whole[at] if fits and isinstance(whole, tuple) else None, local)
+                        self._assign(
+                            target.id, whole[at] if fits and isinstance(whole, tuple) else None, local
+                        )
                 case ast.If(body=then, orelse=other):
                     if not (self._body(then, local, returned) and self._body(other, local, returned)):
                         return False

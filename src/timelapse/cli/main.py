@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import traceback
@@ -10,22 +11,6 @@ from typing import Any
 
 import typer
 
-from timelapse.cli import (
-    bench_command,
-    cache_command,
-    check_command,
-    data_commands,
-    demo_command,
-    derive_command,
-    diff_command,
-    explain_command,
-    features_command,
-    report_command,
-    run_commands,
-    sweep_command,
-    system_commands,
-    trace_commands,
-)
 from timelapse.cli.console import INTERRUPTED, TROUBLE, console, show_error
 from timelapse.cli.interrupt import interrupted, watching_interrupts
 from timelapse.errors import Cancelled, TimelapseError, UsageError
@@ -39,54 +24,42 @@ Exit codes: 0 fine, 1 different (verify, diff), 2 trouble, 3 a condition of diff
 """
 
 
-COMMANDS = (
-    "demo",
-    "synth",
-    "ingest",
-    "log",
-    "derive",
-    "replay",
-    "verify",
-    "diff",
-    "sweep",
-    "report",
-    "features",
-    "why",
-    "why-not",
-    "state",
-    "check",
-    "explain",
-    "cache",
-    "bench",
-    "doctor",
-    "runs",
-    "help",
-)
+_MODULES = {
+    "demo_command": ("demo",),
+    "data_commands": ("synth", "ingest", "log"),
+    "derive_command": ("derive",),
+    "run_commands": ("replay", "verify"),
+    "diff_command": ("diff",),
+    "sweep_command": ("sweep",),
+    "report_command": ("report",),
+    "features_command": ("features",),
+    "trace_commands": ("why", "why-not", "state"),
+    "check_command": ("check",),
+    "explain_command": ("explain",),
+    "cache_command": ("cache",),
+    "bench_command": ("bench",),
+    "system_commands": ("doctor", "runs", "help"),
+}
+"""Where the commands are, in the order of a first use. A command loads its own module only."""
+
+COMMANDS = tuple(name for names in _MODULES.values() for name in names)
+
+_SHORT = ("log", "why", "why-not", "state")
+"""Commands that look something up, and hand out no data frames."""
 
 CANCELLED = "cancelled; what was being made was removed"
 
 
-def make_app() -> typer.Typer:
-    """The commands, in the order of a first use."""
+def make_app(command: str | None = None) -> typer.Typer:
+    """The commands, in the order of a first use; where one is named, it and those of its module alone."""
     app = typer.Typer(
         help=APP_HELP, no_args_is_help=True, add_completion=True, rich_markup_mode="rich",
         pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
     app.callback()(_options)
-    demo_command.register(app)
-    data_commands.register(app)
-    derive_command.register(app)
-    run_commands.register(app)
-    diff_command.register(app)
-    sweep_command.register(app)
-    report_command.register(app)
-    features_command.register(app)
-    trace_commands.register(app)
-    check_command.register(app)
-    explain_command.register(app)
-    cache_command.register(app)
-    bench_command.register(app)
-    system_commands.register(app)
+    for module, names in _MODULES.items():
+        if command not in COMMANDS or command in names:
+            importlib.import_module(f"timelapse.cli.{module}").register(app)
     return app
 
 
@@ -109,6 +82,10 @@ def _options(
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit. `args` is for tests."""
+    if args is None and len(sys.argv) > 1 and sys.argv[1] in _SHORT:
+        from timelapse.cli.lean import without_pandas
+
+        without_pandas()
     sys.exit(run(sys.argv[1:] if args is None else list(args)))
 
 
@@ -124,7 +101,7 @@ def run(args: Sequence[str]) -> int:
 
 def _guarded(args: Sequence[str], *, debug: bool, as_json: bool) -> int:
     try:
-        code = make_app()(args, prog_name="timelapse", standalone_mode=False)
+        code = make_app(args[0] if args else None)(args, prog_name="timelapse", standalone_mode=False)
         sys.stdout.flush()
         if code == INTERRUPTED:  # typer turns Ctrl-C into this exit code
             return _interrupted(CANCELLED)

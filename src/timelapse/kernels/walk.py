@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.env.machine import cores
-from timelapse.kernels.choose import SliceKernel
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.source import Source
 from timelapse.kinds.base import ABSENT
@@ -68,6 +67,8 @@ class Walk:
         self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], source: Source, *, events: int,
         quarantine: bool = False,
     ) -> None:  # fmt: skip
+        from timelapse.kernels.choose import SliceKernel
+
         self._source = source
         kernel = SliceKernel(
             program, work, starts, events, final=True, prefetch=cores() > 1, quarantine=quarantine

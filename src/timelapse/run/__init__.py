@@ -1,8 +1,27 @@
 """Runs: what a replay gave, kept as a directory or in memory."""
 
-from timelapse.run.reference import run_serial
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from timelapse.run.run import Run
-from timelapse.run.start import replay
-from timelapse.run.verify import Verification
+
+if TYPE_CHECKING:
+    from timelapse.run.reference import run_serial
+    from timelapse.run.start import replay
+    from timelapse.run.verify import Verification
+
+# Loaded when first used: looking into a run needs nothing of what makes one.
+_LATER = {"Verification": "verify", "replay": "start", "run_serial": "reference"}
 
 __all__ = ["Run", "Verification", "replay", "run_serial"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'timelapse.run' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"timelapse.run.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from timelapse.engine.job import change_path
-from timelapse.engine.tasks import fold
 from timelapse.kernels.base import QUARANTINED_SCHEMA, REJECTED_SCHEMA
 from timelapse.kinds.base import ABSENT, StateSpec
+from timelapse.tables import merge
+from timelapse.tables.apply import empty
 from timelapse.tables.lookup import MappedTable
 from timelapse.tables.table import read_table, state_table, to_dict
 
@@ -53,7 +54,8 @@ class DirectoryData:
         return _concat(self.path / "quarantined", QUARANTINED_SCHEMA)
 
     def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
-        return fold(spec, lambda i: change_path(self.path, i, spec.name), slices)
+        paths = [change_path(self.path, i, spec.name) for i in range(slices)]
+        return merge.fold(spec, empty(spec), [read_table(path) for path in paths if path.exists()])
 
     def value_at_cut(self, spec: StateSpec, key: Any, slices: int) -> Any:
         for slice_id in range(slices - 1, -1, -1):

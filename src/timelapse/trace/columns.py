@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,13 @@ import pyarrow.compute as pc
 
 from timelapse.analysis.origins import Part
 from timelapse.env.machine import cores
-from timelapse.log.reader import EventReader, LogReader, row_maker
+from timelapse.log.reader import Chunk, EventReader, LogReader, row_maker
 from timelapse.model.events import Event
 
 Seqs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+A = TypeVar("A")
+B = TypeVar("B")
 
 _NEAR = 1 << 14
 """Events that are so near to one another are read together."""
@@ -40,16 +42,19 @@ class Columns:
         self._reader, self._lo, self._hi = reader, lo, hi
         self.fields = {name: tuple(f for f in own if f not in ("ts", "seq")) for name, own in fields.items()}
         self._tables: list[dict[str, pa.Table]] = []
-        read: EventReader = replace(reader, encoded=True) if isinstance(reader, LogReader) else reader
+        bases = [s.base for s in reader.segments] if isinstance(reader, LogReader) else []
+        self._bases = np.asarray(bases, np.int64)
+        cuts = [lo, *(b for b in bases if lo < b < hi), hi]
+        for found in _together(
+            lambda bounds: [dict(c.tables) for c in self._chunks(*bounds, self.fields)], pairwise(cuts)
+        ):
+            self._tables += found
 
-        def piece(bounds: tuple[int, int]) -> list[dict[str, pa.Table]]:
-            return [dict(chunk.tables) for chunk in read.chunks(*bounds, self.fields)]
-
-        inner = [s.base for s in reader.segments if lo < s.base < hi] if isinstance(reader, LogReader) else []
-        cuts = [lo, *inner, hi]
-        with ThreadPoolExecutor(cores()) as pool:
-            for found in pool.map(piece, pairwise(cuts)):
-                self._tables += found
+    def _chunks(self, lo: int, hi: int, fields: Mapping[str, Sequence[str]]) -> Iterator[Chunk]:
+        reader = self._reader
+        return (replace(reader, encoded=True) if isinstance(reader, LogReader) else reader).chunks(
+            lo, hi, fields
+        )
 
     def covers(self, lo: int, hi: int, fields: Mapping[str, Collection[str]]) -> bool:
         """Whether these are among them."""
@@ -57,7 +62,9 @@ class Columns:
             name in self.fields and set(own) - {"ts", "seq"} <= set(self.fields[name]) for name, own in fields.items()
         )  # fmt: skip
 
-    def holding(self, pattern: Pattern, keys: Sequence[tuple[Any, ...]], lo: int, hi: int, most: int) -> Seqs | None:
+    def holding(
+        self, pattern: Pattern, keys: Sequence[tuple[Any, ...]], lo: int, hi: int, most: int
+    ) -> Seqs | None:
         """Ascending seqs of the events that may touch one of the keys (each as a tuple of its parts).
 
         There may be some among them that do not. None: more than `most`.
@@ -92,24 +99,42 @@ class Columns:
         """These events with these fields, in order: from memory where the fields are, else from the log."""
         name = cls.__name__
         if set(fields) <= set(self.fields.get(name, ())):
-            yield from self._rows(cls, seqs, fields, (t[name] for t in self._tables if name in t))
+            yield from _rows(cls, seqs, fields, (t[name] for t in self._tables if name in t))
             return
-        for group in np.split(seqs, np.flatnonzero(np.diff(seqs) > _NEAR) + 1):
-            if len(group):
-                chunks = self._reader.chunks(int(group[0]), int(group[-1]) + 1, {name: list(fields)})
-                yield from self._rows(cls, group, fields, (c.tables[name] for c in chunks if name in c.tables))
+        far = np.flatnonzero(np.diff(seqs) > _NEAR) + 1
+        groups = np.split(seqs, np.union1d(far, np.searchsorted(seqs, self._bases)))
 
-    @staticmethod
-    def _rows(cls: type[Event], seqs: Seqs, fields: Sequence[str], tables: Iterable[pa.Table]) -> Iterator[Event]:
-        make = row_maker(cls, list(fields))
-        for table in tables:
-            own = table.column("seq").to_numpy()
-            if not len(own) or own[-1] < seqs[0] or own[0] > seqs[-1]:
-                continue
-            inside = seqs[np.searchsorted(seqs, own[0]) : np.searchsorted(seqs, own[-1], "right")]
-            places = np.searchsorted(own, inside)
-            if len(places):
-                yield from make(table.take(pa.array(places)))
+        def read(group: Seqs) -> list[pa.Table]:
+            chunks = self._chunks(int(group[0]), int(group[-1]) + 1, {name: list(fields)})
+            return [_picked(c.tables[name], group) for c in chunks if name in c.tables]
+
+        for tables in _together(read, [g for g in groups if len(g)]):
+            yield from _rows(cls, seqs, fields, tables)
+
+
+def _rows(cls: type[Event], seqs: Seqs, fields: Sequence[str], tables: Iterable[pa.Table]) -> Iterator[Event]:
+    make = row_maker(cls, list(fields))
+    for table in tables:
+        own = _picked(table, seqs)
+        if own.num_rows:
+            yield from make(own)
+
+
+def _picked(table: pa.Table, seqs: Seqs) -> pa.Table:
+    """The rows of these events."""
+    own = table.column("seq").to_numpy()
+    if not len(own):
+        return table
+    inside = seqs[np.searchsorted(seqs, own[0]) : np.searchsorted(seqs, own[-1], "right")]
+    if len(inside) == len(own):
+        return table
+    return table.take(pa.array(np.searchsorted(own, inside)))
+
+
+def _together(work: Callable[[A], B], over: Iterable[A]) -> Iterator[B]:
+    """The results in order, on all cores: most of it is done by libraries that let others run."""
+    with ThreadPoolExecutor(cores()) as pool:
+        yield from pool.map(work, over)
 
 
 class _Wanted:
@@ -140,7 +165,7 @@ def _among(column: pa.ChunkedArray, values: pa.Array) -> Mask:
     found = []
     for chunk in column.chunks:
         if pa.types.is_dictionary(chunk.type):
-            known = np.append(_is_in(chunk.dictionary, values), False)  # noqa: FBT003
+            known = np.append(_is_in(chunk.dictionary, values), False)
             found.append(known[chunk.indices.fill_null(len(known) - 1).to_numpy(zero_copy_only=False)])
         else:
             found.append(_is_in(chunk, values))

@@ -26,7 +26,6 @@ from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.source import function_source
 from timelapse.model.times import refuse_times
-from timelapse.run.reference import output_tables, rejected_table
 from timelapse.run.run import Run
 from timelapse.serial import Loop, SerialOutcome
 from timelapse.trace.instrument import Sites, instrumented
@@ -181,6 +180,8 @@ class Tracer:
 
     def trace_step(self, event: Event, loop: Loop) -> EventTrace:
         """Do the event as the serial loop's next. What is due until then has been done. It leaves the loop as it was."""
+        from timelapse.run.reference import output_tables, rejected_table
+
         told, bound, before = self._recorder, loop._bound, loop.outcome
         told.clear()
         for name, state in loop.states.items():

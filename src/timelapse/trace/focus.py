@@ -88,7 +88,9 @@ class Knowledge:
         if self._analysis.opaque:
             raise Unfocused("analysis does not see through the program")
         self._parts: dict[frozenset[str], _Part] = {}
-        self.bound = bind(self.program, dict.fromkeys(self.spec.states), {"emit": None, "reject": None, "now": 0})
+        self.bound = bind(
+            self.program, dict.fromkeys(self.spec.states), {"emit": None, "reject": None, "now": 0}
+        )
 
     @cached_property
     def patterns(self) -> dict[str, list[Pattern]]:
@@ -132,10 +134,14 @@ class Knowledge:
                 if issubclass(kind, Grouped) or kind.uses_now:
                     raise Unfocused(f"{name} is more than values under keys")
             reads = [a for a in accesses(self._analysis, sorted(states)) if not a.writes]
-            self._parts[states] = _Part(work, self._asks(reads), frozenset(a.state for a in reads if a.key is None))
+            self._parts[states] = _Part(
+                work, self._asks(reads), frozenset(a.state for a in reads if a.key is None)
+            )
         return self._parts[states]
 
-    def _asks(self, reads: Sequence[Access]) -> dict[type[Event], tuple[tuple[StateSpec, types.FunctionType], ...]]:
+    def _asks(
+        self, reads: Sequence[Access]
+    ) -> dict[type[Event], tuple[tuple[StateSpec, types.FunctionType], ...]]:
         found: dict[type[Event], dict[tuple[str, str], tuple[StateSpec, types.FunctionType]]] = {}
         for access in reads:
             spec = self.spec.states[access.state]
@@ -207,7 +213,7 @@ class Focus:
         self._unknown: list[Place] = []
         """What was read and is not known: also where a handler caught what was raised then."""
         self._stores = {name: _Store(name, self._journal, self._unknown) for name in self._known.spec.states}
-        self._states = {n: s.kind(s, self._stores[n]) for n, s in self._known.spec.states.items()}  # type: ignore[arg-type]
+        self._states = {n: s.kind(s, self._stores[n]) for n, s in self._known.spec.states.items()}
         self._kernels: dict[frozenset[str], InterpretedKernel] = {}
         self._columns: Columns | None = None
 
@@ -356,7 +362,10 @@ class Focus:
             for store in self._stores.values():
                 store.strict = True
             try:
-                done = visit(Moment(stop, lambda name, _: self._states[name], self._journal, _never)) and stop == seq
+                done = (
+                    visit(Moment(stop, lambda name, _: self._states[name], self._journal, _never))
+                    and stop == seq
+                )
             finally:
                 self._journal.clear()
                 for store in self._stores.values():
@@ -386,7 +395,11 @@ class Focus:
 
             def live(name: str, journal: Journal | None) -> Any:
                 del journal
-                return self._states[name] if name in part.work.exact else specs[name].kind(specs[name], NullStore())  # type: ignore[arg-type]
+                return (
+                    self._states[name]
+                    if name in part.work.exact
+                    else specs[name].kind(specs[name], NullStore())
+                )
 
             self._kernels[states] = InterpretedKernel(
                 self._known.program, part.work, {}, final=False, live=live, journal=self._journal

@@ -109,13 +109,18 @@ def writers(
     return result
 
 
-def _focused(past: Past, slice_id: int, end: int, places: Sequence[Place]) -> dict[Place, list[Written]] | None:
+def _focused(
+    past: Past, slice_id: int, end: int, places: Sequence[Place]
+) -> dict[Place, list[Written]] | None:
     """All writes of the places in a slice, newest first, from the events that matter; None: the slice is gone through."""
     try:
         wrote, _ = past.focus(slice_id, end).writes(places)
     except Unfocused:
         return None
-    return {p: [Written(w.seq, _side(w.before), _side(w.after)) for w in found[::-1]] for p, found in wrote.items()}
+    return {
+        p: [Written(w.seq, _side(w.before), _side(w.after)) for w in found[::-1]]
+        for p, found in wrote.items()
+    }
 
 
 class Guess:
