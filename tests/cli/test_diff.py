@@ -186,6 +186,7 @@ def test_enforced(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "B is A enforced (event): 18 events blocked" in out
     assert "warning: the same events under other rules" in out
+    assert "report: the same command with --report diff.html" in out
     assert run_cli(["replay", program, "log", "--local"]) == 0
     capsys.readouterr()
     # Each of three has an event every 33.3 hours: the third one bans, that is two more are dropped, and so on.
@@ -194,6 +195,10 @@ def test_enforced(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["enforced"]["blocked"] == 15
     assert found["records"]["Hit"]["gone"] == 15
     assert "behave differently" in found["enforced"]["warning"]
+    assert run_cli(["diff", "@1", "--enforce", "who", "--for", "67h", "--local"]) == 1
+    out = capsys.readouterr().out
+    assert re.search(r"B dropped it: \S+ is banned until \d{4}-\d\d-\d\d \d\d:", out)
+    assert re.search(r"^B @1, flagged who banned for 67h   Rules_enforced", out, re.MULTILINE)
     for arguments, code in (
         (["@1", "--enforce", "who"], "TL821"), (["@1", "--enforce", "who", "--for", "4y"], "TL821"),
         (["@1", "log", "--enforce", "event"], "TL800"), ([program, "--enforce", "event"], "TL800"),

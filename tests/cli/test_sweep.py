@@ -57,7 +57,8 @@ def test_values_of_floats(place: Path) -> None:
     base = load_program("more_to_sweep.py:P")()
     found: dict[str, Any] = grid_of(base, ["x=0.1..0.5/5", "s=a..b,c"])
     assert found == {"x": [0.1, 0.2, 0.3, 0.4, 0.5], "s": ["a..b", "c"]}
-    with pytest.raises(UsageError):
+    assert grid_of(base, ["x=3..1"]) == {"x": [3.0, 2.0, 1.0]}
+    with pytest.raises(UsageError, match=r"x=0\.1\.\.0\.5 does not say"):
         grid_of(base, ["x=0.1..0.5"])
 
 

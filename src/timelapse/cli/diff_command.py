@@ -166,18 +166,19 @@ def diff(
             about = found.records[judging["labels"].record(found.records, judging["record"])]
             fields = [f for f in by or () if f in about.a.column_names]
             judged = found.judge(**{**judging, "record": about.name, "by": fields})
-        names = (a, b or "") if what is None else (a, f"{a} enforced ({enforce}): {SHORT_WARNING}")
+        names = (a, b or "") if what is None else (a, _enforced_name(a, enforce or "", ban))
         view = View(found, tuple(by or ()), shown, names, judged, what)
         figures = figures_of(found, judged, [(r.name, r.by(field)) for r, field in view.entities])
         holding = [c.text for c in conditions if c.holds(figures)]
         code = (3 if holding else 0) if conditions else int(not found.same)
         if report is not None:
-            _write_report(found, judged, report, redact or (), by or (), names)
+            titles = names if what is None else (names[0], f"{names[1]}: {SHORT_WARNING}")
+            _write_report(found, judged, report, redact or (), by or (), titles)
         if as_json:
             view.print_json(holding if conditions else None)
         else:
             view.print(holding if conditions else None, code)
-            _tell_report(report, names, found)
+            _tell_report(report, names if what is None else None, found)
     if code:
         raise typer.Exit(code)
 
@@ -190,14 +191,21 @@ def _write_report(
     make(found, place, redact=redact, by=by, judged=judged, names=names)
 
 
-def _tell_report(place: Path | None, names: tuple[str, str], found: Diff) -> None:
-    """Where the report is, or how to have one of two runs that stay."""
+def _tell_report(place: Path | None, names: tuple[str, str] | None, found: Diff) -> None:
+    """Where the report is, or how to have one. `names`: what the command was given, where both may be runs that stay."""
     from timelapse.cli.console import line
 
     if place is not None:
         line(("report: ", "dim"), str(place))
-    elif not found.same and all(_is_run(name) for name in names):
-        line((f"report: timelapse report {names[0]} {names[1]}", "dim"))
+    elif not found.same:
+        how = "the same command with --report diff.html"
+        if names is not None and all(_is_run(name) for name in names):
+            how = f"timelapse report {names[0]} {names[1]}"
+        line((f"report: {how}", "dim"))
+
+
+def _enforced_name(a: str, how: str, ban: str | None) -> str:
+    return f"{a}, flagged events rejected" if ban is None else f"{a}, flagged {how} banned for {ban}"
 
 
 # --- the two sides --------------------------------------------------------------------------------------

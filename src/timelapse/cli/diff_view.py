@@ -77,7 +77,12 @@ class View:
     def _own_params(self, run: Run) -> dict[str, Any]:
         """The parameters in which a side differs from the other."""
         other = self.diff.b if run is self.diff.a else self.diff.a
-        return {n: v for n, v in run.params.items() if n not in other.params or other.params[n] != v}
+        from timelapse.compare.enforcing import FOR
+
+        own = {n: v for n, v in run.params.items() if n not in other.params or other.params[n] != v}
+        if self.what is not None:
+            own.pop(FOR, None)  # the name of B says it
+        return own
 
     def _print_counts(self) -> None:
         table = _table("", "A", "B", *_KINDS)

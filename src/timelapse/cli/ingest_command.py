@@ -126,8 +126,9 @@ def ingest(
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Ingest files into a log, in one total order: up to 256 MB of files at once, more (or with --master) on Spark.
+    """Ingest files into a log, in one total order.
 
+    Up to 256 MB of files are read in this process; more, or with --master, on Spark. The log is the same.
     Rows that cannot be read go to the log's quarantine with file, line and reason, and are counted.
     """
     from timelapse.errors import UsageError

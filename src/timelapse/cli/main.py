@@ -60,7 +60,14 @@ def make_app(command: str | None = None) -> typer.Typer:
     for module, names in _MODULES.items():
         if command not in COMMANDS or command in names:
             importlib.import_module(f"timelapse.cli.{module}").register(app)
+    for one in app.registered_commands:
+        one.help = _flowing(one.callback.__doc__ or "") if one.callback is not None else None
     return app
+
+
+def _flowing(text: str) -> str:
+    """A docstring whose paragraphs break where the terminal ends, not where the source's lines do."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 def _version(wanted: bool) -> None:

@@ -205,7 +205,7 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
     )
     line(
         (f"{run.events:,} events in {took(run.seconds)}", "bold"),
-        f"{speed}   {rate(run.events, run.seconds)}   {run.slices} slices   {manifest.executor}",
+        f"{speed}   {rate(run.events, run.seconds)}   {run.slices} slice{'' if run.slices == 1 else 's'}   {manifest.executor}",
     )
     for name, count in run.counts.items():
         line((name, "bold green"), f"  {count:,} outputs")

@@ -149,10 +149,13 @@ def _values(param: ParamSpec, text: str) -> list[Any]:
     low, high = read_value(param, first), read_value(param, last)
     whole = param.text == "int"
     wrong = f"{param.name}={text}"
-    if not (math.isfinite(low) and math.isfinite(high)) or (not slash and not whole):
-        raise UsageError(f"{wrong} does not say how many values", hint="write 0.1..0.5/5", code="TL820")
+    if not (math.isfinite(low) and math.isfinite(high)) or (not slash and low % 1 + high % 1):
+        five = f"{param.name}={first.strip()}..{last.strip()}/5"
+        raise UsageError(
+            f"{wrong} does not say how many values", hint=f"{five} for five of them", code="TL820"
+        )
     if not slash:
-        count = abs(high - low) + 1
+        count = int(abs(high - low)) + 1
     elif count_text.strip().isdecimal():
         count = int(count_text)
     else:

@@ -74,13 +74,14 @@ def runs(as_json: Json = False) -> None:
             ]
         )  # fmt: skip
         return
+    width = max((len(path.name) for _, path, _ in found), default=0)
     for number, path, run in found:
         outputs = "  ".join(f"{r.rows:,} {r.name}" for r in run.records) or "no outputs"
         params = ", ".join(f"{name}={text}" for name, text in run.params.items())
         line(
-            (f"@{number:<4}", "bold"), f" {path.name}  ", (run.started, "dim"),
+            (f"@{number:<4}", "bold"), f" {path.name:<{width}}  ", (run.started[:16].replace("T", " "), "dim"),
             f"  {run.events:,} events in {took(run.seconds)}  {outputs}  ",
-            (f"digest {run.digest[:8]}  {one_line(params, 80)}", "dim"),
+            (f"{run.digest[:8]}  {one_line(params, 80)}", "dim"),
         )  # fmt: skip
     if not found:
         line(f"no runs in ./{RUNS}: timelapse replay makes them")

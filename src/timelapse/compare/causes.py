@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
+from timelapse.compare.enforcing import BANNED, GATE, UNTIL
+from timelapse.display import moment
 from timelapse.errors import RunError, TimelapseError
 from timelapse.ids import Phase
 from timelapse.run.run import Run
@@ -160,6 +162,9 @@ def _cause(seq: int, a: EventTrace | None, b: EventTrace | None) -> Cause:
 def _rejection(trace: EventTrace) -> str:
     assert trace.rejected is not None
     handler, reason, line = trace.rejected
+    if handler == GATE and reason == BANNED:
+        for ban in (r for h in trace.handlers if h.name == GATE for r in h.reads if r.state == UNTIL):
+            return f"dropped it: {brief(ban.key)} is banned until {moment(ban.value)}"
     return f"rejected it in {handler}:{line}: {brief(reason)}"
 
 

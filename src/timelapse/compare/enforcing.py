@@ -294,7 +294,7 @@ def _rewritten(function: types.FunctionType, edits: Iterable[_Edit]) -> types.Fu
 
 def _remember(text: str, file: str) -> str:
     """A name under which the text is found again, as a file's would be."""
-    name = f"<enforced {next(_numbers)}: {file}>"
+    name = f"<enforced {next(_numbers)}>/{file.lstrip('/')}"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     return name
 

@@ -9,12 +9,17 @@ import site
 import sys
 import sysconfig
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 from timelapse.errors import Place, TimelapseError, UsageError, meant
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program
+
+_FILES: set[str] = set()
+"""Names of the modules that were loaded by their files' paths."""
 
 
 def load_program(reference: str) -> type[Program]:
@@ -87,7 +92,10 @@ def user_modules() -> list[ModuleType]:
         if name == "__main__" or not isinstance(file, str) or module.__name__ != name:
             continue
         path = Path(file).resolve()
-        if path.is_relative_to(own) or any(path.is_relative_to(root) for root in installed):
+        inside = path.is_relative_to(own) or any(path.is_relative_to(root) for root in installed)
+        if (
+            inside and name not in _FILES
+        ):  # a file in there that was loaded by its path has no such name for others
             continue
         found.append(module)
     return found
@@ -139,36 +147,64 @@ def _file_meant(path: Path) -> str:
 
 
 def _import_file(path: Path, shown: str) -> ModuleType:
-    folder = str(path.parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
     name = path.stem
     loaded = sys.modules.get(name)
     if loaded is not None and _same(loaded, path):
         return loaded
-    if name.isidentifier() and loaded is None:
-        importlib.invalidate_caches()
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.origin is not None and Path(spec.origin).resolve() == path:
-            return _import(name, shown)
-    # The name is taken by another module, or is none: give the file a name of its own.
-    name = f"timelapse_user_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    loaded = sys.modules.get(name)
-    if loaded is not None:
-        return loaded
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException as error:
+    with _beside(path.parent):
+        if name.isidentifier() and loaded is None:
+            importlib.invalidate_caches()
+            spec = importlib.util.find_spec(name)
+            if spec is not None and spec.origin is not None and Path(spec.origin).resolve() == path:
+                _FILES.add(name)
+                return _import(name, shown)
+        # The name is taken by another module, or is none: give the file a name of its own.
+        name = f"timelapse_user_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+        loaded = sys.modules.get(name)
+        if loaded is not None:
+            return loaded
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        _FILES.add(name)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException as error:
+            del sys.modules[name]
+            if isinstance(error, TimelapseError | KeyboardInterrupt):
+                raise
+            raise _import_failed(shown, error) from error
+        return module
+
+
+@contextmanager
+def _beside(folder: Path) -> Iterator[None]:
+    """Imports find a folder's own modules, not those of the same names that another folder's program brought along.
+
+    These stay what they are: functions keep the modules that they were defined with.
+    """
+    own = {entry.stem for entry in folder.iterdir() if entry.suffix == ".py" or entry.is_dir()}
+    others = {
+        m.__name__: m
+        for m in user_modules()
+        if m.__name__.partition(".")[0] in own and not _file_of(m).is_relative_to(folder)
+    }
+    for name in others:
         del sys.modules[name]
-        if isinstance(error, TimelapseError | KeyboardInterrupt):
-            raise
-        raise _import_failed(shown, error) from error
-    return module
+    first = str(folder)
+    kept = [p for p in sys.path if p != first]
+    sys.path[:] = [first, *kept]
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.modules.update(others)
+
+
+def _file_of(module: ModuleType) -> Path:
+    return Path(str(module.__file__)).resolve()
 
 
 def _same(module: ModuleType, path: Path) -> bool:

@@ -31,7 +31,7 @@ def card(run: Run) -> Card:
     facts = [
         (
             "events",
-            f"{run.events:,} in {took(run.seconds)}, {rate(run.events, run.seconds)}, {run.slices} slices",
+            f"{run.events:,} in {took(run.seconds)}, {rate(run.events, run.seconds)}, {run.slices} slice{'' if run.slices == 1 else 's'}",
         ),
         ("rejected", f"{run.rejected_count:,}"),
         ("digest", run.digest),
