@@ -82,6 +82,9 @@ class Builder:
             made.weak |= made.strong
             made.strong = set()
             self._raise_from(made, "raise")
+            if found.sends:
+                raise Opaque("TL313", node or found.sends[0].node, "self.send inside `try`: whether it raises matters there",
+                             "send before or after the block")  # fmt: skip
             for write in found.writes:
                 write.effect, write.reason = (
                     "opaque",

@@ -48,13 +48,21 @@ class StateWrite:
 
 @dataclass(eq=False)
 class CallSite:
-    """A call of a function that is analysed too. `shares`: it is handed a mutable local."""
+    """A call of a function that is analysed too, or an event sent to it. `shares`: it is handed a mutable local."""
 
     callee: FunctionIR
     node: ast.expr
     style: str
-    """method (`self.f()`), super, helper (`f(self)`), property."""
+    """method (`self.f()`), super, helper (`f(self)`), property, send (a handler of an event that is sent)."""
     shares: bool = False
+
+
+@dataclass(eq=False)
+class Send:
+    """A place that sends an event to be handled within the same transaction. `events`: of which types it may be."""
+
+    events: tuple[type[Event], ...]
+    node: ast.expr
 
 
 @dataclass(eq=False)
@@ -76,6 +84,7 @@ class Found:
     results: list[CallSite] = field(default_factory=list)
     emits: list[ast.AST] = field(default_factory=list)
     rejects: list[ast.AST] = field(default_factory=list)
+    sends: list[Send] = field(default_factory=list)
     subs: list[tuple[ast.expr, Found]] = field(default_factory=list)
 
     def merge(self, other: Found) -> None:
@@ -90,6 +99,7 @@ class Found:
         self.results += other.results
         self.emits += other.emits
         self.rejects += other.rejects
+        self.sends += other.sends
         self.subs += other.subs
 
 

@@ -83,9 +83,13 @@ def by_key(
     if analysis.opaque:
         cause = analysis.functions.opaque[0]
         return NotByKey(cause.message, cause.place)
-    if analysis.spec.times:
-        use = analysis.spec.times[0]
+    use = next((u for u in analysis.spec.times if u.what != "derive"), None)
+    if use is not None:
         return NotByKey(f"{use.text_of_what} reaches into another time", use.place)
+    for fn in analysis.functions.all:
+        for vertex in fn.vertices:
+            if vertex.found.sends:
+                return NotByKey("events that are sent may have another key", vertex.place)
     kept = set(states)
     accesses = [a for a in accesses_of(analysis, keep) if a.state in kept]
     order = [s for s in analysis.spec.states if s in kept]

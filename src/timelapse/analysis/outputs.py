@@ -107,6 +107,8 @@ class _Finder:
             raise NotClosed(analysis.functions.opaque[0].message)
         if graph.rejects:
             raise NotClosed("the program rejects events")
+        if any(v.found.sends for fn in analysis.functions.all for v in fn.vertices):
+            raise NotClosed("the program sends events")
         core = core_closure(analysis)
         self._core_handlers = [
             fn for fn in analysis.functions.handlers if any(v.fn is fn for v in core.vertices)

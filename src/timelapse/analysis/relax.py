@@ -78,7 +78,7 @@ def _may_guard(graph: Graph, vertex: Vertex, state: str) -> bool:
         and not vertex.node.guarded
         and [r.state for r in found.reads] == [state]
         and not found.reads[0].all_keys
-        and not (found.writes or found.calls or found.emits or found.rejects or found.late)
+        and not (found.writes or found.calls or found.emits or found.rejects or found.sends or found.late)
         and not (found.strong or found.weak)
     )
 
@@ -197,6 +197,7 @@ def _harmless(fn: FunctionIR, guard: Vertex, inside: list[Vertex], closure: Clos
             vertex.found.calls
             or vertex.found.rejects
             or vertex.found.emits
+            or vertex.found.sends
             or vertex.node.kind in ("loop", "with")
         ):
             return False

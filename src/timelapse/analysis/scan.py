@@ -5,18 +5,20 @@ from __future__ import annotations
 import ast
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Protocol
 
-from timelapse.analysis.ir import CallSite, Found, FunctionIR, StateRead, StateWrite
+from timelapse.analysis.ir import CallSite, Found, FunctionIR, Send, StateRead, StateWrite
 from timelapse.analysis.mutability import Kind, Mutability
 from timelapse.analysis.scope import UNKNOWN, Scope
+from timelapse.analysis.syntax import children, signature, tuple_of, unknown_write
 from timelapse.analysis.tables import DYNAMIC, EAGER, builtin_name
 from timelapse.kinds.base import Op, StateSpec
+from timelapse.model.events import Event
 from timelapse.model.program import ProgramSpec
 from timelapse.model.resource import Resource
+from timelapse.model.times import is_derived
 
 
 class Opaque(Exception):
@@ -49,13 +51,6 @@ class World(Protocol):
 def plain_state(spec: StateSpec) -> bool:
     """Whether the state is used as a plain attribute (`self.total += 1`)."""
     return spec.key is None and spec.kind.attribute_style
-
-
-@lru_cache(maxsize=256)
-def _signature(function: Callable[..., Any]) -> tuple[list[str], dict[str, Any]]:
-    found = list(inspect.signature(function).parameters.values())[1:]
-    parameters = [p for p in found if p.kind is not p.KEYWORD_ONLY]
-    return [p.name for p in parameters], {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
 @dataclass
@@ -95,14 +90,14 @@ class Scanner:
             case ast.Attribute(value=value):
                 state = self.state_of(node) or self.subscripted(node)
                 if state is not None:
-                    found.writes.append(_unknown_write(state.name, node))
+                    found.writes.append(unknown_write(state.name, node))
                 else:
                     found.merge(self.expression(value))
             case ast.Subscript(value=value, slice=index):
                 state = self.state_of(value)
                 found.merge(self.expression(index))
                 if state is not None and not plain_state(state):
-                    found.writes.append(_unknown_write(state.name, node, index))
+                    found.writes.append(unknown_write(state.name, node, index))
                 else:
                     found.merge(self.expression(value))
         found.weak |= self.mutability.group(self.mutability.changes(node))
@@ -139,7 +134,7 @@ class Scanner:
             raise Opaque(
                 "TL314", node, f"{method}(at=) reaches into another time", "leave it out where speed matters"
             )
-        names, defaults = _signature(getattr(state.kind, method))
+        names, defaults = signature(getattr(state.kind, method))
         if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
             raise Opaque("TL310", node, f"the arguments of {method!r} are unpacked", "write them out")
         given: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
@@ -153,7 +148,7 @@ class Scanner:
             return state, op, None, given.get(names[0])
         key: ast.expr | None = None
         if isinstance(op.key, tuple):
-            key = _tuple_of(node, [given[names[i]] for i in op.key if names[i] in given])
+            key = tuple_of(node, [given[names[i]] for i in op.key if names[i] in given])
         elif op.key is not None and op.key < len(names):
             key = given.get(names[op.key])
         value = given.get(names[op.value]) if op.value is not None and op.value < len(names) else None
@@ -296,7 +291,7 @@ class Scanner:
         elif self._is_super(func):
             assert isinstance(func, ast.Attribute)
             target = self._super_target(node, func.attr)
-            self._analysed(node, target, 0, "super", _children(node), out, used, cond, late, bound)
+            self._analysed(node, target, 0, "super", children(node), out, used, cond, late, bound)
             return
         else:
             target = self.scope.resolve(func)
@@ -312,13 +307,13 @@ class Scanner:
                 if position is None or any(isinstance(a, ast.Starred) for a in node.args[:position]):
                     raise Opaque("TL305", node, "`self` is passed in a way that analysis cannot follow",
                                  "pass it as the first argument")  # fmt: skip
-                parts = [c for c in _children(node) if not self.is_self(c)]
+                parts = [c for c in children(node) if not self.is_self(c)]
                 self._analysed(node, target, position, "helper", parts, out, used, cond, late, bound)
                 return
             self._visit(func, out, True, cond, late, bound)
             self._trust(node, target)
         eager = self._is_eager(func)
-        for child in _children(node):
+        for child in children(node):
             if eager and isinstance(child, ast.GeneratorExp):
                 self._comprehension(child, out, cond, late, late, bound)
             else:
@@ -335,26 +330,35 @@ class Scanner:
                     "TL304", node, f"self.{name} in a nested function", "call it in the handler itself"
                 )
             sub = Found()
-            for child in _children(node):
+            for child in children(node):
                 self._visit(child, sub, True, cond, late, bound)
             (sub.emits if name == "emit" else sub.rejects).append(node)
             self._effect(node, sub, out, cond)
             return True
         if name in ("send", "cancel"):
-            raise Opaque("TL313", node, f"self.{name} reaches into another time",
-                         "leave it out where speed matters")  # fmt: skip
+            if name == "cancel" or not is_derived(node):
+                raise Opaque("TL313", node, f"self.{name} reaches into another time",
+                             "leave it out where speed matters")  # fmt: skip
+            if late:
+                raise Opaque("TL304", node, "self.send in a nested function", "call it in the handler itself")
+            sub = Found()
+            for child in children(node):
+                self._visit(child, sub, True, cond, late, bound)
+            sub.sends.append(Send(self._sent(node.args[0]), node))
+            self._effect(node, sub, out, cond)
+            return True
         if name in self.world.spec.params:
             self._attribute(node.func, out, cond, late, bound)  # type: ignore[arg-type]
             self.world.trust(node, f"self.{name}", "a resource")
             return False
         found = inspect.getattr_static(self.world.cls, name, UNKNOWN)
         if isinstance(found, types.FunctionType):
-            self._analysed(node, found, 0, "method", _children(node), out, used, cond, late, bound)
+            self._analysed(node, found, 0, "method", children(node), out, used, cond, late, bound)
             return True
         if isinstance(found, staticmethod) and isinstance(found.__func__, types.FunctionType):
             position = next((i for i, a in enumerate(node.args) if self.is_self(a)), None)
             if position is not None:
-                parts = [c for c in _children(node) if not self.is_self(c)]
+                parts = [c for c in children(node) if not self.is_self(c)]
                 self._analysed(node, found.__func__, position, "helper", parts, out, used, cond, late, bound)
                 return True
             return False
@@ -363,6 +367,13 @@ class Scanner:
             return False
         self._attribute(node.func, out, cond, late, bound)  # type: ignore[arg-type]  # a property, or refused
         return False
+
+    def _sent(self, event: ast.expr) -> tuple[type[Event], ...]:
+        """The types of which an event that is sent may be: those that the program may send at all, in doubt."""
+        made = self.scope.resolve(event.func) if isinstance(event, ast.Call) else None
+        if isinstance(made, type) and issubclass(made, Event):
+            return (made,)
+        return self.world.spec.events
 
     def _is_super(self, func: ast.expr) -> bool:
         return (
@@ -398,7 +409,7 @@ class Scanner:
     ) -> None:  # fmt: skip
         state, op, key, value = operation
         sub = Found()
-        for child in _children(node):
+        for child in children(node):
             self._visit(child, sub, True, cond, late, bound)
         if op.effect is None:
             out.merge(sub)
@@ -465,24 +476,3 @@ class Scanner:
 
         for at, what, why in trusted_calls(self.scope, node, self.mutability):
             self.world.trust(at, what, why)
-
-
-def _children(node: ast.expr) -> list[ast.expr]:
-    """The arguments of a call, in the order of evaluation."""
-    if not isinstance(node, ast.Call):
-        return []
-    return [*node.args, *(k.value for k in node.keywords)]
-
-
-def _tuple_of(node: ast.Call, parts: list[ast.expr]) -> ast.Tuple:
-    """The key of an operation that is given it in parts: one tree per call, however often it is asked for."""
-    found = getattr(node, "_tl_key", None)
-    if isinstance(found, ast.Tuple):
-        return found
-    made = ast.copy_location(ast.Tuple(parts, ast.Load()), node)
-    node._tl_key = made  # type: ignore[attr-defined]
-    return made
-
-
-def _unknown_write(state: str, node: ast.AST, key: ast.expr | None = None) -> StateWrite:
-    return StateWrite(state, "opaque", key, None, node, reason="it is written as one of several targets")

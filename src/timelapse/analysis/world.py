@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from timelapse.analysis.build import Builder
 from timelapse.analysis.desugar import Desugar
-from timelapse.analysis.ir import CallSite, FunctionIR, Vertex
+from timelapse.analysis.ir import CallSite, FunctionIR, Send, Vertex
 from timelapse.analysis.mutability import Kind, Mutability
 from timelapse.analysis.result import Diagnostic, Severity
 from timelapse.analysis.scan import Opaque, Scanner
@@ -177,7 +177,7 @@ class Functions:
             self._changed = True
         self._guard_callees(fn)
         fn.leaf = not fn.events and not any(
-            v.found.reads or v.found.writes or v.found.calls or v.found.emits or v.found.rejects
+            v.found.reads or v.found.writes or v.found.calls or v.found.emits or v.found.rejects or v.found.sends
             for n in fn.nodes for v in n.vertices
         )  # fmt: skip
         if fn.function.__code__.co_flags & _GENERATOR and not fn.leaf:
@@ -215,7 +215,7 @@ class Functions:
                 found = inspect.getattr_static(self.cls, func.attr, None)
                 if isinstance(found, types.FunctionType):
                     return self._results.get((found, 0), Kind.IMMUTABLE)
-                return Kind.IMMUTABLE if func.attr in ("emit", "reject") else Kind.ANYTHING
+                return Kind.IMMUTABLE if func.attr in ("emit", "reject", "send") else Kind.ANYTHING
             target = scanner.scope.resolve(func)
             for place, argument in enumerate(node.args):
                 if scanner.is_self(argument) and isinstance(target, types.FunctionType):
@@ -234,11 +234,12 @@ class Functions:
     # --- what the dependence graph needs --------------------------------------------------------
 
     def _call_sites(self) -> dict[FunctionIR, list[tuple[Vertex, CallSite]]]:
-        """For each function the vertices that execute a call of it: the smallest that does."""
+        """For each function the vertices that execute a call of it, or send it an event: the smallest that does."""
         found: dict[FunctionIR, list[tuple[Vertex, CallSite]]] = {f: [] for f in self.all}
         for fn in self.all:
             for vertex in fn.vertices:
-                for site in vertex.found.calls:
+                sent = [CallSite(f, s.node, "send") for s in vertex.found.sends for f in self.receivers(s)]
+                for site in (*vertex.found.calls, *sent):
                     inner = [
                         v for v in vertex.node.subs
                         if v is not vertex and v.expr is not None and v.expr is site.node
@@ -247,8 +248,15 @@ class Functions:
                         found[site.callee].append((vertex, site))
         return found
 
+    def receivers(self, send: Send) -> list[FunctionIR]:
+        """The handlers that are called for an event that is sent, in order."""
+        handlers = zip(self.spec.handlers, self.handlers, strict=True)
+        return list(dict.fromkeys(
+            f for spec, f in handlers if spec.after is None and any(e in spec.events for e in send.events)
+        ))  # fmt: skip
+
     def _reached(self) -> dict[FunctionIR, list[type[Event]]]:
-        """For each function the event types whose handlers may call it, in the order of handlers."""
+        """For each function the event types in whose transactions it may be called, in the order of handlers."""
         found: dict[FunctionIR, list[type[Event]]] = {f: [] for f in self.all}
         for handler in self.handlers:
             todo, seen = [handler], {handler}
@@ -256,10 +264,11 @@ class Functions:
                 fn = todo.pop()
                 found[fn] += [e for e in handler.events if e not in found[fn]]
                 for vertex in fn.vertices:
-                    for site in vertex.found.calls:
-                        if site.callee not in seen:
-                            seen.add(site.callee)
-                            todo.append(site.callee)
+                    sent = [f for send in vertex.found.sends for f in self.receivers(send)]
+                    for callee in (*(site.callee for site in vertex.found.calls), *sent):
+                        if callee not in seen:
+                            seen.add(callee)
+                            todo.append(callee)
         return found
 
     @property

@@ -163,8 +163,8 @@ Write it with plain statements: assignments, if, for, while, try, with, calls.
 TL312 A method used as a value
 Call it where it is needed.
 
-TL313 An event that is sent
-self.send and self.cancel run in log order, with the whole program, in this version.
+TL313 An event that is sent to another time
+self.send with after=, at= or key=, self.cancel, and self.send within try run in log order, with the whole program, in this version. self.send(event) alone is analysed.
 
 TL314 A write or read in another time
 add(at=), get(at=) and the like run in log order, with the whole program, in this version.
@@ -393,6 +393,9 @@ TL841 A key, time or plot that does not fit
 
 TL845 A check that makes no sense
 --arrived names a field of type tl.Time that some event type has; a sample has one event or more.
+
+TL865 Another time, out of sight
+What reaches into other times is found in the program's own methods when the class is defined. A function of the module that is given self may send an event to be handled at once, but not to another time, and cancels nothing: do that in a method.
 """
 
 

@@ -178,7 +178,7 @@ def _run_slices(
 ) -> TaskResult:  # fmt: skip
     """Run a pass over the task's slices, one after the other."""
     work = job.passes[index]
-    classes = {e.__name__: e for h in work.handlers for e in h.events if e.__name__ in work.columns}
+    classes = {name: e for name, e in job.classes.items() if name in work.columns}
     result = TaskResult(task.id)
     account = result.seconds
     memory = state_memory() if job.memory is None else job.memory

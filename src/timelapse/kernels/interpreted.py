@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
 from types import CodeType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
-from timelapse.errors import HandlerError
+from timelapse.errors import HandlerError, UsageError
 from timelapse.ids import Phase
 from timelapse.kernels.base import (
     REJECTED_SCHEMA,
@@ -27,6 +28,7 @@ from timelapse.kinds.effects import Delta, Journal, undo
 from timelapse.model.events import Event, Record
 from timelapse.model.failure import handler_error, is_reproducible
 from timelapse.model.program import Program, Rejection, bind, rejection, spec_of
+from timelapse.model.times import check_sent, loop_bound
 from timelapse.tables.apply import changes_table
 from timelapse.tables.table import effect_table
 
@@ -76,6 +78,11 @@ class InterpretedKernel:
         self._reads: dict[type[Record], list[Record]] = {}
         self._refused: list[Refusal] = []
         self._turn = 0
+        self._derived: deque[Event] = deque()
+        """Events that the one under way has sent, and that are still to be handled: within the same transaction."""
+        self._derivations = 0
+        self._current: Event | None = None
+        """The one of them that is being handled."""
         self._quarantined: list[Quarantined] = []
         self.states = states = dict[str, Any]()
         """What handlers see."""
@@ -84,7 +91,10 @@ class InterpretedKernel:
             states[name] = self._state(name, starts.get(name, {})) if given is None else given
         records = any(h.name == RECORDER for h in work.handlers)
         emit = self._emit_or_read if records else self._emit
-        runtime = {"emit": emit if final else _drop, "reject": _reject, "now": 0}
+        runtime = {
+            "emit": emit if final else _drop, "reject": _reject, "now": 0, "send": self._send,
+            "cancel": refuse_dated,
+        }  # fmt: skip
         self._bound = bind(program, states, runtime, work.members)
         self._by_type: dict[type[Event], tuple[Any, ...]] = {}
         self._names: dict[CodeType, str] = {}
@@ -119,6 +129,26 @@ class InterpretedKernel:
             self._reads.setdefault(type(record), []).append(record)
         else:
             self._emit(record)
+
+    def _send(self, event: Event, **dated: Any) -> None:
+        if dated:
+            refuse_dated()
+        check_sent(self._spec, event)
+        self._derivations += 1
+        if self._derivations > self._spec.loop:
+            raise loop_bound(self._spec)
+        self._derived.append(event)
+
+    def _next(self, ts: int, root: int) -> Event:
+        """The derived event whose turn it is."""
+        self._current = current = self._derived.popleft()._at(ts, root)
+        return current
+
+    def _settle(self) -> None:
+        """A transaction with derived events is over, in one way or the other."""
+        self._derived.clear()
+        self._derivations = 0
+        self._current = None
 
     def state(self, name: str) -> dict[Any, Any]:
         """The live values of an exact target state."""
@@ -194,7 +224,8 @@ class InterpretedKernel:
                     tick(done)
                     continue
                 result.failure = self._failed(event, failure)
-                result.failed_seq = event.seq
+                # Only what comes from the log is shown with all its fields.
+                result.failed_seq = event.seq if self._current is None else -1
                 return result
             tick(done)
             if done < _TICK:
@@ -252,13 +283,15 @@ class InterpretedKernel:
         undo(self._journal)
         self._emitted.clear()
         self._quarantined.append(quarantined_row(self._failed(event, failure)))
+        self._settle()
         return True
 
     def _failed(self, event: Event, failure: Exception) -> HandlerError:
         handler = self._handler_of(failure.__traceback__)
         if not handler and _beyond(failure.__traceback__):
             raise failure  # reading the log failed, no handler did
-        return handler_error(self._program, event, handler, failure)
+        current = event if self._current is None else self._current
+        return handler_error(self._program, current, handler, failure, (event.ts, event.seq))
 
     def _chunk(self, events: Iterator[Event]) -> tuple[int, Exception | None, Event | None]:
         """The hot loop. Returns the number of events done, and what failed at which event."""
@@ -269,6 +302,7 @@ class InterpretedKernel:
         emitted = self._emitted
         journal = self._journal
         rows, refused = self._rows, self._refused
+        derived = self._derived
         rejects = self._work.rejects
         event: Event | None = None
         self._turn += 1
@@ -279,10 +313,17 @@ class InterpretedKernel:
                 try:
                     for handler in by_type.get(type(event), ()):
                         handler(bound, event)
+                    if derived:
+                        while derived:
+                            current = self._next(event.ts, event.seq)
+                            for handler in by_type.get(type(current), ()):
+                                handler(bound, current)
+                        self._settle()
                 except Rejection as refusal:
                     if journal is None or not rejects:
                         raise RuntimeError("an event was rejected in a pass that rejects none") from refusal
                     undo(journal)
+                    self._settle()
                     emitted[:] = [] if refusal.record is None or not self._final else [refusal.record]
                     name = self._handler_of(refusal.__traceback__)
                     place = (event.ts, Phase.LOG_EVENT, event.seq)
@@ -308,6 +349,15 @@ class InterpretedKernel:
                 return name
             trace = trace.tb_next
         return ""
+
+
+def refuse_dated(*_: Any, **__: Any) -> NoReturn:
+    """What `self.cancel`, and `self.send` to another time, do where nobody knew of them when the program was defined."""
+    raise UsageError(
+        "self.send to another time, or self.cancel, outside the program's methods",
+        hint="call it in a method of the program: what reaches into other times is found when the class is defined",
+        code="TL865",
+    )  # fmt: skip
 
 
 def _beyond(trace: TracebackType | None) -> bool:

@@ -53,6 +53,7 @@ class SteppingKernel(InterpretedKernel):
                 continue
             for event in handler.events:
                 self._at_once[event] = (*self._at_once.get(event, ()), handler.function)
+        self._by_type = self._at_once  # what derived events are handled by, too
         self._place: tuple[int, int, int] | None = None
         self._ordinal = 0
 
@@ -107,10 +108,17 @@ class SteppingKernel(InterpretedKernel):
                             handler(bound, event)
                     else:
                         self._alone[order][1](bound, event)
+                    if self._derived:
+                        while self._derived:
+                            current = self._next(ts, seq)
+                            for handler in self._at_once.get(type(current), ()):
+                                handler(bound, current)
+                        self._settle()
                 except Rejection as refusal:
                     if journal is None:
                         raise RuntimeError("an event was rejected in a pass that rejects none") from refusal
                     undo(journal)
+                    self._settle()
                     emitted[:] = [] if refusal.record is None or not self._final else [refusal.record]
                     name = "tick" if event is None else type(event).__name__
                     handler_name = self._handler_of(refusal.__traceback__)
@@ -135,14 +143,16 @@ class SteppingKernel(InterpretedKernel):
         handler = self._handler_of(failure.__traceback__)
         if not handler and _deep(failure.__traceback__):
             raise failure  # reading the log failed, no handler did
-        shown = "a tick" if event.event is None else event.event
+        shown = event.event if self._current is None else self._current
+        if shown is None:
+            shown = "a tick"
         return handler_error(self._program, shown, handler, failure, (event.ts, event.seq))
 
 
 def steps_alone(program: Program) -> bool:
-    """Whether a program reaches into other times by ticks and `after=` alone, at least once."""
-    times = spec_of(program).times
-    return bool(times) and spec_of(program).serial_only is None
+    """Whether a program has ticks or `after=` handlers, and nothing that takes more than those."""
+    spec = spec_of(program)
+    return spec.serial_only is None and any(u.what in ("after", "every") for u in spec.times)
 
 
 def _deep(trace: TracebackType | None) -> bool:

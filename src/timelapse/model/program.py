@@ -135,7 +135,8 @@ class HandlerSpec:
 class TimeUse:
     """One place where a program reaches into another time.
 
-    `what` is after, every, send, cancel, dated (a write with at=), past (a read with at=), last or ago;
+    `what` is after, every, derive (an event that is handled right after this one), send (with another time, or a
+    timer), cancel, dated (a write with at=), past (a read with at=), last or ago;
     `state` the state's name where there is one. `text` is the length of time of a view as it is written
     in `function`, whose `self` is called `receiver`.
     """
@@ -151,7 +152,8 @@ class TimeUse:
     def text_of_what(self) -> str:
         """As it is written in a program."""
         shown = {
-            "after": "@tl.on(after=)", "every": "@tl.every", "send": "self.send", "cancel": "self.cancel",
+            "after": "@tl.on(after=)", "every": "@tl.every", "derive": "self.send",
+            "send": "self.send(after=, at= or key=)", "cancel": "self.cancel",
             "dated": f"self.{self.state}: a write with at=", "past": f"self.{self.state}.get(at=)",
         }  # fmt: skip
         return shown.get(self.what, f"self.{self.state}.{self.what}({self.text})")
@@ -174,9 +176,9 @@ class ProgramSpec:
 
     @property
     def serial_only(self) -> TimeUse | None:
-        """The first use of another time that takes more than the log and a calendar: such programs run one event
-        after the other. None where there is none."""
-        return next((u for u in self.times if u.what not in ("after", "every")), None)
+        """The first use of another time that takes more than the log, a calendar and a transaction: such programs run
+        one event after the other. None where there is none."""
+        return next((u for u in self.times if u.what not in ("after", "every", "derive")), None)
 
     @property
     def events(self) -> tuple[type[Event], ...]:

@@ -58,12 +58,14 @@ def times_of_function(
     arguments = source.node.args.posonlyargs + source.node.args.args
     receiver = arguments[0].arg if arguments else ""
     found = []
+    derived = {id(n.func) for n in ast.walk(source.node) if isinstance(n, ast.Call) and is_derived(n)}
     for node in ast.walk(source.node):
         if not isinstance(node, ast.Attribute):
             continue
         place = Place(source.file, getattr(node, "lineno", source.line), what)
         if isinstance(node.value, ast.Name) and node.value.id == receiver and node.attr in ("send", "cancel"):
-            found.append(TimeUse(node.attr, place))
+            at_once = node.attr == "send" and id(node) in derived
+            found.append(TimeUse("derive" if at_once else node.attr, place))
     for node in ast.walk(source.node):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
@@ -72,6 +74,11 @@ def times_of_function(
         if state is not None:
             found += _use_of_state(node, node.func.attr, state, receiver, function, place, params)
     return found
+
+
+def is_derived(call: ast.Call) -> bool:
+    """Whether a call of `self.send` surely derives an event, to be handled within the same transaction."""
+    return len(call.args) == 1 and not call.keywords and not isinstance(call.args[0], ast.Starred)
 
 
 def _names(function: types.FunctionType) -> list[str]:

@@ -147,7 +147,7 @@ class _ProgramPasses:
 
 def _not_by_key(analysis: Any) -> NotByKey | None:
     """Why no events of a program that reaches into other times are shared out."""
-    uses = analysis.spec.times
+    uses = [u for u in analysis.spec.times if u.what != "derive"]
     if not uses:
         return None
     return NotByKey(

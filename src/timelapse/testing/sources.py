@@ -42,8 +42,12 @@ def in_other_times(rng: random.Random, text: str) -> str:
     A handler that ticks makes up its event: that costs nothing, and the statements stay as they are.
     """
 
+    sent = set(re.findall(r"self\.send\((?:\w+ := )?(\w+)\(", text))
+
     def again(found: re.Match[str]) -> str:
         events, name = found["events"], found["name"]
+        if sent & set(events.split(", ")):  # what is sent is heard at once
+            return found[0]
         chance = rng.random()
         if chance < 0.4:
             return f"    @tl.on({events}, after={rng.choice([1, 2, 5, 6])})\n    def {name}(self, e):\n"

@@ -11,6 +11,7 @@ import types
 from typing import Any
 
 from timelapse.analysis import analyse
+from timelapse.analysis.ir import FunctionIR
 from timelapse.errors import Place, UsageError
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
@@ -23,15 +24,19 @@ _HARMLESS = ("emit", "reject", "now")
 
 def refuse_writes(program: Program, kind: type[Event]) -> None:
     """Raise UsageError (TL835) where a handler of the event type may write a state or send something."""
-    for fn, events in analyse(program).functions.reached.items():
-        if kind not in events:
-            continue
-        if fn.opaque is None and not set(_SENDS) & set(fn.function.__code__.co_names):
+    reached = [fn for fn, events in analyse(program).functions.reached.items() if kind in events]
+    # What is sent is handled at once: the line that sends comes before what that leads to.
+    for fn in sorted(reached, key=lambda fn: not _sends(fn)):
+        if fn.opaque is None and not _sends(fn):
             for vertex in fn.vertices:
                 for write in vertex.found.writes:
                     raise _refused(kind, f"{write.state} is written", fn.file, write.node, fn.name)
         else:
             _Reading(program, kind, fn.name).check(fn.function)
+
+
+def _sends(fn: FunctionIR) -> bool:
+    return bool(set(_SENDS) & set(fn.function.__code__.co_names))
 
 
 def _refused(kind: type[Event], what: str, file: str | None, node: Any, name: str) -> UsageError:
