@@ -179,7 +179,7 @@ TL350 A plan that cannot be made
 The base of the errors below.
 
 TL351 A strategy or state that does not exist
-Strategies are scan, by key and chain for states; staged and chain for a whole program.
+Strategies are scan, by key, iterate and chain for states; staged and chain for a whole program.
 
 TL352 A state that needs a slower strategy than allowed
 --max-strategy makes this an error (exit 1), for CI. The message has the line and what to write instead.
@@ -393,6 +393,10 @@ TL841 A key, time or plot that does not fit
 
 TL845 A check that makes no sense
 --arrived names a field of type tl.Time that some event type has; a sample has one event or more.
+
+TL850 Events that cannot be repaired
+Iterate records what each event of the log does. A program that reaches into other times (ticks, timers, windows) is not
+run that way: leave the strategy to the planner.
 
 TL865 Another time, out of sight
 What reaches into other times is found in the program's own methods when the class is defined. A function of the module that is given self may send an event to be handled at once, but not to another time, and cancels nothing: do that in a method.

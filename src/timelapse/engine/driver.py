@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -25,6 +25,7 @@ from timelapse.engine.executor import Executor
 from timelapse.engine.job import (
     Failure,
     Job,
+    RepairRow,
     SliceReport,
     SumRow,
     Task,
@@ -79,6 +80,29 @@ class Outcome:
     """By key: how many threads shared out the events of the whole program."""
     abandoned: str = ""
     """Why that was given up."""
+    repairs: dict[str, list[RepairRow]] = field(default_factory=dict)
+    """By stage that was guessed and repaired: what each slice took."""
+
+    @property
+    def repair_account(self) -> dict[str, dict[str, Any]]:
+        """The same for the run's certificate.
+
+        `rounds`: how often a slice was gone through, its guess included. `again`: events that ran again because
+        they would have decided otherwise; `chain`: the longest chain of those, each touching what the one before
+        wrote; `rest`: events that ran in order because too many would have; `given_up`: why, by slice.
+        """
+        return {
+            name: {
+                "slices": len(rows),
+                "rounds": 2,
+                "events": sum(row.events for row in rows),
+                "again": sum(row.again for row in rows),
+                "chain": max((row.depth for row in rows), default=0),
+                "rest": sum(row.rest for row in rows),
+                "given_up": {str(i): row.reason for i, row in enumerate(rows) if row.reason},
+            }
+            for name, rows in self.repairs.items()
+        }
 
 
 class Driver:
@@ -104,6 +128,7 @@ class Driver:
         self._source = {name: stage.index for stage in plan.stages for name in stage.states}
         self._finals: dict[int, TaskResult] = {}
         self._workers, self._abandoned = 1, ""
+        self._repairs: dict[str, list[RepairRow]] = {}
         self._standing = 0
         """So many slices are known to stand: their final pass succeeded and changed what was predicted."""
         self._stopped = "a handler raised in a pass that runs ahead"
@@ -163,17 +188,23 @@ class Driver:
             step = running.pop(task.id)
             if result.failure is not None and result.failure.spent:
                 self._stopped = result.failure.message
+            if step.kind == "repair":
+                self._repairs[self._plan.stages[step.stage].name] = [
+                    report.repaired for report in result.reports if report.repaired is not None
+                ]
             schedule.done(step, None if result.failure is None else result.failure.slice)
             if step.kind == "final":
                 self._finals[step.first] = result
 
     def _step_task(self, step: Step) -> Task:
         name = "final" if step.kind == "final" else self._plan.stages[step.stage].name
+        if step.kind == "repair":
+            name = repair_name(name)
         ahead = step.kind != "final" or step.first > self._standing
         parts = 1 if step.stage < 0 else self._schedule.parts(step.stage)
         return self._task(
             step.kind, name, index=max(0, step.stage), first=step.first, last=step.last, ahead=ahead,
-            part=step.part, parts=parts,
+            part=step.part, parts=parts, seed=self._schedule.seed if step.kind == "guess" else 0,
         )  # fmt: skip
 
     def _merge_task(self, state: str, at: int) -> Task:
@@ -282,7 +313,7 @@ class Driver:
 
     def _task(
         self, kind: str, name: str, *, index: int = 0, first: int = 0, last: int = 0, state: str = "",
-        attempt: str = "", ahead: bool = False, part: int = 0, parts: int = 1,
+        attempt: str = "", ahead: bool = False, part: int = 0, parts: int = 1, seed: int = 0,
     ) -> Task:  # fmt: skip
         cuts = self._job.cuts
         events = 0 if kind == "merge" else cuts[last + 1] - cuts[first]
@@ -290,7 +321,7 @@ class Driver:
         threads = self._executor.threads if kind == "final_chain" else 1
         return Task(
             self._next_task, kind, name, index, first, last, state, events, attempt, threads, ahead,  # type: ignore[arg-type]
-            part, parts,
+            part, parts, seed,
         )  # fmt: skip
 
     def _outcome(self, reports: list[SliceReport]) -> Outcome:
@@ -316,7 +347,13 @@ class Driver:
             executor=self._executor.text,
             workers=self._workers,
             abandoned=self._abandoned,
+            repairs=self._repairs,
         )
+
+
+def repair_name(stage: str) -> str:
+    """What progress calls the repair of a stage's slices."""
+    return f"{stage}, repair"
 
 
 def handler_error(failure: Failure) -> HandlerError:

@@ -62,6 +62,10 @@ class Job:
         """The state at a slice's start (no file for slice 0: it is empty)."""
         return self.scratch / "starts" / f"{slice_id:06d}-{state}.arrow"
 
+    def recording_path(self, pass_index: int, slice_id: int) -> Path:
+        """What a pass found events to do from a guessed start (kernels/recording.py)."""
+        return self.scratch / "recordings" / f"{pass_index:03d}-{slice_id:06d}"
+
     def attempt_path(self, attempt: str) -> Path:
         """Where one attempt at the final pass of a slice puts its results, laid out as in a run."""
         return self.scratch / "results" / attempt
@@ -93,6 +97,9 @@ class Task(msgspec.Struct, frozen=True):
     - `pass`: run pass `index` over slice `first`, write its effects
     - `chain`: run pass `index` over slices `first` to `last`, one after the other, from the
       state at `first`, and write each one's effects; with `parts` only worker `part`'s share of the events
+    - `guess`: run pass `index` over slice `first`, its own states as they are at the start of slice `seed`, and record
+      what each event did
+    - `repair`: what `chain` does, by going through the recordings of `guess`
     - `merge`: apply to the start of slice `first` of state `state` what the slice does to it, and write the
       start of the next. The effects are those that pass `index` found, or with `attempt` what that
       attempt at the final pass changed
@@ -104,7 +111,7 @@ class Task(msgspec.Struct, frozen=True):
     """
 
     id: int
-    kind: Literal["pass", "chain", "merge", "final", "final_chain"]
+    kind: Literal["pass", "chain", "guess", "repair", "merge", "final", "final_chain"]
     name: str
     index: int = 0
     first: int = 0
@@ -116,6 +123,7 @@ class Task(msgspec.Struct, frozen=True):
     ahead: bool = False
     part: int = 0
     parts: int = 1
+    seed: int = 0
 
 
 class SumRow(msgspec.Struct, frozen=True):
@@ -131,6 +139,16 @@ class SumRow(msgspec.Struct, frozen=True):
 
     def sum(self) -> HashSum:
         return HashSum(self.low, self.high, self.rows)
+
+
+class RepairRow(msgspec.Struct, frozen=True):
+    """What repairing a slice took: see kernels.repair.Repaired."""
+
+    events: int
+    again: int
+    depth: int
+    rest: int
+    reason: str
 
 
 class SliceReport(msgspec.Struct):
@@ -152,6 +170,8 @@ class SliceReport(msgspec.Struct):
     quarantined: int = 0
     pending: dict[str, int] = {}
     """What lies ahead at its end."""
+    repaired: RepairRow | None = None
+    """What repairing it took."""
 
     def put_changes(self, changes: Mapping[str, Change]) -> None:
         self.moved = {name: SumRow.of(c.moved) for name, c in changes.items()}

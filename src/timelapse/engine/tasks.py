@@ -12,11 +12,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from timelapse.analysis.result import PassProgram
 from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.engine.exchange import Merge, report_of
 from timelapse.engine.job import (
     Failure,
     Job,
+    RepairRow,
     SliceReport,
     SumRow,
     Task,
@@ -37,9 +39,12 @@ from timelapse.kernels.base import Abandoned, PassResult, Quarantined, quarantin
 from timelapse.kernels.budget import Spent
 from timelapse.kernels.choose import SliceKernel
 from timelapse.kernels.parts import Part
+from timelapse.kernels.recording import Recording, read, write
+from timelapse.kernels.repair import RepairKernel, guess, specs_of
 from timelapse.kernels.source import Source
 from timelapse.kernels.timed import TimedKernel
 from timelapse.kinds.base import StateSpec
+from timelapse.model.events import Event
 from timelapse.model.program import spec_of
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
@@ -55,7 +60,10 @@ def execute(job: Job, task: Task, report: Report) -> TaskResult:
     if task.kind == "merge":
         result = _merge(job, task)
     else:
-        run = {"pass": _pass, "chain": _pass, "final": _final, "final_chain": _final_chain}
+        run = {
+            "pass": _pass, "chain": _pass, "guess": _guess, "repair": _repair, "final": _final,
+            "final_chain": _final_chain,
+        }  # fmt: skip
         # Millions of short-lived rows make the collector run all the time and find nothing: let it run
         # rarely, so that what a handler's library leaves in cycles still goes.
         thresholds = gc.get_threshold()
@@ -83,6 +91,52 @@ def _keep_effects(job: Job, task: Task) -> Callable[[SliceReport, PassResult], N
             write_table(result.effects[state], path)
 
     return keep
+
+
+def _guess(job: Job, task: Task, report: Report) -> TaskResult:
+    """Run a pass from a start that may be wrong, and record it. Nothing that goes wrong is an error here."""
+    work = job.passes[task.index]
+    result = TaskResult(task.id)
+    started = time.perf_counter()
+    exact = sorted(work.exact - set(work.targets))
+    starts = {} if task.seed == 0 else {n: read_table(job.start_path(task.seed, n)) for n in work.targets}
+    if task.first:
+        starts |= {name: read_table(job.start_path(task.first, name)) for name in exact}
+    middle = time.perf_counter()
+    source = Source(job.reader, job.cuts[task.first], job.cuts[task.first + 1], _classes(job, work), work.columns)
+    memory = state_memory() if job.memory is None else job.memory
+    recording = guess(job.program, work, starts, source, task.events, report, memory)
+    ended = time.perf_counter()
+    if not recording.reason:
+        write(recording, specs_of(job.program, work), job.recording_path(task.index, task.first))
+    result.seconds = {
+        "load": middle - started, "kernel": ended - middle, "write": time.perf_counter() - ended
+    }  # fmt: skip
+    return result
+
+
+def _repair(job: Job, task: Task, report: Report) -> TaskResult:
+    """What a chain does, from recordings."""
+    work = job.passes[task.index]
+    states = specs_of(job.program, work)
+    memory = state_memory() if job.memory is None else job.memory
+
+    def recording(lo: int) -> Recording | None:
+        folder = job.recording_path(task.index, job.cuts.index(lo))
+        return read(states, folder) if folder.is_dir() else None
+
+    def begin(known: Mapping[str, pa.Table]) -> RepairKernel:
+        return RepairKernel(
+            job.program,
+            work,
+            known,
+            task.events,
+            recording=recording,
+            memory=memory,
+            quarantine=job.quarantine,
+        )
+
+    return _run_slices(job, task, task.index, _starts, report, _keep_effects(job, task), begin)
 
 
 def _merge(job: Job, task: Task) -> TaskResult:
@@ -175,10 +229,11 @@ def _starts(job: Job, index: int, slice_id: int) -> dict[str, pa.Table]:
 def _run_slices(
     job: Job, task: Task, index: int, starts: Callable[[Job, int, int], dict[str, pa.Table]], report: Report,
     keep: Callable[[SliceReport, PassResult], None],
+    kernel_of: Callable[[Mapping[str, pa.Table]], RepairKernel] | None = None,
 ) -> TaskResult:  # fmt: skip
     """Run a pass over the task's slices, one after the other."""
     work = job.passes[index]
-    classes = {name: e for name, e in job.classes.items() if name in work.columns}
+    classes = _classes(job, work)
     result = TaskResult(task.id)
     account = result.seconds
     memory = state_memory() if job.memory is None else job.memory
@@ -193,7 +248,9 @@ def _run_slices(
         # Fields that only a later event's handler reads are read too: rows are kept whole.
         classes = job.classes
 
-    def begin(known: Mapping[str, pa.Table]) -> SliceKernel | TimedKernel:
+    def begin(known: Mapping[str, pa.Table]) -> SliceKernel | TimedKernel | RepairKernel:
+        if kernel_of is not None:
+            return kernel_of(known)
         if timed:
             return TimedKernel(job.program)
         return SliceKernel(
@@ -246,6 +303,8 @@ def _run_slices(
             result.failure = _failure(slice_id, error)
             return result
         slice_report = SliceReport(slice_id, done.events, pending=done.pending)
+        if isinstance(kernel, RepairKernel):
+            slice_report.repaired = RepairRow(**vars(kernel.repaired))
         keep(slice_report, done)
         result.reports.append(slice_report)
         ended = time.perf_counter()
@@ -262,6 +321,11 @@ def _run_slices(
     if spill is not None:
         spill.close()
     return result
+
+
+def _classes(job: Job, work: PassProgram) -> dict[str, type[Event]]:
+    """The event types that a pass reads."""
+    return {name: e for name, e in job.classes.items() if name in work.columns}
 
 
 def _written(job: Job, task: Task, index: int, report: SliceReport, state: str) -> Path:

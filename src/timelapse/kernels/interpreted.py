@@ -73,6 +73,7 @@ class InterpretedKernel:
         self._deltas: dict[str, Delta] = {}
         self._tracked: dict[str, TrackedStore] = {}
         self._plain: dict[str, PlainStore] = {}
+        self._stores: dict[str, TrackedStore | PlainStore] = {}
         self._emitted: list[Record] = []
         self._rows: dict[type[Record], list[Row]] = {}
         self._reads: dict[type[Record], list[Record]] = {}
@@ -110,11 +111,11 @@ class InterpretedKernel:
             return delta
         if name in work.exact:
             if name in work.targets or self._final or self._journal is not None:
-                tracked = TrackedStore(start, self._journal)
+                tracked = self._stores[name] = TrackedStore(start, self._journal)
                 if name in work.targets or self._final:
                     self._tracked[name] = tracked
                 return spec.kind(spec, tracked)
-            plain = self._plain[name] = PlainStore(start)
+            plain = self._stores[name] = self._plain[name] = PlainStore(start)
             return spec.kind(spec, plain)
         return spec.kind(spec, NullStore())
 
@@ -153,6 +154,10 @@ class InterpretedKernel:
     def state(self, name: str) -> dict[Any, Any]:
         """The live values of an exact target state."""
         return self._tracked[name].data
+
+    def store(self, name: str) -> TrackedStore | PlainStore:
+        """Where an exact state's values are."""
+        return self._stores[name]
 
     @property
     def turn(self) -> object:

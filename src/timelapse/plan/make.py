@@ -21,6 +21,7 @@ from timelapse.plan.strategy import (
     choose,
     forced_chain,
     forced_keys,
+    iterated,
     parse_strategy,
     with_keys,
 )
@@ -111,6 +112,7 @@ def make_plan(
         analysis.spec,
         tuple(analysis.dependencies),
         costs=tuple(seconds),
+        events=0 if counts is None else sum(counts.values()),
         threads=threads,
         whole=whole if isinstance(whole, ByKey) else None,
         not_whole=whole.reason if isinstance(whole, NotByKey) else "",
@@ -260,7 +262,10 @@ def _forced(
     if force is None or force in ("chain", "staged"):
         return choices
     if isinstance(force, str):
-        wanted = dict.fromkeys(analysis.spec.states, parse_strategy(force))
+        strategy = parse_strategy(force)
+        wanted = dict.fromkeys(analysis.spec.states, strategy)
+        if strategy is Strategy.ITERATE:  # nothing is gained where effects compose anyway
+            wanted = {n: strategy for c in choices if c.strategy is not Strategy.SCAN for n in c.states}
     else:
         wanted = {name: parse_strategy(text) for name, text in force.items()}
     for name in wanted:
@@ -289,6 +294,8 @@ def _as_asked(choice: Choice, wanted: Mapping[str, Strategy], analysis: Analysed
         )  # fmt: skip
     if strategy is Strategy.CHAIN:
         return forced_chain(choice)
+    if strategy is Strategy.ITERATE:
+        return _forced_iterate(choice, analysis)
     if strategy is Strategy.BY_KEY:
         found = maker.share_out(analysis, choice.states)
         if isinstance(found, ByKey):
@@ -304,6 +311,17 @@ def _as_asked(choice: Choice, wanted: Mapping[str, Strategy], analysis: Analysed
             place=choice.place, hint=choice.rewrite, code="TL353",
         )  # fmt: skip
     return choice
+
+
+def _forced_iterate(choice: Choice, analysis: Analysed) -> Choice:
+    uses = [u for u in analysis.spec.times if u.what != "derive"]
+    if uses:
+        raise PlanError(
+            f"{', '.join(choice.states)} cannot be repaired by event: {uses[0].text_of_what} takes part, and only "
+            "events of the log are recorded",
+            place=uses[0].place, hint="leave the strategy to the planner", code="TL850",
+        )  # fmt: skip
+    return iterated(choice, "asked for")
 
 
 def _timed(use: TimeUse, force: str | Mapping[str, str] | None) -> tuple[Mode, str]:
@@ -355,7 +373,7 @@ def _sliced(plan: Plan, slices: int | None, force: str | Mapping[str, str] | Non
     if force is not None:
         return "staged", "asked for"
     stages, cores = plan.stages, plan.cores
-    scans = [s for s in stages if s.strategy is Strategy.SCAN or s.parts > 1]
+    scans = [s for s in stages if s.strategy in (Strategy.SCAN, Strategy.ITERATE) or s.parts > 1]
     if slices is not None and (scans or not stages):
         return "staged", f"{slices} slices were asked for"
     if stages and not scans:

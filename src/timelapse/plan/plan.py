@@ -10,7 +10,17 @@ from typing import Literal
 from timelapse.analysis.result import ByKey, Dependency, PassProgram
 from timelapse.errors import Place, PlanError
 from timelapse.model.program import ProgramSpec
-from timelapse.plan.cost import COMPILED_COMPUTED_SHARE, COMPUTED_SHARE, SHARING_SHARE, Law, PassCost
+from timelapse.plan.cost import (
+    COMPILED_COMPUTED_SHARE,
+    COMPUTED_SHARE,
+    RECORD_SECONDS,
+    SHARING_SHARE,
+    SWEEP_SECONDS,
+    TYPICAL_CONFLICTS,
+    TYPICAL_EVENTS,
+    Law,
+    PassCost,
+)
 from timelapse.plan.schedule import Arrangement, Shape, Times, arrange
 from timelapse.plan.strategy import Choice, Strategy
 
@@ -69,6 +79,10 @@ class Plan:
     """What each stage's pass costs, and last the final pass."""
     threads: int = 1
     """How many cores a run slice after slice can use."""
+    events: int = 0
+    """Of the log; 0 where it is not known."""
+    conflicts: float = TYPICAL_CONFLICTS
+    """The share of events that decide otherwise on a guessed state, where slices are guessed and repaired."""
     whole: ByKey | None = None
     """How the events of the whole program can be shared out by key, where they can."""
     not_whole: str = ""
@@ -85,10 +99,20 @@ class Plan:
         return tuple(
             Shape(
                 stage.states, stage.work.exact, stage.strategy is not Strategy.SCAN, stage.parts,
-                self._repeated(stage),
+                self._repeated(stage), *self._repair(stage),
             )
             for stage in self.stages
         )  # fmt: skip
+
+    def _repair(self, stage: Stage) -> tuple[float, float]:
+        """What guessing and repairing take, relative to the stage's pass."""
+        if stage.strategy is not Strategy.ITERATE:
+            return 0.0, 0.0
+        seconds = stage.cost * self.law.serial_seconds
+        events = self.events or TYPICAL_EVENTS
+        if not seconds:
+            return 1.0, 0.1
+        return 1 + RECORD_SECONDS * events / seconds, SWEEP_SECONDS * events / seconds + self.conflicts
 
     def _repeated(self, stage: Stage) -> float:
         """The share of a pass by key that every worker does."""

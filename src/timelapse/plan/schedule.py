@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 class Step(NamedTuple):
     """One pass over the slices `first` to `last`; `stage` is -1 for the final pass."""
 
-    kind: Literal["pass", "chain", "final"]
+    kind: Literal["pass", "chain", "guess", "repair", "final"]
     stage: int
     first: int
     last: int
@@ -40,6 +40,10 @@ class Shape:
     """How many workers share out its events by key; then each goes through its events slice after slice."""
     repeated: float = 0.0
     """The share of its pass's work that each of them does: reading, and finding out which events are its own."""
+    guess: float = 0.0
+    """A chain whose slices are first run from guessed starts: what that takes, relative to its pass; 0: it is not."""
+    repair: float = 0.0
+    """What repairing them takes, relative to its pass."""
 
     def share(self, cores: int) -> float:
         """How long the whole pass takes, relative to one worker without a choice."""
@@ -66,6 +70,11 @@ class Schedule:
         """Of stages by key: how far the workers came that are through."""
         self._merging: set[str] = set()
         self._waiting = list(self._steps(given))
+        self._guesses: dict[int, set[int]] = {}
+        """Of stages with guesses: the slices whose guess is still to come."""
+        for step in self._waiting:
+            if step.kind == "guess":
+                self._guesses.setdefault(step.stage, set()).add(step.first)
         self._failed = slices
         """The first slice whose effects will never be known, because a pass ahead of time failed there."""
 
@@ -75,7 +84,10 @@ class Schedule:
         for index, shape in enumerate(self._shapes):
             if given.issuperset(shape.states) or self.lead >= self.slices - 1:
                 continue
-            if shape.chain:
+            if shape.guess:
+                yield from (Step("guess", index, i, i) for i in range(self.lead, self.slices - 1))
+                yield Step("repair", index, self.lead, self.slices - 2)
+            elif shape.chain:
                 for part in range(shape.parts):
                     yield Step("chain", index, self.lead, self.slices - 2, part)
             else:
@@ -85,6 +97,11 @@ class Schedule:
     def parts(self, stage: int) -> int:
         """How many workers share out a stage's events."""
         return self._shapes[stage].parts
+
+    @property
+    def seed(self) -> int:
+        """The slice whose start guesses begin from: the first that is known early."""
+        return min(1, self.lead)
 
     @property
     def known(self) -> int:
@@ -100,8 +117,16 @@ class Schedule:
             return False
         if step.kind == "final":
             return self.known > step.first
+        shape = self._shapes[step.stage]
+        if step.kind == "guess":
+            return all(
+                self._known[name] >= (self.seed if name in shape.states else step.first)
+                for name in shape.needs
+            )
+        if step.kind == "repair" and any(at <= self._failed for at in self._guesses[step.stage]):
+            return False
         # A chain finds what it needs at later slices by itself.
-        return all(self._known[name] >= step.first for name in self._shapes[step.stage].needs)
+        return all(self._known[name] >= step.first for name in shape.needs)
 
     def take(self, step: Step) -> None:
         """Somebody runs it."""
@@ -112,6 +137,9 @@ class Schedule:
         last = step.last if failed is None else failed - 1
         if failed is not None:
             self._failed = min(self._failed, failed)
+        if step.kind == "guess":
+            self._guesses[step.stage].discard(step.first)
+            return
         if step.kind == "final":
             states: Sequence[str] = tuple(self._known) if step.first < self.lead else ()
         else:
@@ -197,6 +225,8 @@ def foretell(shapes: Sequence[Shape], times: Times, shares: Sequence[float], lea
             share = ends[step.last + 1] - ends[step.first]
             if step.stage >= 0 and shapes[step.stage].parts > 1:
                 share *= shapes[step.stage].share(shapes[step.stage].parts)
+            if step.kind in ("guess", "repair"):
+                share *= shapes[step.stage].guess if step.kind == "guess" else shapes[step.stage].repair
             if step.stage < 0:
                 taken = times.load * min(ends[step.first], shares[step.first])
             after(times.task + taken + whole * share * crowd, lambda step=step: finish(step))  # type: ignore[misc]

@@ -32,7 +32,7 @@ class Strategy(StrEnum):
         return list(Strategy).index(self)
 
 
-AVAILABLE = (Strategy.SCAN, Strategy.BY_KEY, Strategy.CHAIN)
+AVAILABLE = tuple(Strategy)
 """What this version can execute."""
 
 
@@ -118,6 +118,13 @@ def forced_keys(choice: Choice, found: ByKey) -> Choice:
         choice, strategy=Strategy.BY_KEY, because=f"asked for, {found.text}", by_key=found,
         rewrite="do not force the strategy",
     )  # fmt: skip
+
+
+def iterated(choice: Choice, because: str) -> Choice:
+    """The same component, its slices run from guessed starts and repaired."""
+    if choice.strategy is Strategy.ITERATE:
+        return choice
+    return replace(choice, strategy=Strategy.ITERATE, because=because, by_key=None)
 
 
 def forced_chain(choice: Choice) -> Choice:

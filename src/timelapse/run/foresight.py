@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 from timelapse.analysis.result import PassProgram
+from timelapse.engine.driver import repair_name
 from timelapse.engine.job import Job
 from timelapse.env.cores import usable_cores
 from timelapse.errors import UsageError
@@ -30,6 +31,7 @@ from timelapse.plan.explanation import Explanation, HandlerRow, PassRow, counts_
 from timelapse.plan.plan import Plan
 from timelapse.plan.scale import ScaleRow
 from timelapse.plan.scale import scale as foretold
+from timelapse.plan.strategy import Strategy
 
 
 def compiled_facts(program: Program, events: int, slices: int | None, cores: int) -> IsCompiled | None:
@@ -55,7 +57,7 @@ def compiling(program: Program, plan: Plan, job: Job, cores: int) -> Iterator[No
     works = [(job.passes[-1], job.reader.count // (1 if plan.mode != "staged" else job.slices), True)]
     if plan.mode == "staged" and job.slices > 1:
         each = job.reader.count // job.slices
-        works += [(stage.work, each, False) for stage in plan.stages]
+        works += [(s.work, each, False) for s in plan.stages if s.strategy is not Strategy.ITERATE]
     if job.reader.count < WARM_EVENTS:
         yield
         return
@@ -74,14 +76,24 @@ def foreseen(program: Program, plan: Plan, job: Job) -> dict[str, str]:
     """For each pass "compiled", or "Python" and why, as it looks before the run."""
     if job.reader.count < WARM_EVENTS and os.environ.get(SWITCH, "auto") == "auto":
         why = f"Python: {TOO_FEW}"
-        return {**{stage.name: why for stage in plan.stages}, "final": why}
-    works = [(stage.name, stage.work, False) for stage in plan.stages] + [("final", job.passes[-1], True)]
+        return {**{stage.name: why for stage in plan.stages}, "final": why, **_guessed(plan)}
+    guessed = [stage.name for stage in plan.stages if stage.strategy is Strategy.ITERATE]
+    works = [(s.name, s.work, False) for s in plan.stages if s.name not in guessed] + [
+        ("final", job.passes[-1], True)
+    ]
     events = job.reader.count // (job.slices if plan.mode == "staged" else 1)
-    found = {}
+    found = _guessed(plan)
     for name, work, final in works:
         why_not = foresee(program, work, events, final=final)
         found[name] = "compiled" if why_not.compiled else f"Python: {why_text(work, why_not)}"
     return found
+
+
+def _guessed(plan: Plan) -> dict[str, str]:
+    """How stages run whose slices are guessed and repaired."""
+    names = [stage.name for stage in plan.stages if stage.strategy is Strategy.ITERATE]
+    why = "Python: what its events read and write is recorded"
+    return {name: why for stage in names for name in (stage, repair_name(stage))}
 
 
 def used_kernels(before: Mapping[str, str], ran: Mapping[str, bool]) -> dict[str, str]:

@@ -452,6 +452,7 @@ def _manifest(
         "by_key": None
         if plan.mode != "by key" or plan.whole is None
         else {"keys": plan.whole.text, "workers": outcome.workers, "abandoned": outcome.abandoned},
+        "repairs": outcome.repair_account,
         "fallback": None
         if outcome.fallback is None
         else {
