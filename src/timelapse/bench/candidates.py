@@ -133,6 +133,14 @@ KEYED_INTERPRETED = _ours(
     kernel="python",
 )
 
+WINDOWS_PYTHON = Candidate("windows-python", "plain Python, dicts", "windows_python.py", rounds=1)
+WINDOWS_NATIVE = Candidate("windows-numba", "Numba by hand, one thread", "windows_numba.py")
+WINDOWS = _ours("windows", "Timelapse", spark=False, program="WindowedSpam")
+WINDOWS_INTERPRETED = _ours(
+    "windows-interpreted", "Timelapse, not compiled", limit=20_000, spark=False, program="WindowedSpam", kernel="python",
+    note="the serial loop",
+)  # fmt: skip
+
 RIVALS_ALL: tuple[Candidate, ...] = (
     NATIVE, PIPELINED, PROTOTYPE, OURS, LOCAL, *SLICED, INTERPRETED, PYTHON, POLARS, DUCKDB, SPARK, BYTEWAX, STATE,
     PYFLINK,

@@ -144,3 +144,64 @@ class Ewma(tl.Program):
         self.spread[k] = usual + self.alpha * (off - usual)
         if off > 2.0 * self.ratio * usual:
             self.emit(Deviation(reading=e.id, sensor=k, mean=old))
+
+
+class Scored(tl.Record, key="message"):
+    """A message, and how many of five rules it breaks, times ten."""
+
+    message: int
+    score: int
+
+
+class WindowedSpam(tl.Program):
+    """ReStream's windowed spam: five rules over sliding windows of two hours to thirty days."""
+
+    ratio: float = 2.0
+
+    friends: tl.Set[tuple[int, int]]
+    sent: tl.Counter[int]
+    to_friends: tl.Counter[int]
+    to_others: tl.Counter[int]
+    strangers: tl.SetOf[int, int]
+    with_email: tl.Counter[int]
+    first: tl.First[int, int | None]
+    between: tl.Counter[tuple[int, int]]
+    responses: tl.Counter[int]
+
+    @tl.on(Friendship)
+    def befriend(self, e: Friendship) -> None:
+        self.friends.add(pair(e.a, e.b))
+
+    @tl.on(Sent)
+    def count(self, m: Sent) -> None:
+        s = m.sender
+        self.sent[s] += 1
+        self.first.add(s, m.ts)
+        if m.has_email:
+            self.with_email[s] += 1
+        if pair(s, m.recipient) in self.friends:
+            self.to_friends[s] += 1
+        else:
+            self.to_others[s] += 1
+            self.strangers.add(s, m.recipient)
+        if self.between.last(7 * tl.DAY)[m.recipient, s] > 0:
+            self.responses[s] += 1
+        self.between[s, m.recipient] += 1
+
+    @tl.on(Sent)
+    def score(self, m: Sent) -> None:
+        s, score = m.sender, 0
+        near, far, sent = self.to_friends[s], self.to_others[s], self.sent[s]
+        if sent > 5 and far > self.ratio * near:
+            score += 10
+        if self.to_others.last(2 * tl.HOUR)[s] > 7 and self.strangers.last(2 * tl.HOUR).count(s) >= 5:
+            score += 10
+        if self.with_email.last(30 * tl.DAY)[s] > 0.5 * self.sent.last(30 * tl.DAY)[s]:
+            score += 10
+        since = self.first[s]
+        if since is not None and m.ts - since >= 7 * tl.DAY:
+            if self.sent.last(tl.DAY)[s] > 0.2 * self.sent.last(7 * tl.DAY)[s]:
+                score += 10
+        if self.responses[s] < 0.1 * sent:
+            score += 10
+        self.emit(Scored(message=m.id, score=score))

@@ -97,6 +97,7 @@ TARGETS: tuple[Target, ...] = (
     Target("seconds to compile a program's passes", 5, _worst_compile),
     Target("times faster than plain Python, by key", 15, _of("keyed", "python / by key"), least=True),
     Target("times faster by key than a chain", 1.3, _of("keyed", "chain / by key"), least=True),
+    Target("times faster than plain Python, windows", 10, _of("windows", "python / timelapse"), least=True),
     Target("seconds for a million events, warm", 1.0, _of("sizes", "seconds at 1000000")),
     Target("GiB for fifty million events, ten million users", 8, _of("memory", "timelapse GiB")),
 )

@@ -37,7 +37,7 @@ from timelapse.env.machine import state_memory
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import Abandoned, PassResult, Quarantined, quarantined_table
 from timelapse.kernels.budget import Spent
-from timelapse.kernels.choose import SliceKernel
+from timelapse.kernels.choose import SliceKernel, is_compiled_alone
 from timelapse.kernels.parts import Part
 from timelapse.kernels.recording import Recording, read, write
 from timelapse.kernels.repair import RepairKernel, guess, specs_of
@@ -231,9 +231,9 @@ def _starts(job: Job, index: int, slice_id: int) -> dict[str, pa.Table]:
 def _run_slices(
     job: Job, task: Task, index: int, starts: Callable[[Job, int, int], dict[str, pa.Table]], report: Report,
     keep: Callable[[SliceReport, PassResult], None],
-    kernel_of: Callable[[Mapping[str, pa.Table]], RepairKernel] | None = None,
+    kernel_of: Callable[[Mapping[str, pa.Table]], RepairKernel] | None = None, *, given_up: bool = False,
 ) -> TaskResult:  # fmt: skip
-    """Run a pass over the task's slices, one after the other."""
+    """Run a pass over the task's slices, one after the other. `given_up`: it could not do so compiled."""
     work = job.passes[index]
     classes = _classes(job, work)
     result = TaskResult(task.id)
@@ -246,14 +246,15 @@ def _run_slices(
 
     spec = spec_of(job.program)
     timed = spec.serial_only is not None
-    if timed:
+    serial = timed and (given_up or not is_compiled_alone(job.program, work, events))
+    if serial:
         # Fields that only a later event's handler reads are read too: rows are kept whole.
         classes = job.classes
 
     def begin(known: Mapping[str, pa.Table]) -> SliceKernel | TimedKernel | RepairKernel:
         if kernel_of is not None:
             return kernel_of(known)
-        if timed:
+        if serial:
             return TimedKernel(job.program)
         return SliceKernel(
             job.program, work, known, events, final=final, prefetch=task.threads > 1, memory=memory,
@@ -273,7 +274,7 @@ def _run_slices(
         lo, hi = job.cuts[slice_id], job.cuts[slice_id + 1]
         started = time.perf_counter()
         source = Source(job.reader, lo, hi, classes, work.columns, part)
-        if timed:
+        if serial:
             whole = {name: tuple(f.name for f in cls.__fields__) for name, cls in classes.items()}
             source = replace(source, columns=whole)
         if spec.times:
@@ -292,6 +293,8 @@ def _run_slices(
         except Abandoned as why:
             if spill is not None:
                 spill.close()
+            if timed:
+                return _run_slices(job, task, index, starts, report, keep, given_up=True)
             plain = replace(job, passes=(*job.passes[:-1], replace(work, by_key=None)))
             again = _run_slices(plain, task, index, starts, report, keep)
             again.abandoned, again.abandoned_is_bug = why.reason, why.is_bug

@@ -243,6 +243,12 @@ def runs_compiled(program: Program, work: PassProgram, events: int, *, final: bo
     return foresee(program, work, events, final=final).compiled
 
 
+def is_compiled_alone(program: Program, work: PassProgram, events: int) -> bool:
+    """Whether a pass over so many events, the whole program from the log's first event on, runs compiled. Compiles it
+    if that is worth it."""
+    return _unit(program, replace(work, by_key=None), events, final=True) is not None
+
+
 def prepare(program: Program, work: PassProgram, events: int, *, final: bool) -> None:
     """Have a pass compiled if it is worth it for so many events, of which its tasks see fewer each."""
     if events >= COLD_EVENTS:
@@ -307,8 +313,6 @@ def _same(one: PassProgram, other: PassProgram) -> bool:
 
 
 def _lower(program: Program, work: PassProgram, *, final: bool) -> Unit:
-    if uses := spec_of(program).times:
-        raise _refused()(f"{uses[0].text_of_what} runs as Python in this version", uses[0].place.line or 0)
     from timelapse.kernels.native.lower import Lowering
 
     if not final:  # what is shared out among tasks is filtered before it gets to them

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import timelapse as tl
-from timelapse.bench.programs import Deviation, Ewma, IntAntispam, Spam, TextAntispam
+from timelapse.bench.programs import Deviation, Ewma, IntAntispam, Scored, Spam, TextAntispam, WindowedSpam
 
 _FLAGS: dict[Any, tuple[type[tl.Record], str]] = {
     IntAntispam: (Spam, "message"), TextAntispam: (Spam, "message"), Ewma: (Deviation, "reading"),
+    WindowedSpam: (Scored, "score"),
 }  # fmt: skip
-"""For each program the records that are compared, and the field with the event's number."""
+"""For each program the records that are compared, and the field that is."""
 _COMPILED: set[tuple[str, int, str]] = set()
 
 
@@ -133,8 +134,9 @@ def candidate(
         session = start(master=f"local[{cores}]", conf={"spark.driver.memory": "3g"})
         session.range(1).count()
     chosen: type[tl.Program] = TextAntispam if text else IntAntispam
-    if program == "Ewma":
-        chosen = Ewma
+    own = {"Ewma": Ewma, "WindowedSpam": WindowedSpam}
+    if program in own:
+        chosen = own[program]
     elif program is not None:
         from timelapse.model.load import load_program
 

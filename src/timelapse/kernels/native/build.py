@@ -38,6 +38,7 @@ from timelapse.kernels.native.fetch import fetch1, fetch2, fetch3
 from timelapse.kernels.native.primitives import bits, claim1, claim2, claim3, drop, find1, find2, find3
 from timelapse.kernels.native.primitives import fold, mark, minus, mix, owner, plus, put, put_plain, restore, save
 from timelapse.kernels.native.primitives import left, minus_left, plus_left, times_left, touch, unbits
+from timelapse.kernels.native.sliding import push, skip, slide, slide_members, stamp, unstamp
 from timelapse.kernels.native.touch import take
 
 ONE = np.uint64(1)

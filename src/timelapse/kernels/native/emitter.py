@@ -13,9 +13,8 @@ from typing import Any
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.native.comparisons import truth
 from timelapse.kernels.native.flow import Join, Level, Line, Moves, is_simple
-from timelapse.kernels.native.layout import layout_of, mode_of
-from timelapse.kernels.native.states import StateCode, state_code
-from timelapse.kernels.native.unit import ABROAD, LEAVE, ROOM, SPENT, Column, Unit
+from timelapse.kernels.native.states import StateCode
+from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, ROOM, SPENT, Column, Unit
 from timelapse.kernels.native.values import (
     NOT_CONSTANT,
     Env,
@@ -26,6 +25,7 @@ from timelapse.kernels.native.values import (
     constant,
     optional,
 )
+from timelapse.kernels.native.windows import sliding_of
 from timelapse.model.events import Field, Record
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.source import function_source
@@ -38,6 +38,7 @@ SPEND = f"return left(j, u, {SPENT})"
 """Leaves an event that has spent its budget."""
 LEAVE_ALL = f"return left(j, u, {ABROAD})"
 """Leaves an event that uses a key which is not under its own."""
+GIVE_UP = f"return left(j, u, {HOPELESS})"
 REJECT = "  # reject"
 """Ends the lines that leave an event's code because it is rejected."""
 
@@ -102,6 +103,9 @@ class Emitter:
         """What `room_if` asked for in loops."""
         self._objects: dict[str, Any] = {}
         self._parts: dict[str, Any] | None = None
+        self._views = sliding_of(program)
+        self._slides: list[tuple[int, str, int]] = []
+        """Which event's code looks at which state's views, and their lags."""
         self._own: tuple[str, ...] | None = None
         """The words of the key by which the event is shared out; None where events are not, or this one has none."""
 
@@ -143,6 +147,16 @@ class Emitter:
         """Leave where the condition holds."""
         self.line(f"if {condition}:")
         self.line(f"    return left(j, u, {LEAVE})")
+
+    def give_up_if(self, condition: str) -> None:
+        """Where the condition holds, the whole pass has to run as Python."""
+        self.line(f"if {condition}:")
+        self.line(f"    {GIVE_UP}")
+
+    @property
+    def now(self) -> str:
+        """The time of the step."""
+        return f"ts{self._event}[q{self._event}]"
 
     def uses_key(self, state: str, words: Sequence[str]) -> None:
         """Where events are shared out: see to it that a state's key is under the event's own."""
@@ -268,7 +282,7 @@ class Emitter:
         """The lists that grow while code is written."""
         unit = self.unit
         return [
-            unit.columns, unit.params, unit.records, unit.states, self._rejections,
+            unit.columns, unit.params, unit.records, unit.states, self._rejections, self._slides,
             *(frame.result.values for frame in self._stack), *(level.outs for level in self._levels),
         ]  # fmt: skip
 
@@ -367,23 +381,6 @@ class Emitter:
         if column not in self.unit.columns:
             self.unit.columns.append(column)
         return Value(column.kind, f"col{self.unit.columns.index(column)}[q{self._event}]")
-
-    def _state_of(self, node: ast.expr, env: Env) -> StateCode | None:
-        if isinstance(node, ast.Attribute) and self._is_self(node.value, env):
-            if node.attr in spec_of(self._program).states:
-                return self._state(node.attr)
-        return None
-
-    def _state(self, name: str) -> StateCode:
-        if name not in self._states:
-            spec, work, unit = spec_of(self._program).states[name], self._work, self.unit
-            mode = mode_of(name, work)
-            layout = layout_of(spec, work, final=self._final)
-            self._states[name] = state_code(spec, mode, layout, self, len(unit.states))
-            if mode != "ignored":
-                unit.states.append(name)
-                unit.layouts[name] = layout
-        return self._states[name]
 
     # --- values -----------------------------------------------------------------------------------
 

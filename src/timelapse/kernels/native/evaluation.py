@@ -283,7 +283,7 @@ class Evaluation(Calls):
 
     def _member(self, name: str, frame: Frame) -> Value:
         if name == "now":
-            return Value("int", f"ts{self._event}[q{self._event}]", origin=ast.Name("_f_ts", ast.Load()))
+            return Value("int", self.now, origin=ast.Name("_f_ts", ast.Load()))
         if name in self._params:
             return self._param(name)
         spec = spec_of(self._program).states.get(name)

@@ -7,6 +7,8 @@ from typing import Any
 
 from timelapse.analysis.result import ByKey, PassProgram
 from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.native.effectlog import EffectLog
+from timelapse.kernels.native.looking import Views
 from timelapse.kernels.native.table import NativeTable
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.views import Turn, fill, live_state
@@ -45,6 +47,7 @@ class Fallback:
         work: PassProgram,
         unit: Unit,
         tables: Mapping[str, NativeTable],
+        logs: Mapping[str, EffectLog],
         *,
         final: bool,
         quarantine: bool,
@@ -52,11 +55,15 @@ class Fallback:
         self._unit, self._work, self._program = unit, work, program
         self._keys = work.by_key if unit.shared else None
         turn = self._turn = Turn()
+        self._logs = logs
+        self._views = Views(tables, logs)
 
         def live(name: str, journal: Journal | None) -> Any:
             table = tables.get(name)
             if table is None:
                 return None
+            if name in logs:
+                return self._views.live(name, journal)
             if self._keys is None:
                 return live_state(table, journal)
             return live_state(table, journal, turn, self._keys.states[name])
@@ -71,6 +78,8 @@ class Fallback:
             maker = self._makers[cls] = row_maker(cls, self._work.columns[cls.__name__])
         (event,) = maker(chunk.tables[cls.__name__].slice(row, 1))
         found: Event = event
+        if self._logs:
+            self._views.begin(found.ts)
         if self._keys is not None:
             self._turn.key = self._key(self._keys, found)
         return found

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from timelapse.kernels.native.comparisons import present
-from timelapse.kernels.native.emitter import Emitter, Frame
+from timelapse.kernels.native.emitter import Frame
 from timelapse.kernels.native.numbers import arithmetic
+from timelapse.kernels.native.stateful import Stateful
 from timelapse.kernels.native.values import NONE, Env, Refused, Value
 
 
@@ -21,7 +22,7 @@ class Rounds:
     item: Callable[[Value], Value]
 
 
-class Iteration(Emitter):
+class Iteration(Stateful):
     """Finds out what loops go over."""
 
     def _expr(self, node: ast.expr, env: Env, frame: Frame) -> Value:

@@ -13,19 +13,21 @@ import pyarrow as pa
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import HandlerError
 from timelapse.kernels import budget
-from timelapse.kernels.base import PassResult, Tick
+from timelapse.kernels.base import Abandoned, PassResult, Tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native import loops
 from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
+from timelapse.kernels.native.effectlog import EffectLog
 from timelapse.kernels.native.fallback import Credit, Fallback, handed_over
 from timelapse.kernels.native.layout import TOUCHED, WAS_PRESENT, layout_of
 from timelapse.kernels.native.outputs import Outputs
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.table import NativeTable
-from timelapse.kernels.native.unit import ABROAD, ROOM, SPENT, Unit, left
+from timelapse.kernels.native.unit import ABROAD, HOPELESS, ROOM, SPENT, Unit, left
 from timelapse.kernels.native.views import Foreign, live_state
+from timelapse.kernels.native.windows import members_spec
 from timelapse.kernels.stores import TrackedStore
 from timelapse.kinds.effects import Journal
 from timelapse.log.reader import Chunk
@@ -44,6 +46,9 @@ PIECE = 32768
 _FEW_ROWS = 1 << 16
 _WORTH = 2
 """A larger start state than events / so many is not loaded: most of its keys will not be touched."""
+
+
+_HOPELESS = "a sum of which there are windows comes near the end of int64"
 
 
 class TooOften(Exception):
@@ -96,19 +101,25 @@ class NativeKernel:
         entry = 3 + max((layout.live for layout in unit.layouts.values()), default=0)
         self._undo = np.zeros((max(unit.undo, 1), entry), np.int64)
         for name in unit.states:
-            table = self._tables[name] = NativeTable(
-                self._spec.states[name], unit.layouts[name], self._interned
-            )
+            spec = unit.hidden.get(name) or self._spec.states[name]
+            table = self._tables[name] = NativeTable(spec, unit.layouts[name], self._interned)
             if name in starts and name in work.exact:
                 start = starts[name]
                 few = start.num_rows >= _FEW_ROWS and 0 < events < _WORTH * start.num_rows
                 large = memory is not None and start.num_rows * table.row_bytes > memory
                 table.load(start, key_by_key=few or large)
+        self._logs = {name: self._log(name) for name in unit.windows}
         self._outputs = Outputs(unit)
         self._fallback: Fallback | None = None
         self.credit = Credit()
         self._done = 0
         self.left = 0
+
+    def _log(self, name: str) -> EffectLog:
+        """What was done to a state with views."""
+        views, spec = self._unit.windows[name], self._spec.states[name]
+        hidden = {lag: self._tables.get(members_spec(spec, lag).name) for lag in views.lags}
+        return EffectLog(self._tables[name], views, {lag: t for lag, t in hidden.items() if t is not None})
 
     def run(self, chunks: Iterator[Chunk], tick: Tick, shown: Shown) -> PassResult:
         """Process one slice. After a failure the kernel is of no use. `shown` gives an event by seq for errors.
@@ -202,7 +213,9 @@ class NativeKernel:
 
     @property
     def state_bytes(self) -> int:
-        """What the exact states take that need not be loaded whole."""
+        """What the exact states take that need not be loaded whole. With windows they stay where they are."""
+        if self._logs:
+            return 0
         return sum(
             t.slots.nbytes for n, t in self._tables.items() if n in self._work.exact and t.can_be_mapped
         )
@@ -272,6 +285,8 @@ class NativeKernel:
                 raise budget.Spent
             if why == ABROAD:
                 raise Foreign
+            if why == HOPELESS:
+                raise Abandoned(_HOPELESS)
             if why:
                 for kind in range(len(position)):
                     position[kind] += np.count_nonzero(batch.kinds[lo:at] == kind)
@@ -297,6 +312,8 @@ class NativeKernel:
             table.reserve(more * (hi - lo))
             counts[index] = table.rows
             rest += [table.slots, table.mask, table.description]
+            if name in self._logs:
+                rest += self._ready(self._logs[name], unit.pushes[name] * (hi - lo), batch, lo, position)
         rest += self._params
         rest += outputs.buffers(hi - lo)
         head = [position, counts, outputs.used, self._undo, outputs.refused(hi - lo), self._rounds]
@@ -304,6 +321,16 @@ class NativeKernel:
         for table, rows in zip(self._tables.values(), counts.tolist(), strict=True):
             table.rows = rows
         return status
+
+    def _ready(
+        self, log: EffectLog, more: int, batch: Batch, at: int, position: npt.NDArray[np.int64]
+    ) -> list[Any]:
+        """A log with room for more operations. Before it grows what no view sees any more is forgotten."""
+        if not log.has_room(more):
+            kind = int(batch.kinds[at])
+            log.advance(int(batch.arrays[2 * kind][position[kind]]))
+            log.reserve(more)
+        return [log.rows, log.marks]
 
     def _place(self, batch: Batch, at: int, position: npt.NDArray[np.int64]) -> tuple[int, int, int]:
         """An event's type, its row there, its seq."""
@@ -320,12 +347,16 @@ class NativeKernel:
             layout = table.layout
             table.slots[entry[1], 0] = entry[2]
             table.slots[entry[1], layout.place : layout.start] = entry[3 : 3 + layout.live]
+        for log in self._logs.values():
+            log.rewind()
         self._outputs.take_back(self._place(batch, at, position)[2])
 
     def _grow(self) -> None:
         """Make room after one event of a loop needed more than there was."""
         for table in self._tables.values():
             table.reserve(len(table.slots) // 2)
+        for log in self._logs.values():
+            log.grow()
         self._outputs.grow()
         self._undo = np.zeros((2 * len(self._undo), self._undo.shape[1]), np.int64)
 
@@ -336,6 +367,8 @@ class NativeKernel:
         kind, row, seq = self._place(batch, at, position)
         self.left += 1
         if not self.credit.spend(since):
+            if self._logs:
+                raise Abandoned("too many events of a program with windows leave the compiled function")
             raise TooOften(seq)
         if self._fallback is None:
             self._fallback = Fallback(
@@ -343,12 +376,20 @@ class NativeKernel:
                 self._work,
                 self._unit,
                 self._tables,
+                self._logs,
                 final=self._final,
                 quarantine=self._quarantine,
             )
         fallback = self._fallback
         event = fallback.event(batch.chunk, self._unit.events[kind], row)
-        failure = fallback.python.one(event, lambda: shown(seq))
+        try:
+            failure = fallback.python.one(event, lambda: shown(seq))
+        except Foreign as foreign:
+            if not self._logs:
+                raise
+            raise Abandoned(_HOPELESS) from foreign
+        for log in self._logs.values():
+            log.keep()
         if failure is not None:
             raise Failed(seq, failure)
         self._outputs.keep_reads(fallback.python.take_reads(), self._interned)

@@ -1,9 +1,9 @@
 """How a state's row looks in a compiled pass: shared by the generated code and the table that it works on.
 
-A row is `flags, key words..., live words..., words at the slice's start...`, all int64. The live words
+A row is `flags, key words..., live words..., words at the slice's start..., words of views...`, all int64. The live words
 are the value's (exact), nothing (a Set's delta), the sum (a Counter's), or the two branches of a step
 (`func`: the words for an absent key, the step's number, the step's words). The words at the start are
-there where the changes of an exact state are asked for.
+there where the changes of an exact state are asked for. Those of views (windows.py) are only there where a program has some.
 
 A value is one word per scalar: integers as they are, floats by their bits, strings by their codes, and for an
 optional a word that is 1 where there is a value, before the value's own.
@@ -39,12 +39,15 @@ def value_words(kind: ValueType | None) -> int:
 
 @dataclass(frozen=True)
 class Layout:
-    """One state's row. `width`: key words (a state without a key has one, 0). `stored`: the type of its values."""
+    """One state's row. `width`: key words (a state without a key has one, 0). `stored`: the type of its values.
+    `extra`: words of views.
+    """
 
     width: int
     stored: ValueType | None
     form: Form
     tracked: bool
+    extra: int = 0
 
     @property
     def size(self) -> int:
@@ -67,8 +70,13 @@ class Layout:
         return self.place + self.live
 
     @property
-    def words(self) -> int:
+    def twins(self) -> int:
+        """Where the words of views begin."""
         return self.start + (self.size if self.tracked else 0)
+
+    @property
+    def words(self) -> int:
+        return self.twins + self.extra
 
 
 def mode_of(name: str, work: PassProgram) -> Mode:
@@ -83,13 +91,13 @@ def stored_type(spec: StateSpec) -> ValueType | None:
     return spec.value
 
 
-def layout_of(spec: StateSpec, work: PassProgram, *, final: bool) -> Layout:
-    """The row of a state that the pass keeps."""
+def layout_of(spec: StateSpec, work: PassProgram, *, final: bool, extra: int = 0) -> Layout:
+    """The row of a state that the pass keeps. `extra`: words of views."""
     width = max(1, len(key_types(spec)))
     if spec.name in work.delta:
         form = spec.kind.delta(spec, None).form
         return Layout(width, stored_type(spec), form, tracked=False)
-    return Layout(width, stored_type(spec), "exact", tracked=final or spec.name in work.targets)
+    return Layout(width, stored_type(spec), "exact", final or spec.name in work.targets, extra)
 
 
 def key_kinds(spec: StateSpec) -> list[str]:
@@ -102,4 +110,4 @@ def can_be_mapped(spec: StateSpec, layout: Layout) -> bool:
     kinds, stored = key_types(spec), layout.stored
     plain = all(isinstance(k, ScalarType) and k.name != "float" for k in kinds)
     value = stored is None or (isinstance(stored, ScalarType) and stored.name not in ("str", "bytes"))
-    return layout.form == "exact" and bool(kinds) and plain and value
+    return layout.form == "exact" and not layout.extra and bool(kinds) and plain and value

@@ -21,8 +21,11 @@ from timelapse.kernels.native.states.base import UNDO, word
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.values import EventRef, Refused, SelfRef
 from timelapse.kernels.native.wide import WIDTHS, wide
+from timelapse.kernels.native.windows import KEPT, USED, members_spec
+from timelapse.model.program import spec_of
 
 _PLAIN = re.compile(r"[\w\[\]]+$")
+_NOTED = re.compile(r"^\s*(?:push|stamp)\(w(\d+),")
 _COLUMN = re.compile(r"\bcol(\d+)\b")
 
 
@@ -80,13 +83,19 @@ class Lowering(Folds):
         columns = self._used_columns([*heads, *bodies])
         heads, bodies = columns[: len(heads)], columns[len(heads) :]
         self._lines = []
+        unit.windows = {n: v for n in unit.states if (v := self._states[n].views) is not None}
+        unit.hidden = {name: spec for name, spec in unit.hidden.items() if name in unit.states}
+        unit.pushes = {name: self._states[name].pushes for name in unit.windows}
         unit.claims = {name: self._states[name].claims for name in unit.states}
         unit.finds = {name: self._states[name].finds for name in unit.states}
         bodies = [self._without_idle_room(body) for body in bodies]
         bodies = [share_rows(without_idle_saves(body)) for body in bodies]
         unit.undo = max((sum(line.endswith(UNDO) for line in body) for body in bodies), default=0)
         unit.rejects = bool(self._rejections)
-        bodies = [[*look_ahead(body, i, shared=unit.shared), *body] for i, body in enumerate(bodies)]
+        bodies = [
+            [*look_ahead(body, i, shared=unit.shared), *self._sliding(i), *body]
+            for i, body in enumerate(bodies)
+        ]
         unit.source = self._source(bodies, heads)
         return unit
 
@@ -116,6 +125,30 @@ class Lowering(Folds):
             )
         return ["            jump = 0", *lines] if any("jump" in line for line in lines) else lines
 
+    def _sliding(self, event: int) -> list[str]:
+        """Lines to stand before an event type's code: the views that it looks at come up to the event's time."""
+        self._lines, self._event, self._indent = [], event, 3
+        unit = self.unit
+        for _, name, lag in dict.fromkeys(s for s in self._slides if s[0] == event):
+            i, views = unit.states.index(name), unit.windows[name]
+            cursor, layout = views.cursor(lag), unit.layouts[name]
+            edge = self.name("x")
+            self.line(f"{edge} = minus({self.now}, k{i}[{cursor + 1}])")
+            soon = f"k{i}[{cursor}] < k{i}[{USED}] and w{i}[np.uint64(k{i}[{cursor}]), 0] <= {edge}"
+            with self.block(f"if {soon} and {edge} < {self.now}:"):
+                hidden = members_spec(spec_of(self._program).states[name], lag).name
+                given = f"w{i}, k{i}, {cursor}"
+                if hidden in unit.states:
+                    h = unit.states.index(hidden)
+                    counts = f"t{h}, m{h}, {unit.layouts[hidden].place}, {unit.layouts[hidden].width}"
+                    self.line(f"slide_members({given}, t{i}, {layout.twins}, {counts}, {edge})")
+                elif views.stamped:
+                    self.line(f"skip({given}, {edge})")
+                else:
+                    at = layout.twins + views.lags.index(lag)
+                    self.line(f"slide({given}, t{i}, {at}, {edge})")
+        return rendered(self._lines)
+
     def _used_columns(self, bodies: list[list[str]]) -> list[list[str]]:
         """The code with the columns that it reads alone; those are what the unit has then."""
         unit = self.unit
@@ -135,6 +168,8 @@ class Lowering(Folds):
             found.append((f"col{i}", {"float": "RFLOATS", "bool": "RBOOLS"}.get(column.kind, "RINTS")))
         for i in range(len(unit.states)):
             found += [(f"t{i}", "TABLE"), (f"m{i}", "uint64"), (f"s{i}", "INTS")]
+            if unit.states[i] in unit.windows:
+                found += [(f"w{i}", "TABLE"), (f"k{i}", "INTS")]
         found += [(f"p_{n}", {"float": "float64", "bool": "boolean"}.get(k, "int64")) for n, k in unit.params]
         for i, record in enumerate(unit.records):
             found.append((f"o{i}_place", "TABLE"))
@@ -179,6 +214,8 @@ class Lowering(Folds):
                 lines += ["                break", *self._rejection(i)]
             else:
                 lines += body
+            noted = {int(n) for line in body for n in _NOTED.findall(line)}
+            lines += [f"            k{n}[{KEPT}] = k{n}[{USED}]" for n in sorted(noted)]
             if not unit.shared:
                 lines.append(f"            q{i} += ONE")
         last = "end" if unit.shared else "q"
@@ -207,6 +244,11 @@ class Lowering(Folds):
                 for i, layout in enumerate(unit.layouts.values()):
                     with self.block(f"{'if' if i == 0 else 'elif'} undo[u, 0] == {i}:"):
                         self.line(f"restore(undo, u, t{i}, {layout.place}, {layout.live})")
+            for i, name in enumerate(unit.states):
+                if name in unit.windows and unit.windows[name].stamped:
+                    self.line(f"unstamp(w{i}, k{i}, t{i}, {unit.layouts[name].twins})")
+                elif name in unit.windows:
+                    self.line(f"k{i}[{USED}] = k{i}[{KEPT}]")
             own = f"seq{event}[q{event}]"
             for i in (n for n, cls in enumerate(unit.records) if not cls.__reads__):
                 with self.block(f"while emitted[{i}] > 0 and o{i}_place[emitted[{i}] - 1, 1] == {own}:"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,8 @@ class NativeTable:
         self.slots = _slots(1024, layout.words)
         self._interned = interned
         self._mapped: Mapped | None = None
+        self.moved: Callable[[Ints], None] = lambda old: None
+        """Called when rows have other places than in the array that is given."""
 
     @property
     def mask(self) -> np.uint64:
@@ -59,9 +61,10 @@ class NativeTable:
             wanted *= 2
         if wanted > len(self.slots):
             new = _slots(wanted, self.layout.words)
+            old, self.slots = self.slots, new
             if self.rows:
-                prim.rehash(self.slots, new, np.uint64(wanted - 1), self.layout.width)
-            self.slots = new
+                prim.rehash(old, new, self.mask, self.layout.width)
+                self.moved(old)
 
     @property
     def row_bytes(self) -> int:
@@ -142,7 +145,7 @@ class NativeTable:
         now = old = None
         if layout.stored is not None:
             now = self._values(live, ~present)
-            old = self._values(rows[:, layout.start :], ~was)
+            old = self._values(rows[:, layout.start : layout.twins], ~was)
         change, moved = change_of(self.spec, keys, was, old, present, now)
         columns = {"present": pa.array(present)} | ({} if now is None else {"v": now})
         if not moved.all():

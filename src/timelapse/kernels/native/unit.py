@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from timelapse.kernels.native.computed import Computed
 from timelapse.kernels.native.layout import Layout
+from timelapse.kernels.native.windows import Sliding
+from timelapse.kinds.base import StateSpec
 from timelapse.model.events import Event, Record
 
 
@@ -48,6 +50,12 @@ class Unit:
     texts: list[str | bytes] = field(default_factory=list)
     claims: dict[str, int] = field(default_factory=dict)
     finds: dict[str, int] = field(default_factory=dict)
+    windows: dict[str, Sliding] = field(default_factory=dict)
+    """States with views. Their logs and marks are arguments."""
+    pushes: dict[str, int] = field(default_factory=dict)
+    """How many operations on such a state one event can do outside of loops."""
+    hidden: dict[str, StateSpec] = field(default_factory=dict)
+    """States that the program has not declared (windows.py)."""
     emits: dict[type[Record], int] = field(default_factory=dict)
     undo: int = 0
     rejects: bool = False
@@ -58,9 +66,10 @@ class Unit:
     source: str = ""
 
 
-LEAVE, ROOM, SPENT, ABROAD = 1, 2, 3, 4
+LEAVE, ROOM, SPENT, ABROAD, HOPELESS = 1, 2, 3, 4, 5
 """Why the function returns before it is through: Python must handle the event, a buffer is full, the event has
-spent its budget of rounds (budget.py), or it uses a key that is not under its own (shared.py); then nothing is undone.
+spent its budget of rounds (budget.py), or it uses a key that is not under its own (shared.py); or the whole pass has to run as Python. In the last three
+cases nothing is undone.
 
 It returns 0 at the end, else the event's index * 2^32 + entries of the undo log * 16 + the reason.
 """

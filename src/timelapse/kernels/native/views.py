@@ -98,7 +98,7 @@ class NativeStore:
         flags = int(slots[row, 0])
         if not flags & TOUCHED:
             if layout.tracked:
-                slots[row, layout.start : layout.words] = slots[row, layout.place : layout.start]
+                slots[row, layout.start : layout.twins] = slots[row, layout.place : layout.start]
             slots[row, 0] = flags | TOUCHED | (WAS_PRESENT if flags & PRESENT else 0)
         return row
 

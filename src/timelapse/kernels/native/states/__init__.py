@@ -11,6 +11,7 @@ from timelapse.kernels.native.states.set import SetCode
 from timelapse.kernels.native.states.smoothed import SmoothedCode
 from timelapse.kernels.native.states.value import ExtremumCode, FirstCode, ValueCode
 from timelapse.kernels.native.values import Refused
+from timelapse.kernels.native.windows import Sliding
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.extremum import Max, Min
@@ -35,11 +36,13 @@ def compiles(kind: type) -> bool:
     return kind in _CODE
 
 
-def state_code(spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int) -> StateCode:
+def state_code(
+    spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int, views: Sliding | None = None
+) -> StateCode:
     """What writes the operations of a state. Raises Refused."""
     found = _CODE.get(spec.kind)
     if found is None:
         raise Refused(f"the state kind {spec.kind.__name__} ({spec.name})")
     if mode == "delta" and layout.form == "func":
         found = MapOfFuncCode if found is MapOfCode else FuncCode
-    return found(spec, mode, layout, out, index)
+    return found(spec, mode, layout, out, index, views)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 from timelapse.kernels.native.expressions import as_float
 from timelapse.kernels.native.layout import Layout, Mode, can_be_mapped, key_kinds, value_words
 from timelapse.kernels.native.values import NONE, Refused, Value, optional
+from timelapse.kernels.native.windows import BASE, USED, Sliding
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.model.types import OptionalType, ScalarType, TupleType, ValueType
 
@@ -27,11 +28,15 @@ class Writer(Protocol):
     def temp(self, kind: str, code: str) -> Value: ...
     def exit_if(self, condition: str) -> None: ...
     def room_if(self, condition: str) -> None: ...
+    def give_up_if(self, condition: str) -> None: ...
     def name(self, stem: str) -> str: ...
     def block(self, head: str) -> AbstractContextManager[None]: ...
     def store(self, stem: str, value: Value) -> Value: ...
     def text(self, text: str | bytes) -> int: ...
     def uses_key(self, state: str, words: Sequence[str]) -> None: ...
+    def hidden(self, spec: StateSpec) -> StateCode: ...
+    @property
+    def now(self) -> str: ...
     @property
     def in_loop(self) -> bool: ...
 
@@ -46,11 +51,15 @@ class StateCode:
     parameters: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Methods, with the names of their parameters after the key."""
 
-    def __init__(self, spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int) -> None:
+    def __init__(
+        self, spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int, views: Sliding | None = None
+    ) -> None:  # fmt: skip
         self.spec, self.mode, self.layout, self._out = spec, mode, layout, out
+        self.views = views if layout.extra else None
         self._table, self._index = f"t{index}", index
         self._parts = [_KIND_OF[kind] for kind in key_kinds(spec)]
         self.claims = 0
+        self.pushes = 0
         self.finds = 0
         self.mapped = mode == "exact" and can_be_mapped(spec, layout)
 
@@ -189,6 +198,29 @@ class StateCode:
         self._out.line(
             f"u = save(undo, u, {self._index}, {self._table}, {row}, {layout.place}, {layout.live}){UNDO}"
         )
+
+    def _push_room(self) -> None:
+        self._out.room_if(f"k{self._index}[{USED}] >= w{self._index}.shape[0]")
+        self.pushes += 1
+
+    def note(self, row: str, value: str) -> None:
+        """Before a row's only word is written: what that adds to it goes to the log of a state with views."""
+        if self.views is not None and not self.views.stamped:
+            self._push_room()
+            added = f"minus({value}, {self.word(row, self.layout.place)})"
+            self._out.line(f"push(w{self._index}, k{self._index}, {self._out.now}, {row}, {added})")
+
+    def stamp(self, row: str) -> None:
+        """The row's latest operation is this one."""
+        if self.views is not None:
+            self._push_room()
+            i = self._index
+            self._out.line(f"stamp(w{i}, k{i}, {self._table}, {row}, {self.layout.twins}, {self._out.now})")
+
+    def edge(self, lag: int) -> str:
+        """The stamp from which on operations are within a lag."""
+        assert self.views is not None
+        return f"k{self._index}[{BASE}] + k{self._index}[{self.views.cursor(lag)}]"
 
     def put(self, row: str, words: Sequence[str]) -> None:
         """Write a value. The row's key is present then."""

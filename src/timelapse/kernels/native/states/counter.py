@@ -78,7 +78,12 @@ class CounterCode(StateCode):
             raise Refused(f"{self.spec.name} counts {value.kind}")
         return value
 
+    def drop(self, row: str) -> None:
+        self.note(row, "0")
+        super().drop(row)
+
     def _put(self, row: str, value: str, present: str) -> None:
+        self.note(row, value)
         self.save(row)
         call = "put" if self.layout.tracked else "put_plain"
         self._out.line(f"{call}({self._table}, {row}, {self.layout.place}, {value}, {present})")

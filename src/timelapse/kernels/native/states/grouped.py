@@ -14,9 +14,12 @@ from timelapse.kernels.native.states.effects import FuncCode
 from timelapse.kernels.native.states.set import SetCode
 from timelapse.kernels.native.states.value import ValueCode
 from timelapse.kernels.native.values import NONE, Refused, Value, common, fitted
+from timelapse.kernels.native.windows import members_spec
 from timelapse.kinds.mean import NUMBER, SUM
 from timelapse.model.types import FLOAT, OptionalType, TupleType, ValueType
 
+MODERATE = 2**61
+"""No part of a window over sums within this leaves int64."""
 _INDEXED = ("fields", "count", "clear", "items")
 
 
@@ -68,6 +71,32 @@ class SetOfCode(Paired, SetCode):
             key = Value("tuple", items=(one(key, what), member))
         return super()._method(name, key, {})
 
+    def _comes(self, key: Value | None, row: str) -> None:
+        for lag, counted in self._counted():
+            with self._out.block(f"if {self.flags(row)} & 2 == 0 or {self._stamp(row)} < {self.edge(lag)}:"):
+                counted.change(self._outer(key), ast.Add(), _one)
+        self.stamp(row)
+
+    def _goes(self, key: Value | None, row: str) -> None:
+        for lag, counted in self._counted():
+            with self._out.block(f"if {self._stamp(row)} >= {self.edge(lag)}:"):
+                counted.change(self._outer(key), ast.Sub(), _one)
+
+    def _counted(self) -> list[tuple[int, StateCode]]:
+        """The lags of views, with the counters of members within them."""
+        lags = () if self.views is None else self.views.lags
+        return [(lag, self._out.hidden(members_spec(self.spec, lag))) for lag in lags]
+
+    def _stamp(self, row: str) -> str:
+        return self.word(row, self.layout.twins)
+
+    def _outer(self, key: Value | None) -> Value:
+        return one(key, self.spec.name).items[0]
+
+
+def _one() -> Value:
+    return Value("int", "1", const=1)
+
 
 class MapOfCode(Paired, ValueCode):
     """`tl.MapOf`."""
@@ -100,6 +129,7 @@ class MeanCode(StateCode):
         return self._mean(key, self.value([literal(w) for w in self.constant(self.default, kind)], kind))
 
     def delete(self, key: Value | None) -> None:
+        self._only_added("del")
         for part in (SUM, NUMBER):
             words = self._words_of(key, part)
             if self.mode != "ignored":
@@ -112,6 +142,8 @@ class MeanCode(StateCode):
             return self.get(key) if "default" not in given else self._mean(key, given["default"])
         value = self._integer(one(given.get("value"), f"{self.spec.name}.{name}()"))
         op: ast.operator = ast.Add() if name == "add" else ast.Sub()
+        if name == "remove":
+            self._only_added("remove()")
         for part, n in ((SUM, value), (NUMBER, Value("int", "1", const=1))):
             words = self._words_of(key, part)
             if self.mode == "ignored":
@@ -119,8 +151,15 @@ class MeanCode(StateCode):
             row = self.claim(words)
             old = self._out.temp("int", self.word(row, self.layout.place))
             total = arithmetic(self._out, op, old, n)
+            if self.views is not None and part == SUM:
+                self._out.give_up_if(f"not {-MODERATE} <= {total.code} <= {MODERATE}")
             self._put(row, total.code, f"{total.code} != 0")
         return NONE
+
+    def _only_added(self, what: str) -> None:
+        """A window is the sum now less the sum then: not where what was taken out had been added before it."""
+        if self.views is not None and self.views.windowed:
+            raise Refused(f"{what} of {self.spec.name}, of which there are windows")
 
     def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
         if effect == "_e_del" and not args:
@@ -173,7 +212,12 @@ class MeanCode(StateCode):
             raise Refused(f"{self.spec.name} is given {value.kind}")
         return value
 
+    def drop(self, row: str) -> None:
+        self.note(row, "0")
+        super().drop(row)
+
     def _put(self, row: str, value: str, present: str) -> None:
+        self.note(row, value)
         self.save(row)
         call = "put" if self.layout.tracked else "put_plain"
         self._out.line(f"{call}({self._table}, {row}, {self.layout.place}, {value}, {present})")

@@ -26,10 +26,13 @@ class SetCode(StateCode):
         if self.mode == "ignored":
             return NONE
         if name == "add":
-            self._mark(self.claim(words), True)
+            row = self.claim(words)
+            self._comes(key, row)
+            self._mark(row, True)
         else:
             row = self.find(words)
             with self._out.block(f"if {self.flags(row)} & 2 != 0:"):
+                self._goes(key, row)
                 self._mark(row, False)
         return NONE
 
@@ -37,6 +40,13 @@ class SetCode(StateCode):
         if effect not in ("_e_set", "_e_del") or args:
             raise Refused(f"{self.spec.name}.{effect}()")
         self._mark(self.claim(self.key(key)), effect == "_e_set")
+
+    def _comes(self, key: Value | None, row: str) -> None:
+        """Before an element is put in: what views see of it."""
+        self.stamp(row)
+
+    def _goes(self, key: Value | None, row: str) -> None:
+        """Before an element that is there is taken out. Views see that it is not there."""
 
     def _mark(self, row: str, present: bool) -> None:
         self.save(row)

@@ -1,0 +1,164 @@
+"""States with views where an event of a compiled pass runs as Python: on the same tables, logs and counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from timelapse.errors import UsageError
+from timelapse.kernels.native.effectlog import EffectLog
+from timelapse.kernels.native.layout import PRESENT
+from timelapse.kernels.native.states.grouped import MODERATE
+from timelapse.kernels.native.table import NativeTable
+from timelapse.kernels.native.views import Foreign, NativeStore
+from timelapse.kernels.native.windows import USED
+from timelapse.kinds.base import State, StateSpec
+from timelapse.kinds.effects import Journal
+from timelapse.kinds.mean import SUM, Mean
+from timelapse.kinds.past import ReadOnly
+from timelapse.kinds.setof import SetOf
+from timelapse.model.types import TupleType
+
+
+class _Length:
+    """The length of a log in a journal: undoing assigns it back."""
+
+    def __init__(self, log: EffectLog) -> None:
+        self._log = log
+
+    def __setitem__(self, key: Any, used: int) -> None:
+        self._log.marks[USED] = used
+
+
+class _Noting(NativeStore):
+    """An exact state with views: every write goes to its log."""
+
+    __slots__ = ("_counters", "_journal", "_length", "_log", "_now")
+
+    def __init__(
+        self, table: NativeTable, journal: Journal | None, log: EffectLog, counters: Mapping[int, NativeTable],
+        now: Callable[[], int],
+    ) -> None:  # fmt: skip
+        super().__init__(table, journal)
+        self._journal, self._log, self._now = journal, log, now
+        self._length: Any = _Length(log)
+        self._counters = {lag: NativeStore(t, journal) for lag, t in counters.items()}
+
+    def put(self, key: Any, value: Any) -> None:
+        row = self._claim(key)
+        self._keep_length()
+        if self._log.stamped:
+            self._count(key, row, 1)
+            self._log.stamp(row, self._now())
+        else:
+            if self._table.spec.kind is Mean and key[-1] == SUM and abs(value) > MODERATE:
+                raise Foreign
+            self._log.note(row, self._now(), value)
+        super().put(key, value)
+
+    def drop(self, key: Any) -> None:
+        row = self._table.find(key)
+        if row >= 0 and self._table.slots[row, 0] & PRESENT:
+            self._claim(key)
+            self._keep_length()
+            if self._log.stamped:
+                self._count(key, row, -1)
+            else:
+                self._log.note(row, self._now(), 0)
+            super().drop(key)
+
+    def _keep_length(self) -> None:
+        if self._journal is not None:
+            self._journal.append((self._length, None, int(self._log.marks[USED])))
+
+    def _count(self, key: Any, row: int, step: int) -> None:
+        """Before an element comes (1) or goes (-1): the counts of the windows in which that changes something."""
+        for lag, store in self._counters.items():
+            if self._log.within(row, lag) is (step < 0):
+                outer = outer_key(self._table.spec, key)
+                count = store.get(outer, 0) + step
+                if count:
+                    store.put(outer, count)
+                else:
+                    store.drop(outer)
+
+
+def outer_key(spec: StateSpec, stored: Any) -> Any:
+    """The declared key of a stored one."""
+    assert spec.outer is not None
+    return stored[: len(spec.outer.items)] if isinstance(spec.outer, TupleType) else stored[0]
+
+
+class Views:
+    """What states ask for (kinds.base.Clock), where events of a compiled pass run as Python."""
+
+    def __init__(self, tables: Mapping[str, NativeTable], logs: Mapping[str, EffectLog]) -> None:
+        self._tables, self._logs = tables, logs
+        self._at = 0
+
+    def begin(self, ts: int) -> None:
+        """An event begins: every view comes up to its time."""
+        self._at = ts
+        for log in self._logs.values():
+            log.advance(ts)
+
+    def live(self, name: str, journal: Journal | None) -> State:
+        """A state with views, as handlers use it."""
+        table, log = self._tables[name], self._logs[name]
+        state: State = table.spec.kind(table.spec, _Noting(table, journal, log, log.hidden, self.now))
+        state._clock = self
+        return state
+
+    def now(self) -> int:
+        """The time of the event."""
+        return self._at
+
+    def ago(self, state: State, lag: int) -> Any:
+        """The state as of a lag ago."""
+        return self._summed(state._spec, lag, last=False)
+
+    def last(self, state: State, width: int) -> Any:
+        """What happened to the state within the width."""
+        log = self._logs[state._spec.name]
+        if not log.stamped:
+            return self._summed(state._spec, width, last=True)
+        table = self._tables[state._spec.name]
+
+        def get(key: Any, default: Any) -> Any:
+            row = table.find(key)
+            return True if row >= 0 and log.within(row, width) else default
+
+        view: Any = state._spec.kind(state._spec, ReadOnly(get, tuple))
+        return _Members(view, log.hidden[width]) if state._spec.kind is SetOf else view
+
+    def _summed(self, spec: StateSpec, lag: int, *, last: bool) -> State:
+        table, log = self._tables[spec.name], self._logs[spec.name]
+
+        def get(key: Any, default: Any) -> Any:
+            row = table.find(key)
+            return default if row < 0 else log.value(row, lag, last=last) or default
+
+        return spec.kind(spec, ReadOnly(get, tuple))
+
+    def dated(self, state: State, at: int, method: str, arguments: tuple[Any, ...]) -> None:
+        """No program with dated writes is compiled."""
+        raise UsageError(f"{state._spec.name}.{method} is dated, which was not found", code="TL207")
+
+    def at(self, state: State, at: int) -> Any:
+        """No program that reads the past at any distance is compiled."""
+        raise UsageError(f"{state._spec.name} is read in the past, which was not found", code="TL207")
+
+
+class _Members:
+    """The view of a SetOf: what compiled passes ask of one."""
+
+    def __init__(self, pairs: Any, counts: NativeTable) -> None:
+        self._pairs, self._counts = pairs, NativeStore(counts, None)
+
+    def __contains__(self, pair: Any) -> bool:
+        return pair in self._pairs
+
+    def count(self, key: Any) -> int:
+        """How many members the key has in the window."""
+        found: int = self._counts.get(self._pairs._outer(key), 0)
+        return found

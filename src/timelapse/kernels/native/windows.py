@@ -1,0 +1,76 @@
+"""States with views (`last`, `ago`) in compiled passes: which lags they have, and the log of what was done to them.
+
+What is summed up (Counter, Mean) has for each lag one more word in its row: the value as of so long ago. A cursor goes
+through the log, one lag behind the event, and brings it up to date: one addition for each operation, however
+often it is looked at. `last(W)` is the value now minus that one.
+
+Of a set only the latest operation on an element counts. Its row holds where that stands in the log; an element
+is in the window if it is there and its operation is beyond the cursor. How many members of a key are in the window
+is a hidden counter, from which the cursor takes those that it passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from timelapse.kernels.native.values import Refused
+from timelapse.kinds.base import StateSpec
+from timelapse.kinds.counter import Counter
+from timelapse.kinds.mean import Mean
+from timelapse.kinds.set import Set
+from timelapse.kinds.setof import SetOf
+from timelapse.model.program import Program, spec_of
+from timelapse.model.times import VIEWS, width_of
+from timelapse.model.types import INT
+
+_SUMMED = (Counter, Mean)
+_STAMPED = (Set, SetOf)
+USED, BASE, KEPT, HEAD = 0, 1, 2, 3
+"""A log's marks: rows in use, the absolute place of the first one, rows in use when the event began; from HEAD on for
+each lag the place of its cursor, and the lag."""
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """The lags of a state's views, in microseconds, ascending."""
+
+    lags: tuple[int, ...]
+    stamped: bool
+    windowed: bool
+    """Whether one of them is of `last`."""
+
+    @property
+    def extra(self) -> int:
+        """How many more words its rows have."""
+        return 1 if self.stamped else len(self.lags)
+
+    def cursor(self, lag: int) -> int:
+        """Where a lag's cursor stands among the marks; the lag itself comes after it."""
+        return HEAD + 2 * self.lags.index(lag)
+
+
+def sliding_of(program: Program) -> Mapping[str, Sliding]:
+    """The states with views. Raises Refused for a use of another time that no compiled pass knows."""
+    spec = spec_of(program)
+    lags: dict[str, set[int]] = {}
+    windowed = set()
+    for use in spec.times:
+        line = use.place.line or 0
+        if use.what not in VIEWS:
+            raise Refused(f"{use.text_of_what} runs as Python in this version", line)
+        kind = spec.states[use.state].kind
+        if kind not in (*_SUMMED, *_STAMPED) or (kind in _STAMPED and use.what == "ago"):
+            raise Refused(f"{use.text_of_what} of a {kind.__name__} runs as Python in this version", line)
+        lags.setdefault(use.state, set()).add(width_of(program, use))
+        if use.what == "last":
+            windowed.add(use.state)
+    return {
+        name: Sliding(tuple(sorted(found)), spec.states[name].kind in _STAMPED, name in windowed)
+        for name, found in lags.items()
+    }
+
+
+def members_spec(spec: StateSpec, lag: int) -> StateSpec:
+    """The hidden counter of a SetOf's members in a window, by key."""
+    return StateSpec(f"~{spec.name} {lag}", Counter, spec.outer, INT, 0)

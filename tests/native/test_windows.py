@@ -1,0 +1,165 @@
+"""Windows in compiled passes: slice by slice what the serial loop gives, to the last bit."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.native.fuzz.emulate import emulated
+from tests.native.oracle import assert_equal
+from tests.native.window_programs import windowed_log, windowed_program
+from timelapse.analysis import analyse, final_pass
+from timelapse.kernels.base import Abandoned, PassResult
+from timelapse.kernels.choose import SWITCH, SliceKernel, choice
+from timelapse.kernels.native import build, kernel
+from timelapse.kernels.source import Source
+from timelapse.kernels.timed import TimedKernel
+from timelapse.log import MemoryLog
+from timelapse.model.events import Event
+from timelapse.model.program import Program, spec_of
+from timelapse.run import replay, run_serial
+from timelapse.testing import assert_same
+from timelapse.testing.sources import load_source
+
+
+def slices(
+    program: Program,
+    events: Sequence[Event],
+    cuts: Sequence[int],
+    *,
+    native: bool,
+    left: list[int] | None = None,
+) -> list[PassResult]:
+    """What each slice gave, by the compiled kernel or by the serial loop."""
+    work = final_pass(analyse(type(program)))
+    kinds = list(spec_of(program).events)
+    log = MemoryLog(events, kinds)
+    classes = {c.__name__: c for c in kinds}
+    made: Any = SliceKernel(program, work, {}, 0, final=True) if native else TimedKernel(program)
+    assert made.compiled is native
+    found = []
+    for lo, hi in itertools.pairwise(cuts):
+        source = Source(log, lo, hi, classes, work.columns)
+        if not native:
+            end = events[hi - 1].ts if hi else events[0].ts
+            source = replace(source, columns={n: tuple(f.name for f in c.__fields__) for n, c in classes.items()},
+                             begin=events[0].ts, end=end)  # fmt: skip
+        found.append(made.run(source, lambda _: None))
+        if found[-1].failure is not None:
+            break
+    if left is not None:
+        left.append(made.parts[1].left)
+    return found
+
+
+def same_slices(program: Program, events: Sequence[Event], cuts: Sequence[int], left: list[int]) -> bool:
+    """Whether the compiled kernel went through; then each slice was what it should be. Adds how many events left it."""
+    wanted = slices(program, events, cuts, native=False)
+    try:
+        found = slices(program, events, cuts, native=True, left=left)
+    except Abandoned:
+        return False
+    for one, other in zip(found, wanted, strict=True):
+        if other.failure is not None:
+            other.failed_seq = other.failure.seq
+        assert_equal(one, other)
+    return True
+
+
+@pytest.mark.parametrize(("piece", "seeds"), [(32768, (0, 20)), (4, (20, 45))])
+def test_random_programs_with_windows_as_the_serial_loop(
+    piece: int, seeds: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run without compiling them; in pieces so small that logs are moved and shortened all the time."""
+    monkeypatch.setenv(SWITCH, "native")
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    monkeypatch.setattr(kernel, "PIECE", piece)
+    through = looked = 0
+    left: list[int] = []
+    for seed in range(*seeds):
+        program = load_source(windowed_program(seed))()
+        if not spec_of(program).times:
+            continue
+        work = final_pass(analyse(type(program)))
+        found = choice(program, work, final=True)
+        assert found.compiled, (seed, found.reason)
+        rng = random.Random(seed)
+        for edges in (False, True):
+            events = windowed_log(program, seed, 45, edges=edges)
+            cuts = sorted([0, 45, rng.randint(1, 44), rng.randint(1, 44)])
+            looked += 1
+            try:
+                through += same_slices(program, events, cuts, left)
+            except Exception as error:
+                raise AssertionError(f"seed {seed}, edges {edges}: {error!r}") from error
+    assert looked > 25
+    assert through > 0.7 * looked
+    assert sum(left) > 15
+
+
+SOURCE = """
+import timelapse as tl
+
+class Sent(tl.Event):
+    user: int
+    to: int
+    text: str
+
+class Score(tl.Record):
+    user: int
+    sent: int
+    before: int
+    others: int
+    mean: float | None
+    seen: bool
+
+class P(tl.Program):
+    w: int = 700
+
+    sent: tl.Counter[int]
+    words: tl.Counter[str]
+    others: tl.SetOf[int, int]
+    length: tl.Mean[int]
+    seen: tl.Set[tuple[int, int]]
+
+    @tl.on(Sent)
+    def note(self, e):
+        self.sent[e.user] += 1
+        self.words[e.text] += 2
+        if e.to % 5 == 0:
+            self.others.discard(e.user, e.to + 1)
+        self.others.add(e.user, e.to)
+        self.length.add(e.user, e.to)
+        if self.words.last(self.w)[e.text] > 40:
+            self.reject("too often")
+        mean, seen = self.length.last(self.w)[e.user], (e.to, e.user) in self.seen.last(3 * self.w)
+        self.seen.add((e.user, e.to))
+        self.emit(Score(user=e.user, sent=self.sent.last(self.w)[e.user], before=self.sent.ago(9)[e.user],
+                        others=self.others.last(2 * self.w).count(e.user), mean=mean, seen=seen))
+"""
+
+
+def test_machine_code_with_many_keys_and_long_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables and logs grow and move, logs are shortened; what is rejected leaves nothing in them."""
+    monkeypatch.setattr(kernel, "PIECE", 500)
+    program: Any = load_source(SOURCE)
+    sent = spec_of(program).events[0]
+    rng, now, events = random.Random(5), 0, []
+    for _ in range(3000):
+        now += rng.choice((0, 1, 1, 5))
+        user = rng.choice((rng.randrange(40), rng.randrange(2500)))
+        made: Any = sent
+        events.append(made(user=user, to=rng.randrange(60), text=rng.choice("abcdefgh"))._at(now, -1))
+    reference = run_serial(program(), events)
+    assert 50 < reference.rejected.num_rows < 2500
+    monkeypatch.setenv(SWITCH, "native")
+    for count in (1, 3):
+        run = replay(program(), events, slices=count, spark=False)
+        assert run.certificate["passes"] == {"final": "compiled"}
+        assert_same(reference, run)
+        assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)

@@ -1,0 +1,113 @@
+"""Random programs with windows that compile, and logs whose events lie on the windows' edges."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from timelapse.model.events import Event
+from timelapse.model.program import spec_of
+
+_KINDS = ("counter", "pair", "text", "mean", "set", "setof", "plain")
+_DECLARED = {
+    "counter": "tl.Counter[int]", "pair": "tl.Counter[tuple[int, int]]", "text": "tl.Counter[str]",
+    "mean": "tl.Mean[int]", "set": "tl.Set[int]", "setof": "tl.SetOf[int, int]", "plain": "tl.Value[int, int]",
+}  # fmt: skip
+_LAGS = ("1", "2", "3", "self.w", "self.w + 1", "2 * LONG", "tl.SECOND")
+
+
+class _Writer:
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.states = {f"s{i}": self.rng.choice(_KINDS) for i in range(self.rng.randint(1, 4))}
+        self.removed = {n for n in self.states if self.rng.random() < 0.4}
+        """Means from which is removed: they have no windows, only looks back."""
+
+    def program(self) -> str:
+        rng = self.rng
+        lines = [
+            "import timelapse as tl", "", "LONG = 4", "",
+            "class A(tl.Event):", "    k: int", "    m: int", "    s: str", "    items: list[int]", "",
+            "class B(tl.Event):", "    k: int", "    m: int", "    s: str", "    items: list[int]", "",
+            "class Out(tl.Record):", "    what: int", "    v: float", "", "class P(tl.Program):", "    w: int = 2",
+        ]  # fmt: skip
+        for name, kind in self.states.items():
+            default = " = tl.state(default=0)" if kind == "plain" else ""
+            lines.append(f"    {name}: {_DECLARED[kind]}{default}")
+        self.far = rng.random() < 0.6  # some events leave to Python: a product outside int64
+        for number, event in enumerate(rng.choice((["A"], ["A", "B"], ["A", "B", "A"]))):
+            lines += ["", f"    @tl.on({event})", f"    def h{number}(self, e):"]
+            for _ in range(rng.randint(2, 5)):
+                lines += self._statement(2)
+        return "\n".join(lines) + "\n"
+
+    def _statement(self, depth: int, *, in_loop: bool = False) -> list[str]:
+        rng, pad = self.rng, "    " * depth
+        turn = rng.random()
+        if self.far and turn < 0.12:
+            return [f"{pad}if e.m * 2**62 % 3 == 1:", *self._statement(depth + 1, in_loop=in_loop)]
+        if turn < 0.40:
+            return [pad + self._write("i" if in_loop and rng.random() < 0.5 else "e.k")]
+        if turn < 0.75 or depth > 3:
+            return [f"{pad}self.emit(Out(what={rng.randrange(100)}, v={self._read()}))"]
+        if turn < 0.80:
+            return [f"{pad}if {self._read()} > {rng.randint(2, 4)}:", f"{pad}    self.reject('no')"]
+        if turn < 0.92 or in_loop:
+            return [
+                f"{pad}if {self._read()} > {rng.randint(0, 3)}:",
+                *self._statement(depth + 1, in_loop=in_loop),
+            ]
+        return [f"{pad}for i in e.items:", *self._statement(depth + 1, in_loop=True)]
+
+    def _write(self, k: str) -> str:
+        name, kind = self.rng.choice(list(self.states.items()))
+        choices = {
+            "counter": [f"self.{name}[{k}] += e.m", f"self.{name}[{k}] -= 1", f"self.{name}.add({k})",
+                        f"self.{name}[{k}] = e.m", f"del self.{name}[{k}]"],
+            "pair": [f"self.{name}[{k}, e.m] += 1", f"self.{name}[e.m, {k}] = 3"],
+            "text": [f"self.{name}[e.s] += 1", f"self.{name}[e.s] += e.m"],
+            "mean": [f"self.{name}.add({k}, e.m)"]
+            + ([f"self.{name}.remove({k}, e.m)", f"del self.{name}[{k}]"] if name in self.removed else []),
+            "set": [f"self.{name}.add({k})", f"self.{name}.add({k})", f"self.{name}.discard({k})"],
+            "setof": [f"self.{name}.add({k}, e.m)", f"self.{name}.add({k}, e.m)", f"self.{name}.discard({k}, e.m)"],
+            "plain": [f"self.{name}[{k}] += e.m"],
+        }  # fmt: skip
+        return self.rng.choice(choices[kind])
+
+    def _read(self) -> str:
+        rng = self.rng
+        name, kind = rng.choice(list(self.states.items()))
+        lag = rng.choice(_LAGS)
+        last, ago = f"self.{name}.last({lag})", f"self.{name}.ago({lag})"
+        if name in self.removed:
+            last = ago
+        choices = {
+            "counter": [f"{last}[e.k]", f"{last}[e.m]", f"{ago}[e.k]", f"({last}[e.k] + self.{name}[e.k])", f"(1 if e.k in {last} else 0)",
+                        f"(1 if e.m in {ago} else 0)"],
+            "pair": [f"{last}[e.m, e.k]", f"{last}[e.k, e.m]", f"{ago}[e.k, 1]"],
+            "text": [f"{last}[e.s]", f"{ago}['b']"],
+            "mean": [f"{last}.get(e.k, 0.5)", f"({last}[e.k] or 0.0)", f"{last}.sum(e.m)", f"{ago}.count(e.k)", f"(1 if e.k in {last} else 0)"],
+            "set": [f"(1 if e.k in self.{name}.last({lag}) else 0)", f"(1 if e.m in self.{name}.last({lag}) else 0)"],
+            "setof": [f"self.{name}.last({lag}).count(e.k)", f"(1 if (e.k, e.m) in self.{name}.last({lag}) else 0)"],
+            "plain": [f"self.{name}[e.k]"],
+        }  # fmt: skip
+        return rng.choice(choices[kind])
+
+
+def windowed_program(seed: int) -> str:
+    """The source of a program."""
+    return _Writer(seed).program()
+
+
+def windowed_log(program: Any, seed: int, count: int, *, edges: bool = False) -> list[Event]:
+    """Events on few keys at times of few microseconds; with `edges` a few values at the limits."""
+    rng = random.Random(seed)
+    now, found = rng.choice((0, 5, -3)), []
+    kinds = list(spec_of(program).events)
+    for _ in range(count):
+        now += rng.choice((0, 0, 1, 1, 2, 3, 5))
+        m = rng.choice((2**62, 2**63 - 1, -(2**62))) if edges and rng.random() < 0.1 else rng.randint(-1, 3)
+        items = [rng.randint(0, 3) for _ in range(rng.choice((0, 1, 3, 9)))]
+        made: Any = rng.choice(kinds)
+        found.append(made(k=rng.randint(0, 3), m=m, s=rng.choice("abb"), items=items)._at(now, -1))
+    return found
