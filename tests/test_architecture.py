@@ -147,3 +147,9 @@ def test_importing_timelapse_stays_light(heavy: str) -> None:
         f"sys.exit(any(m == {heavy!r} or m.startswith({heavy + '.'!r}) for m in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_units_of_time_are_there_without_being_asked_for() -> None:
+    """Handlers name them, and what looks at handlers looks them up without running a module's `__getattr__`."""
+    code = "import timelapse, sys; sys.exit(not {'SECOND', 'MINUTE', 'HOUR', 'DAY'} <= vars(timelapse).keys())"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from timelapse.ids import DAY, HOUR, MINUTE, SECOND
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from timelapse.checks import check
     from timelapse.compare import diff, enforce, sweep, what_if
     from timelapse.errors import TimelapseError
-    from timelapse.ids import DAY, HOUR, MINUTE, SECOND
     from timelapse.kinds.base import state
     from timelapse.kinds.counter import Counter
     from timelapse.kinds.extremum import Max, Min
@@ -39,13 +40,10 @@ if TYPE_CHECKING:
     from timelapse.run.foresight import explain
     from timelapse.training import features
 
-# Loaded when first used: `timelapse --help` needs none of them, a program's definition few.
+# Loaded when first used: `timelapse --help` needs none of them, a program's definition few. Handlers name no others than
+# the units of time: analysis and compiler look those up without running a module's `__getattr__`.
 _LATER = {
     "TimelapseError": "timelapse.errors",
-    "DAY": "timelapse.ids",
-    "HOUR": "timelapse.ids",
-    "MINUTE": "timelapse.ids",
-    "SECOND": "timelapse.ids",
     "state": "timelapse.kinds.base",
     "Counter": "timelapse.kinds.counter",
     "Max": "timelapse.kinds.extremum",
