@@ -151,5 +151,7 @@ def test_importing_timelapse_stays_light(heavy: str) -> None:
 
 def test_units_of_time_are_there_without_being_asked_for() -> None:
     """Handlers name them, and what looks at handlers looks them up without running a module's `__getattr__`."""
-    code = "import timelapse, sys; sys.exit(not {'SECOND', 'MINUTE', 'HOUR', 'DAY'} <= vars(timelapse).keys())"
+    code = (
+        "import timelapse, sys; sys.exit(not {'SECOND', 'MINUTE', 'HOUR', 'DAY'} <= vars(timelapse).keys())"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
