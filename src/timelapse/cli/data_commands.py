@@ -97,8 +97,14 @@ def synth(
         ("log id ", "dim"),
         log.id,
         ("   next: ", "dim"),
-        f"timelapse replay examples/antispam.py:Antispam {out}",
+        f"timelapse replay {_program()} {out}",
     )
+
+
+def _program() -> str:
+    """The anti-spam program: where the repository has it, else as it is installed."""
+    here = "examples/antispam.py"
+    return f"{here if Path(here).is_file() else 'timelapse.cli.demo_programs.antispam'}:Antispam"
 
 
 def show_log(

@@ -68,7 +68,10 @@ def features(
     from timelapse.model.load import load_program
     from timelapse.run.start import IN_PROCESS_EVENTS
     from timelapse.training import features as make_features
+    from timelapse.training.rows import check_target
 
+    if out is not None:
+        check_target(out)
     made = build_program(load_program(program), settings or [])
     opened = leave_out(Log.open(log), without)
     with progress_for(as_json) as progress:
@@ -91,7 +94,10 @@ def features(
 
 
 def _print(found: Features, out: Path | None) -> None:
-    from timelapse.cli.console import line, one_line
+    import pyarrow as pa
+    from rich.table import Table
+
+    from timelapse.cli.console import clean, console, line, one_line
     from timelapse.cli.view import rate, took
 
     run, table = found.run, found.table
@@ -103,9 +109,10 @@ def _print(found: Features, out: Path | None) -> None:
     if out is not None:
         line(("written ", "dim"), str(out))
         return
-    for row in [
-        table.column_names,
-        *zip(*(c.to_pylist() for c in table.slice(0, _SHOWN).columns), strict=True),
-    ]:
-        line("  ", "  ".join(one_line(value, 24) for value in row))
+    shown = Table(box=None, pad_edge=False)
+    for name, kind in zip(table.column_names, table.schema.types, strict=True):
+        shown.add_column(clean(name), justify="right" if pa.types.is_primitive(kind) else "left")
+    for row in zip(*(c.to_pylist() for c in table.slice(0, _SHOWN).columns), strict=True):
+        shown.add_row(*(one_line(value, 32) for value in row))
+    console().print(shown)
     line(("next: ", "dim"), "--out rows.parquet writes them to a file")

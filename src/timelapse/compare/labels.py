@@ -64,6 +64,8 @@ class Labels:
             return cls(pyarrow.csv.read_csv(path, convert_options=options), True, str(path))
         except (OSError, pa.ArrowException) as error:
             reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+            if not path.exists():
+                reason = "there is no such file"
             raise UsageError(
                 f"the labels cannot be read: {reason}", place=Place(str(path)),
                 hint="a Parquet file, or CSV with a header: key,label,ts", code="TL818",

@@ -200,7 +200,7 @@ def _about(run: Run, info: LogInfo | None) -> list[Fact]:
     facts.append(
         Fact(
             "replayed",
-            f"{clean(manifest.started).replace('T', ' ').replace('+00:00', ' UTC')}, {manifest.executor}, {run.slices} slices",
+            f"{clean(manifest.started).replace('T', ' ').replace('+00:00', ' UTC')}, {manifest.executor}, {run.slices} slice{'' if run.slices == 1 else 's'}",
         )
     )
     facts.append(Fact("Timelapse", manifest.timelapse))

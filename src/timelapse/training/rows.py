@@ -12,6 +12,7 @@ Nothing after a row's time can reach it: handlers see the log up to there, as th
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 I64 = npt.NDArray[np.int64]
 
 
+_WRITERS = {".parquet": pq.write_table, ".pq": pq.write_table, ".csv": pyarrow.csv.write_csv}
+
+
 @dataclass(frozen=True)
 class Features:
     """Rows for training.
@@ -73,19 +77,28 @@ class Features:
 
     def write(self, path: str | Path) -> None:
         """Write the rows to a .parquet or .csv file, whole or not at all."""
+        check_target(path)
         target = Path(path)
-        writers = {".parquet": pq.write_table, ".pq": pq.write_table, ".csv": pyarrow.csv.write_csv}
-        if target.suffix.lower() not in writers:
-            raise _unfit(f"{target.name} is neither .parquet nor .csv", str(path), "--out rows.parquet")
         with tempfile.NamedTemporaryFile(
             dir=target.absolute().parent, suffix=".partial", delete=False
         ) as file:
             partial = Path(file.name)
         try:
-            writers[target.suffix.lower()](self.table, partial)
+            _WRITERS[target.suffix.lower()](self.table, partial)
             os.replace(partial, target)
         finally:
             partial.unlink(missing_ok=True)
+
+
+def check_target(path: str | Path) -> None:
+    """Raise UsageError (TL835) where rows cannot be written to a file of this name."""
+    target = Path(path)
+    if target.suffix.lower() not in _WRITERS:
+        raise _unfit("neither .parquet nor .csv", str(path), "--out rows.parquet")
+    if not target.absolute().parent.is_dir():
+        raise _unfit(
+            f"there is no folder {target.parent}", str(path), f"mkdir -p {shlex.quote(str(target.parent))}"
+        )
 
 
 def features(
