@@ -281,10 +281,11 @@ TL603 Something that the run does not have
 The record type or state is not one of the program's.
 
 TL604 The run's program or log cannot be found
-They are where they were when the run was made, or are given: tl.Run.open(path, program=...).
+They are where they were when the run was made (a program also in the run's folder), or are given: tl.Run.open(path, program=...).
 
 TL605 The run's program or log has changed
-verify and states at a time need what the run was made from. Replay again, or check out the version that made it.
+verify and states at a time need what the run was made from. A program is also looked for in the run's own folder, as it was when it
+ran; where it is not there either, replay again, or check out the version that made it.
 
 TL606 No such event
 The log has no event with this seq, or it is of a type to which the program does not listen.

@@ -57,7 +57,7 @@ def check_free(path: Path, *, overwrite: bool) -> None:
     if not overwrite:
         raise LogError(
             "there is a log here already", place=Place(str(path)), code="TL401",
-            hint="overwrite=True (--overwrite) replaces it; append adds later events",
+            hint="overwrite=True (--overwrite) replaces it; append (--append) adds later events",
         )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def load_versioned(reference: str) -> type[Program]:
     """
     plain, revision = split_revision(reference)
     if revision is None:
-        return _load_apart(reference, None)
+        return load_apart(reference, None)
     file, _, name = plain.partition(".py")
     where, name = f"{file}.py", name.removeprefix(":")
     path = Path(where)
@@ -55,7 +55,7 @@ def load_versioned(reference: str) -> type[Program]:
             f"{where} is not in revision {revision}", place=Place(where),
             hint=f"git log -- {where}  shows the revisions that have it", code="TL817",
         )  # fmt: skip
-    found = _load_apart(f"{old}:{name}" if name else str(old), top)
+    found = load_apart(f"{old}:{name}" if name else str(old), top)
     _ORIGINS[found] = f"{path.resolve()}:{found.__qualname__}@{commit}"
     return found
 
@@ -102,9 +102,10 @@ def _unpacked(top: Path, commit: str) -> Path:
     return folder.resolve()
 
 
-def _load_apart(reference: str, folder: Path | None) -> type[Program]:
+def load_apart(reference: str, folder: Path | None, *, beside: Path | None = None) -> type[Program]:
     """Load with no module in sight that another program brought along: each sees the files beside it.
 
+    Nothing is imported from below `folder`, but for what the reference names; imports look into `beside` first.
     Modules that were loaded before stay what they are; where names clash, functions keep the modules that they were
     defined with.
     """
@@ -114,6 +115,8 @@ def _load_apart(reference: str, folder: Path | None) -> type[Program]:
         del sys.modules[name]
     if folder is not None:
         sys.path[:] = [p for p in sys.path if not Path(p or ".").resolve().is_relative_to(folder)]
+    if beside is not None:
+        sys.path.insert(0, str(beside))
     try:
         return load_program(reference)
     finally:

@@ -8,6 +8,7 @@ from timelapse.errors import Place, RunError, TimelapseError
 from timelapse.log import Log
 from timelapse.log.reader import EventReader
 from timelapse.model.fingerprint import fingerprint
+from timelapse.model.kept import load_kept
 from timelapse.model.load import load_program
 from timelapse.model.program import Program, spec_of
 from timelapse.model.versions import load_versioned, split_revision
@@ -15,30 +16,47 @@ from timelapse.run.manifest import RunManifest
 from timelapse.run.run import parameter, text_of
 
 
-def reload_program(manifest: RunManifest) -> Program:
-    """The program that made a run. Raises RunError when it is not to be found or has changed."""
+def reload_program(manifest: RunManifest, path: Path | None = None) -> Program:
+    """The program that made the run at `path`: where it was, or else as its files were kept with the run.
+
+    Raises RunError when it is not to be found, or has changed and was not kept.
+    """
     if manifest.source is None:
         raise RunError(
             f"the run does not say where {manifest.program} is defined",
             hint="open it with the program: tl.Run.open(path, program=Antispam())", code="TL604",
         )  # fmt: skip
+    reference = manifest.source
+    problem: Exception | None = None
     try:
-        revision = split_revision(manifest.source)[1]
-        cls = load_program(manifest.source) if revision is None else load_versioned(manifest.source)
-        defaults = {name: text_of(p.default) for name, p in spec_of(cls).params.items() if not p.required}
-        given = {n: text for n, text in manifest.params.items() if defaults.get(n) != text}
-        program = cls(**{name: parameter(text) for name, text in given.items()})
+        revision = split_revision(reference)[1]
+        program = _made(load_program(reference) if revision is None else load_versioned(reference), manifest)
+        if fingerprint(program) == manifest.fingerprint:
+            return program
     except (TimelapseError, ValueError, SyntaxError) as error:
+        problem = error
+    try:
+        kept = None if path is None else load_kept(path, reference)
+        if kept is not None and fingerprint(program := _made(kept, manifest)) == manifest.fingerprint:
+            return program
+    except (TimelapseError, ValueError, SyntaxError):
+        pass  # what is wrong with the program where it was says more
+    if problem is not None:
         raise RunError(
-            f"the run's program cannot be loaded from {manifest.source}: {error}",
+            f"the run's program cannot be loaded from {reference}: {problem}",
             hint="open it with the program: tl.Run.open(path, program=Antispam())", code="TL604",
-        ) from error  # fmt: skip
-    if fingerprint(program) != manifest.fingerprint:
-        raise RunError(
-            f"{manifest.program} has changed since the run", place=Place(manifest.source),
-            hint="replay again, or check out the version that made the run", code="TL605",
-        )  # fmt: skip
-    return program
+        ) from problem  # fmt: skip
+    raise RunError(
+        f"{manifest.program} has changed since the run", place=Place(reference),
+        hint="replay again, or check out the version that made the run", code="TL605",
+    )  # fmt: skip
+
+
+def _made(cls: type[Program], manifest: RunManifest) -> Program:
+    """The program with the run's parameters."""
+    defaults = {name: text_of(p.default) for name, p in spec_of(cls).params.items() if not p.required}
+    given = {n: text for n, text in manifest.params.items() if defaults.get(n) != text}
+    return cls(**{name: parameter(text) for name, text in given.items()})
 
 
 def reopen_log(manifest: RunManifest) -> EventReader:

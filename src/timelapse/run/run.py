@@ -331,7 +331,7 @@ class Run:
         if self._context.program is None:
             from timelapse.run.reload import reload_program
 
-            self._context.program = reload_program(self._manifest)
+            self._context.program = reload_program(self._manifest, self.path)
         return self._context.program
 
     def use_reader(self, reader: EventReader) -> None:

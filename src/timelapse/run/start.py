@@ -39,6 +39,7 @@ from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event, Record
 from timelapse.model.fingerprint import fingerprint
+from timelapse.model.kept import keep_sources
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.model.versions import origin_of
 from timelapse.plan import Plan, make_plan
@@ -258,6 +259,7 @@ def run_plan(
         if gone is not None:
             manifest = msgspec.structs.replace(manifest, quarantined=len(gone))
             write_quarantined(gone, partial.path, 0)
+        keep_sources(type(program), manifest.source, partial.path)
         partial.settle()
         whole = time.perf_counter() - clock
         outcome.account.add("publish", whole - seconds)
