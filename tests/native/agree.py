@@ -74,7 +74,7 @@ def agree(
         assert refusal.compiled, (work.name, refusal.reason)
         known = events
         while True:  # until no event fails: those that do are compared, and taken out
-            python, _ = _run(program, work, known, kinds, "python", final=final)
+            python, _ = _run(program, work, known, kinds, "interpreted", final=final)
             native, unsure = _run(program, work, known, kinds, "native", final=final)
             for one, other in zip(native, python, strict=True):
                 assert_equal(one, other)

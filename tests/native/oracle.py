@@ -144,7 +144,7 @@ def compare(program: Any, events: list[Event], cuts: Sequence[int], monkeypatch:
     made = as_program(program)
     count = 0
     for work, final in passes(type(made)):
-        python, _, ticks = run(made, work, final, events, cuts, "python", monkeypatch)
+        python, _, ticks = run(made, work, final, events, cuts, "interpreted", monkeypatch)
         native, kernel, told = run(made, work, final, events, cuts, "native", monkeypatch)
         assert len(native) == len(python)
         for found, expected in zip(native, python, strict=True):

@@ -16,6 +16,7 @@ from timelapse.errors import UsageError
 from timelapse.kernels import budget
 from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.clock import Clock
+from timelapse.kernels.flat.kernel import FlatKernel
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.source import Source
 from timelapse.kernels.starts import starting
@@ -33,7 +34,9 @@ COLD_EVENTS = 2_000_000
 """From this many events on it is worth waiting for the compiler."""
 TOO_FEW = f"for fewer than {WARM_EVENTS:,} events machine code is not worth loading"
 SWITCH = "TIMELAPSE_KERNEL"
-"""Environment variable: native (compile whatever compiles), python, or auto."""
+"""Environment variable: native (compile whatever compiles), python (handlers rewritten), interpreted, or auto."""
+FLAT_EVENTS = 20_000
+"""From this many events on it is worth rewriting handlers that run as Python."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,7 @@ class SliceKernel:
                 done, self._python = self._native.hand_over()
                 self._native = None
                 rest = replace(source, lo=often.seq)
-            result = self._python.go_on(rest.events(), tick)
+            result = self._python.go_on_source(rest, tick)
             result.events += done.events
             if result.failure is None:
                 done.join(result.outputs, result.rejected)
@@ -161,7 +164,7 @@ class SliceKernel:
         assert self._python is not None
         if isinstance(self._python, SteppingKernel):
             return self._python.run_steps(source, tick)
-        return self._python.run(source.events(), tick)
+        return self._python.run_source(source, tick)
 
     def _interpret(self, starts: Mapping[str, pa.Table]) -> None:
         states = spec_of(self._program).states
@@ -171,7 +174,8 @@ class SliceKernel:
         if steps_alone(self._program):
             self._python = SteppingKernel(self._program, self._work, known, final=self._final)
             return
-        self._python = InterpretedKernel(
+        kernel = FlatKernel if rewritten(self._events) else InterpretedKernel
+        self._python = kernel(
             self._program, self._work, known, final=self._final, quarantine=self._quarantine
         )
 
@@ -188,8 +192,8 @@ def choice(program: Program, work: PassProgram, *, final: bool) -> Choice:
 def foresee(program: Program, work: PassProgram, events: int, *, final: bool) -> Choice:
     """How a pass over so many events will run, and if as Python why. Compiles nothing."""
     switch = _switch()
-    if switch == "python":
-        return Choice(False, f"{SWITCH} is python")
+    if switch in ("python", "interpreted"):
+        return Choice(False, f"{SWITCH} is {switch}")
     try:
         unit = _lowered(program, work, final=final)
     except _refused() as refusal:
@@ -220,7 +224,7 @@ def uncompiled(
     later: list[Unit] = []
     switch = _switch()
     for work, events, final in passes:
-        if switch == "python" or (switch == "auto" and events < WARM_EVENTS):
+        if switch in ("python", "interpreted") or (switch == "auto" and events < WARM_EVENTS):
             continue
         try:
             unit = _lowered(program, work, final=final)
@@ -233,9 +237,15 @@ def uncompiled(
 
 def _switch() -> str:
     switch = os.environ.get(SWITCH, "auto")
-    if switch not in ("auto", "native", "python"):
-        raise UsageError(f"{SWITCH} is {switch!r}", hint="set it to auto, native or python")
+    if switch not in ("auto", "native", "python", "interpreted"):
+        raise UsageError(f"{SWITCH} is {switch!r}", hint="set it to auto, native, python or interpreted")
     return switch
+
+
+def rewritten(events: int) -> bool:
+    """Whether handlers that run as Python over so many events are rewritten for that."""
+    switch = _switch()
+    return switch == "python" or (switch != "interpreted" and events >= FLAT_EVENTS)
 
 
 def runs_compiled(program: Program, work: PassProgram, events: int, *, final: bool) -> bool:
@@ -258,7 +268,7 @@ def prepare(program: Program, work: PassProgram, events: int, *, final: bool) ->
 def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> Unit | None:
     """The pass to be compiled, or None where it runs as Python."""
     switch = _switch()
-    if switch == "python" or (switch == "auto" and events < WARM_EVENTS):
+    if switch in ("python", "interpreted") or (switch == "auto" and events < WARM_EVENTS):
         return None
     try:
         unit = _lowered(program, work, final=final)

@@ -21,6 +21,7 @@ from timelapse.kernels.base import (
     output_schema,
     quarantined_row,
 )
+from timelapse.kernels.source import Source
 from timelapse.kernels.starts import bytes_of
 from timelapse.kernels.stores import NullStore, PlainStore, TrackedStore
 from timelapse.kinds.base import ABSENT
@@ -121,7 +122,7 @@ class InterpretedKernel:
 
     def _emit(self, record: Record) -> None:
         if not isinstance(record, Record):
-            raise _not_a_record(record)
+            raise not_a_record(record)
         self._emitted.append(record)
 
     def _emit_or_read(self, record: Record) -> None:
@@ -209,6 +210,14 @@ class InterpretedKernel:
         self.begin()
         return self.go_on(events, tick)
 
+    def run_source(self, source: Source, tick: Tick) -> PassResult:
+        """The same for events that are read from somewhere."""
+        return self.run(source.events(), tick)
+
+    def go_on_source(self, source: Source, tick: Tick) -> PassResult:
+        """Process the rest of the slice that was begun, read from somewhere."""
+        return self.go_on(source.events(), tick)
+
     def one(self, event: Event, shown: Callable[[], Event]) -> HandlerError | None:
         """Process a single event; the failure, if it fails and stays in the log, at the event as it is `shown`."""
         _, failure, _ = self._chunk(iter((event,)))
@@ -235,6 +244,11 @@ class InterpretedKernel:
             tick(done)
             if done < _TICK:
                 break
+        self._finish(result)
+        return result
+
+    def _finish(self, result: PassResult) -> None:
+        """What the slice did and put out."""
         result.quarantined = self._quarantined
         for name, delta in self._deltas.items():
             result.effects[name] = effect_table(delta)
@@ -245,7 +259,6 @@ class InterpretedKernel:
             result.changes[name] = change
         if self._final:
             result.outputs, result.rejected = self.put_out()
-        return result
 
     def go_through(self, events: Iterator[Event]) -> None:
         """Process events for the states alone: what they put out is forgotten. Raises HandlerError."""
@@ -373,10 +386,10 @@ def _beyond(trace: TracebackType | None) -> bool:
 def _drop(record: Record) -> None:
     """Outputs of a pass that is not the final one go nowhere; what is none raises as it does there."""
     if not isinstance(record, Record):
-        raise _not_a_record(record)
+        raise not_a_record(record)
 
 
-def _not_a_record(value: object) -> TypeError:
+def not_a_record(value: object) -> TypeError:
     return TypeError(f"emit takes a tl.Record, not {type(value).__name__}")
 
 

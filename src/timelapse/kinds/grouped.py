@@ -14,7 +14,8 @@ from timelapse.errors import DefinitionError, TypeMismatch
 from timelapse.kinds.base import ABSENT, IndexedStore, State, StateOptions, StateSpec
 from timelapse.model.types import Check, TupleType, ValueType, parse_key, parse_value
 
-_GROUPS = "groups"
+GROUPS = "groups"
+"""The name of the index among what a state keeps beside its values."""
 
 
 def parts_of(kind: ValueType) -> tuple[ValueType, ...]:
@@ -116,13 +117,13 @@ class Grouped(State):
 
     def _groups(self) -> dict[Any, dict[Any, Any]]:
         """Declared key -> member -> stored key, for all that is present."""
-        found: dict[Any, dict[Any, Any]] | None = self._own.get(_GROUPS)
+        found: dict[Any, dict[Any, Any]] | None = self._own.get(GROUPS)
         if found is None:
             found = {}
             for stored, _ in self._items():
                 k, m = self._key_and_member(stored)
                 found.setdefault(k, {})[m] = stored
-            self._side(self._own, _GROUPS, found)
+            self._side(self._own, GROUPS, found)
         return found
 
     def _under(self, key: Any) -> dict[Any, Any]:
@@ -131,7 +132,7 @@ class Grouped(State):
 
     def _put_indexed(self, key: Any, value: Any) -> None:
         self._store_put(key, value)
-        groups = self._own.get(_GROUPS)
+        groups = self._own.get(GROUPS)
         if groups is not None:
             k, m = self._key_and_member(key)
             under = groups.get(k)
@@ -142,7 +143,7 @@ class Grouped(State):
 
     def _drop_indexed(self, key: Any) -> None:
         self._store_drop(key)
-        groups = self._own.get(_GROUPS)
+        groups = self._own.get(GROUPS)
         if groups is not None:
             k, m = self._key_and_member(key)
             under = groups.get(k, {})

@@ -10,6 +10,7 @@ Delta: the last operation wins. Composition: the later one.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic
 
 from timelapse.kinds.base import Op, State, StateSpec
@@ -67,7 +68,7 @@ class Set(State, Generic[K]):
 
     def items(self) -> list[K]:
         """Every key, in key order."""
-        return sorted(k for k, _ in self._items())
+        return sorted(map(itemgetter(0), self._items()))
 
     def __getitem__(self, key: K) -> Any:
         raise TypeError(f"{self._spec.name} is a Set: write `k in self.{self._spec.name}`")

@@ -95,7 +95,7 @@ def _compare(
     program: type[tl.Program], work: PassProgram, final: bool, events: Sequence[Event], cuts: Sequence[int],
     patch: pytest.MonkeyPatch, tally: Tally,
 ) -> None:  # fmt: skip
-    python, _, ticks = _run(program, work, final, events, cuts, "python", patch)
+    python, _, ticks = _run(program, work, final, events, cuts, "interpreted", patch)
     native, kernel, told = _run(program, work, final, events, cuts, "native", patch)
     assert len(native) == len(python)
     for a, b in zip(native, python, strict=True):

@@ -1,0 +1,122 @@
+"""Rewritten handlers return what handlers return as they are written, to the last bit, errors included."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from tests.flat.agree import agree
+from tests.native.fuzz.logs import random_log
+from tests.native.fuzz.writer import random_handlers
+from timelapse.errors import HandlerError
+from timelapse.kernels.choose import SWITCH
+from timelapse.kernels.stores import PlainStore
+from timelapse.kinds.base import StateOptions
+from timelapse.kinds.counter import Counter
+from timelapse.testing import check_replay
+from timelapse.testing.sources import load_source, random_events, random_program
+
+
+def _cuts(rng: random.Random, count: int) -> list[int]:
+    return sorted([0, count, *(rng.randint(0, count) for _ in range(rng.randrange(3)))])
+
+
+def test_random_handlers_with_values_at_the_edges() -> None:
+    """Also handlers that raise: the first event that fails, its error and the line are the same."""
+    failed = 0
+    for seed in range(16):
+        program = load_source(random_handlers(seed, 4))()
+        rng = random.Random(seed)
+        for edges in (0.0, 0.3):
+            count = rng.choice((12, 25, 40))
+            events = random_log(type(program), rng.randrange(10**9), count, edges)
+            try:
+                results = agree(program, events, _cuts(rng, count), quarantine=rng.random() < 0.3)
+            except Exception as error:
+                raise AssertionError(f"seed {seed}, edges {edges}: {error!r}") from error
+            failed += results[-1].failure is not None
+    assert 3 < failed < 30
+
+
+def test_random_programs_of_all_kinds() -> None:
+    for seed in range(16):
+        rng = random.Random(seed)
+        program = load_source(random_program(rng, 5, further=True))()
+        events = random_events(type(program), rng, 50)
+        try:
+            agree(program, events, _cuts(rng, 50))
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+
+
+def test_replays_are_the_serial_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "python")
+    for seed in range(100, 102):
+        rng = random.Random(seed)
+        program = load_source(random_program(rng, 4, further=seed % 2 == 0))
+        try:
+            check_replay(program, random_events(program, rng, 12), slices=(1, 3))
+        except HandlerError:
+            raise
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+
+
+@pytest.mark.parametrize("n", [-3, 0, 1, 7, 20, 500])
+def test_the_largest_counts_are_found_without_sorting_all(n: int) -> None:
+    rng = random.Random(3)
+    store = PlainStore({key: rng.choice((1, 2, 2, 5, rng.randrange(1, 2000))) for key in range(300)})
+    spec = Counter.declare("x", (int,), StateOptions(), None)
+    wanted = sorted(store.data.items(), key=lambda item: (-item[1], item[0]))[:n]
+    assert Counter(spec, store).top(n) == wanted
+
+
+class Step(tl.Event):
+    k: int
+
+
+class Seen(tl.Record):
+    k: int
+    n: int
+
+
+def notify(program: Any, k: int) -> None:
+    program.send(Step(k=k))
+
+
+class Chain(tl.Program, loop=20):
+    """Events that send events, one by way of a function that analysis cannot see through; rejected, or failing."""
+
+    seen: tl.Counter[int]
+    odd: tl.Set[int]
+
+    @tl.on(Step)
+    def step(self, e: Step) -> None:
+        self.seen[e.k] += 1
+        self.emit(Seen(k=e.k, n=self.seen[e.k]))
+        if e.k > 6:
+            self.send(Step(k=e.k // 2))
+        elif e.k > 3:
+            notify(self, e.k - 2)
+
+    @tl.on(Step)
+    def end(self, e: Step) -> None:
+        if e.k == 2 and self.seen[2] % 3 == 0:
+            self.reject(Seen(k=-1, n=self.seen[2]))
+        if self.seen[e.k] == 90:
+            raise ValueError(f"too much of {e.k}")
+        self.odd.add(e.k)
+
+
+@pytest.mark.parametrize("quarantine", [False, True])
+def test_events_that_send_events(quarantine: bool) -> None:
+    rng = random.Random(5)
+    events = [Step(k=rng.randrange(30), ts=i // 3) for i in range(300)]
+    (whole,) = agree(Chain(), events, [0, 300], quarantine=quarantine)
+    assert whole.quarantined if quarantine else whole.failure is not None
+    if quarantine:
+        assert whole.rejected is not None
+        assert whole.rejected.num_rows > 3
