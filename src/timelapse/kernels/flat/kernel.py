@@ -156,7 +156,7 @@ class FlatKernel(InterpretedKernel):
                 event = source.event(seq)
                 if not self._take_out(event, failure):
                     result.failure = self._failed(event, failure)
-                    result.failed_seq = seq
+                    result.failed_seq = seq if self._current is None else -1
                     return False
                 self._take_back(seq)
             if done == rows.count:
