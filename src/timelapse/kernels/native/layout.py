@@ -76,7 +76,8 @@ class Layout:
 
     @property
     def words(self) -> int:
-        return self.twins + self.extra
+        words = self.twins + self.extra
+        return words if not self.extra else 1 << (words - 1).bit_length()
 
 
 def mode_of(name: str, work: PassProgram) -> Mode:

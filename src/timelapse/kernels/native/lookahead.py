@@ -27,7 +27,7 @@ _PLAIN = (
     ast.BitXor,
 )  # what cannot fail, whatever the operands
 _MOST_NODES = 80
-_MOST_KEYS = 8
+_MOST_KEYS = 12
 
 Env = dict[str, ast.expr]
 
