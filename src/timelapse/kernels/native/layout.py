@@ -76,6 +76,7 @@ class Layout:
 
     @property
     def words(self) -> int:
+        # With views rows are long: one that lies in a line of the processor's caches is worth the memory.
         words = self.twins + self.extra
         return words if not self.extra else 1 << (words - 1).bit_length()
 
