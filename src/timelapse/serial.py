@@ -133,7 +133,7 @@ class Loop:
         spec = self._spec = spec_of(self.program)
         self._journal: list[tuple[dict[Any, Any], Any, Any]] = []
         self._emitted: list[Record] = []
-        stores = {name: DictStore(self._journal) for name in spec.states}
+        stores = {name: DictStore(self._journal) for name in spec.declared}
         self.outcome.states = {name: store.data for name, store in stores.items()}
 
         # What looks back: versions of values, and operations.
@@ -143,7 +143,7 @@ class Loop:
         self._records = {name: Done(widths[name]) for name in recorded}
         self._done: list[tuple[Done, Any]] = []
         self.states = states = dict[str, Any]()
-        for name, s in spec.states.items():
+        for name, s in spec.declared.items():
             if name in recorded:
                 states[name] = recording(s, stores[name], self._teller(self._records[name]))
             else:

@@ -59,10 +59,14 @@ class CallSite:
 
 @dataclass(eq=False)
 class Send:
-    """A place that sends an event to be handled within the same transaction. `events`: of which types it may be."""
+    """A place that sends an event. `events`: of which types it may be."""
 
     events: tuple[type[Event], ...]
     node: ast.expr
+    at_once: bool
+    """It may be handled within the same transaction."""
+    dated: bool
+    """It may be handled later."""
 
 
 @dataclass(eq=False)

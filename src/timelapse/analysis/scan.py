@@ -12,10 +12,11 @@ from typing import Any, Protocol
 from timelapse.analysis.ir import CallSite, Found, FunctionIR, Send, StateRead, StateWrite
 from timelapse.analysis.mutability import Kind, Mutability
 from timelapse.analysis.scope import UNKNOWN, Scope
+from timelapse.analysis.sends import sent_types, surely_later
 from timelapse.analysis.syntax import children, signature, tuple_of, unknown_write
 from timelapse.analysis.tables import DYNAMIC, EAGER, builtin_name
 from timelapse.kinds.base import Op, StateSpec
-from timelapse.model.events import Event
+from timelapse.model.pending import PENDING
 from timelapse.model.program import ProgramSpec
 from timelapse.model.resource import Resource
 from timelapse.model.times import is_derived
@@ -336,15 +337,33 @@ class Scanner:
             self._effect(node, sub, out, cond)
             return True
         if name in ("send", "cancel"):
-            if name == "cancel" or not is_derived(node):
+            dated = name == "cancel" or not is_derived(node)
+            if dated and PENDING not in self.world.spec.states:
                 raise Opaque("TL313", node, f"self.{name} reaches into another time",
                              "leave it out where speed matters")  # fmt: skip
             if late:
-                raise Opaque("TL304", node, "self.send in a nested function", "call it in the handler itself")
+                raise Opaque(
+                    "TL304", node, f"self.{name} in a nested function", "call it in the handler itself"
+                )
+            if any(isinstance(a, ast.Starred) for a in node.args) or any(
+                k.arg is None for k in node.keywords
+            ):
+                raise Opaque("TL310", node, f"the arguments of self.{name} are unpacked", "write them out")
             sub = Found()
             for child in children(node):
                 self._visit(child, sub, True, cond, late, bound)
-            sub.sends.append(Send(self._sent(node.args[0]), node))
+            if name == "send":
+                sub.sends.append(
+                    Send(
+                        sent_types(self.scope, node) or self.world.spec.events,
+                        node,
+                        not dated or not surely_later(self.scope, node),
+                        dated,
+                    )
+                )
+            if dated:
+                reason = "what lies ahead is kept in the order of time"
+                sub.writes.append(StateWrite(PENDING, "opaque", None, None, node, reason=reason))
             self._effect(node, sub, out, cond)
             return True
         if name in self.world.spec.params:
@@ -367,13 +386,6 @@ class Scanner:
             return False
         self._attribute(node.func, out, cond, late, bound)  # type: ignore[arg-type]  # a property, or refused
         return False
-
-    def _sent(self, event: ast.expr) -> tuple[type[Event], ...]:
-        """The types of which an event that is sent may be: those that the program may send at all, in doubt."""
-        made = self.scope.resolve(event.func) if isinstance(event, ast.Call) else None
-        if isinstance(made, type) and issubclass(made, Event):
-            return (made,)
-        return self.world.spec.events
 
     def _is_super(self, func: ast.expr) -> bool:
         return (

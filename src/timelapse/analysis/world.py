@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from timelapse.analysis.build import Builder
 from timelapse.analysis.desugar import Desugar
-from timelapse.analysis.ir import CallSite, FunctionIR, Send, Vertex
+from timelapse.analysis.ir import CallSite, FunctionIR, StateRead, Vertex
 from timelapse.analysis.mutability import Kind, Mutability
 from timelapse.analysis.result import Diagnostic, Severity
 from timelapse.analysis.scan import Opaque, Scanner
@@ -21,6 +21,7 @@ from timelapse.analysis.scope import Scope
 from timelapse.errors import Place
 from timelapse.kinds.base import StateSpec
 from timelapse.model.events import Event
+from timelapse.model.pending import PENDING
 from timelapse.model.program import Program, ProgramSpec
 from timelapse.model.source import function_source
 
@@ -55,6 +56,7 @@ class Functions:
             self._made, self._keys, self.trusted = {}, {}, {}
             self.handlers = [self._handler(h.function, h.name, h.events or (Tick,)) for h in spec.handlers]
         self.all = list(self._made.values())
+        self._depend_on_pending()
         self.sites = self._call_sites()
         self.reached = self._reached()
 
@@ -238,7 +240,12 @@ class Functions:
         found: dict[FunctionIR, list[tuple[Vertex, CallSite]]] = {f: [] for f in self.all}
         for fn in self.all:
             for vertex in fn.vertices:
-                sent = [CallSite(f, s.node, "send") for s in vertex.found.sends for f in self.receivers(s)]
+                sent = [
+                    CallSite(f, s.node, "send")
+                    for s in vertex.found.sends
+                    if s.at_once
+                    for f in self.receivers(s.events)
+                ]
                 for site in (*vertex.found.calls, *sent):
                     inner = [
                         v for v in vertex.node.subs
@@ -248,11 +255,20 @@ class Functions:
                         found[site.callee].append((vertex, site))
         return found
 
-    def receivers(self, send: Send) -> list[FunctionIR]:
-        """The handlers that are called for an event that is sent, in order."""
+    def _depend_on_pending(self) -> None:
+        """Whether handlers of dated events run at all is for the pending state to say."""
+        dated = tuple(
+            e for f in self.all for v in f.vertices for s in v.found.sends if s.dated for e in s.events
+        )
+        for fn in self.receivers(dated):
+            if fn.nodes:
+                fn.entry.main.found.reads.append(StateRead(PENDING, None, ast.Pass(lineno=fn.line)))
+
+    def receivers(self, events: Sequence[type[Event]]) -> list[FunctionIR]:
+        """The handlers that are called for events of these types when they are sent, in order."""
         handlers = zip(self.spec.handlers, self.handlers, strict=True)
         return list(dict.fromkeys(
-            f for spec, f in handlers if spec.after is None and any(e in spec.events for e in send.events)
+            f for spec, f in handlers if spec.after is None and any(e in spec.events for e in events)
         ))  # fmt: skip
 
     def _reached(self) -> dict[FunctionIR, list[type[Event]]]:
@@ -264,7 +280,7 @@ class Functions:
                 fn = todo.pop()
                 found[fn] += [e for e in handler.events if e not in found[fn]]
                 for vertex in fn.vertices:
-                    sent = [f for send in vertex.found.sends for f in self.receivers(send)]
+                    sent = [f for s in vertex.found.sends if s.at_once for f in self.receivers(s.events)]
                     for callee in (*(site.callee for site in vertex.found.calls), *sent):
                         if callee not in seen:
                             seen.add(callee)

@@ -163,8 +163,8 @@ Write it with plain statements: assignments, if, for, while, try, with, calls.
 TL312 A method used as a value
 Call it where it is needed.
 
-TL313 An event that is sent to another time
-self.send with after=, at= or key=, self.cancel, and self.send within try run in log order, with the whole program, in this version. self.send(event) alone is analysed.
+TL313 An event that is sent where it cannot be followed
+self.send and self.cancel within try, and events sent to another time by programs that also look back or date writes, run in log order, with the whole program, in this version.
 
 TL314 A write or read in another time
 add(at=), get(at=) and the like run in log order, with the whole program, in this version.

@@ -75,6 +75,7 @@ class InterpretedKernel:
         self._tracked: dict[str, TrackedStore] = {}
         self._plain: dict[str, PlainStore] = {}
         self._stores: dict[str, TrackedStore | PlainStore] = {}
+        """Of all exact states."""
         self._emitted: list[Record] = []
         self._rows: dict[type[Record], list[Row]] = {}
         self._reads: dict[type[Record], list[Record]] = {}
@@ -95,7 +96,7 @@ class InterpretedKernel:
         emit = self._emit_or_read if records else self._emit
         runtime = {
             "emit": emit if final else _drop, "reject": _reject, "now": 0, "send": self._send,
-            "cancel": refuse_dated,
+            "cancel": self._cancel,
         }  # fmt: skip
         self._bound = bind(program, states, runtime, work.members)
         self._by_type: dict[type[Event], tuple[Any, ...]] = {}
@@ -116,7 +117,7 @@ class InterpretedKernel:
                 if name in work.targets or self._final:
                     self._tracked[name] = tracked
                 return spec.kind(spec, tracked)
-            plain = self._stores[name] = self._plain[name] = PlainStore(start)
+            plain = self._plain[name] = self._stores[name] = PlainStore(start)
             return spec.kind(spec, plain)
         return spec.kind(spec, NullStore())
 
@@ -132,10 +133,18 @@ class InterpretedKernel:
         else:
             self._emit(record)
 
-    def _send(self, event: Event, **dated: Any) -> None:
-        if dated:
+    def _send(
+        self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None
+    ) -> None:
+        if (after, at, key) != (None, None, None):
             refuse_dated()
         check_sent(self._spec, event)
+        self._derive(event)
+
+    def _cancel(self, event: type[Event], *, key: Any) -> None:
+        refuse_dated()
+
+    def _derive(self, event: Event) -> None:
         self._derivations += 1
         if self._derivations > self._spec.loop:
             raise loop_bound(self._spec)
@@ -238,8 +247,7 @@ class InterpretedKernel:
                     tick(done)
                     continue
                 result.failure = self._failed(event, failure)
-                # Only what comes from the log is shown with all its fields.
-                result.failed_seq = event.seq if self._current is None else -1
+                result.failed_seq = self._seq_in_log(event)
                 return result
             tick(done)
             if done < _TICK:
@@ -303,6 +311,10 @@ class InterpretedKernel:
         self._quarantined.append(quarantined_row(self._failed(event, failure)))
         self._settle()
         return True
+
+    def _seq_in_log(self, event: Event) -> int:
+        """The seq of what failed, if it comes from the log itself: then it can be shown with all its fields."""
+        return event.seq if self._current is None else -1
 
     def _failed(self, event: Event, failure: Exception) -> HandlerError:
         handler = self._handler_of(failure.__traceback__)

@@ -7,8 +7,10 @@ up to and including its own last event (of whatever type).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from heapq import merge
+from itertools import chain
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -16,13 +18,18 @@ from timelapse.analysis.result import PassProgram
 from timelapse.errors import HandlerError
 from timelapse.ids import INT64_MAX, Phase
 from timelapse.kernels.base import PassResult, Tick
-from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.interpreted import InterpretedKernel, refuse_dated
+from timelapse.kernels.pending import Pending
 from timelapse.kernels.source import Source
 from timelapse.kinds.effects import undo
 from timelapse.model.events import Event
 from timelapse.model.failure import handler_error
+from timelapse.model.pending import PENDING
 from timelapse.model.program import HandlerSpec, Program, Rejection, spec_of
-from timelapse.model.times import calendar_of, span_of
+from timelapse.model.times import calendar_of, check_sent, due_at, not_a_type, span_of, timer_of
+
+_BEHIND = 1 << 30
+"""More than any handler's place."""
 
 
 class Step(NamedTuple):
@@ -32,8 +39,9 @@ class Step(NamedTuple):
     phase: int
     seq: int
     """That of the log event; -1 for ticks."""
-    order: int
-    """Among the handlers of one instant: the handler's place in the program."""
+    order: tuple[int, ...]
+    """Among those of one instant and root: the handler's place in the program; behind them pending events, in the order
+    in which they were sent."""
     event: Event | None
 
 
@@ -54,6 +62,10 @@ class SteppingKernel(InterpretedKernel):
             for event in handler.events:
                 self._at_once[event] = (*self._at_once.get(event, ()), handler.function)
         self._by_type = self._at_once  # what derived events are handled by, too
+        self._pending: Pending | None = None
+        self._root = -1
+        if PENDING in work.exact:
+            self._pending = Pending(self._stores[PENDING], starts.get(PENDING, {}).items(), self._spec.events)
         self._place: tuple[int, int, int] | None = None
         self._ordinal = 0
 
@@ -62,7 +74,7 @@ class SteppingKernel(InterpretedKernel):
         self._place, self._ordinal = None, 0
         result = self.run(self._steps(source), tick)  # type: ignore[arg-type]  # steps stand for events here
         if self._final and source.is_last and result.failure is None:
-            result.pending = self._pending(source)
+            result.pending = self._count_pending(source)
         return result
 
     def _steps(self, source: Source) -> Iterator[Step]:
@@ -75,17 +87,66 @@ class SteppingKernel(InterpretedKernel):
                     streams.append(_ticks(self._program, spec, place, first, end))
                 else:
                     streams.append(_later(self._program, spec, place, source, source.since, end))
-        return merge(*streams)
+        if self._pending is None or end is None:
+            return merge(*streams)
+        return self._with_pending(merge(*streams), end)
 
-    def _pending(self, source: Source) -> dict[str, int]:
-        """How many calls of `after=` handlers lie beyond the end."""
-        found = {}
+    def _with_pending(self, steps: Iterable[Step], end: int) -> Iterator[Step]:
+        """The steps, with the pending events whose time comes. What is sent meanwhile lies ahead of all."""
+        last = Step(end, Phase.LOG_EVENT, INT64_MAX, (), None)
+        for step in chain(steps, (last,)):
+            while (due := self._next_pending(step)) is not None:
+                yield due
+            if step is not last:
+                yield step
+
+    def _next_pending(self, before: Step) -> Step | None:
+        """The next pending event, if it comes before a step. It is pending no more, even if it should be rejected."""
+        assert self._pending is not None
+        first = self._pending.first()
+        if first is None:
+            return None
+        order = (_BEHIND, first.issued, first.number)
+        if (first.due, Phase.DATED_EVENT, first.root, order) >= before[:4]:
+            return None
+        event = self._pending.take()
+        if self._journal is not None:
+            self._journal.clear()
+        return Step(first.due, Phase.DATED_EVENT, first.root, order, event)
+
+    def _send(
+        self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None
+    ) -> None:
+        cls, now = check_sent(self._spec, event), self._bound.__dict__["now"]
+        due = due_at(now, after, at)
+        if key is not None:
+            self._cancel(cls, key=key)
+        if due == now:
+            self._derive(event)
+        elif self._pending is not None:
+            self._pending.date(event, due, now, self._root, key)
+        elif PENDING not in self._spec.states:
+            refuse_dated()
+
+    def _cancel(self, event: type[Event], *, key: Any) -> None:
+        if not (isinstance(event, type) and issubclass(event, Event)):
+            raise not_a_type()
+        if self._pending is not None:
+            self._pending.disarm(event, key)
+        else:
+            timer_of(event, key)
+            if PENDING not in self._spec.states:
+                refuse_dated()
+
+    def _count_pending(self, source: Source) -> dict[str, int]:
+        """How many calls of `after=` handlers and dated events lie beyond the end."""
+        found = Counter[str]() if self._pending is None else self._pending.counted()
         for spec, _ in self._alone.values():
             if spec.after is not None and source.end is not None:
                 lag = span_of(self._program, spec.after)
                 behind = source.between(spec.events, _seq_after(source, source.end - lag), INT64_MAX)
                 if count := sum(1 for _ in behind.events()):
-                    found[spec.name] = count
+                    found[spec.name] += count
         return dict(sorted(found.items()))
 
     def _chunk(self, events: Iterator[Any]) -> tuple[int, Exception | None, Any]:
@@ -100,14 +161,15 @@ class SteppingKernel(InterpretedKernel):
                 done += 1
                 ts, phase, seq, order, event = step
                 live["now"] = ts
+                self._root = seq
                 try:
                     if event is None:
-                        self._alone[order][1](bound)
-                    elif phase == Phase.LOG_EVENT:
+                        self._alone[order[0]][1](bound)
+                    elif phase == Phase.LOG_EVENT or order[0] == _BEHIND:
                         for handler in self._at_once.get(type(event), ()):
                             handler(bound, event)
                     else:
-                        self._alone[order][1](bound, event)
+                        self._alone[order[0]][1](bound, event)
                     if self._derived:
                         while self._derived:
                             current = self._next(ts, seq)
@@ -139,6 +201,10 @@ class SteppingKernel(InterpretedKernel):
             self._turn += 1
         return done, None, None
 
+    def _seq_in_log(self, event: Any) -> int:
+        is_sent = self._current is not None or event.order[:1] == (_BEHIND,)
+        return -1 if is_sent else int(event.seq)
+
     def _failed(self, event: Any, failure: Exception) -> HandlerError:
         handler = self._handler_of(failure.__traceback__)
         if not handler and _deep(failure.__traceback__):
@@ -150,9 +216,9 @@ class SteppingKernel(InterpretedKernel):
 
 
 def steps_alone(program: Program) -> bool:
-    """Whether a program has ticks or `after=` handlers, and nothing that takes more than those."""
+    """Whether a program has ticks, `after=` handlers, dated events or timers, and nothing that takes more than those."""
     spec = spec_of(program)
-    return spec.serial_only is None and any(u.what in ("after", "every") for u in spec.times)
+    return spec.serial_only is None and any(u.what != "derive" for u in spec.times)
 
 
 def _deep(trace: TracebackType | None) -> bool:
@@ -161,14 +227,14 @@ def _deep(trace: TracebackType | None) -> bool:
 
 def _log(source: Source) -> Iterator[Step]:
     for event in source.events():
-        yield Step(event.ts, Phase.LOG_EVENT, event.seq, 0, event)
+        yield Step(event.ts, Phase.LOG_EVENT, event.seq, (), event)
 
 
 def _ticks(program: Program, spec: HandlerSpec, place: int, first: int, end: int) -> Iterator[Step]:
     calendar = calendar_of(program, spec)
     at = calendar.first(first)
     while at <= end:
-        yield Step(at, Phase.TICK, -1, place, None)
+        yield Step(at, Phase.TICK, -1, (place,), None)
         at = calendar.after(at)
 
 
@@ -181,7 +247,7 @@ def _later(
     lo = 0 if since is None else _seq_after(source, since - lag)
     hi = _seq_after(source, end - lag)
     for event in source.between(spec.events, lo, hi).events():
-        yield Step(event.ts + lag, Phase.DATED_EVENT, event.seq, place, event)
+        yield Step(event.ts + lag, Phase.DATED_EVENT, event.seq, (place,), event)
 
 
 def _seq_after(source: Source, ts: int) -> int:

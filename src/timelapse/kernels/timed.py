@@ -56,7 +56,7 @@ class TimedKernel:
             result.failure = error
             return result
         result.events = outcome.events
-        for name, spec in self._spec.states.items():
+        for name, spec in self._spec.declared.items():
             old, data = before[name], outcome.states[name]
             written = {
                 key: old.get(key, ABSENT) for key in {**old, **data}

@@ -16,6 +16,7 @@ from timelapse.errors import DefinitionError, Place, TimelapseError
 from timelapse.kinds.base import State as StateBase
 from timelapse.kinds.base import StateAlias, StateOptions, StateSpec
 from timelapse.model.events import Event, Record
+from timelapse.model.pending import pending_states
 from timelapse.model.program import RUNTIME_NAMES, HandlerSpec, Listens, ParamSpec, Program, ProgramSpec
 from timelapse.model.resource import Resource
 from timelapse.model.source import function_source
@@ -55,6 +56,7 @@ def declare_program(cls: type, options: dict[str, Any]) -> ProgramSpec:
     functions = _functions(cls)
     for function in functions:
         times += times_of_function(function, f"{cls.__qualname__}.{function.__name__}", states, params)
+    states |= pending_states(times)
     return ProgramSpec(cls.__qualname__, params, states, handlers, tuple(times), loop, sent_types(functions))
 
 

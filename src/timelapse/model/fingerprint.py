@@ -38,8 +38,8 @@ def fingerprint(program: Program) -> str:
     for name, value in params_of(program).items():
         writer.value(f"param:{name}", value)
     if spec.times:
-        writer.add("loop", str(spec.loop), *(f"{s.name}:{s.history}" for s in spec.states.values()))
-    for state in spec.states.values():
+        writer.add("loop", str(spec.loop), *(f"{s.name}:{s.history}" for s in spec.declared.values()))
+    for state in spec.declared.values():
         writer.add("state", state.name, state.text, repr(state.default))
     for handler in spec.handlers:
         writer.add("handler", handler.name, *(e.__name__ for e in handler.events))

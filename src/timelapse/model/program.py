@@ -12,6 +12,7 @@ from timelapse.ids import DAY, INT64_MAX
 from timelapse.kinds.base import State, StateAlias, StateSpec
 from timelapse.model.calendar import Calendar
 from timelapse.model.events import Event, Record
+from timelapse.model.pending import HANDLED, PENDING
 from timelapse.model.types import Check
 
 if TYPE_CHECKING:
@@ -176,9 +177,14 @@ class ProgramSpec:
 
     @property
     def serial_only(self) -> TimeUse | None:
-        """The first use of another time that takes more than the log, a calendar and a transaction: such programs run
-        one event after the other. None where there is none."""
-        return next((u for u in self.times if u.what not in ("after", "every", "derive")), None)
+        """The first use of another time that slices know nothing of: such programs run one event after the other.
+        None where there is none."""
+        return next((u for u in self.times if u.what not in HANDLED), None)
+
+    @property
+    def declared(self) -> dict[str, StateSpec]:
+        """The states that the program declares: without what slices carry beside them (model/pending.py)."""
+        return {name: state for name, state in self.states.items() if name != PENDING}
 
     @property
     def events(self) -> tuple[type[Event], ...]:
@@ -305,7 +311,7 @@ def _card(program: Program) -> Card:
     spec = spec_of(program)
     values = params_of(program)
     doc = (type(program).__dict__.get("__doc__") or "").strip().splitlines()
-    rows = [("state", name, state.text, "") for name, state in spec.states.items() if name.isidentifier()]
+    rows = [("state", name, state.text, "") for name, state in spec.declared.items()]
     rows += [
         (
             "handler",

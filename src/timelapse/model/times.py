@@ -284,6 +284,11 @@ def due_at(now: int, after: Any, at: Any) -> int:
     return due
 
 
+def not_a_type() -> UsageError:
+    """The error for `cancel` of something that is no event type."""
+    return UsageError("cancel takes an event type", hint="self.cancel(Timeout, key=k)", code="TL207")
+
+
 def timer_of(cls: type[Event], key: Any) -> tuple[Any, ...]:
     """What identifies a timer. Keys that Python takes for equal are not: 1 and True."""
     return (cls, _timer_key(key))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from timelapse.analysis.result import Diagnostic, PassProgram
 from timelapse.errors import Place, PlanError, UsageError
+from timelapse.model.pending import PENDING
 from timelapse.model.program import Program, as_program, params_of, spec_of
 from timelapse.plan.make import make_plan
 from timelapse.plan.plan import Plan, columns_of, place_text
@@ -289,6 +290,10 @@ def _own_doc(program: Program) -> str:
     return inspect.cleandoc(type(program).__doc__ or "") if "__doc__" in type(program).__dict__ else ""
 
 
+def _kind(analysis: Analysed, name: str) -> str:
+    return "dated events, timers" if name == PENDING else analysis.spec.states[name].text
+
+
 def _state_rows(plan: Plan, analysis: Analysed, codes: list[Code]) -> list[StateRow]:
     rows = []
     for stage in plan.stages:
@@ -298,7 +303,7 @@ def _state_rows(plan: Plan, analysis: Analysed, codes: list[Code]) -> list[State
                 writes = [w.place for w in analysis.facts[name].writes]
                 rows.append(
                     StateRow(
-                        stage.index + 1, name, analysis.spec.states[name].text, stage.strategy.value, choice.because,
+                        stage.index + 1, name, _kind(analysis, name), stage.strategy.value, choice.because,
                         place_text(choice.place), choice.rewrite,
                         tuple(dict.fromkeys(DependencyRow(d.source, d.via, place_text(d.place)) for d in own)),
                         tuple(e.__name__ for e in events_at(writes, codes)),

@@ -263,7 +263,7 @@ def _forced(
         return choices
     if isinstance(force, str):
         strategy = parse_strategy(force)
-        wanted = dict.fromkeys(analysis.spec.states, strategy)
+        wanted = dict.fromkeys(analysis.spec.declared, strategy)
         if strategy is Strategy.ITERATE:  # nothing is gained where effects compose anyway
             wanted = {n: strategy for c in choices if c.strategy is not Strategy.SCAN for n in c.states}
     else:

@@ -139,7 +139,7 @@ def rejected_table(outcome: SerialOutcome) -> pa.Table:
 def content_hashes(program: Program, states: dict[str, dict[Any, Any]]) -> dict[str, HashSum]:
     """The hash of each state's contents, as a run adds it up from changes."""
     result = {}
-    for name, spec in spec_of(program).states.items():
+    for name, spec in spec_of(program).declared.items():
         _, change = changes_table(spec, dict.fromkeys(states[name], ABSENT), states[name], ABSENT)
         result[name] = change.content
     return result
@@ -179,7 +179,7 @@ def _manifest(
             for name in sorted(schemas)
             for found in [hashes.get(name, ZERO)]
         ],
-        states=[StateEntry.of(s) for s in spec.states.values()],
+        states=[StateEntry.of(s) for s in spec.declared.values()],
         rejected=refused.num_rows,
         digest=run_digest(hashes, schemas, hash_rejected(refused)),
         state_digest=state_digest(content_hashes(program, outcome.states)),

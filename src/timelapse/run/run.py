@@ -258,8 +258,8 @@ class Run:
     def state_spec(self, name: str) -> StateSpec:
         """How a state is declared. Raises RunError (TL603) for an unknown name."""
         program = self._context.program
-        if program is not None and name in spec_of(program).states:
-            return spec_of(program).states[name]
+        if program is not None and name in spec_of(program).declared:
+            return spec_of(program).declared[name]
         for entry in self._manifest.states:
             if entry.name == name:
                 return entry.spec()

@@ -445,7 +445,7 @@ def _manifest(
         for name in sorted(schemas)
         for found in [totals.outputs.get(name, ZERO)]
     ]
-    content = {name: totals.content.get(name, ZERO) for name in spec.states}
+    content = {name: totals.content.get(name, ZERO) for name in spec.declared}
     certificate: dict[str, Any] = {
         "mode": plan.mode,
         "slices": job.slices,
@@ -482,7 +482,7 @@ def _manifest(
         events=source.reader.count,
         cuts=list(job.cuts),
         records=records,
-        states=[StateEntry.of(s) for s in spec.states.values()],
+        states=[StateEntry.of(s) for s in spec.declared.values()],
         rejected=totals.rejected.rows,
         digest=run_digest(totals.outputs, schemas, totals.rejected),
         state_digest=state_digest(content),

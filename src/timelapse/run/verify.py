@@ -124,7 +124,7 @@ class _Boundaries:
 
     def __init__(self, run: Run, program: Program, hi: int) -> None:
         self._run = run
-        self._specs = spec_of(program).states
+        self._specs = spec_of(program).declared
         self._cuts = [(i, cut) for i, cut in enumerate(run.manifest.cuts) if i > 0 and cut <= hi]
         self._next = 0
         self._hi = hi

@@ -184,7 +184,7 @@ class Harness:
 
         The view does not change with later events. Raises UsageError for an unknown name.
         """
-        specs = spec_of(self.program).states
+        specs = spec_of(self.program).declared
         if name not in specs:
             raise UsageError(
                 f"{type(self.program).__name__} has no state {name!r}",
@@ -198,7 +198,7 @@ class Harness:
     @property
     def states(self) -> dict[str, Any]:
         """All states by name, as `state` gives them."""
-        return {name: self.state(name) for name in spec_of(self.program).states}
+        return {name: self.state(name) for name in spec_of(self.program).declared}
 
     def __repr__(self) -> str:
         return f"<Harness of {self.program!r}, {self._loop.outcome.events} events>"

@@ -13,10 +13,10 @@ _READS = (("tl.Counter[int]", "self.{}[e.b]"), ("tl.Set[int]", "int(e.b in self.
           ("tl.Value[int, int] = tl.state(default=0)", "self.{}[k]"))  # fmt: skip
 
 
-def sending(rng: random.Random, text: str) -> str:
+def sending(rng: random.Random, text: str, *, later: bool = False) -> str:
     """A random program's source with sends in some places of its handlers and methods.
 
-    What is sent is handled by handlers that send in turn: the field `a` counts down, so it ends.
+    With `later` some of them are dated or timers, and timers are cancelled. What is sent is handled by handlers that send in turn: the field `a` counts down, so it ends.
     """
     lines = text.splitlines()
     places = list(_places(ast.parse(text)))
@@ -26,9 +26,9 @@ def sending(rng: random.Random, text: str) -> str:
         read.format(name) for declared, read in _READS
         for name in re.findall(rf"^    (s\d): {re.escape(declared)}$", text, re.MULTILINE)
     ]  # fmt: skip
-    chosen = rng.sample(places, min(len(places), rng.randint(1, 3)))
+    chosen = rng.sample(places, min(len(places), rng.randint(1, 5 if later else 3)))
     for line, indent in sorted(chosen, reverse=True):
-        lines.insert(line - 1, " " * indent + _send(rng, events, reads))
+        lines.insert(line - 1, " " * indent + _send(rng, events, reads, later))
     made = "\n".join(lines) + "\n"
     made = made.replace("class Out(tl.Record):", _declared(_SENT) + "class Out(tl.Record):")
     at = [m.start() for m in re.finditer(r"    @tl\.on\(", made)]
@@ -41,7 +41,7 @@ def _declared(name: str) -> str:
     return f"class {name}(tl.Event):\n    a: int\n    b: int\n    s: str\n    on: bool\n    items: list[int]\n\n\n"
 
 
-def _send(rng: random.Random, events: list[str], reads: list[str]) -> str:
+def _send(rng: random.Random, events: list[str], reads: list[str], later: bool) -> str:
     kind = rng.choice([_SENT, _SENT, *events])
     b = rng.choice(["e.b", "small(n)", "small(k)", "e.a", *reads, *reads])
     on = rng.choice(["e.on", "not e.on", "n > 2"])
@@ -56,7 +56,23 @@ def _send(rng: random.Random, events: list[str], reads: list[str]) -> str:
             *[f"e.a > 0 and {r} > 1" for r in reads],
         ]
     )
-    return f"if {test}: " + rng.choice([f"self.send({made})"] * 4 + [f"self.send(sent := {made})"])
+    key = rng.choice(["e.b", "k % 3", "(small(n) % 2, e.on)", "True"])
+    if later and rng.random() < 0.25:
+        return f"self.cancel({kind}, key={key})"
+    when = ""
+    if later and rng.random() < 0.8:
+        times = [
+            "after=1",
+            "after=5",
+            "after=2 * 3",
+            "after=self.limit",
+            "after=e.b",
+            "at=self.now + (e.b + n) % 7",
+        ]
+        when = f", {rng.choice(times)}"
+    if later and rng.random() < 0.5:
+        when += f", key={key}"
+    return f"if {test}: self.send({'sent := ' if rng.random() < 0.2 else ''}{made}{when})"
 
 
 def _places(module: ast.Module) -> Iterator[tuple[int, int]]:

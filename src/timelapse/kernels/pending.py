@@ -1,0 +1,88 @@
+"""What lies ahead, while a slice runs: a heap over the entries of the pending state, and which of them are timers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from timelapse.kinds.base import ABSENT, IndexedStore
+from timelapse.model.events import Event
+from timelapse.model.pending import Place, kind_of, pack, timer_code, unpack
+from timelapse.model.times import timer_of
+
+_MANY = 64
+"""So many places that are empty by now do no harm."""
+
+
+class Pending:
+    """The pending events of one pass. The store is the truth and is undone with the transaction; the heap may have
+    places that are empty by now."""
+
+    def __init__(
+        self, store: IndexedStore, entries: Iterable[tuple[Any, bytes]], kinds: tuple[type[Event], ...]
+    ) -> None:
+        self._store, self._kinds = store, kinds
+        self._numbers = {cls: number for number, cls in enumerate(kinds)}
+        self._heap: list[Place] = []
+        self._timers: dict[Any, Place] = {}
+        for key, value in entries:
+            place = Place(*key)
+            self._heap.append(place)
+            timer, event = unpack(value, kinds, place.due, place.root)
+            if timer is not None:
+                self._timers[type(event), timer] = place
+        heapify(self._heap)
+        self._issued = (0, -1, 0)
+        self._dead = 0
+        """So many places in the heap were given up, or a few less."""
+
+    def date(self, event: Event, due: int, now: int, root: int, key: Any) -> None:
+        """An event is to happen at a later time. With a key it takes the place of the timer that there is."""
+        timer = None if key is None else _timer(type(event), key)
+        ts, seq, number = self._issued
+        number = number + 1 if (ts, seq) == (now, root) else 0
+        self._issued = (now, root, number)
+        place = Place(due, root, now, number)
+        self._store.put(tuple(place), pack(self._numbers[type(event)], timer, event))
+        heappush(self._heap, place)
+        if timer is not None:
+            self._store.side(self._timers, (type(event), timer), place)
+
+    def disarm(self, event: type[Event], key: Any) -> None:
+        """Take back a timer, if it is pending."""
+        timer = (event, _timer(event, key))
+        place = self._timers.get(timer)
+        if place is not None:
+            self._store.drop(tuple(place))
+            self._store.side(self._timers, timer, ABSENT)
+            self._dead += 1
+
+    def first(self) -> Place | None:
+        """Where the next pending event stands. To be asked between two transactions."""
+        if self._dead > _MANY and 2 * self._dead > len(self._heap):
+            self._heap = [p for p in self._heap if self._store.get(tuple(p), ABSENT) is not ABSENT]
+            heapify(self._heap)
+            self._dead = 0
+        heap = self._heap
+        while heap and self._store.get(tuple(heap[0]), ABSENT) is ABSENT:
+            heappop(heap)
+        return heap[0] if heap else None
+
+    def take(self) -> Event:
+        """The next pending event, which is pending no more: `first` says whether there is one."""
+        place = heappop(self._heap)
+        timer, event = unpack(self._store.get(tuple(place), ABSENT), self._kinds, place.due, place.root)
+        self._store.drop(tuple(place))
+        if timer is not None and self._timers.get((type(event), timer)) == place:
+            del self._timers[type(event), timer]
+        return event
+
+    def counted(self) -> Counter[str]:
+        """How many events are pending, by type."""
+        return Counter(kind_of(v, self._kinds).__name__ for _, v in self._store.items() if v is not ABSENT)
+
+
+def _timer(event: type[Event], key: Any) -> bytes:
+    return timer_code(timer_of(event, key)[1])
