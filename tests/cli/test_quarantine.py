@@ -24,6 +24,8 @@ class Parsing(tl.Program):
     @tl.on(Move)
     def add(self, m):
         self.sums[m.who] += int(m.note)
+
+    level: int = 0
 """
 
 
@@ -58,3 +60,31 @@ def test_events_that_fail_are_listed_and_the_rest_is_replayed(
     assert tl.Run.open("runs/Parsing-1").state("sums")["value"].to_pylist() == [6]
     told = cli("replay", "rules.py:Parsing", "log", "--quarantine", "--json").json
     assert told["quarantined"] == 2
+
+
+def test_what_was_taken_out_is_told_wherever_a_run_is_looked_at(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In JSON, the card, the report, a diff, and by why-not, with the handler's own line."""
+    monkeypatch.chdir(folder)
+    done = cli("replay", "rules.py:Parsing", "log", "--quarantine", "--out", "took", "--json")
+    assert [row["seq"] for row in done.json["quarantined_events"]] == [1, 3]
+    (folder / "lenient.py").write_text(FILE.replace("int(m.note)", "int(m.note or 0)"))
+    assert cli("replay", "lenient.py:Parsing", "log", "--quarantine", "--out", "lenient").code == 0
+    shown = cli("diff", "took", "lenient")
+    assert "A 2  B 1 events taken out of the log   1 by A alone, 0 by B alone" in shown.out
+    assert "Move 3  add: ValueError" in shown.out
+    taken = cli("diff", "took", "lenient", "--json").json["quarantined"]
+    assert (taken["a"], taken["b"], [r["seq"] for r in taken["only_a"]], taken["only_b"]) == (2, 1, [3], [])
+    assert "2 events at which a handler raised were taken out" in tl.Run.open("took")._repr_html_()
+    assert cli("report", "took", "--out", "took.html").code == 0
+    page = Path("took.html").read_text()
+    assert "Taken out of the log" in page
+    assert "ValueError: invalid literal" in page
+    assert cli("report", "took", "--out", "hidden.html", "--redact", "level").code == 0
+    assert "ValueError: invalid literal" not in Path("hidden.html").read_text()
+    asked = cli("why-not", "took", "3")
+    assert 'add:15 raised "ValueError: invalid literal' in asked.out
+    assert "taken out of the log, and had no effect" in asked.out
+    assert cli("replay", "rules.py:Parsing", "log", "--without", "took", "--out", "rest").code == 0
+    assert cli("why-not", "rest", "3").err.startswith("TL606 event 3 was left out of the log")

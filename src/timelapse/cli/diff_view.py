@@ -62,6 +62,7 @@ class View:
             self._print_counts()
             self._print_days()
             self._print_top()
+        _print_taken_out(found)
         if self.judged is not None:
             _print_judged(self.judged)
         if not found.same:
@@ -147,7 +148,7 @@ class View:
             {
                 **sides, "same": found.same, "first": None if first is None else _change(first, causes),
                 "records": {name: self._record(r, causes) for name, r in found.records.items()},
-                "rejected": self._record(found.rejected, causes),
+                "rejected": self._record(found.rejected, causes), "quarantined": _taken_out(found),
                 "labels": None if self.judged is None else _judged(self.judged),
                 "fails": holding,
                 "enforced": None if self.what is None
@@ -214,6 +215,31 @@ def _print_judged(judged: Judgement) -> None:
     for field, groups in judged.segments.items():
         ranked = sorted(groups, key=lambda g: (-max(g[1].a.judged, g[1].b.judged), g[0]))
         _print_groups(clean(field), ranked)
+
+
+def _print_taken_out(found: Diff) -> None:
+    """Events that were taken out of the log because a handler raised: those of one side alone, one by one."""
+    taken = found.taken_out
+    if not (taken.a or taken.b):
+        return
+    line(
+        ("quarantined ", "bold yellow"), f"A {taken.a:,}  B {taken.b:,} events taken out of the log",
+        f"   {taken.only_a.num_rows:,} by A alone, {taken.only_b.num_rows:,} by B alone",
+    )  # fmt: skip
+    for side, table in (("A", taken.only_a), ("B", taken.only_b)):
+        for row in table.slice(0, 3).to_pylist():
+            line(
+                (f"  {side} ", "dim"),
+                one_line(f"{row['event']} {row['seq']}  {row['handler']}: {row['error']}", 160),
+            )
+
+
+def _taken_out(found: Diff) -> dict[str, Any]:
+    taken = found.taken_out
+    only = [
+        t.select(["ts", "seq", "event", "handler", "error"]).to_pylist() for t in (taken.only_a, taken.only_b)
+    ]
+    return {"a": taken.a, "b": taken.b, "only_a": only[0], "only_b": only[1]}
 
 
 def _print_groups(name: str, groups: Sequence[tuple[str, Scores]]) -> None:

@@ -336,6 +336,7 @@ def _print_run_json(run: Run, proof: Verification | None) -> None:
             "slices": run.slices, "seconds": run.seconds, "timings": run.timings, "account": run.account,
             "passes": run.passes, "executor": manifest.executor,
             "outputs": run.counts, "rejected": run.rejected_count, "quarantined": run.manifest.quarantined,
+            "quarantined_events": run.stored_quarantined().drop_columns(["phase"]).to_pylist(),
             "pending": run.pending, "until": manifest.until, "digest": run.digest,
             "state_digest": run.state_digest, "log": manifest.log, "log_id": manifest.log_id,
             "certificate": run.certificate, "verification": None if proof is None else _proof_json(proof),

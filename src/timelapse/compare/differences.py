@@ -198,6 +198,16 @@ class EntityDiff:
 
 
 @dataclass(frozen=True)
+class TakenOut:
+    """How many events each of two runs took out of the log, and those that one of them did alone (Run.quarantined's columns)."""
+
+    a: int
+    b: int
+    only_a: pa.Table
+    only_b: pa.Table
+
+
+@dataclass(frozen=True)
 class Diff:
     """Two runs side by side. `records` has an entry per record type of either; `rejected` compares by event."""
 
@@ -210,6 +220,13 @@ class Diff:
     def same(self) -> bool:
         """Whether outputs and rejections are equal, in content and place."""
         return self.rejected.same and all(r.same for r in self.records.values())
+
+    @cached_property
+    def taken_out(self) -> TakenOut:
+        """The events that either run took out of its log because a handler raised."""
+        a, b = self.a.stored_quarantined(), self.b.stored_quarantined()
+        only = [t.filter(pc.invert(pc.is_in(t["seq"], value_set=o["seq"]))) for t, o in ((a, b), (b, a))]
+        return TakenOut(a.num_rows, b.num_rows, only[0], only[1])
 
     @property
     def first(self) -> Change | None:

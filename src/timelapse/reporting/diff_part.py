@@ -33,6 +33,7 @@ class Side:
     seconds: str
     outputs: int
     rejected: int
+    quarantined: int
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,7 @@ def _side(letter: str, run: Run, other: Run, redaction: Redaction, names: tuple[
         letter, one_line(given or (run.path.name if run.path else run.program)),
         tuple((n, HIDDEN if redaction.hides_param(n) else shown(t)) for n, t in changed.items()),
         run.digest, took(run.seconds), sum(run.counts.values()), run.rejected_count,
+        run.quarantined_count,
     )  # fmt: skip
 
 

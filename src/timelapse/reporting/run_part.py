@@ -13,7 +13,17 @@ from timelapse.log import Log
 from timelapse.log.views import days_chart
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
 from timelapse.reporting.states import StatePart, state_parts
-from timelapse.reporting.tables import COUNTED, FieldTop, Ranked, Rows, first_rows, reasons, times, top_values
+from timelapse.reporting.tables import (
+    COUNTED,
+    FieldTop,
+    Ranked,
+    Rows,
+    first_rows,
+    reasons,
+    taken_out,
+    times,
+    top_values,
+)
 
 if TYPE_CHECKING:
     from timelapse.log import LogInfo
@@ -77,6 +87,9 @@ class RunPart:
     rejected: int
     rejected_chart: Timeline
     reasons: tuple[Ranked, ...]
+    quarantined: int
+    taken_out: Rows
+    """The first of those."""
     events_chart: Timeline | None
     types: tuple[tuple[str, str, str], ...]
     """Event types of the log: name, fields, count."""
@@ -115,6 +128,8 @@ def run_part(run: Run, redaction: Redaction, rows: int, *, with_states: bool = T
         rejected=run.rejected_count,
         rejected_chart=timeline("Rejected events", {"rejected": times(rejected)}, css={"rejected": "rejected"}, span=ends),
         reasons=tuple(reasons(rejected, redaction)) if rejected.num_rows else (),
+        quarantined=run.quarantined_count,
+        taken_out=taken_out(run.stored_quarantined(), redaction, rows),
         events_chart=None if info is None else _events(info),
         types=() if info is None else tuple(
             (t.name, ", ".join(f"{n}: {k}" for n, k in t.fields), f"{t.count:,}") for t in info.types
@@ -221,6 +236,8 @@ def _tiles(run: Run, ends: tuple[int, int] | None) -> list[Tile]:
         )
     )
     tiles.append(Tile(f"{run.rejected_count:,}", "rejected events"))
+    if run.quarantined_count:
+        tiles.append(Tile(f"{run.quarantined_count:,}", "events taken out"))
     return tiles
 
 

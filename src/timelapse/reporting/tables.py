@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from timelapse.reporting.redact import PLACE, Redaction, shown
+from timelapse.reporting.redact import HIDDEN, PLACE, Redaction, shown
 
 TOP = 10
 COUNTED = 20_000_000
@@ -110,6 +110,21 @@ def first_rows(
         for row in part
     )
     return Rows(("time (UTC)", "seq", *names), rows, table.num_rows - len(rows))
+
+
+def taken_out(quarantined: pa.Table, redaction: Redaction, limit: int) -> Rows:
+    """The first events that were taken out of the log, with what raised. An error's text may hold an event's values."""
+    from timelapse.display import moment
+
+    part = quarantined.slice(0, limit).to_pylist()
+    rows = tuple(
+        (
+            moment(row["ts"]), str(row["seq"]), shown(row["event"]), shown(f"{row['handler']}:{row['line'] or '?'}"),
+            HIDDEN if redaction.any else shown(row["error"]),
+        )
+        for row in part
+    )  # fmt: skip
+    return Rows(("time (UTC)", "seq", "event", "handler", "error"), rows, quarantined.num_rows - len(rows))
 
 
 def reasons(rejected: pa.Table, redaction: Redaction) -> list[Ranked]:

@@ -36,6 +36,10 @@ def card(run: Run) -> Card:
         ("rejected", f"{run.rejected_count:,}"),
         ("digest", run.digest),
     ]
+    if run.quarantined_count:
+        facts.insert(
+            2, ("quarantined", f"{run.quarantined_count:,} events at which a handler raised were taken out")
+        )
     if found.get("mode") == "staged":
         facts.append(
             ("proved", f"{found.get('validated_slices', 0)} slices changed the state exactly as predicted")

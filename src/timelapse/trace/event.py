@@ -240,8 +240,16 @@ class Tracer:
         file = handlers[0].place.file if handlers else None
         return EventTrace(
             event, file, tuple(traced), tuple(records), refusal, told.cut, slice_id, params_of(self._program),
-            (taken_out[0][4], taken_out[0][5], taken_out[0][7] or 0) if taken_out else None,
+            self._taken_out(event.seq) if taken_out else None,
         )  # fmt: skip
+
+    def _taken_out(self, seq: int) -> tuple[str, str, int]:
+        """What the run lists of an event that it took out: lines of the handlers as they are written."""
+        stored = self._run.stored_quarantined()
+        rows = stored.filter(pc.equal(stored["seq"], seq)).to_pylist()
+        if not rows:
+            raise self._differs(seq, "it raises")
+        return rows[0]["handler"], rows[0]["error"], rows[0]["line"] or 0
 
     def _rewritten(self, work: PassProgram, methods: Mapping[str, Any]) -> PassProgram:
         told = self._recorder

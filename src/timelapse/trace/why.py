@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from timelapse.divergence import time_text
-from timelapse.errors import UsageError
+from timelapse.errors import RunError, UsageError
 from timelapse.kernels.walk import Moment
 from timelapse.model.events import Event
 from timelapse.run.run import Run
@@ -156,6 +156,11 @@ def why_not(run: Run, event: str | int, *, depth: int = 1, last: int = LAST) -> 
     Gives the conditions that kept it, with how far each was from the other result. Arguments and errors as for `why`.
     """
     found = find_event(run, event)
+    if found.seq in run.manifest.without:
+        raise RunError(
+            f"event {found.seq} was left out of the log that was replayed (without=): nothing was done at it",
+            hint="replay without leaving it out", code="TL606",
+        )  # fmt: skip
     return _answer(run, "why-not", found, depth, last)
 
 
@@ -274,11 +279,15 @@ def _explain(found: Explanation) -> Iterator[Line]:
     if trace.rejected is not None:
         yield f"{trace.rejected[0]}:{trace.rejected[2]} rejected it: {brief(trace.rejected[1])}", "false"
     if trace.quarantined is not None:
-        yield f"{trace.quarantined[0]}:{trace.quarantined[2]} raised {brief(trace.quarantined[1])}", "false"
+        at, error, line = trace.quarantined
+        yield (
+            f"{at}:{line} raised {brief(error)}: the event was taken out of the log, and had no effect",
+            "false",
+        )
     if found.asked == "why-not" and trace.outputs:
         put = ", ".join(brief(r) for r in trace.outputs)
         yield f"it did put out {put}: ask why", "note"
-    if found.asked == "why-not" and not _any_emit(found.cause):
+    if found.asked == "why-not" and trace.quarantined is None and not _any_emit(found.cause):
         yield f"no handler of {type(trace.event).__name__} emits anything", "note"
     yield from _cause_lines(found.cause, "", found.asked == "why-not")
     for note in found.notes:
