@@ -286,8 +286,4 @@ def test_programs_with_windows_are_traced_by_the_serial_loop() -> None:
     windows = [c for c in handler.conditions if "last(10)" in c.source]
     assert windows[0].outcome
     assert windows[0].values == "2 > 1"
-    told = run.why_not(next(s for s, t in found.items() if not t.outputs and not t.rejected))
-    assert "is not looked for" in told.text
     assert run.why(some.seq).holds
-    with pytest.raises(RunError, match="by a tick"):
-        run.why("Spam:-1")

@@ -297,7 +297,7 @@ TL608 An event that does something else when it is done again
 What is told of an event must be what happened: its records are compared with the run's. They differ: a bug in Timelapse, or a trusted call that is not pure. `timelapse verify` compares the whole run.
 
 TL609 No such output
-`why` takes TYPE:KEY (Spam:88121), TYPE:FIELD=VALUE, or the seq of an event that put something out.
+`why` takes TYPE:KEY (Spam:88121), TYPE:FIELD=VALUE, TYPE@TIME#N (Spam@2026-10-03T12:00#2: the second at that time), or the seq of an event that put something out.
 
 TL610 A run that differs from the serial meaning
 This is a bug in Timelapse, a changed log, or a trusted call that is not pure. The message has the first difference.

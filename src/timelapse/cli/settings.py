@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from timelapse.errors import TimelapseError, UsageError, meant
@@ -45,28 +44,6 @@ def read_value(param: ParamSpec, text: str) -> Any:
             f"--set {param.name}: {reason}", hint=f"{param.name} is {param.text}, by default {param.default!r}",
             code="TL806",
         ) from None  # fmt: skip
-
-
-def read_time(text: str) -> int:
-    """A moment as microseconds since 1970: `2026-10-03`, `2026-10-03T12:00` (UTC where it says nothing), or the number.
-
-    Raises UsageError (TL841).
-    """
-    try:
-        return int(text.replace("_", ""))
-    except ValueError:
-        pass
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise UsageError(
-            f"{text!r} is no time",
-            hint="write 2026-10-03T12:00 (UTC), or microseconds since 1970",
-            code="TL841",
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def _read(kind: str, text: str) -> Any:

@@ -40,12 +40,17 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "timelapse why @last Spam:88121",
             "timelapse why @3 Spam:sender=512 --depth 2",
+            "timelapse why @3 Daily@2026-10-03#2",
             "timelapse why @3 88121 --json",
         )
     )(why)
     app.command(
         "why-not",
-        epilog=examples("timelapse why-not @last 88034", "timelapse why-not @3 Message:id=88034 --last 10"),
+        epilog=examples(
+            "timelapse why-not @last 88034",
+            "timelapse why-not @3 Message:id=88034 --last 10",
+            "timelapse why-not @3 close_day@2026-10-03",
+        ),
     )(why_not)
     app.command(
         epilog=examples(
@@ -62,7 +67,7 @@ def why(
         str,
         typer.Argument(
             metavar="OUTPUT",
-            help="TYPE:KEY (Spam:88121), TYPE:FIELD=VALUE, or the seq of its event.",
+            help="TYPE:KEY (Spam:88121), TYPE:FIELD=VALUE, TYPE@TIME#N (the N-th at a time), or the seq of its event.",
             show_default=False,
         ),
     ],
@@ -85,7 +90,10 @@ def why_not(
     event: Annotated[
         str,
         typer.Argument(
-            metavar="EVENT", help="Its seq, or TYPE:FIELD=VALUE (Message:id=88034).", show_default=False
+            metavar="EVENT",
+            show_default=False,
+            help="Its seq, TYPE:FIELD=VALUE (Message:id=88034), or NAME@TIME#N: the N-th at a time; NAME may also be a dated "
+            "event's type, or a handler that ticks or is called after=.",
         ),
     ],
     depth: Depth = 1,
@@ -133,7 +141,7 @@ def state(
 
     All that is shown is of one moment. Exit code 0; 2 when there is no such run, state or key.
     """
-    from timelapse.cli.settings import read_time
+    from timelapse.divergence import read_time
 
     opened = _open(run)
     moment = None if at is None else read_time(at)
@@ -235,7 +243,7 @@ def _history(
     for entry in found.entries:
         event = entry.event
         change = one_line(f"{brief(entry.before)} -> {brief(entry.after)}", 300)
-        line((moment(event.ts), "dim"), f"  {type(event).__name__} {event.seq}  {change}")
+        line((moment(event.ts), "dim"), f"  {entry.name}  {change}")
     if plot is not None:
         line(("plot    ", "dim"), str(plot))
 

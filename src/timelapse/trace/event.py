@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from timelapse.analysis import analyse, final_pass
 from timelapse.analysis.result import PassProgram
-from timelapse.errors import HandlerError, ReplayError, RunError, TimelapseError
+from timelapse.errors import ReplayError, RunError, TimelapseError
+from timelapse.ids import Phase
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.effects import Journal
@@ -23,11 +24,12 @@ from timelapse.log.reader import EventReader, row_maker
 from timelapse.log.types import bind as bind_types
 from timelapse.log.types import heard
 from timelapse.model.events import Event, Record
-from timelapse.model.program import Program, params_of, spec_of
+from timelapse.model.program import HandlerSpec, Program, params_of, spec_of
 from timelapse.model.source import function_source
-from timelapse.model.times import refuse_times
 from timelapse.run.run import Run
-from timelapse.serial import Loop, SerialOutcome
+from timelapse.run.takeout import reader_without
+from timelapse.serial import SerialOutcome
+from timelapse.trace import timed
 from timelapse.trace.instrument import Sites, instrumented
 from timelapse.trace.moments import Past
 from timelapse.trace.recorder import Recorder
@@ -47,39 +49,30 @@ def event(run: Run, seq: int) -> EventTrace:
 def events(run: Run, seqs: Iterable[int]) -> dict[int, EventTrace]:
     """The same for several events, by seq: each slice is run once."""
     wanted = sorted(set(seqs))
-    if reaches(run):
+    if timed.reaches(run):
         return stepped(run, Tracer(run), wanted)
     return trace_all(Past(run), Tracer(run), wanted)
 
 
-def reaches(run: Run) -> bool:
-    """Whether its program reaches into other times."""
-    return bool(spec_of(run.need_program()).times)
-
-
 def stepped(run: Run, tracer: Tracer, wanted: Sequence[int]) -> dict[int, EventTrace]:
-    """The same for a program that reaches into other times: by the serial loop, from the log's beginning.
-
-    Views' own reads are not told, what they give is. Raises UsageError (TL208) for a run with quarantine.
-    """
-    program, reader = run.need_program(), run.need_reader()
-    if run.manifest.quarantined is not None:
-        refuse_times(program, "tracing events of a run with quarantine")
-    found = events_at(reader, program, wanted)
-    loop = Loop(program)
-    if reader.ts_first is not None:
-        loop.begin(reader.ts_first)
-    classes: dict[str, type[Event]] = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
+    """The same for a program that reaches into other times: by the serial loop, from the log's beginning."""
+    events_at(reader_of(run), run.need_program(), wanted)  # or an error for one that is not there
     traces: dict[int, EventTrace] = {}
-    for one in reader.events(0, wanted[-1] + 1 if wanted else 0, classes):
-        if one.seq in found:
-            loop.advance(one.ts)
-            traces[one.seq] = tracer.trace_step(one, loop)
-        else:
-            loop.step(one)
-        loop.outcome.outputs.clear()
-        loop.outcome.refused.clear()
+
+    def observe(loop: timed.Watched, step: timed.Step, go: timed.Go) -> None:
+        traces[step.root] = tracer.observed(loop, step, go)
+
+    seqs = set(wanted)
+    timed.observe(
+        run, observe, lambda step: step.phase == Phase.LOG_EVENT and step.root in seqs,
+        lambda loop: not seqs - traces.keys(),
+    )  # fmt: skip
     return traces
+
+
+def reader_of(run: Run) -> EventReader:
+    """The log as the run took it: without the events that were taken out."""
+    return reader_without(run.need_reader(), run.stored_quarantined()["seq"].to_pylist())
 
 
 def trace_all(past: Past, tracer: Tracer, wanted: Sequence[int]) -> dict[int, EventTrace]:
@@ -98,7 +91,7 @@ def trace_all(past: Past, tracer: Tracer, wanted: Sequence[int]) -> dict[int, Ev
 
 def event_at(reader: EventReader, program: Program, seq: int) -> Event:
     """One event with all its fields. Raises RunError (TL606) where the log has none that the program listens to."""
-    classes: dict[str, type[Event]] = {cls.__name__: cls for cls in spec_of(program).events}
+    classes: dict[str, type[Event]] = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
     found = next(iter(reader.events(seq, seq + 1, classes)), None)
     if found is not None:
         return found
@@ -122,7 +115,7 @@ _TOGETHER = 1 << 15
 
 def events_at(reader: EventReader, program: Program, seqs: Sequence[int]) -> dict[int, Event]:
     """Several events with all their fields, by seq (ascending). Raises RunError (TL606)."""
-    classes: dict[str, type[Event]] = {cls.__name__: cls for cls in spec_of(program).events}
+    classes: dict[str, type[Event]] = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
     bind_types(reader.types, classes.values())
     found: dict[int, Event] = {}
     wanted = np.asarray(seqs, np.int64)
@@ -178,8 +171,8 @@ class Tracer:
         taken_out = kernel.take_quarantined()
         return self._told(event, outputs, rejected, kernel.records, taken_out, slice_id)
 
-    def trace_step(self, event: Event, loop: Loop) -> EventTrace:
-        """Do the event as the serial loop's next. What is due until then has been done. It leaves the loop as it was."""
+    def observed(self, loop: timed.Watched, step: timed.Step, go: timed.Go) -> EventTrace:
+        """Do a step of the serial loop under observation: `go` does it with given handlers. It leaves the loop as it was."""
         from timelapse.run.reference import output_tables, rejected_table
 
         told, bound, before = self._recorder, loop._bound, loop.outcome
@@ -188,9 +181,11 @@ class Tracer:
             told.watch(self._spec.states[name], state)
         kept, emit = loop._handlers, bound.__dict__["emit"]
         rewritten = {h.name: h.function for h in self._work.handlers}
-        loop._handlers = {
-            t: tuple(replace(h, function=rewritten[h.name]) for h in found) for t, found in kept.items()
-        }  # fmt: skip
+
+        def ours(found: tuple[HandlerSpec, ...]) -> tuple[HandlerSpec, ...]:
+            return tuple(replace(h, function=rewritten[h.name]) for h in found)
+
+        loop._handlers = {t: ours(found) for t, found in kept.items()}
         own = {n: m for n, m in self._work.members.items() if n not in vars(type(bound))}
         for name, member in own.items():
             type.__setattr__(type(bound), name, member)
@@ -200,31 +195,32 @@ class Tracer:
             told.emitted(record)
 
         bound.__dict__["emit"] = telling
-        loop.outcome = SerialOutcome(states=before.states)
+        loop.outcome, loop.watch = SerialOutcome(states=before.states), told.watch
         try:
-            loop.step(event)
+            go(ours(step.handlers))
             done = loop.outcome
-        except HandlerError as error:
-            raise ReplayError(
-                "a handler failed where it did not fail before", hint=str(error), code="TL607"
-            ) from error  # fmt: skip
         finally:
-            loop._handlers, loop.outcome, bound.__dict__["emit"] = kept, before, emit
+            loop._handlers, loop.outcome, loop.watch, bound.__dict__["emit"] = kept, before, None, emit
             for name in own:
                 type.__delattr__(type(bound), name)
             told.leave()
         tables = output_tables(done)
         outputs = {type(o.record): tables[type(o.record).__name__] for o in done.outputs}
-        return self._told(event, outputs, rejected_table(done), [o.record for o in done.outputs], [], 0)
+        return self._told(
+            step.event, outputs, rejected_table(done), [o.record for o in done.outputs], [], 0, step
+        )
 
     def _told(
         self, event: Event, outputs: Mapping[type[Record], pa.Table], rejected: pa.Table, records: list[Record],
-        taken_out: Sequence[Any], slice_id: int,
+        taken_out: Sequence[Any], slice_id: int, step: timed.Step | None = None,
     ) -> EventTrace:  # fmt: skip
         """What the recorder has, put together. What the event put out must be what the run has put out."""
         told = self._recorder
-        self._compare(event.seq, outputs, rejected)
-        handlers = self._spec.handlers_of(type(event))
+        if step is None or step.phase == Phase.LOG_EVENT:
+            self._compare(event.seq, outputs, rejected)
+        else:
+            self._compare_dated(step, outputs, rejected)
+        handlers = self._spec.handlers_of(type(event)) if step is None else step.handlers
         refusal = None
         if rejected.num_rows:
             row = rejected.to_pylist()[0]
@@ -240,7 +236,7 @@ class Tracer:
         file = handlers[0].place.file if handlers else None
         return EventTrace(
             event, file, tuple(traced), tuple(records), refusal, told.cut, slice_id, params_of(self._program),
-            self._taken_out(event.seq) if taken_out else None,
+            self._taken_out(event.seq) if taken_out else None, Phase.LOG_EVENT if step is None else step.phase,
         )  # fmt: skip
 
     def _taken_out(self, seq: int) -> tuple[str, str, int]:
@@ -284,6 +280,27 @@ class Tracer:
         if not _same(rejected, self._rows("", seq)):
             raise self._differs(seq, "rejections")
 
+    def _compare_dated(
+        self, step: timed.Step, outputs: Mapping[type[Record], pa.Table], rejected: pa.Table
+    ) -> None:
+        """The same for a step that shares its place with others: ticks, and what stems from one event at one time."""
+        stored: dict[str, pa.Table] = {cls.__name__: table for cls, table in outputs.items()}
+        for name, own in (*stored.items(), ("", rejected)):
+            if own.num_rows and (name == "" or name in self._run.counts):
+                rows = self._run.stored(name) if name else self._run.stored_rejected()
+                here = pc.and_(pc.equal(rows["ts"], step.ts), pc.equal(rows["phase"], int(step.phase)))
+                found = rows.filter(pc.and_(here, pc.equal(rows["seq"], step.root)))
+                if name:
+                    found = found.filter(
+                        pc.is_in(found["ordinal"], value_set=own["ordinal"].combine_chunks())
+                    )
+                elif found.num_rows > 1:
+                    found = found.filter(pc.equal(found["handler"], own["handler"][0])).slice(0, 1)
+                if not _same(own, found):
+                    raise self._differs(step.root, name or "rejections")
+            elif own.num_rows:
+                raise self._differs(step.root, name)
+
     def _rows(self, name: str, seq: int) -> pa.Table:
         """Stored rows of an event; of rejections with an empty name."""
         if name not in self._stored:
@@ -323,9 +340,9 @@ class _Kernel(InterpretedKernel):
 def _entering(function: types.FunctionType, name: str, told: Recorder) -> Any:
     """The handler, told when it begins."""
 
-    def handler(self: Any, event: Any) -> None:
+    def handler(self: Any, *event: Any) -> None:
         told.enter(name)
-        function(self, event)
+        function(self, *event)
 
     # Kernels find the handler that rejected by its code object: each needs one of its own.
     return types.FunctionType(

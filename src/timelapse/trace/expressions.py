@@ -116,6 +116,17 @@ class _Shown(ast.NodeTransformer):
                 return self._with(node, ast.unparse(node))
             case ast.Subscript(value=ast.Attribute(value=ast.Name(id="self"), attr=name), slice=key):
                 return self._with(node, f"{name}[{self._key(key)}]")
+            case ast.Subscript(
+                value=ast.Call(
+                    func=ast.Attribute(
+                        value=ast.Attribute(value=ast.Name(id="self"), attr=name), attr="last" | "ago" as view
+                    ),
+                    args=ways,
+                ),
+                slice=key,
+            ):
+                back = ", ".join(self._key(way) for way in ways)
+                return self._with(node, f"{name}.{view}({back})[{self._key(key)}]")
             case ast.Call(
                 func=ast.Attribute(value=ast.Attribute(value=ast.Name(id="self"), attr=name), attr=method)
             ):

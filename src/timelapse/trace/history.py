@@ -10,17 +10,19 @@ import pyarrow as pa
 
 from timelapse.divergence import time_text
 from timelapse.errors import TimelapseError, UsageError
+from timelapse.ids import Phase
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.model.events import Event
 from timelapse.model.types import ScalarType, TupleType, ValueType
 from timelapse.run.run import Run
+from timelapse.trace import timed
 from timelapse.trace.event import events_at
 from timelapse.trace.focus import Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.recorder import seen
-from timelapse.trace.steps import MISSING, brief, place_text, plain
-from timelapse.trace.writers import writers
+from timelapse.trace.steps import MISSING, brief, name_of, place_text, plain
+from timelapse.trace.writers import shown_side, writers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,6 +38,12 @@ class Entry:
     event: Event
     before: Any
     after: Any
+    phase: int = Phase.LOG_EVENT
+
+    @property
+    def name(self) -> str:
+        """What wrote it, in few words."""
+        return name_of(self.event, self.phase)
 
 
 @dataclass(frozen=True)
@@ -69,8 +77,7 @@ class History:
         """The value, then a line per write."""
         lines = [self.head]
         lines += [
-            f"{time_text(e.event.ts)}  {type(e.event).__name__} {e.event.seq}  {brief(e.before)} -> {brief(e.after)}"
-            for e in self.entries
+            f"{time_text(e.event.ts)}  {e.name}  {brief(e.before)} -> {brief(e.after)}" for e in self.entries
         ]
         return "\n".join(lines)
 
@@ -95,7 +102,7 @@ class History:
             "state": self.state, "key": plain(self.key), "at": self.at, "present": self.value is not MISSING,
             "value": None if self.value is MISSING else plain(self.value), "older": self.older,
             "writes": [
-                {"ts": e.event.ts, "seq": e.event.seq, "type": type(e.event).__name__,
+                {"ts": e.event.ts, "phase": int(e.phase), "seq": e.event.seq, "type": type(e.event).__name__,
                  "before": None if e.before is MISSING else plain(e.before),
                  "after": None if e.after is MISSING else plain(e.after)}
                 for e in self.entries
@@ -148,9 +155,17 @@ def history(run: Run, state: str, key: Any = UNKEYED, *, at: int | None = None, 
     (SetOf, MapOf, Mean) is the key with what tells them apart, as one tuple. Raises RunError (TL603) for an unknown state, UsageError for a key
     that is none.
     """
-    past = Past(run)
     spec = run.state_spec(state)
     checked = check_key(spec, key)
+    if timed.reaches(run):
+        rows = timed.writes(run, [(state, checked)], before=at)[state, checked]
+        value = shown_side(rows[-1].after) if rows else MISSING
+        shown = rows[len(rows) - min(last, len(rows)) :]
+        entries = tuple(
+            Entry(w.step.event, shown_side(w.before), shown_side(w.after), w.step.phase) for w in shown
+        )
+        return History(state, checked, at, value, entries, len(rows) > len(shown))
+    past = Past(run)
     end = past.cuts[-1] if at is None else min(past.reader.seq_at(at), past.cuts[-1])
     found = writers(past, [(state, checked)], end, last)[state, checked]
     if found.found:  # nothing wrote it after the last of these

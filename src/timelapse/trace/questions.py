@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,8 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from timelapse.errors import RunError, UsageError
+from timelapse.divergence import read_time, time_text
+from timelapse.errors import RunError, UsageError, meant
 from timelapse.ids import Phase
+from timelapse.log.reader import EventReader
+from timelapse.model.program import spec_of
 from timelapse.run.run import Run
 
 
@@ -22,10 +26,22 @@ class Found(NamedTuple):
     ordinal: int | None = None
     others: int = 0
     """Further rows that the question fits as well."""
+    dated: tuple[int, int] | None = None
+    """Time and phase of the step, where it is no log event's."""
+    named: Named | None = None
+    """In place of a seq: the step with this name."""
+
+
+class Named(NamedTuple):
+    """`NAME@TIME#N`: the N-th of what is called so at a time (microseconds), from 1."""
+
+    name: str
+    ts: int
+    place: int
 
 
 def find_output(run: Run, question: str | int) -> Found:
-    """The output that is meant: `TYPE:KEY`, `TYPE:FIELD=VALUE,...`, or the seq of its event.
+    """The output that is meant: `TYPE:KEY`, `TYPE:FIELD=VALUE,...`, `TYPE@TIME#N`, or the seq of its event.
 
     A key is what the record's class says (`key="message"`); where it has several fields, their values with commas between.
     The first row that fits. Raises UsageError (TL840) where the question cannot be read, RunError (TL609) for no such output.
@@ -34,44 +50,56 @@ def find_output(run: Run, question: str | int) -> Found:
     if seq is not None:
         for name in run.counts:
             rows = run.stored(name)
-            hit = _first(rows, pc.and_(pc.equal(rows["seq"], seq), pc.equal(rows["phase"], Phase.LOG_EVENT)))
-            if hit is not None:
-                return Found(seq, name, hit[0]["ordinal"].as_py(), hit[1])
+            mask = pc.and_(pc.equal(rows["seq"], seq), pc.equal(rows["phase"], Phase.LOG_EVENT))
+            places = np.flatnonzero(np.asarray(mask))
+            if len(places):
+                return Found(seq, name, rows["ordinal"][int(places[0])].as_py(), len(places) - 1)
         raise RunError(f"event {seq} put out nothing", hint=f"timelapse why-not RUN {seq}", code="TL609")
-    name, fields = _read(str(question))
+    named = read_named(str(question))
+    name, fields = (named.name, "") if named is not None else _read(str(question))
     if name not in run.counts:
         raise RunError(
             f"the run has no record type {name!r}",
             hint=f"record types: {', '.join(run.counts) or 'none'}", code="TL603",
         )  # fmt: skip
     rows = run.stored(name)
-    wanted = _wanted(name, fields, _key(run, name), rows.column_names[4:])
-    hit = _first(rows, _mask(rows, wanted))
-    if hit is None:
-        said = ", ".join(f"{f}={v}" for f, v in wanted)
+    if named is not None:
+        mask, at, said = (
+            np.asarray(pc.equal(rows["ts"], named.ts)),
+            named.place,
+            f"number {named.place} at that time",
+        )
+    else:
+        wanted = _wanted(name, fields, _key(run, name), rows.column_names[4:])
+        mask, at, said = np.asarray(_mask(rows, wanted)), 1, f"{', '.join(f'{f}={v}' for f, v in wanted)}"
+    places = np.flatnonzero(mask)
+    if len(places) < at:
         raise RunError(
             f"the run has no {name} with {said}", code="TL609",
             hint=f"it has {rows.num_rows:,}" + (f", the first {_shown(rows)}" if rows.num_rows else ""),
         )  # fmt: skip
-    row, others = hit
-    if row["phase"].as_py() != Phase.LOG_EVENT:
-        raise RunError(
-            f"that {name} was put out by a tick or at a later time, not by a log event",
-            hint="such outputs cannot be done again one by one in this version", code="TL609",
-        )  # fmt: skip
-    return Found(row["seq"].as_py(), name, row["ordinal"].as_py(), others)
+    row = {n: rows.column(n)[int(places[at - 1])].as_py() for n in ("ts", "seq", "ordinal", "phase")}
+    dated = None if row["phase"] == Phase.LOG_EVENT else (row["ts"], row["phase"])
+    others = 0 if named is not None else len(places) - 1
+    return Found(row["seq"], name, row["ordinal"], others, dated)
 
 
 def find_event(run: Run, question: str | int) -> Found:
-    """The event that is meant: its seq, or `TYPE:FIELD=VALUE,...` (the first that fits).
+    """The event that is meant: its seq, `TYPE:FIELD=VALUE,...` (the first that fits), or `NAME@TIME#N`: the N-th of a type
+    at a time; in programs that reach into other times also of dated events, and of handlers with `every` and `after`.
 
     Raises UsageError (TL840) where the question cannot be read, RunError (TL606) for no such event.
     """
     seq = _seq(question)
     if seq is not None:
         return Found(seq)
-    name, fields = _read(str(question))
     reader = run.need_reader()
+    named = read_named(str(question))
+    if named is not None:
+        if spec_of(run.need_program()).times:
+            return Found(-1, named=named)
+        return Found(_seq_of(reader, named))
+    name, fields = _read(str(question))
     kinds = {t.name: t for t in reader.types}
     if name not in kinds:
         raise RunError(
@@ -96,6 +124,37 @@ def find_event(run: Run, question: str | int) -> Found:
     return Found(found, others=others - 1)
 
 
+def read_named(question: str) -> Named | None:
+    """`NAME@TIME` or `NAME@TIME#N`; None for another question. Raises UsageError (TL841) for a TIME that is none."""
+    fits = _NAMED.fullmatch(question.strip())
+    if fits is None:
+        return None
+    return Named(fits["name"], read_time(fits["time"]), max(1, int(fits["place"] or 1)))
+
+
+_NAMED = re.compile(r"(?P<name>\w+)@(?P<time>[^#]+)(?:#(?P<place>\d{1,9}))?")
+
+
+def _seq_of(reader: EventReader, named: Named) -> int:
+    """The seq of the N-th event of a type at a time."""
+    found: list[int] = []
+    if named.name in {t.name for t in reader.types}:
+        for chunk in reader.chunks(reader.seq_at(named.ts), reader.seq_at(named.ts + 1), {named.name: []}):
+            if named.name in chunk.tables:
+                found += chunk.tables[named.name]["seq"].to_pylist()
+    if len(found) < named.place:
+        raise nothing_named(named, len(found), [t.name for t in reader.types])
+    return found[named.place - 1]
+
+
+def nothing_named(named: Named, count: int, known: Sequence[str]) -> RunError:
+    """The error where nothing has that name at that time, or not so many."""
+    return RunError(
+        f"there is no {named.name} number {named.place} at {time_text(named.ts)}: there are {count}",
+        hint=f"{'' if named.name in known else meant(named.name, known)}names: {', '.join(known)}", code="TL606",
+    )  # fmt: skip
+
+
 def _seq(question: str | int) -> int | None:
     if isinstance(question, int):
         return question
@@ -108,7 +167,7 @@ def _read(question: str) -> tuple[str, str]:
     if not colon or not name or not fields:
         raise UsageError(
             f"{question!r} names no output or event",
-            hint="write TYPE:KEY (Spam:88121), TYPE:FIELD=VALUE (Message:id=88121), or the seq of an event", code="TL840",
+            hint="write TYPE:KEY (Spam:88121), TYPE:FIELD=VALUE (Message:id=88121), NAME@TIME#N (Spam@2026-10-03T12:00), or the seq of an event", code="TL840",
         )  # fmt: skip
     return name, fields
 
@@ -171,14 +230,6 @@ def _equal(table: pa.Table, field: str, text: str) -> Any:
         return pc.equal(column, pa.scalar(value, column.type))
     except (ValueError, KeyError, OverflowError, pa.ArrowInvalid):
         raise UsageError(f"{text!r} is no value of {field} ({kind})", code="TL840") from None
-
-
-def _first(rows: pa.Table, mask: Any) -> tuple[dict[str, Any], int] | None:
-    places = np.flatnonzero(np.asarray(mask))
-    if not len(places):
-        return None
-    at = int(places[0])
-    return {n: rows.column(n)[at] for n in ("seq", "ordinal", "phase")}, len(places) - 1
 
 
 def _shown(rows: pa.Table) -> str:

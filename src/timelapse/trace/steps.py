@@ -8,11 +8,22 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from timelapse.divergence import time_text
+from timelapse.ids import Phase
 from timelapse.kinds.base import UNKEYED
 from timelapse.model.events import Event, Record
 from timelapse.trace.margins import Margin
 
 _LONG = 120
+
+
+class Tick(Event):
+    """Stands for a tick where an event is told."""
+
+
+class DatedWrite(Event):
+    """Stands for a dated write, when it takes effect, where an event is told."""
+
+    state: str
 
 
 class Opaque:
@@ -31,6 +42,17 @@ class Opaque:
 
     def __hash__(self) -> int:
         return hash(self.text)
+
+
+def name_of(event: Event, phase: int = Phase.LOG_EVENT) -> str:
+    """What happened, in few words: `Message 88034`, `tick at 2026-10-03 00:00:00.000000`."""
+    if isinstance(event, Tick):
+        return f"tick at {time_text(event.ts)}"
+    if isinstance(event, DatedWrite):
+        return f"write for {time_text(event.ts)}, dated by {'a tick' if event.seq < 0 else event.seq}"
+    if phase == Phase.DATED_EVENT:
+        return f"{type(event).__name__} at {time_text(event.ts)}, from {'a tick' if event.seq < 0 else event.seq}"
+    return f"{type(event).__name__} {event.seq}"
 
 
 def brief(value: Any, limit: int = _LONG) -> str:
@@ -273,6 +295,8 @@ class EventTrace:
     slice: int = 0
     params: Mapping[str, Any] = field(default_factory=dict)
     quarantined: tuple[str, str, int] | None = None
+    phase: int = Phase.LOG_EVENT
+    """Of the instant: log events come last (design: the order of instants)."""
 
     @property
     def ts(self) -> int:
@@ -337,7 +361,7 @@ class EventTrace:
             else {"handler": self.rejected[0], "reason": self.rejected[1], "line": self.rejected[2]},
             "quarantined": None if self.quarantined is None
             else {"handler": self.quarantined[0], "error": self.quarantined[1], "line": self.quarantined[2]},
-            "cut": self.cut, "slice": self.slice,
+            "cut": self.cut, "slice": self.slice, "phase": int(self.phase),
         }  # fmt: skip
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from timelapse.divergence import time_text
 from timelapse.errors import RunError, UsageError
+from timelapse.ids import Phase
 from timelapse.kernels.walk import Moment
+from timelapse.kinds.base import ABSENT
 from timelapse.model.events import Event
+from timelapse.model.program import spec_of
 from timelapse.run.run import Run
-from timelapse.trace.event import Tracer, event_at, events_at, reaches, stepped, trace_all
+from timelapse.trace import timed
+from timelapse.trace.event import Tracer, event_at, events_at, reader_of, trace_all
 from timelapse.trace.focus import Unfocused
 from timelapse.trace.moments import Past
-from timelapse.trace.questions import Found, find_event, find_output
+from timelapse.trace.questions import Found, Named, find_event, find_output, nothing_named
 from timelapse.trace.steps import (
     MISSING,
     Branch,
@@ -23,17 +27,17 @@ from timelapse.trace.steps import (
     EventTrace,
     HandlerTrace,
     Read,
+    Tick,
     Write,
     brief,
+    name_of,
     place_text,
     plain,
 )
-from timelapse.trace.writers import Guess, writers
+from timelapse.trace.writers import Guess, shown_side, writers
 
 LAST = 3
 """Events shown that wrote a value, when nobody says how many."""
-
-_UNSEARCHED = "who wrote what was read is not looked for where a program reaches into other times"
 
 Line = tuple[str, str]
 """A line of text, and what it is: true, false, source, emit, head, note."""
@@ -47,10 +51,12 @@ class Source:
     before: Any
     after: Any
     trace: Cause | None = None
+    phase: int = Phase.LOG_EVENT
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "seq": self.event.seq, "ts": self.event.ts, "type": type(self.event).__name__, "event": plain(self.event),
+            "seq": self.event.seq, "ts": self.event.ts, "phase": int(self.phase), "type": type(self.event).__name__,
+            "event": plain(self.event),
             "before": None if self.before is MISSING else plain(self.before),
             "after": None if self.after is MISSING else plain(self.after),
             "why": None if self.trace is None else self.trace.to_json(),
@@ -168,9 +174,8 @@ def _answer(run: Run, asked: str, found: Found, depth: int, last: int) -> Explan
     if depth < 0 or last < 0:
         raise UsageError("--depth and --last are 0 or more", code="TL840")
     tracer = Tracer(run)
-    if reaches(run):
-        trace = stepped(run, tracer, [found.seq])[found.seq]
-        return _explained(None, tracer, asked, found, trace, 0, 0, None)
+    if timed.reaches(run):
+        return _timed(run, tracer, asked, found, depth, last)
     past = Past(run)
     event = event_at(past.reader, past.program, found.seq)
     trace, guess = _traced(past, tracer, event, guessing=bool(depth and last))
@@ -178,19 +183,122 @@ def _answer(run: Run, asked: str, found: Found, depth: int, last: int) -> Explan
 
 
 def _explained(
-    past: Past | None, tracer: Tracer, asked: str, found: Found, trace: EventTrace, depth: int, last: int,
+    past: Past,
+    tracer: Tracer,
+    asked: str,
+    found: Found,
+    trace: EventTrace,
+    depth: int,
+    last: int,
     guess: Guess | None,
-) -> Explanation:  # fmt: skip
-    """The answer; without a past nobody is looked for who wrote what was read."""
+) -> Explanation:
+    handlers = _in_question(tracer, asked, found, trace)
+    cause = _cause(past, tracer, trace, handlers, depth, last, guess)
+    return Explanation(asked, cause, found.record, asked == "why" or not trace.outputs, found.others)
+
+
+def _in_question(tracer: Tracer, asked: str, found: Found, trace: EventTrace) -> tuple[HandlerTrace, ...]:
+    """The handlers that the question is about."""
     if asked == "why":
-        handlers = tuple(h for h in trace.handlers if _emits(h, found))
-        holds = True
-    else:
-        handlers = tuple(h for h in trace.handlers if h.name in tracer.emitting)
-        holds = not trace.outputs
-    cause = _cause(past, tracer, trace, handlers or trace.handlers, depth, last, guess)
-    notes = () if past is not None else (_UNSEARCHED,)
-    return Explanation(asked, cause, found.record, holds, found.others, notes)
+        return tuple(h for h in trace.handlers if _emits(h, found)) or trace.handlers
+    return tuple(h for h in trace.handlers if h.name in tracer.emitting) or trace.handlers
+
+
+@dataclass
+class _Done:
+    """A step of the serial loop that was observed."""
+
+    step: timed.Step
+    cause: Cause
+    views: dict[str, timed.View]
+
+
+def _timed(run: Run, tracer: Tracer, asked: str, found: Found, depth: int, last: int) -> Explanation:
+    """The answer for a program that reaches into other times: from the log's beginning, once to see the step, and for
+    each level of depth once to find who wrote what it read, once to see these steps.
+    """
+    named, seen_ = found.named, 0
+
+    def wanted(step: timed.Step) -> bool:
+        nonlocal seen_
+        if named is not None:
+            fits = step.ts == named.ts and step.is_called(named.name)
+            seen_ += fits
+            return fits and seen_ == named.place
+        if found.dated is not None:
+            return (step.ts, step.phase, step.root) == (*found.dated, found.seq)
+        return step.phase == Phase.LOG_EVENT and step.root == found.seq
+
+    def fits(done: _Done) -> bool:
+        """Several steps may have one place: the one that put the record out is meant."""
+        first = done.step.ordinal
+        return found.dated is None or found.ordinal in range(first, first + len(done.cause.trace.outputs))
+
+    if named is None and found.dated is None:
+        event_at(reader_of(run), run.need_program(), found.seq)  # or an error: there is none
+    got = [d for d in _observed(run, tracer, wanted, lambda all_: any(map(fits, all_))) if fits(d)]
+    if not got:
+        spec = spec_of(run.need_program())
+        known = [e.__name__ for e in spec.events]
+        known += [h.name for h in spec.handlers if h.every is not None or h.after is not None]
+        raise nothing_named(named or Named(str(found.record), (found.dated or (0, 0))[0], 1), seen_, known)
+    root = got[0]
+    root.cause = _begun(root.cause.trace, _in_question(tracer, asked, found, root.cause.trace), root.views)
+    level = got[:1]
+    for left in range(depth if last else 0, 0, -1):
+        numbers = _find_sources(run, level, last)
+        if left == 1 or not numbers:
+            break
+        level = _explain_sources(run, tracer, numbers)
+    holds = asked == "why" or not root.cause.trace.outputs
+    return Explanation(asked, root.cause, found.record, holds, found.others)
+
+
+def _observed(
+    run: Run, tracer: Tracer, wanted: Callable[[timed.Step], bool], enough: Callable[[list[_Done]], bool]
+) -> list[_Done]:
+    """The steps that are wanted, from one way through the log."""
+    found: list[_Done] = []
+
+    def observe(loop: timed.Watched, step: timed.Step, go: timed.Go) -> None:
+        trace = tracer.observed(loop, step, go)
+        views = dict(loop.views)
+        found.append(_Done(step, _begun(trace, trace.handlers, views), views))
+
+    timed.observe(run, observe, wanted, lambda loop: enough(found))
+    return found
+
+
+def _find_sources(run: Run, level: Sequence[_Done], last: int) -> dict[int, list[Source]]:
+    """Fill in who wrote what these steps read. Gives, by their numbers, the steps that were found."""
+
+    def place_of(done: _Done, seen: Seen) -> tuple[str, Any]:
+        view = done.views.get(seen.read.state)
+        return (seen.read.state if view is None else view.state), seen.read.key
+
+    asked = [(done, seen) for done in level for seen in done.cause.seen if not seen.read.every]
+    found = timed.writes(run, {place_of(*a) for a in asked}, max(done.step.number for done in level))
+    numbers: dict[int, list[Source]] = {}
+    for done, seen in asked:
+        view = done.views.get(seen.read.state)
+        rows = timed.counting(found[place_of(done, seen)], done.step.number, view)
+        for w in rows[:last]:
+            source = Source(w.step.event, shown_side(w.before), shown_side(w.after), phase=w.step.phase)
+            seen.sources.append(source)
+            if w.step.phase != Phase.DATED_WRITE:
+                numbers.setdefault(w.step.number, []).append(source)
+        seen.older = len(rows) > last or (
+            bool(rows) and (view is None or view.since is None) and rows[-1].before is not ABSENT
+        )
+    return numbers
+
+
+def _explain_sources(run: Run, tracer: Tracer, numbers: Mapping[int, list[Source]]) -> list[_Done]:
+    found = _observed(run, tracer, lambda s: s.number in numbers, lambda all_: len(all_) == len(numbers))
+    for done in found:
+        for source in numbers[done.step.number]:
+            source.trace = done.cause
+    return found
 
 
 def _traced(past: Past, tracer: Tracer, event: Event, *, guessing: bool) -> tuple[EventTrace, Guess | None]:
@@ -218,8 +326,23 @@ def _emits(handler: HandlerTrace, found: Found) -> bool:
     return any(found.record in (None, type(e.record).__name__) for e in handler.emits)
 
 
+def _begun(
+    trace: EventTrace, handlers: Sequence[HandlerTrace], views: Mapping[str, timed.View] | None = None
+) -> Cause:
+    """The reads that matter, with what the event itself had written there; windows show that too."""
+    written = [s for h in trace.handlers for s in h.steps if isinstance(s, Write)]
+    order = {id(s): i for i, s in enumerate(s for h in trace.handlers for s in h.steps)}
+    cause = Cause(trace, tuple(handlers), [])
+    for read in _asked(handlers):
+        view = (views or {}).get(read.state)
+        name = read.state if view is None or view.until is not None else view.state
+        here = [w for w in written if (w.state, w.key) == (name, read.key) and order[id(w)] < order[id(read)]]
+        cause.seen.append(Seen(read, here))
+    return cause
+
+
 def _cause(
-    past: Past | None,
+    past: Past,
     tracer: Tracer,
     trace: EventTrace,
     handlers: Sequence[HandlerTrace],
@@ -228,17 +351,8 @@ def _cause(
     guess: Guess | None = None,
 ) -> Cause:
     """The trace with its sources; with depth 2 or more those of its sources."""
-    reads = list(_asked(handlers))
-    written = [s for h in trace.handlers for s in h.steps if isinstance(s, Write)]
-    order = {id(s): i for i, s in enumerate(s for h in trace.handlers for s in h.steps)}
-    cause = Cause(trace, tuple(handlers), [])
-    for read in reads:
-        here = [
-            w for w in written
-            if (w.state, w.key) == (read.state, read.key) and order[id(w)] < order[id(read)]
-        ]  # fmt: skip
-        cause.seen.append(Seen(read, here))
-    if past is None or not depth or not last:
+    cause = _begun(trace, handlers)
+    if not depth or not last:
         return cause
     places = [(s.read.state, s.read.key) for s in cause.seen if not s.read.every]
     absent = {(s.read.state, s.read.key) for s in cause.seen if not s.read.present}
@@ -273,7 +387,7 @@ def _asked(handlers: Sequence[HandlerTrace]) -> Iterator[Read]:
 
 def _explain(found: Explanation) -> Iterator[Line]:
     trace = found.trace
-    yield f"{event_text(trace.event)}", "head"
+    yield event_text(trace.event, trace.phase), "head"
     if found.others:
         yield f"the first of {found.others + 1:,} that this fits", "note"
     if trace.rejected is not None:
@@ -288,7 +402,8 @@ def _explain(found: Explanation) -> Iterator[Line]:
         put = ", ".join(brief(r) for r in trace.outputs)
         yield f"it did put out {put}: ask why", "note"
     if found.asked == "why-not" and trace.quarantined is None and not _any_emit(found.cause):
-        yield f"no handler of {type(trace.event).__name__} emits anything", "note"
+        what = "the tick" if isinstance(trace.event, Tick) else type(trace.event).__name__
+        yield f"no handler of {what} emits anything", "note"
     yield from _cause_lines(found.cause, "", found.asked == "why-not")
     for note in found.notes:
         yield note, "note"
@@ -346,7 +461,7 @@ def _source_lines(seen: Seen, indent: str) -> Iterator[Line]:
         return
     parts = [f"{place_text(read.state, read.key)} = {brief(read.value)}"]
     parts += ["this event"] * bool(seen.here)
-    parts += [_short(s.event) for s in seen.sources]
+    parts += [name_of(s.event, s.phase) for s in seen.sources]
     if seen.older:
         parts.append("earlier ones")
     if len(parts) == 1:
@@ -354,7 +469,7 @@ def _source_lines(seen: Seen, indent: str) -> Iterator[Line]:
     yield f"{indent}{' <- '.join(parts)}", "source"
     for source in seen.sources:
         if source.trace is not None:
-            yield f"{indent}  {event_text(source.event)}", "head"
+            yield f"{indent}  {event_text(source.event, source.phase)}", "head"
             yield from _cause_lines(source.trace, f"{indent}    ", False)
 
 
@@ -362,11 +477,10 @@ def _at(function: str, line: int) -> str:
     return f"{function}:{line}"
 
 
-def _short(event: Event) -> str:
-    return f"{type(event).__name__} {event.seq}"
-
-
-def event_text(event: Event) -> str:
+def event_text(event: Event, phase: int = Phase.LOG_EVENT) -> str:
     """An event with its time and place, on one line."""
     fields = ", ".join(f"{f.name}={brief(getattr(event, f.name), 60)}" for f in type(event).__fields__)
-    return f"{time_text(event.ts)}   {type(event).__name__} {event.seq}   {fields}"
+    name = "tick" if isinstance(event, Tick) else f"{type(event).__name__} {event.seq}"
+    if phase == Phase.DATED_EVENT:
+        name = f"{type(event).__name__} dated by {'a tick' if event.seq < 0 else f'event {event.seq}'}"
+    return f"{time_text(event.ts)}   {name}   {fields}".rstrip()

@@ -118,7 +118,7 @@ def _focused(
     except Unfocused:
         return None
     return {
-        p: [Written(w.seq, _side(w.before), _side(w.after)) for w in found[::-1]]
+        p: [Written(w.seq, shown_side(w.before), shown_side(w.after)) for w in found[::-1]]
         for p, found in wrote.items()
     }
 
@@ -263,7 +263,7 @@ class _Search:
             if not np.isin(wrote, [] if fields is None else fields).all():
                 self._known.computed.add(place)
         return {
-            p: [Written(s.a, _side(s.before), _side(s.after)) for s in found[p] if self._single(s)][
+            p: [Written(s.a, shown_side(s.before), shown_side(s.after)) for s in found[p] if self._single(s)][
                 : wanted[p]
             ]
             for p in places
@@ -326,7 +326,8 @@ class _Search:
         return watch.found
 
 
-def _side(value: Any) -> Any:
+def shown_side(value: Any) -> Any:
+    """What a key held, as it is told: MISSING for nothing."""
     return MISSING if value is ABSENT else seen(value)
 
 
