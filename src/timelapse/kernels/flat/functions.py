@@ -79,6 +79,9 @@ def can_be_rewritten(tree: FunctionNode, names: set[str]) -> bool:
             return False
         if isinstance(node, ast.Name) and (node.id in _REFUSED or node.id == "__class__"):
             return False
+        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        if name.startswith("__") and not name.endswith("__"):
+            return False  # private to the class, where Python gives it another name
     return True
 
 
