@@ -330,7 +330,9 @@ def _run_slices(
 
 def _classes(job: Job, work: PassProgram) -> dict[str, type[Event]]:
     """The event types that a pass reads."""
-    return {name: e for name, e in job.classes.items() if name in work.columns}
+    # What handlers listen to comes first: a pass may have events of its own, with further columns.
+    heard = {e.__name__: e for h in work.handlers for e in h.events}
+    return {name: e for name, e in {**job.classes, **heard}.items() if name in work.columns}
 
 
 def _written(job: Job, task: Task, index: int, report: SliceReport, state: str) -> Path:
