@@ -120,17 +120,25 @@ class Int:
         return self.plain() < other
 
     def __gt__(self, other: Any) -> Any:
+        if type(other) is int:
+            return self._above(other)
         return self._exceeds(other)
 
     def __lt__(self, other: Any) -> Any:
+        if type(other) is int:
+            return not self._above(other - 1)
         return self._below(other)
 
     def __ge__(self, other: Any) -> Any:
+        if type(other) is int:
+            return not self._above(other - 1)
         if (type(other) is float and not math.isfinite(other)) or not isinstance(other, int | float):
             return self.plain() >= other
         return not self._below(other)
 
     def __le__(self, other: Any) -> Any:
+        if type(other) is int:
+            return not self._above(other)
         if (type(other) is float and not math.isfinite(other)) or not isinstance(other, int | float):
             return self.plain() <= other
         return not self._exceeds(other)

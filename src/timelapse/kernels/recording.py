@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.kernels.bounds import SET, Read
+from timelapse.kernels.bounds import ADD, SET
 from timelapse.kernels.sweep import ALWAYS
 from timelapse.kernels.tracer import TracedStore
-from timelapse.kinds.base import StateSpec
+from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.tables.table import (
     key_arrays,
     key_list,
@@ -35,6 +35,9 @@ from timelapse.tables.table import (
     value_type,
     write_table,
 )
+
+_CHUNK = 60_000
+"""Numbers that are kept as Python's before they go into an array."""
 
 
 class Codes:
@@ -105,50 +108,65 @@ class Recorder:
         self._numbers = {name: {} for name in self.states}
         self._codes = {name: Codes() for name in self.states}
         self._seqs, self._begins = array("q"), array("q", [0])
-        self._rows = [array("q") for _ in range(6)]
+        self._rows: list[int] = []
+        """Of the rows since the last chunk: six numbers each."""
+        self._chunks: list[npt.NDArray[np.int64]] = []
+        self._settled = 0
 
-    def add(self, seq: int, touched: Sequence[tuple[TracedStore, Any, Read]]) -> None:
-        """An event that went through."""
-        if not touched:
-            return
-        keys, needs, lows, highs, effects, amounts = self._rows
-        for store, key, read in touched:
-            keys.append(self._number(store.spec.name, key))
-            low, high, amount = read.low, read.high, read.amount
-            if not store.integers:
-                codes = self._codes[store.spec.name]
-                if low is not INT64_MIN:  # it is pinned
-                    low = high = codes.code(low)
-                if read.effect == SET:
-                    amount = codes.code(amount)
-            needs.append(read.needs)
-            lows.append(low)
-            highs.append(high)
-            effects.append(read.effect)
-            amounts.append(amount)
-        self._seqs.append(seq)
-        self._begins.append(len(keys))
+    def add(self, seq: int, stores: Sequence[TracedStore], data: Mapping[str, dict[Any, Any]]) -> None:
+        """An event that went through: what its stores say, which is also done to the data."""
+        rows = self._rows
+        for store in stores:
+            if not store.reads:
+                continue
+            name, integers = store.spec.name, store.integers
+            numbers = self._numbers[name]
+            for key, read in store.reads.items():
+                number = numbers.get(key)
+                if number is None:
+                    number = numbers[key] = self._size
+                    self._size += 1
+                low, high, effect, amount = read.low, read.high, read.effect, read.amount
+                if effect:
+                    value = store.after(read)
+                    if value is ABSENT or (value == 0 and store.counts):
+                        data[name].pop(key, None)
+                    else:
+                        data[name][key] = value
+                    if effect == ADD:  # sums that would leave int64 are not the same event any more
+                        low, high = max(low, INT64_MIN - amount), min(high, INT64_MAX - amount)
+                if not integers:
+                    codes = self._codes[name]
+                    if low is not INT64_MIN:  # it is pinned
+                        low = high = codes.code(low)
+                    if effect == SET:
+                        amount = codes.code(amount)
+                rows += (number, read.needs, low, high, effect, amount)
+        if len(rows) > _CHUNK:
+            self._settle()
+        count = self._settled + len(rows) // 6
+        if count > self._begins[-1]:
+            self._seqs.append(seq)
+            self._begins.append(count)
+
+    def _settle(self) -> None:
+        """Numbers take less room in arrays."""
+        self._chunks.append(np.array(self._rows, np.int64).reshape(-1, 6))
+        self._settled += len(self._rows) // 6
+        self._rows.clear()
 
     def add_failed(self, seq: int) -> None:
         """An event at which a handler raised: it has to run on the right state, whatever that is."""
-        row = (self._size, ALWAYS, INT64_MIN, INT64_MAX, 0, 0)  # a number that is no key's
+        self._rows += (self._size, ALWAYS, INT64_MIN, INT64_MAX, 0, 0)  # a number that is no key's
         self._size += 1
-        for column, value in zip(self._rows, row, strict=True):
-            column.append(value)
         self._seqs.append(seq)
-        self._begins.append(len(self._rows[0]))
-
-    def _number(self, state: str, key: Any) -> int:
-        numbers = self._numbers[state]
-        found = numbers.get(key)
-        if found is None:
-            found = numbers[key] = self._size
-            self._size += 1
-        return found
+        self._begins.append(self._settled + len(self._rows) // 6)
 
     def recording(self, reason: str = "") -> Recording:
         """All of it."""
-        rows = Rows(self._seqs, self._begins, *self._rows)
+        self._settle()
+        columns = [np.ascontiguousarray(c) for c in np.concatenate(self._chunks).T]
+        rows = Rows(np.array(self._seqs, np.int64), np.array(self._begins, np.int64), *columns)
         keys = {name: list(found) for name, found in self._numbers.items()}
         numbers = {name: list(found.values()) for name, found in self._numbers.items()}
         return Recording(rows, keys, numbers, self._codes, reason)
@@ -182,7 +200,7 @@ def write(recording: Recording, states: dict[str, StateSpec], folder: Path) -> N
 
 
 def _ints(columns: dict[str, Any]) -> pa.Table:
-    return pa.table({name: np.frombuffer(c, np.int64) for name, c in columns.items()})
+    return pa.table(columns)
 
 
 def read(states: dict[str, StateSpec], folder: Path) -> Recording:

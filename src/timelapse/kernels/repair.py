@@ -21,7 +21,7 @@ import pyarrow as pa
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels import budget, sweep
 from timelapse.kernels.base import PassResult, Tick
-from timelapse.kernels.bounds import NOTHING, Read
+from timelapse.kernels.bounds import NOTHING
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.recording import Codes, Recorder, Recording
@@ -67,6 +67,7 @@ def guess(
 
     tracer = Tracer(program, work, {name: base(name) for name in states})
     recorder = Recorder(states)
+    stores = list(tracer.stores.values())
     done = 0
     try:
         with budget.Budget(budget.SECONDS, lambda: tracer.turn):
@@ -77,11 +78,7 @@ def guess(
                 except Failed:
                     recorder.add_failed(event.seq)
                 else:
-                    touched = tracer.touched()
-                    for store, key, read in touched:
-                        if read.effect != NOTHING:
-                            _put(data[store.spec.name], store, key, read)
-                    recorder.add(event.seq, touched)
+                    recorder.add(event.seq, stores, data)
                 if done % _TICK == 0:
                     tick(_TICK)
     except budget.Spent:
@@ -92,14 +89,6 @@ def guess(
     found.events = done
     tick(done % _TICK)
     return found
-
-
-def _put(data: dict[Any, Any], store: TracedStore, key: Any, read: Read) -> None:
-    value = store.after(read)
-    if value is ABSENT or (store.counts and value == 0):
-        data.pop(key, None)
-    else:
-        data[key] = value
 
 
 @dataclass

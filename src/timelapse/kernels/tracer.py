@@ -107,13 +107,6 @@ class TracedStore:
     def side(self, table: Any, key: Any, value: Any) -> NoReturn:
         raise Untraceable(f"{self.spec.name} is asked for everything under a key")
 
-    def settle(self) -> None:
-        """The event is through: sums that would leave int64 are not the same event any more."""
-        for read in self.reads.values():
-            if read.effect == ADD:
-                read.low = max(read.low, INT64_MIN - read.amount)
-                read.high = min(read.high, INT64_MAX - read.amount)
-
     def take_back(self) -> None:
         """The event was rejected: it has read, and written nothing."""
         for read in self.reads.values():
@@ -130,9 +123,30 @@ class TracedStore:
 
 
 class _TracedCounter(Counter):
-    """A count of 0 needs no other treatment here: the store takes it for a missing key."""
+    """A count of 0 needs no other treatment here: the store takes it for a missing key. What handlers do most is
+    written out here once more, in one function each."""
 
-    __slots__ = ()
+    __slots__ = ("_reads", "_traced")
+
+    def __init__(self, spec: StateSpec, store: Any) -> None:
+        super().__init__(spec, store)
+        self._reads: dict[Any, Read] = {}
+        if isinstance(store, TracedStore):
+            self._reads, self._traced = store.reads, store
+
+    def __getitem__(self, key: Any) -> Any:
+        read = self._reads.get(key) if type(key) is int else None
+        if read is None or self._traced.exact or read.effect == SET:
+            return self._get(self._check_key(key), 0)
+        return Int(read, 1, read.amount if read.effect == ADD else 0)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if type(value) is Int and type(key) is int:
+            read = self._reads.get(key)
+            if read is value.read and value.factor == 1 and INT64_MIN <= value.value <= INT64_MAX:
+                read.effect, read.amount = ADD, value.plus
+                return
+        self._store(self._check_key(key), value)
 
     def _store(self, key: Any, value: Any) -> None:
         if type(value) is not int:
@@ -140,6 +154,9 @@ class _TracedCounter(Counter):
         if type(value) is int and not INT64_MIN <= value <= INT64_MAX:
             super()._store(key, value)  # raises
         self._put(key, value)
+
+
+_PLAIN = (int, str, bytes, bool)
 
 
 def _traced(spec: StateSpec, store: TracedStore | NullStore) -> State:
@@ -155,7 +172,7 @@ def _traced(spec: StateSpec, store: TracedStore | NullStore) -> State:
             value = value.plain()
         return check_value(plain(value))
 
-    state._check_key = lambda key: check_key(plain(key))
+    state._check_key = lambda key: check_key(key if type(key) in _PLAIN else plain(key))
     state._check_value = value_of
     if isinstance(state, Grouped):
         check_outer = state._outer
@@ -217,8 +234,6 @@ class Tracer:
                 raise Failed from error
             finally:
                 self._exact(False)
-        for store in self._all:
-            store.settle()
 
     def _exact(self, exact: bool) -> None:
         for store in self._all:
