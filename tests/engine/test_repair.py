@@ -13,6 +13,7 @@ import pytest
 import timelapse as tl
 from tests.engine.repair_programs import Bank, Bold, Fill, Fragile, Mixed, Move, Ranking, Relay, Wander
 from timelapse.analysis import analyse
+from timelapse.cli.run_commands import repair_text
 from timelapse.divergence import assert_same
 from timelapse.engine.executor import Done, LocalExecutor, Watch
 from timelapse.engine.job import Task
@@ -22,8 +23,10 @@ from timelapse.kernels import budget, repair, sweep
 from timelapse.log import Log, MemoryLog
 from timelapse.model.program import spec_of
 from timelapse.plan import make_plan
+from timelapse.plan.cost import Measured
 from timelapse.plan.strategy import Strategy
-from timelapse.run import Run, replay, run_serial
+from timelapse.run import Run, conflicts, replay, run_serial
+from timelapse.run.conflicts import plan_of
 from timelapse.run.start import open_source, run_plan
 from timelapse.testing.sources import load_source, random_events, random_program
 
@@ -109,6 +112,9 @@ def test_where_most_events_would_run_again_the_rest_runs_in_order(monkeypatch: p
     assert found["again"] >= 8
     assert found["rest"] > 0
     assert any("had to run again" in why for why in found["given_up"].values())
+    text = repair_text("cells", found)
+    assert f"{found['again']:,} of {found['events']:,} events ran again" in text
+    assert "ran in order" in text
 
 
 def test_what_cannot_be_told_key_by_key_runs_in_order() -> None:
@@ -218,3 +224,43 @@ def test_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     assert_same(run_serial(Bold, log), run)
     assert run.certificate["fallback"] is None
     assert run.certificate["repairs"]
+
+
+def test_the_planner_guesses_where_a_sample_says_that_it_pays() -> None:
+    """Slow handlers, few conflicts: guessed. Many conflicts, or fast handlers: slice after slice."""
+    counts = {"Move": 1_000_000, "Fill": 0}
+
+    def mode(seconds: float, conflicts: float) -> str:
+        plan = make_plan(Bank, counts=counts, cores=2, threads=2, measured=Measured(seconds, conflicts))
+        assert plan.stage_of("moved").strategy is Strategy.ITERATE
+        return plan.mode
+
+    assert mode(5e-5, 0.01) == "staged"
+    assert mode(5e-5, 0.9) == "chain"
+    assert mode(1e-6, 0.01) == "chain"
+    plan = make_plan(Bank, counts=counts, cores=2, threads=2, measured=Measured(5e-5, 0.01))
+    assert "1.0% of a sample's events would decide otherwise" in plan.text()
+    assert plan.ratio("staged") < 0.9
+
+
+def test_a_sample_is_measured_once_and_only_where_it_could_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = moves(6000, keys=30, most=40)
+    reader, made = MemoryLog(events, [Move, Fill]), Bank()
+    known: dict[str, Measured | None] = {}
+    counts = {"Move": 6000, "Fill": 0}
+
+    def planned(cores: int) -> str:
+        return plan_of(made, analyse(made), reader, counts, None, None, cores, cores, known).mode
+
+    assert planned(2) == "chain"
+    assert not known, "the log is too short to be looked at"
+    monkeypatch.setattr(conflicts, "LEAST_EVENTS", 1000)
+    assert planned(1) == "chain"
+    assert not known, "there is one core"
+    planned(2)
+    found = known["moved"]
+    assert found is not None
+    assert found.seconds > 0
+    assert 0 < found.conflicts < 0.5
+    planned(4)
+    assert known == {"moved": found}

@@ -277,6 +277,21 @@ def _print_account(run: Run) -> None:
                 line(("        ", "dim"), f" {name}: {how}")
 
 
+def repair_text(stage: str, found: dict[str, Any]) -> str:
+    """What guessing and repairing a stage's slices took, for people."""
+    events = int(found["events"])
+    share = f" ({100 * found['again'] / events:.2f}%)" if events else ""
+    slices = "slice" if found["slices"] == 1 else "slices"
+    text = (
+        f"{stage}: {found['slices']} {slices} guessed, {found['rounds']} rounds; {found['again']:,} of {events:,} "
+        f"events ran again{share}, at most {found['chain']} in a chain"
+    )
+    if found["rest"]:
+        reasons = "; ".join(dict.fromkeys(found["given_up"].values()))
+        text += f"; {found['rest']:,} ran in order: {reasons}"
+    return text
+
+
 def _print_certificate(certificate: dict[str, Any]) -> None:
     from timelapse.cli.console import line
     from timelapse.cli.view import took
@@ -295,6 +310,8 @@ def _print_certificate(certificate: dict[str, Any]) -> None:
         )
     else:
         line(("proved  ", "green"), "slices ran one after the other: nothing was predicted")
+    for stage, found in (certificate.get("repairs") or {}).items():
+        line(("repaired", "green"), repair_text(stage, found))
     if fallback:
         tone = "bold yellow" if fallback.get("is_bug") else "yellow"
         line(("note    ", tone), f"from slice {fallback['from_slice']} on one by one: {fallback['reason']}")

@@ -33,8 +33,9 @@ from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, as_program, params_of, spec_of
 from timelapse.model.source import function_source
 from timelapse.model.types import ScalarType
+from timelapse.run.records import record_types
 from timelapse.run.run import Run
-from timelapse.run.start import record_types, replay
+from timelapse.run.start import replay
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import Any
 
 from timelapse.kernels.bounds import ABSENT_KEY, ADD, DELETE, NOTHING, PRESENT, SET
 
-COMPILED_ROWS = 200_000
+COMPILED_ROWS = 1_000_000
 """From this many rows on the sweep is worth machine code."""
 ALWAYS = ABSENT_KEY + 1
 """What an event needs of a key that is to run again whatever it holds."""

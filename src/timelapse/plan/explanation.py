@@ -227,11 +227,12 @@ def explain(
 def explain_analysis(
     program: Program, analysis: Analysed, log: Any = None, *, slices: int | None = None, cores: int | None = None,
     force: str | Mapping[str, str] | None = None, passes: Any = None, kernels: Kernels | None = None,
+    plan: Plan | None = None,
 ) -> Explanation:  # fmt: skip
-    """`explain`, given the analysis. `kernels` tells what the compiler makes of each pass."""
+    """`explain`, given the analysis, and perhaps the plan. `kernels` tells what the compiler makes of each pass."""
     counts = counts_of(log)
     cores = cores or _cores()
-    plan = make_plan(
+    plan = plan or make_plan(
         analysis, counts=counts, cores=cores, slices=slices, force=force, passes=passes,
         compiled=None if kernels is None else kernels.compiled, threads=cores,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from timelapse.analysis.keys import NotByKey
 from timelapse.analysis.result import ByKey, PassProgram
 from timelapse.errors import PlanError
 from timelapse.model.program import Program, TimeUse
-from timelapse.plan.cost import IsCompiled, law_of
+from timelapse.plan.cost import TYPICAL_CONFLICTS, IsCompiled, Measured, cost_of, law_of
 from timelapse.plan.plan import Mode, Plan, Stage
 from timelapse.plan.strategy import (
     AVAILABLE,
@@ -62,6 +62,7 @@ def make_plan(
     passes: Passes | None = None,
     compiled: IsCompiled | None = None,
     threads: int = 1,
+    measured: Measured | None = None,
 ) -> Plan:
     """Decide how a program is replayed.
 
@@ -69,6 +70,8 @@ def make_plan(
     says. `force` is "chain" or "staged" for the whole program, "scan" (every state), or a strategy by state's name.
     `max_strategy` is the slowest strategy that is allowed. `compiled` tells which passes will run compiled (default:
     none); `threads` is how many cores a run slice after slice can use, to read and decode ahead.
+
+    `measured`: what a sample of the log says of the chain in it, which is then guessed and repaired instead.
 
     Raises PlanError for a strategy that does not exist or is not exact, and naming state, line and rewrite where a
     stage is slower than `max_strategy`.
@@ -81,6 +84,8 @@ def make_plan(
         force = "by key"
     else:
         choices = _forced(choices, force, analysis, maker)
+    if measured is not None:
+        choices = [_measured(choice, measured) for choice in choices]
     if max_strategy is not None:
         check_allowed(choices, parse_strategy(max_strategy))
     groups = _groups(choices, analysis, maker)
@@ -92,8 +97,9 @@ def make_plan(
         works.append(_by_key(work, members[0].by_key) if strategy is Strategy.BY_KEY else work)
     final = maker.final(analysis)
     law, costs, seconds = law_of(
-        [(g[1] is Strategy.CHAIN, w) for g, w in zip(groups, works, strict=True)], final, counts, compiled
-    )
+        [(g[1] is Strategy.CHAIN, w) for g, w in zip(groups, works, strict=True)], final, counts, compiled,
+        _more(groups, works, counts, measured),
+    )  # fmt: skip
     parts = max(cores, FEWEST_PARTS)
     stages = tuple(
         Stage(index, level, strategy, members, work, cost, parts if strategy is Strategy.BY_KEY else 1)
@@ -112,6 +118,7 @@ def make_plan(
         analysis.spec,
         tuple(analysis.dependencies),
         costs=tuple(seconds),
+        conflicts=TYPICAL_CONFLICTS if measured is None else measured.conflicts,
         events=0 if counts is None else sum(counts.values()),
         threads=threads,
         whole=whole if isinstance(whole, ByKey) else None,
@@ -121,6 +128,30 @@ def make_plan(
     plan = replace(plan, mode=mode, reason=reason)
     plan.verify()
     return plan
+
+
+def _measured(choice: Choice, measured: Measured) -> Choice:
+    if choice.strategy is not Strategy.CHAIN:
+        return choice
+    share = f"{measured.conflicts:.1%} of a sample's events would decide otherwise on a guessed state"
+    return iterated(choice, f"{choice.because}; guessed and repaired: {share}")
+
+
+def _more(
+    groups: Sequence[Group],
+    works: Sequence[PassProgram],
+    counts: Mapping[str, int] | None,
+    measured: Measured | None,
+) -> dict[str, float]:
+    """Seconds over the log that handlers were found to take beyond their instructions, by pass."""
+    if measured is None or counts is None:
+        return {}
+    events = sum(counts.values())
+    return {
+        work.name: max(0.0, measured.seconds * events - cost_of(work, counts, compiled=False).seconds)
+        for (_, strategy, _), work in zip(groups, works, strict=True)
+        if strategy is Strategy.ITERATE
+    }
 
 
 class _ProgramPasses:

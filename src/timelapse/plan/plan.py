@@ -11,6 +11,7 @@ from timelapse.analysis.result import ByKey, Dependency, PassProgram
 from timelapse.errors import Place, PlanError
 from timelapse.model.program import ProgramSpec
 from timelapse.plan.cost import (
+    AGAIN_SECONDS,
     COMPILED_COMPUTED_SHARE,
     COMPUTED_SHARE,
     RECORD_SECONDS,
@@ -112,7 +113,8 @@ class Plan:
         events = self.events or TYPICAL_EVENTS
         if not seconds:
             return 1.0, 0.1
-        return 1 + RECORD_SECONDS * events / seconds, SWEEP_SECONDS * events / seconds + self.conflicts
+        repair = (SWEEP_SECONDS + self.conflicts * AGAIN_SECONDS) * events / seconds + self.conflicts
+        return 1 + RECORD_SECONDS * events / seconds, repair
 
     def _repeated(self, stage: Stage) -> float:
         """The share of a pass by key that every worker does."""

@@ -157,14 +157,19 @@ def explain(
     PlanError for a forced strategy that is not exact.
     """
     from timelapse.analysis import analyse
+    from timelapse.run.conflicts import plan_of
 
     bound = as_program(program)
     counts = counts_of(log)
     cores = cores or usable_cores()
     events = None if counts is None else sum(counts.get(e.__name__, 0) for e in spec_of(bound).events)
+    plan, reader = None, getattr(log, "reader", None)
+    if reader is not None and force is None:
+        found = plan_of(bound, analyse(bound), reader, counts, slices, None, cores, cores, {})
+        plan = found if any(s.strategy is Strategy.ITERATE for s in found.stages) else None
     return explain_analysis(
         bound, analyse(bound), log, slices=slices, cores=cores, force=force,
-        kernels=Compiler(bound, events, slices, cores),
+        kernels=Compiler(bound, events, slices, cores), plan=plan,
     )  # fmt: skip
 
 

@@ -24,8 +24,9 @@ from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.run.data import MemoryData
 from timelapse.run.manifest import FORMAT, RecordEntry, RunManifest, StateEntry
+from timelapse.run.records import record_types
 from timelapse.run.run import Run, RunContext, params_text
-from timelapse.run.start import end_of, record_types
+from timelapse.run.start import end_of
 from timelapse.run.takeout import taken_out
 from timelapse.serial import SerialOutcome
 from timelapse.tables.apply import changes_table

@@ -10,7 +10,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -37,16 +37,19 @@ from timelapse.kernels.choose import lowered_once
 from timelapse.log import Log, MemoryLog
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
-from timelapse.model.events import Event, Record
+from timelapse.model.events import Event
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.kept import keep_sources
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.model.versions import origin_of
-from timelapse.plan import Plan, make_plan
+from timelapse.plan import Plan
+from timelapse.plan.cost import Measured
 from timelapse.plan.schedule import cuts_at
+from timelapse.run.conflicts import plan_of
 from timelapse.run.data import DirectoryData
-from timelapse.run.foresight import compiled_facts, compiling, foreseen, used_kernels
+from timelapse.run.foresight import compiling, foreseen, used_kernels
 from timelapse.run.manifest import FORMAT, RecordEntry, RunManifest, StateEntry, write_manifest
+from timelapse.run.records import record_types
 from timelapse.run.run import Run, RunContext, params_text
 from timelapse.run.slices import least_slices
 from timelapse.run.takeout import taken_out
@@ -348,13 +351,21 @@ class _Planner:
     source: Source
     slices: int | None
     strategy: str | Mapping[str, str] | None
+    measured: dict[str, Measured | None] = field(default_factory=dict)
 
     def plan(self, cores: int, threads: int) -> Plan:
-        facts = compiled_facts(self.program, self.source.reader.count, self.slices, cores)
-        return make_plan(
-            self.analysis, counts=self.source.counts, cores=cores, slices=self.slices, force=self.strategy,
-            compiled=facts, threads=threads,
-        )  # fmt: skip
+        reader, counts = self.source.reader, self.source.counts
+        return plan_of(
+            self.program,
+            self.analysis,
+            reader,
+            counts,
+            self.slices,
+            self.strategy,
+            cores,
+            threads,
+            self.measured,
+        )
 
     def settle(
         self, spark: SparkSession | Literal[False] | None, progress: Progress
@@ -394,25 +405,6 @@ def _refuse_impure(analysis: Analysis, allowed: bool) -> None:
             hint=f"{first.remedy}. allow_impure=True (--allow-impure) replays all the same",
             code=first.code,
         )  # fmt: skip
-
-
-def record_types(program: Program) -> list[type[Record]]:
-    """The record types that a program's code names: they are listed with 0 rows when nothing was emitted."""
-    found: dict[str, type[Record]] = {}
-    module_globals = [h.function.__globals__ for h in spec_of(program).handlers]
-    codes = [
-        member.__code__
-        for base in type(program).__mro__
-        for member in base.__dict__.values()
-        if inspect.isfunction(member)
-    ]
-    names = sorted({name for code in codes for name in code.co_names})
-    for scope in module_globals:
-        for name in names:
-            value = scope.get(name)
-            if isinstance(value, type) and issubclass(value, Record) and value is not Record:
-                found.setdefault(value.__name__, value)
-    return list(found.values())
 
 
 def source_of(program: Program) -> str | None:

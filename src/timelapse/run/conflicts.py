@@ -1,0 +1,114 @@
+"""How many events would decide otherwise on a guessed state, and what they take: measured on a sample of the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from timelapse.analysis import Analysis
+from timelapse.analysis.result import PassProgram
+from timelapse.kernels.base import PassResult
+from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.repair import RepairKernel, guess, specs_of
+from timelapse.kernels.source import Source
+from timelapse.log.reader import EventReader
+from timelapse.log.types import heard
+from timelapse.model.program import Program, spec_of
+from timelapse.plan import make_plan
+from timelapse.plan.cost import Measured
+from timelapse.plan.plan import Plan
+from timelapse.plan.strategy import Strategy
+from timelapse.run.foresight import compiled_facts
+from timelapse.tables.table import state_table
+
+LEAST_EVENTS = 50_000
+"""Shorter logs are not looked at: slices gain nothing there."""
+_QUARTER = 750
+"""Events in each quarter of the sample."""
+
+
+def measured(
+    program: Program, plan: Plan, reader: EventReader, known: dict[str, Measured | None]
+) -> Measured | None:
+    """What iterate would meet in this program, where it could take the place of a chain; None where it could not.
+
+    Handlers that compile are faster slice after slice than any repair of theirs, which runs as Python. `known` keeps
+    what was found for a stage.
+    """
+    chains = [stage for stage in plan.stages if stage.strategy is Strategy.CHAIN]
+    times = [use for use in spec_of(program).times if use.what != "derive"]
+    compiled = any(plan.costs[i].compiled for i in (-1, *(stage.index for stage in chains)))
+    if len(chains) != 1 or times or compiled or plan.cores < 2 or reader.count < LEAST_EVENTS:
+        return None
+    (stage,) = chains
+    # A pass that needs the states of others would have to be given them.
+    if stage.work.exact != frozenset(stage.states):
+        return None
+    if stage.name not in known:
+        known[stage.name] = _sample(program, stage.work, reader)
+    return known[stage.name]
+
+
+def plan_of(
+    program: Program, analysis: Analysis, reader: EventReader, counts: Mapping[str, int] | None, slices: int | None,
+    force: str | Mapping[str, str] | None, cores: int, threads: int, known: dict[str, Measured | None],
+) -> Plan:  # fmt: skip
+    """The plan of a replay, with iterate in it where that is foretold to be faster than a chain."""
+
+    def make(found: Measured | None) -> Plan:
+        return make_plan(
+            analysis, counts=counts, cores=cores, slices=slices, force=force, threads=threads, measured=found,
+            compiled=compiled_facts(program, reader.count, slices, cores),
+        )  # fmt: skip
+
+    plan = make(None)
+    found = None if force is not None else measured(program, plan, reader, known)
+    if found is None:
+        return plan
+    other = make(found)
+    return other if other.mode == "staged" else plan
+
+
+def _sample(program: Program, work: PassProgram, reader: EventReader) -> Measured | None:
+    """Four quarters: the first makes a state, from which the fourth is guessed; the second and third go on to the
+    state from which it is repaired. None where a handler raises, or cannot be recorded."""
+    cuts = [reader.seq_after(_QUARTER * i) for i in range(5)]
+    names = {e.__name__: e for e in heard(spec_of(program), reader.types) if e.__name__ in work.columns}
+
+    def source(at: int) -> Source:
+        return Source(reader, cuts[at], cuts[at + 1], names, work.columns)
+
+    kernel = InterpretedKernel(program, work, {}, final=False)
+    specs = specs_of(program, work)
+
+    def go(at: int) -> PassResult:
+        kernel.begin()
+        return kernel.go_on(source(at).events(), _untold)
+
+    def states() -> dict[str, pa.Table]:
+        return {name: state_table(spec, kernel.store(name).data.items()) for name, spec in specs.items()}
+
+    if go(0).failure is not None:
+        return None
+    old = states()
+    began = time.thread_time()
+    done = [go(1), go(2)]
+    seconds = time.thread_time() - began
+    events = sum(result.events for result in done)
+    if any(result.failure is not None for result in done) or not events:
+        return None
+    recording = guess(program, work, old, source(3), _QUARTER, _untold)
+    if recording.reason:
+        return None
+    repair = RepairKernel(program, work, states(), _QUARTER, recording=lambda _: recording)
+    if repair.run(source(3), _untold).failure is not None:
+        return None
+    found = repair.repaired
+    share = 1.0 if found.reason else found.again / max(1, found.events)
+    return Measured(seconds / events, share)
+
+
+def _untold(events: int) -> None:
+    """Nobody watches."""
