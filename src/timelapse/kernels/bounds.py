@@ -131,7 +131,7 @@ class Int:
 
     def __ge__(self, other: Any) -> Any:
         if type(other) is int:
-            return not self._above(other - 1)
+            return self._above(other - 1)
         if (type(other) is float and not math.isfinite(other)) or not isinstance(other, int | float):
             return self.plain() >= other
         return not self._below(other)
