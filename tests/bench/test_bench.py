@@ -24,12 +24,15 @@ from timelapse.bench.programs import (
     Friendship,
     IntAntispam,
     Message,
+    Scored,
     Sent,
     Spam,
     TextAntispam,
+    WindowedSpam,
 )
 from timelapse.bench.readings import Readings
 from timelapse.bench.report import FORMAT, Plot, Series, read
+from timelapse.bench.rivals import windows_numba
 from timelapse.bench.suites import Settings
 from timelapse.bench.targets import TARGETS, judge
 
@@ -187,6 +190,28 @@ def test_the_benchmark_by_key_finds_what_the_serial_meaning_finds(
     assert {m.rows for m in report.measured} == {wanted}
     assert wanted > 3
     assert set(report.values) == {"chain / by key", "python / by key", "native / by key"}
+
+
+def test_the_benchmark_of_windows_finds_what_the_serial_meaning_finds(
+    data: Path, tmp_path: Path, numbers: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By hand in Python and in what Numba compiles, and replayed: the same scores."""
+    wanted = tl.run_serial(WindowedSpam, tl.Log.open(numbers.log)).table(Scored)["score"].to_numpy()
+    assert len(np.unique(wanted)) > 3
+    monkeypatch.setattr(windows_numba, "_block", windows_numba._block.py_func)
+    with np.errstate(over="ignore"):
+        by_hand = windows_numba.candidate(numbers.path, users=numbers.users)(2.0)
+    assert np.array_equal(by_hand, wanted)
+    for name in ("WINDOWS", "WINDOWS_NATIVE", "WINDOWS_PYTHON", "WINDOWS_INTERPRETED"):
+        found = getattr(who, name)  # compiling is tested elsewhere
+        file = who.WINDOWS_PYTHON.file if name == "WINDOWS_NATIVE" else found.file
+        options = {**found.options, "kernel": "python"}
+        monkeypatch.setattr(who, name, replace(found, file=file, options=options, shares="one"))
+    settings = Settings(EVENTS, 1, data, quick=True, say=TOLD.append)
+    [(report, _)] = list(run.run(["windows"], settings, None, tmp_path))
+    assert report.wrong == []
+    assert {m.rows for m in report.measured} == {len(wanted)}
+    assert set(report.values) == {"python / timelapse", "native / timelapse"}
 
 
 @pytest.mark.parametrize("name", ["zipf", "sizes", "slices", "edit", "compare"])
