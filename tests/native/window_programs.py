@@ -8,10 +8,11 @@ from typing import Any
 from timelapse.model.events import Event
 from timelapse.model.program import spec_of
 
-_KINDS = ("counter", "pair", "text", "mean", "set", "setof", "plain")
+_KINDS = ("counter", "pair", "text", "mean", "set", "setof", "plain", "value", "flag", "map")
 _DECLARED = {
     "counter": "tl.Counter[int]", "pair": "tl.Counter[tuple[int, int]]", "text": "tl.Counter[str]",
     "mean": "tl.Mean[int]", "set": "tl.Set[int]", "setof": "tl.SetOf[int, int]", "plain": "tl.Value[int, int]",
+    "value": "tl.Value[int, int]", "flag": "tl.Value[int, tuple[int, float] | None]", "map": "tl.MapOf[int, int, int]",
 }  # fmt: skip
 _LAGS = ("1", "2", "3", "self.w", "self.w + 1", "2 * LONG", "tl.SECOND")
 
@@ -32,7 +33,11 @@ class _Writer:
             "class Out(tl.Record):", "    what: int", "    v: float", "", "class P(tl.Program):", "    w: int = 2",
         ]  # fmt: skip
         for name, kind in self.states.items():
-            default = " = tl.state(default=0)" if kind == "plain" else ""
+            default = {
+                "plain": " = tl.state(default=0)",
+                "value": " = tl.state(default=0)",
+                "map": " = tl.state(default=2)",
+            }.get(kind, "")
             lines.append(f"    {name}: {_DECLARED[kind]}{default}")
         self.far = rng.random() < 0.6  # some events leave to Python: a product outside int64
         for number, event in enumerate(rng.choice((["A"], ["A", "B"], ["A", "B", "A"]))):
@@ -71,6 +76,9 @@ class _Writer:
             "set": [f"self.{name}.add({k})", f"self.{name}.add({k})", f"self.{name}.discard({k})"],
             "setof": [f"self.{name}.add({k}, e.m)", f"self.{name}.add({k}, e.m)", f"self.{name}.discard({k}, e.m)"],
             "plain": [f"self.{name}[{k}] += e.m"],
+            "value": [f"self.{name}[{k}] = e.m", f"self.{name}[{k}] += 1", f"del self.{name}[{k}]", f"self.{name}.pop({k})"],
+            "flag": [f"self.{name}[{k}] = (e.m, 0.5)", f"self.{name}[{k}] = None", f"del self.{name}[{k}]"],
+            "map": [f"self.{name}[{k}, e.k] = e.m", f"self.{name}[{k}, 1] += e.m", f"self.{name}.pop(({k}, 1))"],
         }  # fmt: skip
         return self.rng.choice(choices[kind])
 
@@ -90,6 +98,9 @@ class _Writer:
             "set": [f"(1 if e.k in self.{name}.last({lag}) else 0)", f"(1 if e.m in self.{name}.last({lag}) else 0)"],
             "setof": [f"self.{name}.last({lag}).count(e.k)", f"(1 if (e.k, e.m) in self.{name}.last({lag}) else 0)"],
             "plain": [f"self.{name}[e.k]"],
+            "value": [f"self.{name}.last({lag})[e.k]", f"self.{name}.last({lag}).get(e.m, 7)", f"(1 if e.k in self.{name}.last({lag}) else 0)"],
+            "flag": [f"(0 if self.{name}.last({lag})[e.k] is None else 1)", f"(1 if e.m in self.{name}.last({lag}) else 0)"],
+            "map": [f"self.{name}.last({lag})[e.k, 1]", f"self.{name}.last({lag}).get((e.m, e.k), 5)"],
         }  # fmt: skip
         return rng.choice(choices[kind])
 

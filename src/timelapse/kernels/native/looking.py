@@ -126,7 +126,7 @@ class Views:
 
         def get(key: Any, default: Any) -> Any:
             row = table.find(key)
-            return True if row >= 0 and log.within(row, width) else default
+            return table.value(row, table.layout.place) if row >= 0 and log.within(row, width) else default
 
         view: Any = state._spec.kind(state._spec, ReadOnly(get, tuple))
         return _Members(view, log.hidden[width]) if state._spec.kind is SetOf else view

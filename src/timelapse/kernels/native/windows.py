@@ -4,7 +4,7 @@ What is summed up (Counter, Mean) has for each lag one more word in its row: the
 through the log, one lag behind the event, and brings it up to date: one addition for each operation, however
 often it is looked at. `last(W)` is the value now minus that one.
 
-Of a set only the latest operation on an element counts. Its row holds where that stands in the log; an element
+Of sets and values only the latest operation on a key counts. Its row holds where that stands in the log; a key
 is in the window if it is there and its operation is beyond the cursor. How many members of a key are in the window
 is a hidden counter, from which the cursor takes those that it passes.
 """
@@ -17,15 +17,17 @@ from dataclasses import dataclass
 from timelapse.kernels.native.values import Refused
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.counter import Counter
+from timelapse.kinds.mapof import MapOf
 from timelapse.kinds.mean import Mean
 from timelapse.kinds.set import Set
 from timelapse.kinds.setof import SetOf
+from timelapse.kinds.value import Value
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import VIEWS, width_of
 from timelapse.model.types import INT
 
 _SUMMED = (Counter, Mean)
-_STAMPED = (Set, SetOf)
+_STAMPED = (Set, SetOf, Value, MapOf)
 USED, BASE, KEPT, HEAD = 0, 1, 2, 3
 """A log's marks: rows in use, the absolute place of the first one, rows in use when the event began; from HEAD on for
 each lag the place of its cursor, and the lag."""

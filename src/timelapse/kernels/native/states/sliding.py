@@ -9,10 +9,11 @@ from typing import ClassVar
 from timelapse.kernels.native.expressions import arithmetic
 from timelapse.kernels.native.states.base import StateCode
 from timelapse.kernels.native.states.counter import CounterCode
-from timelapse.kernels.native.states.grouped import MeanCode, SetOfCode
+from timelapse.kernels.native.states.grouped import MapOfCode, MeanCode, SetOfCode
 from timelapse.kernels.native.states.set import SetCode
+from timelapse.kernels.native.states.value import ValueCode
 from timelapse.kernels.native.values import Refused, Value
-from timelapse.kernels.native.windows import BASE, members_spec
+from timelapse.kernels.native.windows import members_spec
 
 
 class View(StateCode):
@@ -89,8 +90,25 @@ class SetOfView(SetView, SetOfCode):
         return self._out.hidden(members_spec(self.spec, self.lag)).get(key)
 
 
+class ValueView(View, ValueCode):
+    """Of a Value: what the latest operation within the lag has left."""
+
+    parameters: ClassVar = {"get": ("default",)}
+    zeros: ClassVar = False
+
+    def _there(self, row: str) -> str:
+        return self._within(row)
+
+
+class MapOfView(ValueView, MapOfCode):
+    """Of a MapOf."""
+
+    parameters: ClassVar = {"get": ("default",)}
+
+
 _VIEWS: dict[type[StateCode], type[View]] = {
     CounterCode: CounterView, MeanCode: MeanView, SetCode: SetView, SetOfCode: SetOfView,
+    ValueCode: ValueView, MapOfCode: MapOfView,
 }  # fmt: skip
 
 
@@ -100,6 +118,3 @@ def view_of(state: StateCode, lag: int, *, last: bool) -> View:
     if found is None:
         raise Refused(f"a view of {state.spec.name}")
     return found(state, lag, last=last)
-
-
-__all__ = ["BASE", "View", "view_of"]

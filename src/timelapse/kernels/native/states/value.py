@@ -17,6 +17,8 @@ class ValueLikeCode(StateCode):
     """Reads."""
 
     parameters: ClassVar = {"get": ("default",)}
+    zeros: ClassVar[bool] = True
+    """Whether the words of a row where nothing is there are zeros."""
 
     @property
     def kind(self) -> ValueType:
@@ -34,7 +36,11 @@ class ValueLikeCode(StateCode):
         words = self.key(key)
         if not self._readable():
             return self._out.temp("bool", "False")
-        return self._out.temp("bool", f"({self.flags(self.find(words))} & 2) != 0")
+        return self._out.temp("bool", self._there(self.find(words)))
+
+    def _there(self, row: str) -> str:
+        """Whether there is a value."""
+        return f"{self.flags(row)} & 2 != 0"
 
     def get(self, key: Value | None) -> Value:
         words = self.key(key)
@@ -57,9 +63,9 @@ class ValueLikeCode(StateCode):
         if self.kind != self.stored:
             found = ["1", *found]
         missing = self.constant(self.default, self.kind)
-        if found[0] == "1" or any(missing):
+        if found[0] == "1" or any(missing) or not self.zeros:
             # Elsewhere the words of an absent row, which are zeros, are the default's.
-            has = self._out.temp("bool", f"{self.flags(row)} & 2 != 0").code
+            has = self._out.temp("bool", self._there(row)).code
             found = [f"({w} if {has} else {literal(d)})" for w, d in zip(found, missing, strict=True)]
         return self.value(found, self.kind)
 
@@ -75,6 +81,7 @@ class ValueLikeCode(StateCode):
         total = self.words(arithmetic(self._out, op, old, amount()), self.kind)
         if writes:
             row = self.claim(words)
+        self.stamp(row)
         self.put(row, total)
 
     def _get_or(self, key: Value | None, default: Value | None) -> Value:
@@ -85,7 +92,7 @@ class ValueLikeCode(StateCode):
         if not self._readable():
             return default
         row = self.find(words)
-        has = self._out.temp("bool", f"{self.flags(row)} & 2 != 0").code
+        has = self._out.temp("bool", self._there(row)).code
         found = self.read(row)
         shape = common(found, default)
         if shape is None:
@@ -112,7 +119,9 @@ class ValueCode(ValueLikeCode):
         given = self.words(value, self.kind)
         words = self.key(key)
         if self.mode != "ignored":
-            self.put(self.claim(words), given)
+            row = self.claim(words)
+            self.stamp(row)
+            self.put(row, given)
 
     def delete(self, key: Value | None) -> None:
         words = self.key(key)
@@ -127,6 +136,8 @@ class ValueCode(ValueLikeCode):
         return super()._method(name, key, given)
 
     def _setdefault(self, key: Value | None, value: Value) -> Value:
+        if self.views is not None:
+            raise Refused(f"setdefault() of {self.spec.name}, of which there are windows")
         words = self.key(key)
         given = self.words(value, self.kind)
         if not self._readable():
