@@ -12,6 +12,7 @@ Delta: v -> v + n, or v -> n after a reset. Composition: (reset, n) then (reset'
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic
@@ -54,11 +55,12 @@ class Counter(State, Generic[K]):
         "items": Op(reads=True, all_keys=True, key=None),
     }
 
-    __slots__ = ()
+    __slots__ = ("_largest",)
 
     def __init__(self, spec: StateSpec, store: Store) -> None:
         super().__init__(spec, store)
         self._default = 0
+        self._largest: Callable[[int], Iterable[tuple[Any, int]]] | None = getattr(store, "largest", None)
 
     @classmethod
     def declare(cls, name: str, args: tuple[Any, ...], options: StateOptions, line: int | None) -> StateSpec:
@@ -135,7 +137,9 @@ class Counter(State, Generic[K]):
 
     def top(self, n: int) -> list[tuple[K, int]]:
         """The n largest counts, largest first; ties in key order."""
-        items = list(self._items())
+        items = list(
+            self._items() if self._largest is None or type(n) is not int or n < 1 else self._largest(n)
+        )
         if 0 < n < len(items) // 4:  # most need not be sorted
             least = nlargest(n, map(itemgetter(1), items))[-1]
             items = [item for item in items if item[1] >= least]

@@ -88,7 +88,11 @@ def kernel_lines(e: Explanation) -> list[str]:
     for p in known:
         name = "final" if p.stage is None else f"pass {p.stage}"
         if p.kernel == "compiled":
-            lines.append(f"  {name}: compiled ({', '.join(h.handler for h in p.handlers)})")
+            lines.append(f"  {name}: compiled ({', '.join(h.handler for h in p.handlers if h.compiled)})")
+            for h in p.handlers:
+                if not h.compiled:
+                    at = f" [{h.place}]" if h.place else ""
+                    lines.append(f"    as Python, at its events: {h.why}{at}")
             continue
         lines.append(f"  {name}: as Python: {p.why}")
         refused = [h for h in p.handlers if not h.compiled]

@@ -19,9 +19,10 @@ from timelapse.kernels.native.records import record_columns
 from timelapse.kernels.native.rows import share_rows
 from timelapse.kernels.native.states.base import UNDO, word
 from timelapse.kernels.native.unit import Unit
-from timelapse.kernels.native.values import EventRef, Refused, SelfRef
+from timelapse.kernels.native.values import EventRef, ReadsAll, Refused, SelfRef
 from timelapse.kernels.native.wide import WIDTHS, wide
 from timelapse.kernels.native.windows import KEPT, USED, members_spec
+from timelapse.kinds.grouped import Grouped
 from timelapse.model.program import spec_of
 
 _PLAIN = re.compile(r"[\w\[\]]+$")
@@ -64,10 +65,12 @@ class Lowering(Folds):
         unit.shared = self._final and work.by_key is not None
         bodies: list[list[str]] = []
         heads: list[list[str]] = []
+        first: Refused | None = None
         for index, event in enumerate(unit.events):
             self._event, self._lines, self._levels = index, [], [Level(1)]
             heads.append(self._ownership(event.__name__) if unit.shared else [])
             self._lines = []
+            mark = self._mark()
             for handler in work.handlers:
                 if event in handler.events:
                     self._handler = unit.handlers.index(handler.name)
@@ -75,11 +78,20 @@ class Lowering(Folds):
                         self._call(handler.function, [SelfRef(), EventRef()], {}, 0, handler.text)
                     except Refused as refusal:
                         reason = f"{handler.name}: {refusal.reason}"
-                        raise Refused(reason, refusal.line, refusal.file) from None
+                        first = first or Refused(reason, refusal.line, refusal.file)
+                        if not isinstance(refusal, ReadsAll) or not self._may_leave():
+                            raise Refused(reason, refusal.line, refusal.file) from None
+                        self._rollback(mark)
+                        self._stack.clear()
+                        self.leave()
+                        unit.left[event.__name__] = reason
+                        break
             body = rendered(self._lines) or ["            pass"]
             if any("jump" in line for line in body):
                 body.insert(0, "            jump = 0")
             bodies.append(body)
+        if first is not None and not self._has_tables():
+            raise first
         columns = self._used_columns([*heads, *bodies])
         heads, bodies = columns[: len(heads)], columns[len(heads) :]
         self._lines = []
@@ -98,6 +110,20 @@ class Lowering(Folds):
         ]
         unit.source = self._source(bodies, heads)
         return unit
+
+    def _may_leave(self) -> bool:
+        """Whether all events of a type may be left to Python.
+
+        An event that reads every key takes long in any case, so there are few of them: where there are not, the
+        rest of the slice runs as Python. The index of a grouped state, and views, are not kept in tables.
+        """
+        grouped = any(issubclass(spec.kind, Grouped) for spec in spec_of(self._program).states.values())
+        return not (self.unit.shared or grouped or spec_of(self._program).times)
+
+    def _has_tables(self) -> bool:
+        """Whether every state of the pass has a table, and some events are compiled."""
+        unit, work = self.unit, self._work
+        return work.exact | work.delta <= set(unit.states) and len(unit.left) < len(unit.events)
 
     def _ownership(self, event: str) -> list[str]:
         """The code that finds an event's key, and last whose event it is."""

@@ -233,6 +233,17 @@ class NativeTable:
         rows = self.slots[self.slots[:, 0] & PRESENT != 0]
         return dict(zip(self._key_list(rows), self._value_list(rows, self.layout.place), strict=True))
 
+    def largest(self, n: int) -> dict[Any, Any]:
+        """The n largest values of a state that holds one integer per key, and all that are as large."""
+        self.settle()
+        found = np.flatnonzero(self.slots[:, 0] & PRESENT)
+        place = self.layout.place
+        if 0 < n < len(found):
+            values = self.slots[found, place]
+            found = found[values >= np.partition(values, -n)[-n]]
+        rows = self.slots[found]
+        return dict(zip(self._key_list(rows), self._value_list(rows, place), strict=True))
+
     def before(self) -> dict[Any, Any]:
         """What the keys of a tracked state that were written in this slice held at its start, or ABSENT."""
         rows = self.slots[self.slots[:, 0] & TOUCHED != 0]

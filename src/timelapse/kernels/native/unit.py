@@ -63,6 +63,8 @@ class Unit:
     shared: bool = False
     """Several workers share out the events by key: the last arguments list its own, its number, and how many."""
     handlers: list[str] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+    """Event types that always run as Python, on the tables of this pass, and why."""
     source: str = ""
 
 

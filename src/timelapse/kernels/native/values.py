@@ -21,6 +21,10 @@ class Refused(Exception):
         self.file = file
 
 
+class ReadsAll(Refused):
+    """An operation that reads every key of a state."""
+
+
 @dataclass(frozen=True)
 class Value:
     """An operand: names or literals of the generated code that may be repeated at no cost.

@@ -88,6 +88,10 @@ class NativeStore:
     def items(self) -> Iterable[tuple[Any, Any]]:
         return self._table.present().items()
 
+    def largest(self, n: int) -> Iterable[tuple[Any, Any]]:
+        """The keys of a counter with the n largest counts, and all that are as large."""
+        return self._table.largest(n).items()
+
     def side(self, table: dict[Any, Any], key: Any, value: Any) -> None:
         raise TypeError("a compiled pass has no operation that needs an index")
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 from timelapse.kernels.native.expressions import as_float
 from timelapse.kernels.native.layout import Layout, Mode, can_be_mapped, key_kinds, value_words
-from timelapse.kernels.native.values import NONE, Refused, Value, optional
+from timelapse.kernels.native.values import NONE, ReadsAll, Refused, Value, optional
 from timelapse.kernels.native.windows import BASE, USED, Sliding
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.model.types import OptionalType, ScalarType, TupleType, ValueType
@@ -109,7 +109,7 @@ class StateCode:
         names = self.parameters.get(name)
         if names is None:
             if name in ("items", "top"):
-                raise Refused(f"{self.spec.name}.{name}(), a read of every key", line)
+                raise ReadsAll(f"{self.spec.name}.{name}(), a read of every key", line)
             raise Refused(f"{self.spec.name}.{name}()", line)
         order = (*(["key"] if self.spec.key is not None else []), *names)
         given = dict(zip(order, args))
