@@ -174,7 +174,7 @@ class SliceKernel:
         if steps_alone(self._program):
             self._python = SteppingKernel(self._program, self._work, known, final=self._final)
             return
-        at_once = all(use.what == "send" for use in spec_of(self._program).times)
+        at_once = all(use.what == "derive" for use in spec_of(self._program).times)
         kernel = FlatKernel if at_once and rewritten(self._events) else InterpretedKernel
         self._python = kernel(
             self._program, self._work, known, final=self._final, quarantine=self._quarantine
