@@ -14,7 +14,7 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.bench import candidates as who
-from timelapse.bench import replays, run, suites
+from timelapse.bench import looking, replays, run, suites
 from timelapse.bench.candidates import Candidate
 from timelapse.bench.data import Dataset, Made, make
 from timelapse.bench.measure import DIFFERENT, FAILED, MISSING, OK, SKIPPED, Bench, difference, measure
@@ -35,6 +35,7 @@ from timelapse.bench.report import FORMAT, Plot, Series, read
 from timelapse.bench.rivals import windows_numba
 from timelapse.bench.suites import Settings
 from timelapse.bench.targets import TARGETS, judge
+from timelapse.cli import main as cli_main
 
 EVENTS = 3_000
 TOLD: list[str] = []
@@ -212,6 +213,26 @@ def test_the_benchmark_of_windows_finds_what_the_serial_meaning_finds(
     assert report.wrong == []
     assert {m.rows for m in report.measured} == {len(wanted)}
     assert set(report.values) == {"python / timelapse", "native / timelapse"}
+
+
+def test_looking_into_a_run_is_measured_cold_and_warm(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every question is answered, by the command line (here in this process) and in Python; the run is real."""
+    asked = []
+
+    def command(arguments: tuple[str, ...], fine: tuple[int, ...]) -> tuple[float, float]:
+        assert cli_main.run(arguments) in fine, arguments
+        asked.append(arguments[0])
+        return 2.0, 1.0
+
+    monkeypatch.setattr(looking, "_command", command)
+    settings = Settings(20_000, 1, data, quick=True, say=TOLD.append)
+    [(report, _)] = list(run.run(["look"], settings, None, tmp_path))
+    assert asked == ["replay", "why", "why-not", "state", "state", "state", "state"]
+    assert [row[0] for row in report.tables[0].rows][1:3] == ["why", "why-not"]
+    assert report.values["why: cold CPU / replay CPU"] == 1.0
+    assert 0 < report.values["state NAME --at: warm seconds"] < 60
 
 
 @pytest.mark.parametrize("name", ["zipf", "sizes", "slices", "edit", "compare"])

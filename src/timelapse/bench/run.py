@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from timelapse.bench import keyed, replays, suites, windows
+from timelapse.bench import keyed, looking, replays, suites, windows
 from timelapse.bench.report import Report
 from timelapse.bench.suites import Settings
 from timelapse.errors import UsageError
@@ -24,6 +24,7 @@ SUITES: dict[str, tuple[Callable[[Settings], Report], float]] = {
     "cores": (suites.cores, 1),
     "keyed": (keyed.keyed, 2),
     "windows": (windows.windows, 2),
+    "look": (looking.looking, 1),
     "memory": (replays.memory, 2),
 }
 """Each benchmark and its share of the time."""

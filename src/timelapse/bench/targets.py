@@ -87,6 +87,8 @@ TARGETS: tuple[Target, ...] = (
     Target("of a full replay, sweep over 20 thresholds", 4, _of("compare", "sweep / full")),
     Target("seconds for the report of a run", 3, _of("compare", "report seconds")),
     Target("megabytes of the report of a run", 6, _of("compare", "report megabytes")),
+    Target("seconds for why, in a running Python", 2, _of("look", "why: warm seconds")),
+    Target("seconds for a state in the middle of the log", 2, _of("look", "state NAME --at: warm seconds")),
     Target("of the integer version, with strings and text", 1.8, _text_to_numbers),
     Target("of the ratio to native, at five times the events", 1.15, _growth),
     Target(

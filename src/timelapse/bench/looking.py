@@ -1,0 +1,140 @@
+"""The benchmark of looking into a run: commands as processes of their own, and the same in a running Python."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from timelapse.bench import programs
+from timelapse.bench.data import Dataset
+from timelapse.bench.report import Report, Table
+from timelapse.bench.suites import Settings
+from timelapse.divergence import time_text
+from timelapse.run import Run
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question: as a command's arguments, and in Python."""
+
+    name: str
+    command: tuple[str, ...]
+    ask: Callable[[Run], Any]
+    fine: tuple[int, ...] = (0,)
+    """Exit codes that are an answer."""
+
+
+@dataclass(frozen=True)
+class Took:
+    """Medians of one question, in seconds."""
+
+    cold: float
+    cold_cpu: float
+    warm: float
+    warm_cpu: float
+
+
+def looking(settings: Settings) -> Report:
+    """Why, why not, a state at a moment, a key's history: cold and warm, against the replay that made the run."""
+    made = settings.made(Dataset(settings.events, text=True))
+    title = f"Looking into a run, {settings.events:,} events"
+    report = Report("look", title, settings.shown(), [], [])
+    with tempfile.TemporaryDirectory(prefix="timelapse-look-") as folder:
+        path = Path(folder, "run")
+        program = f"{Path(programs.__file__).resolve()}:TextAntispam"
+        settings.say("replaying ...")
+        replayed, replayed_cpu = _command(
+            ("replay", program, str(made.log), "--out", str(path), "--local", "--no-cache"), (0,)
+        )
+        run = Run.open(path)
+        rows, full = [("the replay itself", *_cells(replayed, replayed_cpu), "", "", "1.00")], replayed_cpu
+        for question in questions(run):
+            settings.say(f"{question.name} ...")
+            took = _measured(question, path, settings.rounds)
+            share = took.cold_cpu / full
+            cells = (*_cells(took.cold, took.cold_cpu), *_cells(took.warm, took.warm_cpu))
+            rows.append((question.name, *cells, f"{share:.2f}"))
+            report.values[f"{question.name}: cold seconds"] = took.cold
+            report.values[f"{question.name}: warm seconds"] = took.warm
+            report.values[f"{question.name}: cold CPU / replay CPU"] = share
+    columns = ("", "command, s", "CPU s", "in Python, s", "CPU s", "command / replay, CPU")
+    report.tables.append(Table(title, columns, rows))
+    report.notes.append(
+        "A command is a process of its own: Python and its libraries are in its time. In a running Python the run is "
+        "opened anew for each question, so nothing of an earlier answer is left but what is imported."
+    )
+    return report
+
+
+def questions(run: Run) -> list[Question]:
+    """Questions about the middle of the log's second half. Raises ValueError for a run that put out nothing."""
+    spam = run.stored("Spam")
+    if not spam.num_rows:
+        raise ValueError("the run has put out nothing")
+    row = spam.slice(spam.num_rows * 3 // 4, 1).to_pylist()[0]
+    reader = run.need_reader()
+    messages = next(iter(reader.chunks(row["seq"], row["seq"] + 4096, {"Message": []}))).tables["Message"]
+    put_out = set(spam["seq"].to_pylist())
+    quiet = next((s for s in messages["seq"].to_pylist() if s not in put_out), row["seq"])
+    at, sender = row["ts"], row["sender"]
+    where, when = str(sender), time_text(at).replace(" ", "T")
+    return [
+        Question("why", ("why", "RUN", f"Spam:{row['message']}"), lambda r: r.why(f"Spam:{row['message']}").text),
+        Question("why-not", ("why-not", "RUN", str(quiet)), lambda r: r.why_not(quiet).text, (0, 1)),
+        Question("state, all", ("state", "RUN"), lambda r: [r.state(s.name).num_rows for s in r.manifest.states]),
+        Question("state NAME --at", ("state", "RUN", "to_others", "--at", when), lambda r: r.state("to_others", at)),
+        Question(
+            "state NAME --key", ("state", "RUN", "to_others", "--key", where), lambda r: r.history("to_others", sender)
+        ),
+        Question(
+            "state NAME --key --at", ("state", "RUN", "to_others", "--key", where, "--at", when),
+            lambda r: r.history("to_others", sender, at=at),
+        ),
+    ]  # fmt: skip
+
+
+def _measured(question: Question, path: Path, rounds: int) -> Took:
+    command = tuple(str(path) if part == "RUN" else part for part in question.command)
+    cold = [_command(command, question.fine) for _ in range(max(1, rounds))]
+    warm = []
+    for number in range(rounds + 1):
+        run = Run.open(path)
+        started, used = time.perf_counter(), time.process_time()
+        question.ask(run)
+        if number or not rounds:  # the first imports what it needs
+            warm.append((time.perf_counter() - started, time.process_time() - used))
+    return Took(*(median(column) for pairs in (cold, warm) for column in zip(*pairs, strict=True)))
+
+
+def _command(arguments: Sequence[str], fine: tuple[int, ...]) -> tuple[float, float]:
+    """Run a command in a process of its own. Wall and processor seconds. Raises RuntimeError where it fails."""
+    package = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)
+    started, before = time.perf_counter(), _children()
+    done = subprocess.run(
+        [sys.executable, "-m", "timelapse.cli.main", *arguments], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    if done.returncode not in fine:
+        raise RuntimeError(f"timelapse {arguments[0]} failed: {done.stderr.strip()[-500:]}")
+    return time.perf_counter() - started, _children() - before
+
+
+def _children() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _cells(seconds: float, cpu: float) -> tuple[str, str]:
+    return f"{seconds:.2f}", f"{cpu:.2f}"
+
+
+__all__ = ["Question", "looking", "questions"]
