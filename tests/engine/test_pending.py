@@ -129,6 +129,7 @@ def test_states_apart_from_timers_do_not_wait_for_them() -> None:
         (PENDING,),
         ("silent",),
     ]
+    assert "@tl.on(T, after=L) needs no timers" in " ".join(str(tl.explain(Apart)).split())
     check_replay(Apart, random_log([Message], seed=1, count=20), slices=(3,), strategies=("staged",))
 
 

@@ -330,9 +330,10 @@ def _run_slices(
 
 def _classes(job: Job, work: PassProgram) -> dict[str, type[Event]]:
     """The event types that a pass reads."""
-    # What handlers listen to comes first: a pass may have events of its own, with further columns.
+    # What handlers listen to comes first: a pass may have events of its own, with further columns. What is only sent
+    # need not be in the log.
     heard = {e.__name__: e for h in work.handlers for e in h.events}
-    return {name: e for name, e in {**job.classes, **heard}.items() if name in work.columns}
+    return {name: heard.get(name, e) for name, e in job.classes.items() if name in work.columns}
 
 
 def _written(job: Job, task: Task, index: int, report: SliceReport, state: str) -> Path:

@@ -11,6 +11,7 @@ from timelapse.analysis.keys import NotByKey
 from timelapse.analysis.result import ByKey, Dependency, Diagnostic, StateFacts, Write
 from timelapse.errors import Place, PlanError
 from timelapse.kinds.base import StateSpec
+from timelapse.model.pending import PENDING
 from timelapse.model.program import ProgramSpec
 
 
@@ -218,6 +219,8 @@ def _own_rewrite(name: str, spec: StateSpec, via: str) -> str:
 
 
 def _opaque_rewrite(spec: StateSpec, name: str) -> str:
+    if name == PENDING:
+        return "where every event of a type is followed up after the same time, @tl.on(T, after=L) needs no timers"
     if spec.kind.__name__ in ("Counter", "Value"):
         return f"write `self.{name}[k] += n` or `self.{name}[k] = v`, with n and v from the event or from other states"
     return f"write {name} through its own methods, in a handler or a plain helper method"
