@@ -14,7 +14,7 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.bench import candidates as who
-from timelapse.bench import looking, replays, run, suites
+from timelapse.bench import conflict, looking, replays, run, suites
 from timelapse.bench.candidates import Candidate
 from timelapse.bench.data import Dataset, Made, make
 from timelapse.bench.measure import DIFFERENT, FAILED, MISSING, OK, SKIPPED, Bench, difference, measure
@@ -233,6 +233,20 @@ def test_looking_into_a_run_is_measured_cold_and_warm(
     assert [row[0] for row in report.tables[0].rows][1:3] == ["why", "why-not"]
     assert report.values["why: cold CPU / replay CPU"] == 1.0
     assert 0 < report.values["state NAME --at: warm seconds"] < 60
+
+
+def test_the_conflict_sweep_repairs_to_the_state_of_the_serial_order(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The less there is on the accounts, the more is refused, and the more is decided otherwise than guessed."""
+    monkeypatch.setattr(conflict, "EXPONENTS", (0.2,))
+    monkeypatch.setattr(conflict, "OPENINGS", (100, 1600))
+    settings = Settings(2_000, 1, data, quick=True, say=TOLD.append)
+    [(report, _)] = list(run.run(["conflict"], settings, None, tmp_path))
+    again = [report.values[f"exponent 0.2, opening {n}: again"] for n in (100, 1600)]
+    assert again[0] > again[1] == 0
+    assert len(report.tables[0].rows) == 2
+    assert {row[-1] for row in report.tables[0].rows} <= {"iterate", "chain"}
 
 
 @pytest.mark.parametrize("name", ["zipf", "sizes", "slices", "edit", "compare"])

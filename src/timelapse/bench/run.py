@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from timelapse.bench import keyed, looking, replays, suites, windows
+from timelapse.bench import conflict, keyed, looking, replays, suites, windows
 from timelapse.bench.report import Report
 from timelapse.bench.suites import Settings
 from timelapse.errors import UsageError
@@ -23,6 +23,7 @@ SUITES: dict[str, tuple[Callable[[Settings], Report], float]] = {
     "sizes": (suites.sizes, 3),
     "cores": (suites.cores, 1),
     "keyed": (keyed.keyed, 2),
+    "conflict": (conflict.conflict, 1),
     "windows": (windows.windows, 2),
     "look": (looking.looking, 1),
     "memory": (replays.memory, 2),
