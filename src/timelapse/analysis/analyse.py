@@ -12,9 +12,10 @@ from timelapse.analysis.facts import opaque_facts, order_of, state_facts
 from timelapse.analysis.purity import purity_findings
 from timelapse.analysis.relax import relax
 from timelapse.analysis.result import Dependency, Diagnostic, StateFacts
+from timelapse.analysis.views import serial_only
 from timelapse.analysis.world import Functions
 from timelapse.errors import Place
-from timelapse.model.program import Program, ProgramSpec, spec_of
+from timelapse.model.program import Program, ProgramSpec, TimeUse, spec_of
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Analysis:
     def opaque(self) -> bool:
         """Whether some code reads and writes everything, as far as analysis can tell."""
         return bool(self.functions.opaque)
+
+    @property
+    def serial_only(self) -> TimeUse | None:
+        """See analysis/views.py."""
+        return serial_only(self)
 
     def verify(self) -> None:
         """Check what planning relies on. Raises AssertionError."""

@@ -9,6 +9,7 @@ from timelapse.analysis.depend import Closure, Graph, Relaxed
 from timelapse.analysis.ir import FunctionIR, StateRead, StateWrite, Vertex
 from timelapse.analysis.relax import roots
 from timelapse.analysis.result import Dependency, Diagnostic, StateFacts, Write
+from timelapse.analysis.views import not_a_scan, viewed_states
 from timelapse.errors import Place
 
 
@@ -33,6 +34,8 @@ def state_facts(graph: Graph, name: str, relaxed: Relaxed) -> tuple[StateFacts, 
         writes.append(Write(name, effect, place, frozenset(reads), relaxed.names.get(key)))
     effects = frozenset(w.effect for w in writes)
     composes = reasons[0] if reasons else spec.kind.composes(spec, effects)
+    if composes is None and name in viewed_states(graph.functions.spec):
+        composes = not_a_scan(spec, effects)
     depends = frozenset(s for w in writes for s in w.reads)
     order = {s: i for i, s in enumerate(graph.functions.spec.states)}
     dependencies = sorted(found.values(), key=lambda d: order[d.source])

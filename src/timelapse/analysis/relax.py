@@ -15,12 +15,14 @@ from timelapse.analysis.depend import Closure, Graph, Relaxed
 from timelapse.analysis.idioms import GUARD_RULES, WRITE_RULES
 from timelapse.analysis.idioms.base import Guard, is_pure, names_of, unchanged_between
 from timelapse.analysis.ir import FunctionIR, StateWrite, Vertex
+from timelapse.analysis.views import viewed_states
 
 
 def relax(graph: Graph, state: str) -> Relaxed:
     """The idioms among the writes of one state."""
     relaxed = Relaxed()
     spec = graph.functions.spec.states[state]
+    is_viewed = state in viewed_states(graph.functions.spec)
     for vertex, write in graph.writes[state]:
         if vertex.node.guarded:
             continue
@@ -29,7 +31,7 @@ def relax(graph: Graph, state: str) -> Relaxed:
             relaxed.effects[id(write.node)] = "opaque"
             write.reason = "its value writes the state too"
             continue
-        for rule in WRITE_RULES:
+        for rule in WRITE_RULES if not is_viewed or spec.kind.log_form == "net" else ():
             found = rule.write(graph, spec, vertex, write)
             if found is not None:
                 key = id(write.node)
@@ -39,6 +41,8 @@ def relax(graph: Graph, state: str) -> Relaxed:
                 relaxed.negated[key] = found.negate
                 relaxed.names[key] = rule.name
                 break
+    if is_viewed:  # a write that would change nothing still has its row
+        return relaxed
     candidates = [v for fn in _functions(graph, state) for v in fn.vertices if _may_guard(graph, v, state)]
     changed = True
     while changed:

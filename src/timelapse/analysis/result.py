@@ -10,6 +10,7 @@ from typing import Any
 
 from timelapse.errors import Place
 from timelapse.model.events import Event
+from timelapse.model.program import TimeUse
 
 
 class Severity(StrEnum):
@@ -130,6 +131,8 @@ class PassProgram:
     rejects: frozenset[str]
     by_key: ByKey | None = None
     """How its events can be shared out among workers, where somebody asked."""
+    serial: TimeUse | None = None
+    """Where the program reaches into other times in a way that only the serial loop knows; it is the pass."""
 
 
 @dataclass(frozen=True)

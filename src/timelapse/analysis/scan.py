@@ -15,6 +15,7 @@ from timelapse.analysis.scope import UNKNOWN, Scope
 from timelapse.analysis.sends import sent_types, surely_later
 from timelapse.analysis.syntax import children, signature, tuple_of, unknown_write
 from timelapse.analysis.tables import DYNAMIC, EAGER, builtin_name
+from timelapse.analysis.views import is_view, length_of, viewed
 from timelapse.kinds.base import Op, StateSpec
 from timelapse.model.pending import PENDING
 from timelapse.model.program import ProgramSpec
@@ -116,18 +117,24 @@ class Scanner:
 
     def subscripted(self, node: ast.AST) -> StateSpec | None:
         """The keyed state that `self.X[...]` is an element of."""
-        state = self.state_of(node.value) if isinstance(node, ast.Subscript) else None
+        if not isinstance(node, ast.Subscript):
+            return None
+        seen = node.value
+        state = self.state_of(viewed(seen) if isinstance(node.ctx, ast.Load) else seen)
         return state if state is not None and not plain_state(state) else None
 
     def state_call(self, node: ast.AST) -> tuple[StateSpec, Op, ast.expr | None, ast.expr | None] | None:
         """`self.X.method(...)` as (state, operation, key, value)."""
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             return None
-        state = self.state_of(node.func.value)
-        if state is None or plain_state(state):
-            return None
+        seen = viewed(node.func.value)
+        state = self.state_of(seen)
         method = node.func.attr
-        op = state.kind.ops.get(method)
+        op = None if state is None else state.kind.ops.get(method)
+        if state is None or plain_state(state) or (op is None and seen is node.func.value and is_view(node)):
+            return None
+        if op is not None and op.effect is not None and seen is not node.func.value:
+            raise Opaque("TL310", node, f"a view of {state.name} is only read", "write to the state itself")
         if op is None or not hasattr(state.kind, method):
             raise Opaque("TL310", node, f"{state.kind.__name__} has no operation {method!r} that analysis knows",
                          "use the operations of the kind's table")  # fmt: skip
@@ -176,6 +183,7 @@ class Scanner:
                 if state is not None:
                     self._needs(state, "getitem", node)
                     out.reads.append(StateRead(state.name, index, node))
+                    visit(length_of(value))
                 else:
                     visit(value)
                 visit(index)
@@ -183,9 +191,10 @@ class Scanner:
                 visit(left)
                 previous = left
                 for place, (op, operand) in enumerate(zip(ops, right, strict=True)):
-                    state = self.state_of(operand)
+                    state = self.state_of(viewed(operand))
                     if state is not None and not plain_state(state) and isinstance(op, ast.In | ast.NotIn):
                         self._needs(state, "contains", node)
+                        visit(length_of(operand), place > 0)
                         out.reads.append(StateRead(state.name, None if state.key is None else previous, node))
                     else:
                         visit(operand, place > 0)
@@ -421,7 +430,8 @@ class Scanner:
     ) -> None:  # fmt: skip
         state, op, key, value = operation
         sub = Found()
-        for child in children(node):
+        seen = node.func.value if isinstance(node.func, ast.Attribute) else node
+        for child in [*filter(None, [length_of(seen)]), *children(node)]:
             self._visit(child, sub, True, cond, late, bound)
         if op.effect is None:
             out.merge(sub)

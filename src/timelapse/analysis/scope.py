@@ -47,6 +47,8 @@ class Scope:
         if isinstance(node, ast.Attribute):
             owner = self.resolve(node.value)
             if isinstance(owner, types.ModuleType):
+                if owner.__name__ == "timelapse":  # it imports its names when they are first used
+                    return getattr(owner, node.attr, UNKNOWN)
                 return owner.__dict__.get(node.attr, UNKNOWN)
             if isinstance(owner, type):
                 found = inspect.getattr_static(owner, node.attr, UNKNOWN)

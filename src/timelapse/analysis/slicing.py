@@ -174,7 +174,10 @@ def _whole(analysis: Analysis, name: str, targets: tuple[str, ...]) -> PassProgr
     else:
         rejects = frozenset(e.__name__ for _, fn in analysis.graph.rejects for e in functions.reached[fn])
     states = frozenset(analysis.spec.states)
-    return PassProgram(name, targets, frozenset(), states, frozenset(), handlers, {}, columns, rejects)
+    return PassProgram(
+        name, targets, frozenset(), states, frozenset(), handlers, {}, columns, rejects,
+        serial=analysis.serial_only,
+    )  # fmt: skip
 
 
 def _read_of_event(fn: FunctionIR, body: Any) -> frozenset[str]:

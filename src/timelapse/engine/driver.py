@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.ipc
 
+from timelapse.engine import rows
 from timelapse.engine.account import Account
 from timelapse.engine.executor import Executor
 from timelapse.engine.job import (
@@ -301,6 +302,7 @@ class Driver:
                 target = self._job.out / path.relative_to(folder)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 path.replace(target)
+            rows.accept(self._job, report)
 
     # --- helpers ------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.ipc
 
+from timelapse.engine import rows
 from timelapse.engine.job import Job, SliceReport, SumRow, Task, TaskResult, change_path
 from timelapse.env.cores import usable_cores
 from timelapse.errors import ReplayError, UsageError
@@ -139,10 +140,11 @@ def by_shuffle(merge: Merge, *, cluster: bool) -> bool:
     return switch == "shuffle" or (switch == "auto" and cluster and merge.bytes >= SHUFFLE_BYTES)
 
 
-def report_of(task: Task, change: Change, started: float) -> TaskResult:
+def report_of(job: Job, task: Task, change: Change, started: float) -> TaskResult:
     """The result of a merge."""
     report = SliceReport(task.first)
     report.put_changes({task.state: change})
+    rows.publish(job, task, report)
     return TaskResult(task.id, [report], seconds={"exchange": time.perf_counter() - started})
 
 

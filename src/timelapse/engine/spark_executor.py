@@ -110,7 +110,7 @@ class SparkExecutor:
             return execute(job, task, lambda _: None)
         started = time.perf_counter()
         change = self._shuffled(job, task, merge)
-        return exchange.report_of(task, change, started)
+        return exchange.report_of(job, task, change, started)
 
     def _shuffled(self, job: Job, task: Task, merge: exchange.Merge) -> Change:
         """Merge ranges of key hashes on the executors; what was found travels through Spark's shuffle."""

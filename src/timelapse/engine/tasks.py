@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from timelapse.analysis.result import PassProgram
+from timelapse.analysis.views import viewed_states
+from timelapse.engine import rows
 from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.engine.exchange import Merge, report_of
 from timelapse.engine.job import (
@@ -43,6 +45,7 @@ from timelapse.kernels.recording import Recording, read, write
 from timelapse.kernels.repair import RepairKernel, guess, specs_of
 from timelapse.kernels.source import Source
 from timelapse.kernels.timed import TimedKernel
+from timelapse.kernels.windows import Before
 from timelapse.kinds.base import StateSpec
 from timelapse.model.events import Event
 from timelapse.model.program import spec_of
@@ -89,6 +92,7 @@ def _keep_effects(job: Job, task: Task) -> Callable[[SliceReport, PassResult], N
         for state in job.passes[task.index].targets:
             path = job.effects_path(task.index, report.slice, state, task.part)
             write_table(result.effects[state], path)
+        rows.keep_found(job, task, report.slice, result.rows)
 
     return keep
 
@@ -144,7 +148,7 @@ def _repair(job: Job, task: Task, report: Report) -> TaskResult:
 def _merge(job: Job, task: Task) -> TaskResult:
     """One step of the exclusive prefix: the start of the next slice, and the change that this one is said to make."""
     started = time.perf_counter()
-    return report_of(task, Merge.of(job, task).here(), started)
+    return report_of(job, task, Merge.of(job, task).here(), started)
 
 
 # --- the final pass -------------------------------------------------------------------------------
@@ -182,6 +186,7 @@ def _keep_results(job: Job) -> Callable[[SliceReport, PassResult], None]:
         for inner in (folder, folder / "state", folder / "outputs"):
             inner.mkdir()
         report.put_changes(result.changes)
+        rows.keep_attempt(job, report, result.rows)
         for state, table in result.effects.items():
             if table.num_rows:
                 write_table(table, change_path(folder, report.slice, state))
@@ -245,13 +250,18 @@ def _run_slices(
     events = task.events // task.parts
 
     spec = spec_of(job.program)
-    timed = spec.serial_only is not None
-    serial = timed and (given_up or not is_compiled_alone(job.program, work, events))
+    viewed = bool(viewed_states(spec))
+    serial = work.serial is not None and (given_up or not is_compiled_alone(job.program, work, events))
     if serial:
         # Fields that only a later event's handler reads are read too: rows are kept whole.
         classes = job.classes
 
-    def begin(known: Mapping[str, pa.Table]) -> SliceKernel | TimedKernel | RepairKernel:
+    # Compiled windows begin with the log, and tell nobody of their rows.
+    alone = task.kind == "final_chain" and task.first == 0 and not given_up
+
+    def begin(
+        known: Mapping[str, pa.Table], before: Before | None
+    ) -> SliceKernel | TimedKernel | RepairKernel:
         if kernel_of is not None:
             return kernel_of(known)
         if serial:
@@ -260,6 +270,7 @@ def _run_slices(
             job.program, work, known, events, final=final, prefetch=task.threads > 1, memory=memory,
             ahead=task.ahead,
             quarantine=job.quarantine, workers=task.threads if final else 1,
+            before=before, rows=task.kind != "final_chain", folder=job.rows_folder, alone=alone,
         )  # fmt: skip
 
     started = time.perf_counter()
@@ -267,7 +278,7 @@ def _run_slices(
     # Only states whose changes are in files can be brought up to date there.
     exact = sorted(spec_of(job.program).states if final else work.exact)
     spill = Spill(job, exact, known) if final or set(exact) <= set(work.targets) else None
-    kernel = begin(known)
+    kernel = begin(known, lambda state, width: rows.before_slice(job, task.first, state, width))
     account.update(kernel.seconds)
     account["load"] = time.perf_counter() - started - sum(kernel.seconds.values())
     for slice_id in range(task.first, task.last + 1):
@@ -293,7 +304,7 @@ def _run_slices(
         except Abandoned as why:
             if spill is not None:
                 spill.close()
-            if timed:
+            if viewed:
                 return _run_slices(job, task, index, starts, report, keep, given_up=True)
             plain = replace(job, passes=(*job.passes[:-1], replace(work, by_key=None)))
             again = _run_slices(plain, task, index, starts, report, keep)
@@ -320,8 +331,9 @@ def _run_slices(
             if kernel.state_bytes > memory:
                 now = spill.stop()
                 if now is not None:
+                    carried = kernel.carried() if isinstance(kernel, SliceKernel) else None
                     del kernel, done  # before the new one takes memory
-                    kernel = begin(now)
+                    kernel = begin(now, carried)
                 account["exchange"] = account.get("exchange", 0.0) + time.perf_counter() - ended
     if spill is not None:
         spill.close()

@@ -92,6 +92,8 @@ class PassResult:
     events: int = 0
     effects: dict[str, pa.Table] = field(default_factory=dict)
     changes: dict[str, Change] = field(default_factory=dict)
+    rows: dict[str, pa.Table] = field(default_factory=dict)
+    """Of the states that are looked back on: the rows of their logs (tables/effectlog.py), where they are asked for."""
     outputs: dict[type[Record], pa.Table] = field(default_factory=dict)
     rejected: pa.Table | None = None
     failure: HandlerError | None = None

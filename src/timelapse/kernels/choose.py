@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
+from timelapse.analysis.views import viewed_states
 from timelapse.errors import UsageError
 from timelapse.kernels import budget
 from timelapse.kernels.base import PassResult, Tick
@@ -20,7 +22,8 @@ from timelapse.kernels.flat.kernel import FlatKernel
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.source import Source
 from timelapse.kernels.starts import starting
-from timelapse.kernels.steps import SteppingKernel, steps_alone
+from timelapse.kernels.steps import SteppingKernel, has_steps
+from timelapse.kernels.windows import Before
 from timelapse.model.program import Program, spec_of
 
 if TYPE_CHECKING:
@@ -65,6 +68,10 @@ class SliceKernel:
 
     `quarantine`: an event at which a handler raises is undone and listed, and the next one follows.
 
+    Of states that are looked back on, `before` gives the rows of earlier slices (None: there are none), `rows` says whether
+    those of each slice are asked for, and `folder` where they may wait. `alone`: it is the whole program from the log's
+    first event on, and nobody asks for rows; only then windows run compiled, and `run` may raise Abandoned.
+
     `workers`: threads among which a compiled pass may share out its events by key, where it can. `run` then
     may raise Abandoned.
     """
@@ -72,22 +79,25 @@ class SliceKernel:
     def __init__(
         self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool,
         prefetch: bool = False, memory: int | None = None, ahead: bool = False,
-        quarantine: bool = False, workers: int = 1,
+        quarantine: bool = False, workers: int = 1, before: Before | None = None, rows: bool = True,
+        folder: Path | None = None, alone: bool = True,
     ) -> None:  # fmt: skip
+        viewed = _viewed(program, work)
         if workers < 2:
             work = replace(work, by_key=None)
         self._program, self._work, self._final = program, work, final
         self._events, self._memory = events, memory
+        self._rows, self._folder = rows, folder
         self._ahead, self._quarantine = ahead, quarantine
         self._native: NativeKernel | None = None
         self._shared: SharedKernel | None = None
         self._python: InterpretedKernel | None = None
         self._clock = Clock()
         with self._clock.phase("compile"):
-            unit = _unit(program, work, events, final=final)
+            unit = _unit(program, work, events, final=final) if alone or not viewed else None
             if unit is None and work.by_key is not None:
                 work = self._work = replace(work, by_key=None)
-                unit = _unit(program, work, events, final=final)
+                unit = _unit(program, work, events, final=final) if alone or not viewed else None
         if unit is not None and unit.shared:
             from timelapse.kernels.native.shared import SharedKernel
 
@@ -103,7 +113,7 @@ class SliceKernel:
                 quarantine=quarantine,
             )  # fmt: skip
         else:
-            self._interpret(starts)
+            self._interpret(starts, before)
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -166,18 +176,32 @@ class SliceKernel:
             return self._python.run_steps(source, tick)
         return self._python.run_source(source, tick)
 
-    def _interpret(self, starts: Mapping[str, pa.Table]) -> None:
+    def _interpret(self, starts: Mapping[str, pa.Table], before: Before | None) -> None:
         states = spec_of(self._program).states
         known = {
             name: starting(states[name], table, self._events, self._memory) for name, table in starts.items()
         }
-        if steps_alone(self._program):
-            self._python = SteppingKernel(self._program, self._work, known, final=self._final)
-            return
         at_once = all(use.what == "derive" for use in spec_of(self._program).times)
-        kernel = FlatKernel if at_once and rewritten(self._events) else InterpretedKernel
-        self._python = kernel(
-            self._program, self._work, known, final=self._final, quarantine=self._quarantine
+        if has_steps(self._program):
+            self._python = SteppingKernel(
+                self._program, self._work, known, final=self._final, rows=self._rows, folder=self._folder
+            )
+        elif at_once and rewritten(self._events):
+            self._python = FlatKernel(
+                self._program, self._work, known, final=self._final, quarantine=self._quarantine
+            )
+        else:
+            self._python = InterpretedKernel(
+                self._program, self._work, known, final=self._final, quarantine=self._quarantine,
+                rows=self._rows, folder=self._folder,
+            )  # fmt: skip
+        if self._python.windows is not None and before is not None:
+            self._python.windows.start(before)
+
+    def carried(self) -> Before | None:
+        """What a kernel that goes on from here takes as `before`."""
+        return (
+            None if self._python is None or self._python.windows is None else self._python.windows.carried()
         )
 
 
@@ -324,11 +348,18 @@ def _same(one: PassProgram, other: PassProgram) -> bool:
 
 
 def _lower(program: Program, work: PassProgram, *, final: bool) -> Unit:
+    if not final and (viewed := _viewed(program, work)):
+        raise _refused()(f"the rows of windows ({', '.join(sorted(viewed))}) are found as Python")
     from timelapse.kernels.native.lower import Lowering
 
     if not final:  # what is shared out among tasks is filtered before it gets to them
         work = replace(work, by_key=None)
     return Lowering(program, work, final=final).run()
+
+
+def _viewed(program: Program, work: PassProgram) -> set[str]:
+    """The states of a pass that are looked back on."""
+    return viewed_states(spec_of(program)).keys() & {*work.exact, *work.targets}
 
 
 def _refused() -> type[Exception]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
+from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any, NoReturn
 
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
+from timelapse.analysis.views import viewed_states
 from timelapse.errors import HandlerError, UsageError
 from timelapse.ids import Phase
 from timelapse.kernels.base import (
@@ -24,6 +26,7 @@ from timelapse.kernels.base import (
 from timelapse.kernels.source import Source
 from timelapse.kernels.starts import bytes_of
 from timelapse.kernels.stores import NullStore, PlainStore, TrackedStore
+from timelapse.kernels.windows import LoggedStore, Windows
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Delta, Journal, undo
 from timelapse.model.events import Event, Record
@@ -49,7 +52,8 @@ class InterpretedKernel:
     dicts over. A state missing there starts empty. `live` may give other objects for some states:
     those are kept by somebody else, and what they collect is not in the results. With `quarantine` an
     event at which a handler raises is undone and listed, and the next one follows. `journal`: the one that
-    those states write to, where they have one already.
+    those states write to, where they have one already. `rows`: whether what a slice did to states that are looked
+    back on is asked for; `folder`: where such rows may wait.
     """
 
     def __init__(
@@ -62,6 +66,8 @@ class InterpretedKernel:
         quarantine: bool = False,
         live: Callable[[str, Journal | None], Any] = lambda name, journal: None,
         journal: Journal | None = None,
+        rows: bool = True,
+        folder: Path | None = None,
     ) -> None:
         self._program = program
         self._work = work
@@ -71,6 +77,10 @@ class InterpretedKernel:
         self._journal: Journal | None = journal
         if journal is None and (work.rejects or quarantine):
             self._journal = []
+        self.windows: Windows | None = None
+        """Its views of the past, where the program has any."""
+        if viewed_states(self._spec):
+            self.windows = Windows(program, work, self._journal, final=final, folder=folder, keep=rows)
         self._deltas: dict[str, Delta] = {}
         self._tracked: dict[str, TrackedStore] = {}
         self._plain: dict[str, PlainStore] = {}
@@ -99,6 +109,8 @@ class InterpretedKernel:
             "cancel": self._cancel,
         }  # fmt: skip
         self._bound = bind(program, states, runtime, work.members)
+        if self.windows is not None:
+            self.windows.use(self._bound.__dict__)
         self._by_type: dict[type[Event], tuple[Any, ...]] = {}
         self._names: dict[CodeType, str] = {}
         for handler in work.handlers:
@@ -108,18 +120,25 @@ class InterpretedKernel:
 
     def _state(self, name: str, start: dict[Any, Any]) -> Any:
         spec, work = self._spec.states[name], self._work
+        log = None if self.windows is None else self.windows.logs.get(name)
         if name in work.delta:
             delta = self._deltas[name] = spec.kind.delta(spec, self._journal)
+            if log is not None:
+                delta.told = log.told
             return delta
-        if name in work.exact:
-            if name in work.targets or self._final or self._journal is not None:
-                tracked = self._stores[name] = TrackedStore(start, self._journal)
-                if name in work.targets or self._final:
-                    self._tracked[name] = tracked
-                return spec.kind(spec, tracked)
-            plain = self._plain[name] = self._stores[name] = PlainStore(start)
-            return spec.kind(spec, plain)
-        return spec.kind(spec, NullStore())
+        if name not in work.exact:
+            return spec.kind(spec, NullStore())
+        store: TrackedStore | PlainStore
+        if name in work.targets or self._final or self._journal is not None:
+            store = tracked = TrackedStore(start, self._journal)
+            if name in work.targets or self._final:
+                self._tracked[name] = tracked
+        else:
+            store = self._plain[name] = PlainStore(start)
+        self._stores[name] = store
+        state = spec.kind(spec, store if log is None else LoggedStore(store, log))
+        state._clock = self.windows
+        return state
 
     def _emit(self, record: Record) -> None:
         if not isinstance(record, Record):
@@ -209,6 +228,8 @@ class InterpretedKernel:
             delta.clear()
         for tracked in self._tracked.values():
             tracked.before = {}
+        if self.windows is not None:
+            self.windows.begin()
         self._rows = {}
         self._reads = {}
         self._refused = []
@@ -265,6 +286,8 @@ class InterpretedKernel:
             table, change = changes_table(spec, tracked.before, tracked.data, ABSENT)
             result.effects[name] = table
             result.changes[name] = change
+        if self.windows is not None:
+            result.rows = self.windows.rows()
         if self._final:
             result.outputs, result.rejected = self.put_out()
 

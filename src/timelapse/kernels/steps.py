@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import chain
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -48,8 +49,11 @@ class Step(NamedTuple):
 class SteppingKernel(InterpretedKernel):
     """Runs a pass of a program with ticks or `after=` handlers, step by step."""
 
-    def __init__(self, program: Program, work: PassProgram, starts: Any, *, final: bool) -> None:
-        super().__init__(program, work, starts, final=final)
+    def __init__(
+        self, program: Program, work: PassProgram, starts: Any, *, final: bool, rows: bool = True,
+        folder: Path | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(program, work, starts, final=final, rows=rows, folder=folder)
         specs = {h.name: (n, h) for n, h in enumerate(self._spec.handlers)}
         self._at_once: dict[type[Event], tuple[Any, ...]] = {}
         self._alone: dict[int, tuple[HandlerSpec, Any]] = {}
@@ -154,6 +158,7 @@ class SteppingKernel(InterpretedKernel):
         done = 0
         live = self._bound.__dict__
         bound, emitted, journal = self._bound, self._emitted, self._journal
+        windows = self.windows
         step: Step | None = None
         self._turn += 1
         try:
@@ -162,6 +167,8 @@ class SteppingKernel(InterpretedKernel):
                 ts, phase, seq, order, event = step
                 live["now"] = ts
                 self._root = seq
+                if windows is not None:
+                    windows.tick = event is None
                 try:
                     if event is None:
                         self._alone[order[0]][1](bound)
@@ -215,10 +222,9 @@ class SteppingKernel(InterpretedKernel):
         return handler_error(self._program, shown, handler, failure, (event.ts, event.seq))
 
 
-def steps_alone(program: Program) -> bool:
-    """Whether a program has ticks, `after=` handlers, dated events or timers, and nothing that takes more than those."""
-    spec = spec_of(program)
-    return spec.serial_only is None and any(u.what != "derive" for u in spec.times)
+def has_steps(program: Program) -> bool:
+    """Whether a program has ticks, `after=` handlers, dated events or timers."""
+    return any(use.what not in ("derive", "last", "ago") for use in spec_of(program).times)
 
 
 def _deep(trace: TracebackType | None) -> bool:

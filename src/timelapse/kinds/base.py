@@ -186,6 +186,11 @@ class State:
 
     net_window: ClassVar[bool] = False
     """Whether `last(W)` is the value now minus the value W ago (integers that are added up)."""
+    log_form: ClassVar[str] = ""
+    """What a row of the state's log says of a stored key (tables/effectlog.py): "net", by how much the integer changed;
+    "present", whether it is there now, with which value. Empty: no rows are kept of this kind."""
+    unlogged: ClassVar[frozenset[str]] = frozenset()
+    """Effects whose part in a window does not follow from what they did to the state."""
 
     __slots__ = (
         "_check_key", "_check_value", "_clock", "_default", "_drop", "_get", "_items", "_now", "_put",

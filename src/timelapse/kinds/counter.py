@@ -40,6 +40,7 @@ class Counter(State, Generic[K]):
     has_value = False
     attribute_style = True
     net_window = True
+    log_form = "net"
     ops = {
         "getitem": Op(reads=True),
         "contains": Op(reads=True),

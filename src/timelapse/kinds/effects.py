@@ -16,6 +16,7 @@ whose replay does not end in IntRange, and the final pass, which checks each wri
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from timelapse.errors import TypeMismatch
@@ -45,11 +46,13 @@ class Delta:
     """Base of the delta objects. `journal` is None where the pass can not reject an event."""
 
     form: ClassVar[Form]
-    __slots__ = ("_check_key", "_check_value", "_default", "_journal", "spec")
+    __slots__ = ("_check_key", "_check_value", "_default", "_journal", "spec", "told")
 
     def __init__(self, spec: StateSpec, journal: Journal | None) -> None:
         self.spec = spec
         self._journal = journal
+        self.told: Callable[[Any, Any], None] | None = None
+        """Called with (stored key, what a row of the state's log says), where such rows are kept."""
         self._default = None if spec.default is ABSENT else spec.default
         no_check: Check = lambda value: value  # noqa: E731
         self._check_key: Check = (lambda key: ()) if spec.key is None else spec.kind.key_check(spec)
@@ -82,10 +85,16 @@ class SetDelta(Delta):
         self._last: dict[Any, bool] = {}
 
     def _e_set(self, key: Any) -> None:
-        self._put(self._last, self._check_key(key), True)
+        checked = self._check_key(key)
+        self._put(self._last, checked, True)
+        if self.told is not None:
+            self.told(checked, True)
 
     def _e_del(self, key: Any) -> None:
-        self._put(self._last, self._check_key(key), False)
+        checked = self._check_key(key)
+        self._put(self._last, checked, False)
+        if self.told is not None:
+            self.told(checked, ABSENT)
 
     def clear(self) -> None:
         self._last.clear()
@@ -115,6 +124,8 @@ class CounterDelta(Delta):
             table[checked] = table.get(checked, 0) + n
         else:
             self._put(table, checked, table.get(checked, 0) + n)
+        if self.told is not None and n:
+            self.told(checked, int(n))
 
     def _e_set(self, key: Any, n: Any = 0) -> None:
         checked = self._check_key(key)
@@ -164,6 +175,8 @@ class FuncDelta(Delta):
         else:
             op, operand = self._symbolic(op, operand, effect, value)
         self._put(self._steps, key, (absent, op, operand))
+        if self.told is not None:  # only set and del: see analysis/views.py
+            self.told(key, ABSENT if effect == "del" else value)
 
     def _concrete(self, x: Any, effect: str, c: Any) -> Any:
         """The effect on a known input: a value, or ABSENT."""

@@ -38,6 +38,8 @@ class MapOf(Grouped, Generic[K, F, V]):
     over the whole state.
     """
 
+    log_form = "present"
+    unlogged = frozenset({"first"})
     shape = "MapOf[Key, Field, Value]"
     pairs = frozenset({"contains", "getitem", "get", "pop", "setdefault"})
     given_pairs = pairs | {"setitem", "delitem"}

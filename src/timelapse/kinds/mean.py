@@ -61,6 +61,8 @@ class Mean(Grouped, Generic[K]):
 
     has_value = False
     shape = "Mean[Key]"
+    log_form = "net"
+    unlogged = frozenset({"del"})
     ops = {
         "getitem": Op(reads=True),
         "get": Op(reads=True),

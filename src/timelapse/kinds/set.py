@@ -29,6 +29,7 @@ class Set(State, Generic[K]):
 
     has_value = False
     needs_key = True
+    log_form = "present"
     ops = {
         "contains": Op(reads=True),
         "get": Op(reads=True),

@@ -35,6 +35,7 @@ class SetOf(Grouped, Generic[K, M]):
     """
 
     has_value = False
+    log_form = "present"
     shape = "SetOf[Key, Member]"
     pairs = frozenset({"contains", "add", "discard"})
     given_pairs = frozenset({"contains"})

@@ -79,6 +79,8 @@ class Value(ValueLike[K, V]):
     """
 
     attribute_style = True
+    log_form = "present"
+    unlogged = frozenset({"first"})
     ops = {
         **_READS,
         "setitem": Op(effect="set", value=1),

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from timelapse.analysis.keys import NotByKey
 from timelapse.analysis.result import ByKey, PassProgram
+from timelapse.analysis.views import viewed_states
 from timelapse.errors import PlanError
 from timelapse.model.program import Program, TimeUse
 from timelapse.plan.cost import TYPICAL_CONFLICTS, IsCompiled, Measured, cost_of, law_of
@@ -170,7 +171,7 @@ class _ProgramPasses:
     def share_out(self, analysis: Any, targets: Sequence[str]) -> ByKey | NotByKey | None:
         from timelapse.analysis import share_out
 
-        return _not_by_key(analysis) or share_out(analysis, targets)
+        return _not_by_key(analysis, ("last", "ago")) or share_out(analysis, targets)
 
     def share_out_all(self, analysis: Any) -> ByKey | NotByKey | None:
         from timelapse.analysis import share_out_all
@@ -178,9 +179,9 @@ class _ProgramPasses:
         return _not_by_key(analysis) or share_out_all(analysis)
 
 
-def _not_by_key(analysis: Any) -> NotByKey | None:
+def _not_by_key(analysis: Any, allowed: tuple[str, ...] = ()) -> NotByKey | None:
     """Why no events of a program that reaches into other times are shared out."""
-    uses = [u for u in analysis.spec.times if u.what != "derive"]
+    uses = [u for u in analysis.spec.times if u.what not in ("derive", *allowed)]
     if not uses:
         return None
     return NotByKey(
@@ -377,8 +378,10 @@ def _is_by_key(force: str | Mapping[str, str] | None) -> bool:
 def _mode(
     plan: Plan, slices: int | None, force: str | Mapping[str, str] | None, compiled: IsCompiled | None
 ) -> tuple[Mode, str]:
-    if plan.spec.serial_only is not None:
-        return _timed(plan.spec.serial_only, force)
+    if plan.final.serial is not None:
+        return _timed(plan.final.serial, force)
+    if force is None and viewed_states(plan.spec) and compiled is not None and compiled(plan.final, True):
+        return "chain", "windows run compiled in one pass, and as Python in time slices"
     if force == "by key" and plan.whole is not None:
         return "by key", f"asked for: events are shared out, {plan.whole.text}"
     mode, reason = _sliced(plan, slices, force)

@@ -278,7 +278,7 @@ class Run:
         if (own := spec_of(self.need_program())).times:
             reader = reader_without(reader, self.stored_quarantined()["seq"].to_pylist())
             until = self._manifest.until
-            if own.serial_only is not None:
+            if own.serial_only is not None:  # windows too: they take more than the state at the slice's start
                 return timed_state_before(self.need_program(), reader, at, until, spec)
             stored = self._data.state_at_cut
             return stepped_state_before(self.need_program(), reader, stored, cuts, at, until, spec)

@@ -1,0 +1,384 @@
+"""The rows of a state that is looked back on, during a pass that runs as Python, and windows over them.
+
+A write appends a row to its state's log and goes into every window; a window has a cursor, W behind, at the row that
+leaves it next. So an event costs its rows once in and once out, whatever a window holds, and a read costs a look-up. Rows
+wait in files once there are many of them: in memory are a window's keys, the newest rows and one block per cursor.
+
+`last(W)` of what is added up is the sum of a window's rows; of sets and values it is what the latest row of each key in the
+window left. `ago(L)` of what is added up is the value now minus the sum of the last L.
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from timelapse.errors import IntRange, UsageError
+from timelapse.ids import INT64_MAX
+from timelapse.kernels.stores import PlainStore
+from timelapse.kinds.base import ABSENT, State, StateSpec
+from timelapse.kinds.effects import Journal
+from timelapse.kinds.past import ReadOnly
+from timelapse.tables.effectlog import Rows, rows_of, rows_table
+from timelapse.tables.table import read_table, write_table
+
+BLOCK = 1 << 16
+"""Rows that go to a file together."""
+
+_NEVER = INT64_MAX
+"""When the next row leaves a window that is empty."""
+
+
+class EffectLog:
+    """The rows of one state during a pass, and the windows over them."""
+
+    def __init__(self, spec: StateSpec, journal: Journal | None, folder: Path | None) -> None:
+        self.spec = spec
+        self.windows: list[Window] = []
+        self.live: Mapping[str, Any] = {"now": 0}
+        """Where the pass keeps the time of the step."""
+        self._journal = journal
+        self._folder = folder
+        self._blocks: list[tuple[int, pa.Table]] = []
+        """Older rows: the number of the first, and a table."""
+        self.tail: Rows = ([], [], [])
+        self.base = 0
+        """The number of the tail's first row."""
+        self._begin = 0
+        """The number of the slice's first row."""
+
+    @property
+    def count(self) -> int:
+        """How many rows there have been."""
+        return self.base + len(self.tail[0])
+
+    def told(self, key: Any, value: Any) -> None:
+        """Something was done to a stored key: see effectlog.py for `value`."""
+        now = self.live["now"]
+        times, keys, values = self.tail
+        number = self.base + len(times)
+        times.append(now)
+        keys.append(key)
+        values.append(value)
+        if self._journal is None:
+            for window in self.windows:
+                window.enter(now, number, key, value)
+        else:
+            before = [window.enter(now, number, key, value) for window in self.windows]
+            self._journal.append((self, (key, value, before), ABSENT))  # type: ignore[arg-type]
+        if len(times) >= 2 * BLOCK and times[BLOCK] < now:
+            self._seal(now)
+
+    def pop(self, row: tuple[Any, Any, list[Any]], default: Any = None) -> None:
+        """The latest row was not written after all: the journal takes it back, as it does with a key of a dict."""
+        for column in self.tail:
+            column.pop()
+        number = self.count
+        for window, before in zip(self.windows, row[2], strict=False):
+            window.take_back(number, row[0], row[1], before)
+        for window in self.windows[len(row[2]) :]:  # made meanwhile: to be made again
+            window.alive = False
+        del self.windows[len(row[2]) :]
+
+    def _seal(self, now: int) -> None:
+        """Put the oldest rows of the tail away: none that may be taken back, which are of this time."""
+        size = next(i for i in range(len(self.tail[0]) - 1, -1, -1) if self.tail[0][i] < now) + 1
+        old = self.tail
+        self.tail = (old[0][size:], old[1][size:], old[2][size:])
+        for column in old:
+            del column[size:]
+        self._blocks.append((self.base, self._put_away(rows_table(self.spec, old))))
+        for window in self.windows:
+            window.tail_moved(self.base, size)
+        self.base += size
+        for window in self.windows:
+            window.leave(now - window.width - 1)
+
+    def _put_away(self, table: pa.Table) -> pa.Table:
+        if self._folder is None:
+            return table
+        path = self._folder / f"{uuid.uuid4().hex}.arrow"
+        write_table(table, path)
+        found = read_table(path)
+        path.unlink()  # what is mapped stays readable
+        return found
+
+    def before(self, tables: Sequence[pa.Table]) -> None:
+        """Rows of earlier slices; before anything else."""
+        for table in tables:
+            self._blocks.append((self.base, table))
+            self.base += table.num_rows
+        self._begin = self.base
+
+    def block(self, number: int) -> tuple[int, Rows]:
+        """The rows that lie together with a row, and the number of their first."""
+        if number >= self.base:
+            return self.base, self.tail
+        first, table = self._blocks[bisect_right(self._blocks, number, key=lambda b: b[0]) - 1]
+        return first, rows_of(self.spec, table)
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest row that is there."""
+        return self._blocks[0][0] if self._blocks else self.base
+
+    def after(self, number: int) -> Iterator[tuple[int, Any, Any]]:
+        """The rows from one on: number, key, and what it says."""
+        while number < self.count:
+            first, (_, keys, values) = self.block(number)
+            for at in range(number - first, len(keys)):
+                yield first + at, keys[at], values[at]
+            number = first + len(keys)
+
+    def rows(self) -> pa.Table:
+        """The rows of the slice."""
+        found = [
+            table.slice(max(0, self._begin - first))
+            for first, table in self._blocks
+            if first + table.num_rows > self._begin
+        ]
+        skip = max(0, self._begin - self.base)
+        tail = (self.tail[0][skip:], self.tail[1][skip:], self.tail[2][skip:])
+        return pa.concat_tables([*found, rows_table(self.spec, tail)])
+
+    def begin(self) -> None:
+        """A new slice begins: rows that every window has left behind are forgotten."""
+        self._begin = self.count
+        needed = min((window.place for window in self.windows), default=self.count)
+        self._blocks = [b for b in self._blocks if b[0] + b[1].num_rows > needed]
+        if needed >= self.count:
+            self.base, self.tail = self.count, ([], [], [])
+            for window in self.windows:
+                window.at_end()
+
+    def kept(self) -> list[pa.Table]:
+        """All rows that are still there."""
+        return [*(table for _, table in self._blocks), rows_table(self.spec, self.tail)]
+
+
+class Window:
+    """The rows of the last `width` microseconds. What they come to is the subclass's business."""
+
+    state: Any
+    """What `last` gives."""
+    alive = True
+
+    def __init__(self, log: EffectLog, width: int) -> None:
+        self.width = width
+        self._log = log
+        self._first, self._rows = log.base, log.tail
+        self._at = len(log.tail[0])
+        self._due = _NEVER
+
+    @property
+    def place(self) -> int:
+        """The number of the row that leaves next."""
+        return self._first + self._at
+
+    def fill(self) -> None:
+        """Take in all rows that there are; the first use then has the old ones leave."""
+        log = self._log
+        self._first, self._rows = log.block(log.first)
+        self._at = 0
+        for number, key, value in log.after(log.first):
+            self.come(number, key, value)
+        self._set_due()
+
+    def enter(self, now: int, number: int, key: Any, value: Any) -> Any:
+        """A row is written. Gives what `take_back` needs."""
+        if self._due == _NEVER:
+            self._first, self._rows = self._log.base, self._log.tail
+            self._at = number - self._first
+            self._due = now
+        return self.come(number, key, value)
+
+    def take_back(self, number: int, key: Any, value: Any, before: Any) -> None:
+        """The latest row goes again."""
+        self.undo(key, value, before)
+        if self.place >= number:
+            self._due = _NEVER
+
+    def tail_moved(self, base: int, size: int) -> None:
+        """The log has put away the first `size` rows of its tail, which began at `base`."""
+        if self._first == base and self._at >= size:
+            self._first, self._rows = base + size, self._log.tail
+            self._at -= size
+
+    def at_end(self) -> None:
+        """All rows were forgotten, and none is in the window."""
+        self._first, self._rows, self._at = self._log.base, self._log.tail, 0
+
+    def leave(self, limit: int) -> None:
+        """Rows up to and including a time leave the window. Times do not go back."""
+        while self._due <= limit:
+            times, keys, values = self._rows
+            at, end, first = self._at, len(times), self._first
+            while at < end and times[at] <= limit:
+                self.go(first + at, keys[at], values[at])
+                at += 1
+            self._at = at
+            self._set_due()
+
+    def _set_due(self) -> None:
+        while self._at >= len(self._rows[0]):
+            number = self.place
+            if number >= self._log.count:
+                self._due = _NEVER
+                return
+            self._first, self._rows = self._log.block(number)
+            self._at = number - self._first
+        self._due = self._rows[0][self._at]
+
+    def come(self, number: int, key: Any, value: Any) -> Any:
+        """A row is in the window."""
+        raise TypeError("abstract")
+
+    def go(self, number: int, key: Any, value: Any) -> None:
+        """The oldest row leaves."""
+        raise TypeError("abstract")
+
+    def undo(self, key: Any, value: Any, before: Any) -> None:
+        """The latest row goes; `before` is what `come` gave."""
+        raise TypeError("abstract")
+
+
+class Sums(Window):
+    """Of what is added up: each key's sum over the window."""
+
+    def __init__(self, log: EffectLog, width: int) -> None:
+        super().__init__(log, width)
+        self._sums: dict[Any, int] = {}
+        self._size = 0
+        """The sum of all rows without their signs: where that is small no sum leaves int64."""
+        self._checked = not log.spec.kind.net_window
+        self._past: State | None = None
+        spec = log.spec
+        store = (
+            ReadOnly(self._get, self._items) if self._checked else ReadOnly(self._sums.get, self._sums.items)
+        )
+        self.state = spec.kind(spec, store)
+
+    def come(self, number: int, key: Any, value: Any) -> None:
+        sums = self._sums
+        found = sums.get(key, 0) + value
+        if found:
+            sums[key] = found
+        else:
+            del sums[key]
+        if self._checked:
+            self._size += abs(value)
+
+    def go(self, number: int, key: Any, value: Any) -> None:
+        self.undo(key, value, None)
+
+    def undo(self, key: Any, value: Any, before: Any) -> None:
+        sums = self._sums
+        found = sums.get(key, 0) - value
+        if found:
+            sums[key] = found
+        else:
+            del sums[key]
+        if self._checked:
+            self._size -= abs(value)
+
+    def _get(self, key: Any, default: Any) -> Any:
+        if self._size > INT64_MAX:
+            self._check(key[:-1])
+        return self._sums.get(key, default)
+
+    def _items(self) -> Any:
+        if self._size > INT64_MAX:
+            self._check(None)
+        return self._sums.items()
+
+    def _check(self, under: Any) -> None:
+        """Raise IntRange where adding the window up from nothing leaves int64 on the way: under one key, or any."""
+        totals: dict[Any, int] = {}
+        for _, key, n in self._log.after(self.place):
+            if under is None or key[:-1] == under:
+                total = totals[key] = totals.get(key, 0) + n
+                if not -INT64_MAX - 1 <= total <= INT64_MAX:
+                    raise IntRange(
+                        f"{self._log.spec.name} over the last {self.width} would become {total}, outside int64",
+                        hint="stored integers are int64; add in a coarser unit",
+                    )
+
+    def past(self, now: Any) -> State:
+        """The state as it was `width` ago, from the one now: always the same object."""
+        if self._past is not None:
+            return self._past
+        spec, sums = self._log.spec, self._sums
+
+        def get(key: Any, default: Any) -> Any:
+            value = now._get(key, 0) - sums.get(key, 0)
+            return value if value else default
+
+        def items() -> list[tuple[Any, int]]:
+            found = dict(now._items())
+            for key, n in sums.items():
+                found[key] = found.get(key, 0) - n
+            return [(key, n) for key, n in found.items() if n]
+
+        self._past = spec.kind(spec, ReadOnly(get, items))
+        return self._past
+
+
+class Latest(Window):
+    """Of sets and values: what the latest row of each key in the window left."""
+
+    def __init__(self, log: EffectLog, width: int) -> None:
+        super().__init__(log, width)
+        self._values: dict[Any, Any] = {}
+        self._number: dict[Any, int] = {}
+        """The number of each key's latest row."""
+        kind: Any = log.spec.kind
+        self.state = _read_only(kind)(log.spec, PlainStore(self._values))
+        self._put, self._drop = self.state._put, self.state._drop
+
+    def come(self, number: int, key: Any, value: Any) -> Any:
+        before = (self._number.get(key, -1), self._values.get(key, ABSENT))
+        self._number[key] = number
+        self._leave(key, value)
+        return before
+
+    def go(self, number: int, key: Any, value: Any) -> None:
+        if self._number[key] == number:
+            del self._number[key]
+            self._leave(key, ABSENT)
+
+    def undo(self, key: Any, value: Any, before: Any) -> None:
+        number, stood = before
+        if number >= self.place:
+            self._number[key] = number
+            self._leave(key, stood)
+        else:
+            del self._number[key]
+            self._leave(key, ABSENT)
+
+    def _leave(self, key: Any, value: Any) -> None:
+        if value is not ABSENT:
+            self._put(key, value)
+        elif key in self._values:
+            self._drop(key)
+
+
+@functools.cache
+def _read_only(kind: Any) -> Any:
+    """The kind without its writes."""
+    special = {"setitem": "__setitem__", "delitem": "__delitem__"}
+
+    def refused(self: Any, *arguments: Any, **named: Any) -> None:
+        raise UsageError(
+            "a view of the past is only read", hint="write to the state itself, without last(), ago()",
+            code="TL207",
+        )  # fmt: skip
+
+    writes = [special.get(name, name) for name, op in kind.ops.items() if op.effect is not None]
+    found = {name: refused for name in writes if hasattr(kind, name)}
+    return type(kind)(kind.__name__, (kind,), {"__slots__": (), **found})
