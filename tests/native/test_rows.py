@@ -44,7 +44,7 @@ def test_what_follows_a_look_up_uses_its_row() -> None:
         ("r2 = claim1(t0, m0, counts, 0, b)", True),  # it may take the free row that `a` would get
         ("if x:\n    r2 = claim1(t0, m0, counts, 0, b)", True),
         ("while True:\n    r2 = claim1(t0, m0, counts, 0, b)\n    break", True),
-        ("r2 = look1(t0, m0, s0, 0, b)", True),
+        ("r2 = look1(t0, m0, s0, b0, 0, b)", True),
         ("a = b", True),
         ("if x:\n    a = b", True),
         ("r1 = b", True),
@@ -98,13 +98,13 @@ class Writer:
             row = f"r{self.names}"
             find, claim = ("look", "own") if t else ("find", "claim")
             if self.rng.random() < 0.6:
-                given = f"s1, 1, {key}" if t else key
+                given = f"s1, b1, 1, {key}" if t else key
                 self.lines += [
                     f"{pad}{row} = {find}1(t{t}, m{t}, {given})",
                     f"{pad}trace.append(int(t{t}[{row}, 2]))",
                 ]
             else:
-                given = f"s1, 1, {key}" if t else f"counts, 0, {key}"
+                given = f"s1, b1, 1, {key}" if t else f"counts, 0, {key}"
                 self.lines += [
                     f"{pad}{row} = {claim}1(t{t}, m{t}, {given})",
                     f"{pad}t{t}[{row}, 2] += {self.names}",
@@ -146,7 +146,7 @@ def run(lines: list[str], seed: int) -> tuple[Any, ...]:
             counts[t] += 1
         return i
 
-    def take(state: Any, table: Any, i: int, width: int) -> int:
+    def take(state: Any, table: Any, base: Any, i: int, width: int) -> int:
         key = int(table[i, 1])
         if key not in start:
             return 0
@@ -155,7 +155,7 @@ def run(lines: list[str], seed: int) -> tuple[Any, ...]:
 
     functions: dict[str, Callable[..., Any]] = {"find1": find1, "claim1": claim1, "take": take}
     scope: dict[str, Any] = {
-        **functions, "t0": tables[0], "t1": tables[1], "m0": 0, "m1": 0, "s1": np.ones(1), "counts": counts,
+        **functions, "t0": tables[0], "t1": tables[1], "m0": 0, "m1": 0, "s1": np.ones(1), "b1": None, "N1": 1, "counts": counts,
         "trace": trace, "more": lambda: rng.randrange(8),
     }  # fmt: skip
     text = "def go(a, b, c):\n" + textwrap.indent("\n".join(lines), "    ")

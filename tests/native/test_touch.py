@@ -17,10 +17,10 @@ import timelapse as tl
 from tests.native.programs import A, Note
 from timelapse.analysis import analyse, final_pass
 from timelapse.engine.executor import LocalExecutor
-from timelapse.kernels.native.layout import layout_of
+from timelapse.kernels.native.layout import Layout, layout_of
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.table import NativeTable
-from timelapse.kernels.native.touch import Mapped, fetchable, take, text_hash
+from timelapse.kernels.native.touch import Mapped, MappedRows, fetchable, take, text_hash
 from timelapse.kernels.native.views import live_state
 from timelapse.kinds.base import ABSENT, StateOptions, StateSpec
 from timelapse.log import MemoryLog
@@ -74,22 +74,27 @@ def test_keys_are_taken_over(kind: int, clash: bool, there: set[int], cuts: list
     pieces = [made.slice(a, b - a) for a, b in pairwise(edges)]
     made = pa.concat_tables([made[:0], *pieces])
     assert fetchable(made)
-    mapped, pool = Mapped(made, len(key_names(own))), Interned(["", b""])
-    width = len(key_names(own))
+    width, pool = len(key_names(own)), Interned(["", b""])
+    layout = Layout(width, own.value, "exact", tracked=True)
+    together = MappedRows([(Mapped(made, width), layout)])
     for k in range(45):
         key = key_of(k)
         parts = key if isinstance(key, tuple) else (key,)
         row = np.zeros((3, 1 + width + 2), np.int64)
+        base = np.zeros((3 if k % 2 else 0, 3), np.int64)
         row[1, 1 : 1 + width] = words(parts, pool)
         before = row.copy()
-        found = take(mapped.strings(*pool.buffers), row, np.uint64(1), width)
+        found = take(together.strings(*pool.buffers), row, base, np.uint64(1), width)
         if key in state and not (clash and key_hash(parts) < 2**63):
             expected = words_of(state[key])
             before[1, 0] = 3
+            if k % 2:
+                assert base[1].tolist() == [2, *expected, *[0] * (2 - len(expected))]
             before[1, 1 + width : 1 + width + len(expected)] = expected
             assert found == 1
         else:
             assert found == 0
+            assert not base.any()
         assert row.tolist() == before.tolist()
 
 
@@ -101,7 +106,7 @@ def test_the_hash_of_a_text(text: str) -> None:
     from timelapse.tables.loops import STEP, mix
     from timelapse.tables.rowhash import LANE_SALTS
 
-    found = np.array([text_hash(raw.ctypes.data + 1, len(raw) - 1)], np.uint64)
+    found = np.array([text_hash(raw.ctypes.data + 1, len(raw) - 1, LANE_SALTS[0])], np.uint64)
     with np.errstate(over="ignore"):
         first = np.array([LANE_SALTS[0]], np.uint64)
         assert mix(first * STEP + found).tolist() == column.tolist()

@@ -350,11 +350,11 @@ def _same(one: PassProgram, other: PassProgram) -> bool:
 def _lower(program: Program, work: PassProgram, *, final: bool) -> Unit:
     if not final and (viewed := _viewed(program, work)):
         raise _refused()(f"the rows of windows ({', '.join(sorted(viewed))}) are found as Python")
-    from timelapse.kernels.native.lower import Lowering
+    from timelapse.kernels.native.lower import lowered
 
     if not final:  # what is shared out among tasks is filtered before it gets to them
         work = replace(work, by_key=None)
-    return Lowering(program, work, final=final).run()
+    return lowered(program, work, final=final)
 
 
 def _viewed(program: Program, work: PassProgram) -> set[str]:

@@ -24,7 +24,7 @@ KEY_SEED = 0x6B65795F68617368
 """The seed of the hashes that tables are sorted by."""
 LANE_SALTS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 NULL = np.uint64(0x27D4EB2F165667C5)
-_NAN_BITS = np.uint64(0x7FF8000000000000)
+NAN_BITS = np.uint64(0x7FF8000000000000)
 _BLOCK = 16384
 """Rows that are hashed at a time: what is computed in between stays in the processor's cache."""
 _EXCHANGES = 16
@@ -200,7 +200,7 @@ def _words(array: pa.Array) -> U64:
         array = array.cast(pa.int64())
     if pa.types.is_floating(array.type):
         floats = np.asarray(_filled(array, 0.0), dtype=np.float64)
-        return np.where(np.isnan(floats), _NAN_BITS, floats.view(np.uint64))
+        return np.where(np.isnan(floats), NAN_BITS, floats.view(np.uint64))
     return np.asarray(_filled(array, 0)).astype(np.int64).view(np.uint64)
 
 

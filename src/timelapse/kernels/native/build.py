@@ -36,8 +36,8 @@ import numpy as np
 
 from timelapse.kernels.native.fetch import fetch1, fetch2, fetch3
 from timelapse.kernels.native.primitives import bits, claim1, claim2, claim3, drop, find1, find2, find3
-from timelapse.kernels.native.primitives import fold, mark, minus, mix, owner, plus, put, put_plain, restore, save
-from timelapse.kernels.native.primitives import left, minus_left, plus_left, times_left, touch, unbits
+from timelapse.kernels.native.primitives import fold, left, mark, minus, minus_left, mix, owner, plus, plus_left
+from timelapse.kernels.native.primitives import put, restore, save, times_left, unbits
 from timelapse.kernels.native.sliding import push, skip, slide, slide_members, stamp, unstamp
 from timelapse.kernels.native.touch import take
 
@@ -52,7 +52,7 @@ RBOOLS = nb.types.Array(nb.boolean, 1, "C", readonly=True)
 '''
 _TAIL = """
 
-OPTIONS = {"nogil": True, "error_model": "numpy"}
+OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 """
 _LOCK = threading.RLock()
 _LOADED: dict[str, Callable[..., int]] = {}

@@ -31,7 +31,7 @@ class EffectLog:
         self.marks: Ints = np.zeros(HEAD + 2 * len(views.lags), np.int64)
         self.marks[BASE] = 1  # a stamp is never 0
         self.marks[HEAD + 1 :: 2] = views.lags
-        table.moved = self._moved
+        table.hash.moved = self._moved
 
     def has_room(self, more: int) -> bool:
         """Whether so many operations go into it as it is."""

@@ -13,6 +13,7 @@ from typing import Any
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.native.comparisons import truth
 from timelapse.kernels.native.flow import Join, Level, Line, Moves, is_simple
+from timelapse.kernels.native.layout import Layout, beside, layout_of
 from timelapse.kernels.native.states import StateCode
 from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, ROOM, SPENT, Column, Unit
 from timelapse.kernels.native.values import (
@@ -77,8 +78,19 @@ class Frame:
 class Emitter:
     """The text written so far and what it refers to."""
 
-    def __init__(self, program: Program, work: PassProgram, *, final: bool) -> None:
+    def __init__(
+        self, program: Program, work: PassProgram, *, final: bool, tables: Sequence[tuple[str, ...]] = ()
+    ) -> None:
+        """`tables`: states that share a table. Others have one each."""
         self._program, self._work, self._final = program, work, final
+        self._together = {name: table for table in tables for name in table}
+        self._beside: dict[str, Layout] = {}
+        """The layouts of states that share a table."""
+        for table in tables:
+            alone = [layout_of(spec_of(program).states[n], work, final=final) for n in table]
+            self._beside |= dict(zip(table, beside(alone) or alone, strict=True))
+        self._keys: dict[int, dict[str, set[tuple[str, ...]]]] = {}
+        """For each type of event each state's keys, as they are spelt."""
         self.unit = Unit()
         self._lines: list[Line] = []
         self._indent = 3
@@ -159,9 +171,10 @@ class Emitter:
         return f"ts{self._event}[q{self._event}]"
 
     def uses_key(self, state: str, words: Sequence[str]) -> None:
-        """Where events are shared out: see to it that a state's key is under the event's own."""
+        """Note a state's key. Where events are shared out: see to it that it is under the event's own."""
+        self._keys.setdefault(self._event, {}).setdefault(state, set()).add(tuple(words))
         shared = self._work.by_key if self.unit.shared else None
-        if shared is None:
+        if shared is None or spec_of(self._program).states[state].key is None:
             return
         place = shared.states.get(state, -1)
         outer = spec_of(self._program).states[state].outer
@@ -282,7 +295,7 @@ class Emitter:
         """The lists that grow while code is written."""
         unit = self.unit
         return [
-            unit.columns, unit.params, unit.records, unit.states, self._rejections, self._slides,
+            unit.columns, unit.params, unit.records, unit.states, unit.tables, self._rejections, self._slides,
             *(frame.result.values for frame in self._stack), *(level.outs for level in self._levels),
         ]  # fmt: skip
 

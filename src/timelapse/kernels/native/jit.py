@@ -107,7 +107,7 @@ def primitive(signature: Any = None, **options: Any) -> Callable[[Any], Any]:
             text = f"{compiler_version()} {function.__module__}.{function.__qualname__} {sig}"
             return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-        made = nb.njit(nogil=True, **options)(function)
+        made = nb.njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
         if hasattr(made, "overloads"):
             made._cache = OnDisk(name, linked=True)
             if signature is not None:

@@ -21,10 +21,11 @@ from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
 from timelapse.kernels.native.effectlog import EffectLog
 from timelapse.kernels.native.fallback import Credit, Fallback, handed_over
-from timelapse.kernels.native.layout import TOUCHED, WAS_PRESENT, layout_of
+from timelapse.kernels.native.hashtable import HashTable
+from timelapse.kernels.native.layout import layout_of
 from timelapse.kernels.native.outputs import Outputs
 from timelapse.kernels.native.strings import Interned
-from timelapse.kernels.native.table import NativeTable
+from timelapse.kernels.native.table import NativeTable, load
 from timelapse.kernels.native.unit import ABROAD, HOPELESS, ROOM, SPENT, Unit, left
 from timelapse.kernels.native.views import Foreign, live_state
 from timelapse.kernels.native.windows import members_spec
@@ -97,17 +98,23 @@ class NativeKernel:
         self._params = [params_of(program)[name] for name, _ in unit.params]
         self._starts = {n: t for n, t in starts.items() if n in work.exact and n not in unit.layouts}
         self._tables: dict[str, NativeTable] = {}
-        self._counts = np.zeros(len(unit.states), np.int64)
+        self._counts = np.zeros(len(unit.tables), np.int64)
+        self._hashes = [
+            HashTable([unit.layouts[n] for n in names if n in unit.layouts]) for names in unit.tables
+        ]
+        shared = {n: table for names, table in zip(unit.tables, self._hashes, strict=True) for n in names}
         entry = 3 + max((layout.live for layout in unit.layouts.values()), default=0)
         self._undo = np.zeros((max(unit.undo, 1), entry), np.int64)
         for name in unit.states:
             spec = unit.hidden.get(name) or self._spec.states[name]
-            table = self._tables[name] = NativeTable(spec, unit.layouts[name], self._interned)
-            if name in starts and name in work.exact:
-                start = starts[name]
-                few = start.num_rows >= _FEW_ROWS and 0 < events < _WORTH * start.num_rows
-                large = memory is not None and start.num_rows * table.row_bytes > memory
-                table.load(start, key_by_key=few or large)
+            self._tables[name] = NativeTable(spec, unit.layouts[name], self._interned, shared[name])
+        for names, table in zip(unit.tables, self._hashes, strict=True):
+            known = [n for n in names if n in unit.layouts and n in starts and n in work.exact]
+            rows = max((starts[n].num_rows for n in known), default=0)
+            few = rows >= _FEW_ROWS and 0 < events < _WORTH * rows
+            large = memory is not None and rows * table.row_bytes > memory
+            if known:
+                load([self._tables[n] for n in known], [starts[n] for n in known], key_by_key=few or large)
         self._logs = {name: self._log(name) for name in unit.windows}
         self._outputs = Outputs(unit)
         self._fallback: Fallback | None = None
@@ -144,7 +151,7 @@ class NativeKernel:
 
     def begin(self) -> None:
         """A new slice begins."""
-        for table in self._tables.values():
+        for table in self._hashes:
             table.begin()
         self._outputs = Outputs(self._unit)
         if self._fallback is not None:
@@ -167,7 +174,7 @@ class NativeKernel:
 
         What returns True has done the event there. None ends the walk. Raises TooOften as `run` does, HandlerError.
         """
-        for table in self._tables.values():
+        for table in self._hashes:
             table.begin()
         position = np.zeros(len(self._unit.events), np.int64)
         self._done = 0
@@ -201,9 +208,9 @@ class NativeKernel:
         """Whether a key of an exact state was written since the slice began, or since this was last asked."""
         table = self._tables.get(name)
         row = -1 if table is None else table.find(key)
-        if table is None or row < 0 or not table.slots[row, 0] & TOUCHED:
+        if table is None or row < 0 or not table.slots[row, 0] & table.layout.touched:
             return False
-        table.slots[row, 0] &= ~(TOUCHED | WAS_PRESENT)
+        table.slots[row, 0] &= ~table.layout.touched
         return True
 
     @property
@@ -216,9 +223,8 @@ class NativeKernel:
         """What the exact states take that need not be loaded whole. With windows they stay where they are."""
         if self._logs:
             return 0
-        return sum(
-            t.slots.nbytes for n, t in self._tables.items() if n in self._work.exact and t.can_be_mapped
-        )
+        mappable = {t.hash for n, t in self._tables.items() if n in self._work.exact and t.can_be_mapped}
+        return sum(table.nbytes for table in mappable)
 
     def hand_over(self) -> tuple[PassResult, InterpretedKernel]:
         """What was put out in the slice so far, and the kernel that goes on after it."""
@@ -307,18 +313,21 @@ class NativeKernel:
         """Let the compiled function handle events lo to hi, or up to where it leaves."""
         unit, outputs, counts = self._unit, self._outputs, self._counts
         rest: list[Any] = []
-        for index, (name, table) in enumerate(self._tables.items()):
-            more = unit.claims[name] + (unit.finds[name] if table.mapped else 0)
+        pool = self._interned.buffers
+        for index, (names, table) in enumerate(zip(unit.tables, self._hashes, strict=True)):
+            more = sum(unit.claims.get(n, 0) for n in names)
+            if table.mapped is not None:
+                more += sum(unit.finds.get(n, 0) for n in names)
             table.reserve(more * (hi - lo))
             counts[index] = table.rows
-            rest += [table.slots, table.mask, table.description]
-            if name in self._logs:
+            rest += [table.slots, table.mask, table.description(*pool), table.base]
+            if (name := names[0]) in self._logs:
                 rest += self._ready(self._logs[name], unit.pushes[name] * (hi - lo), batch, lo, position)
         rest += self._params
         rest += outputs.buffers(hi - lo)
         head = [position, counts, outputs.used, self._undo, outputs.refused(hi - lo), self._rounds]
         status = self._function(batch.kinds, lo, hi, *head, *batch.arrays, *rest, *self._share)
-        for table, rows in zip(self._tables.values(), counts.tolist(), strict=True):
+        for table, rows in zip(self._hashes, counts.tolist(), strict=True):
             table.rows = rows
         return status
 
@@ -346,14 +355,14 @@ class NativeKernel:
             table = tables[entry[0]]
             layout = table.layout
             table.slots[entry[1], 0] = entry[2]
-            table.slots[entry[1], layout.place : layout.start] = entry[3 : 3 + layout.live]
+            table.slots[entry[1], layout.place : layout.end] = entry[3 : 3 + layout.live]
         for log in self._logs.values():
             log.rewind()
         self._outputs.take_back(self._place(batch, at, position)[2])
 
     def _grow(self) -> None:
         """Make room after one event of a loop needed more than there was."""
-        for table in self._tables.values():
+        for table in self._hashes:
             table.reserve(len(table.slots) // 2)
         for log in self._logs.values():
             log.grow()

@@ -1,9 +1,10 @@
 """How a state's row looks in a compiled pass: shared by the generated code and the table that it works on.
 
-A row is `flags, key words..., live words..., words at the slice's start..., words of views...`, all int64. The live words
+A row is `flags, key words..., live words..., words of views...`, all int64. The live words
 are the value's (exact), nothing (a Set's delta), the sum (a Counter's), or the two branches of a step
-(`func`: the words for an absent key, the step's number, the step's words). The words at the start are
-there where the changes of an exact state are asked for. Those of views (windows.py) are only there where a program has some.
+(`func`: the words for an absent key, the step's number, the step's words). Those of views (windows.py) are only there
+where a program has some. States that are used under the same keys share a table: then a row has the live words of
+each, one after the other, and two flags of each.
 
 A value is one word per scalar: integers as they are, floats by their bits, strings by their codes, and for an
 optional a word that is 1 where there is a value, before the value's own.
@@ -11,7 +12,8 @@ optional a word that is 1 where there is a value, before the value's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from timelapse.analysis.result import PassProgram
@@ -20,9 +22,14 @@ from timelapse.kinds.extremum import Extremum
 from timelapse.model.types import OptionalType, ScalarType, TupleType, ValueType
 from timelapse.tables.table import key_types
 
-OCCUPIED, PRESENT, TOUCHED, WAS_PRESENT = 1, 2, 4, 8
-"""Flags. TOUCHED: written in this slice. In a Counter's delta PRESENT says that the key was set, in a step
-that the absent key becomes present."""
+OCCUPIED, PRESENT, TOUCHED = 1, 2, 4
+"""Flags, the last two for the first state of a table; the next one's are two bits further left. TOUCHED: written in
+this slice. In a Counter's delta PRESENT says that the key was set, in a step that the absent key becomes present."""
+_BITS = 2
+LASTING = OCCUPIED | sum(PRESENT << _BITS * number for number in range(30))
+"""The flags that a row keeps from slice to slice."""
+MOST_WORDS = 8
+"""Rows that several states share are no longer than a line of the processor's caches."""
 
 Mode = Literal["exact", "delta", "ignored"]
 Form = Literal["exact", "const", "count", "func", "list"]
@@ -39,8 +46,11 @@ def value_words(kind: ValueType | None) -> int:
 
 @dataclass(frozen=True)
 class Layout:
-    """One state's row. `width`: key words (a state without a key has one, 0). `stored`: the type of its values.
+    """One state's part of a row. `width`: key words (a state without a key has one, 0). `stored`: the type of its values.
     `extra`: words of views.
+
+    `tracked`: what its keys held at the slice's start is asked for. `number`: how many states' live words, `at`: how
+    many live words come before its own.
     """
 
     width: int
@@ -48,6 +58,8 @@ class Layout:
     form: Form
     tracked: bool
     extra: int = 0
+    number: int = 0
+    at: int = 0
 
     @property
     def size(self) -> int:
@@ -57,7 +69,17 @@ class Layout:
     @property
     def place(self) -> int:
         """Where the live words begin."""
-        return 1 + self.width
+        return 1 + self.width + self.at
+
+    @property
+    def present(self) -> int:
+        """The flag that says that the state has the row's key."""
+        return PRESENT << _BITS * self.number
+
+    @property
+    def touched(self) -> int:
+        """The flag that says that the state's part was written in this slice."""
+        return TOUCHED << _BITS * self.number
 
     @property
     def live(self) -> int:
@@ -65,20 +87,30 @@ class Layout:
         return {"exact": self.size, "const": 0, "count": 1, "func": 2 * self.size + 1}[self.form]
 
     @property
-    def start(self) -> int:
-        """Where the words at the slice's start begin."""
+    def end(self) -> int:
+        """Where the live words end."""
         return self.place + self.live
 
     @property
     def twins(self) -> int:
         """Where the words of views begin."""
-        return self.start + (self.size if self.tracked else 0)
+        return self.end
 
-    @property
-    def words(self) -> int:
-        # With views rows are long: one that lies in a line of the processor's caches is worth the memory.
-        words = self.twins + self.extra
-        return words if not self.extra else 1 << (words - 1).bit_length()
+
+def beside(layouts: Sequence[Layout]) -> list[Layout] | None:
+    """The layouts of states that share a table, in place of those of states that have their own.
+
+    None where they cannot: their keys must have as many words, all must be known exactly or none, without views, and a
+    row must not become too long.
+    """
+    first, words, found = layouts[0], 0, []
+    for number, layout in enumerate(layouts):
+        same = (layout.width, layout.form == "exact", layout.tracked)
+        if layout.extra or same != (first.width, first.form == "exact", first.tracked):
+            return None
+        found.append(replace(layout, number=number, at=words))
+        words += layout.live
+    return found if 1 + first.width + words <= MOST_WORDS else None
 
 
 def mode_of(name: str, work: PassProgram) -> Mode:

@@ -17,7 +17,7 @@ AHEAD = 3
 """How many events of the same type ahead. Two to four measure best: half the time that none takes, on large tables."""
 _LOOKUP = re.compile(r"(?:find|claim)([123])$")
 _NUMBERS = {"int64", "uint64", "float64"}
-_KNOWN = re.compile(r"(p_\w+|ONE|INT64_MIN)$")
+_KNOWN = re.compile(r"(p_\w+|ONE|N\d+|INT64_MIN)$")
 _PLAIN = (
     ast.Add,
     ast.Sub,

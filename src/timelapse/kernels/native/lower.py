@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import re
 
+from timelapse.analysis.result import PassProgram
 from timelapse.kernels.native.emitter import LEAVE_ALL, REJECT, SPEND
 from timelapse.kernels.native.flow import Level, rendered
 from timelapse.kernels.native.folds import Folds
+from timelapse.kernels.native.grouping import together
 from timelapse.kernels.native.lookahead import look_ahead
 from timelapse.kernels.native.records import record_columns
 from timelapse.kernels.native.rows import share_rows
@@ -23,10 +25,12 @@ from timelapse.kernels.native.values import EventRef, ReadsAll, Refused, SelfRef
 from timelapse.kernels.native.wide import WIDTHS, wide
 from timelapse.kernels.native.windows import KEPT, USED, members_spec
 from timelapse.kinds.grouped import Grouped
-from timelapse.model.program import spec_of
+from timelapse.model.program import Program, spec_of
 
 _PLAIN = re.compile(r"[\w\[\]]+$")
 _NOTED = re.compile(r"^\s*(?:push|stamp)\(w(\d+),")
+_NUMBER = re.compile(r"\bN(\d+)\b")
+
 _COLUMN = re.compile(r"\bcol(\d+)\b")
 
 
@@ -54,8 +58,23 @@ def _is_exit(line: str) -> bool:
     return (found.startswith("return ") and found not in (SPEND, LEAVE_ALL)) or line.endswith(REJECT)
 
 
+def lowered(program: Program, work: PassProgram, *, final: bool) -> Unit:
+    """A pass as source, with a table for states that are used under the same keys. Raises Refused."""
+    alone = Lowering(program, work, final=final)
+    unit = alone.run()
+    tables = [states for states in alone.together() if len(states) > 1]
+    return Lowering(program, work, final=final, tables=tables).run() if tables else unit
+
+
 class Lowering(Folds):
     """Writes one pass. Raises Refused."""
+
+    def together(self) -> list[tuple[str, ...]]:
+        """The states of each table, once it is written."""
+        used = [{name: frozenset(keys) for name, keys in event.items()} for event in self._keys.values()]
+        unit = self.unit
+        states = [n for n in unit.states if n not in unit.windows and n not in unit.hidden]
+        return together(states, spec_of(self._program).states, unit.layouts, used)
 
     def run(self) -> Unit:
         """Write everything."""
@@ -156,7 +175,7 @@ class Lowering(Folds):
         self._lines, self._event, self._indent = [], event, 3
         unit = self.unit
         for _, name, lag in dict.fromkeys(s for s in self._slides if s[0] == event):
-            i, views = unit.states.index(name), unit.windows[name]
+            i, views = unit.tables.index((name,)), unit.windows[name]
             cursor, layout = views.cursor(lag), unit.layouts[name]
             edge = self.name("x")
             self.line(f"{edge} = minus({self.now}, k{i}[{cursor + 1}])")
@@ -165,7 +184,7 @@ class Lowering(Folds):
                 hidden = members_spec(spec_of(self._program).states[name], lag).name
                 given = f"w{i}, k{i}, {cursor}"
                 if hidden in unit.states:
-                    h = unit.states.index(hidden)
+                    h = unit.tables.index((hidden,))
                     counts = f"t{h}, m{h}, {unit.layouts[hidden].place}, {unit.layouts[hidden].width}"
                     self.line(f"slide_members({given}, t{i}, {layout.twins}, {counts}, {edge})")
                 elif views.stamped:
@@ -192,9 +211,9 @@ class Lowering(Folds):
             found += [(f"ts{i}", "RINTS"), (f"seq{i}", "RINTS")]
         for i, column in enumerate(unit.columns):
             found.append((f"col{i}", {"float": "RFLOATS", "bool": "RBOOLS"}.get(column.kind, "RINTS")))
-        for i in range(len(unit.states)):
-            found += [(f"t{i}", "TABLE"), (f"m{i}", "uint64"), (f"s{i}", "INTS")]
-            if unit.states[i] in unit.windows:
+        for i, names in enumerate(unit.tables):
+            found += [(f"t{i}", "TABLE"), (f"m{i}", "uint64"), (f"s{i}", "INTS"), (f"b{i}", "TABLE")]
+            if names[0] in unit.windows:
                 found += [(f"w{i}", "TABLE"), (f"k{i}", "INTS")]
         found += [(f"p_{n}", {"float": "float64", "bool": "boolean"}.get(k, "int64")) for n, k in unit.params]
         for i, record in enumerate(unit.records):
@@ -246,7 +265,10 @@ class Lowering(Folds):
                 lines.append(f"            q{i} += ONE")
         last = "end" if unit.shared else "q"
         lines += [f"    pos[{i}] = {last}{i}" for i in range(len(unit.events))]
-        return "\n".join([*lines, "    return 0", ""])
+        lines += ["    return 0", ""]
+        # Numba compiles a function anew for each literal that it is given; these are numbers like others.
+        numbers = sorted({int(n) for line in lines for n in _NUMBER.findall(line)})
+        return "\n".join([*(f"N{n} = np.int64({n})" for n in numbers), "", *lines])
 
     def _sharing(self, heads: list[list[str]]) -> list[str]:
         """Lists the worker's own events first, each with its row among those of its type: without a branch that
@@ -267,13 +289,15 @@ class Lowering(Folds):
         with self.block("if rejected != 0:"):
             with self.block("while u > 0:"):
                 self.line("u -= 1")
-                for i, layout in enumerate(unit.layouts.values()):
+                for i, name in enumerate(unit.states):
+                    layout, table = unit.layouts[name], self._states[name].table
                     with self.block(f"{'if' if i == 0 else 'elif'} undo[u, 0] == {i}:"):
-                        self.line(f"restore(undo, u, t{i}, {layout.place}, {layout.live})")
-            for i, name in enumerate(unit.states):
-                if name in unit.windows and unit.windows[name].stamped:
+                        self.line(f"restore(undo, u, {table}, N{layout.place}, N{layout.live})")
+            for name in unit.windows:
+                i = unit.tables.index((name,))
+                if unit.windows[name].stamped:
                     self.line(f"unstamp(w{i}, k{i}, t{i}, {unit.layouts[name].twins})")
-                elif name in unit.windows:
+                else:
                     self.line(f"k{i}[{USED}] = k{i}[{KEPT}]")
             own = f"seq{event}[q{event}]"
             for i in (n for n, cls in enumerate(unit.records) if not cls.__reads__):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from timelapse.kernels.native.jit import primitive
-from timelapse.kernels.native.layout import OCCUPIED, PRESENT, TOUCHED, WAS_PRESENT
+from timelapse.kernels.native.layout import LASTING, OCCUPIED
 
 _U = np.uint64
 _ONE = np.uint64(1)
@@ -102,34 +102,11 @@ def claim3(slots, mask, counts, t, a, b, c):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def touch(slots, i, place, size):  # type: ignore[no-untyped-def]
-    """Before a tracked row is written: on the first write in the slice, keep what is there."""
-    flags = slots[i, 0]
-    if flags & TOUCHED == 0:
-        for w in range(place, place + size):
-            slots[i, w + size] = slots[i, w]
-        slots[i, 0] = flags | TOUCHED | WAS_PRESENT if flags & PRESENT else flags | TOUCHED
-
-
-@primitive()
-def put(slots, i, place, value, present):  # type: ignore[no-untyped-def]
-    """Write a tracked row's value of one word, and its presence."""
-    flags = slots[i, 0]
-    if flags & TOUCHED == 0:
-        slots[i, place + 1] = slots[i, place]
-        flags |= TOUCHED
-        if flags & PRESENT:
-            flags |= WAS_PRESENT
+def put(slots, i, place, value, present, flag):  # type: ignore[no-untyped-def]
+    """Write a value of one word, and its presence, for which `flag` stands."""
     slots[i, place] = value
-    slots[i, 0] = flags | PRESENT if present else flags & ~PRESENT
-
-
-@primitive()
-def put_plain(slots, i, place, value, present):  # type: ignore[no-untyped-def]
-    """Write a row's word and presence. In a delta it is touched by that."""
-    slots[i, place] = value
-    flags = slots[i, 0] | TOUCHED
-    slots[i, 0] = flags | PRESENT if present else flags & ~PRESENT
+    flags = slots[i, 0] | flag << 1
+    slots[i, 0] = flags | flag if present else flags & ~flag
 
 
 @primitive()
@@ -153,22 +130,18 @@ def restore(undo, u, slots, place, size):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def mark(slots, i, present):  # type: ignore[no-untyped-def]
+def mark(slots, i, present, flag):  # type: ignore[no-untyped-def]
     """Write the presence of a row without a value."""
-    flags = slots[i, 0]
-    if flags & TOUCHED == 0:
-        flags |= TOUCHED
-        if flags & PRESENT:
-            flags |= WAS_PRESENT
-    slots[i, 0] = flags | PRESENT if present else flags & ~PRESENT
+    flags = slots[i, 0] | flag << 1
+    slots[i, 0] = flags | flag if present else flags & ~flag
 
 
 @primitive()
-def drop(slots, i, place, size):  # type: ignore[no-untyped-def]
+def drop(slots, i, place, size, flag):  # type: ignore[no-untyped-def]
     """Make a row's key absent."""
     for w in range(place, place + size):
         slots[i, w] = 0
-    slots[i, 0] &= ~PRESENT
+    slots[i, 0] = (slots[i, 0] | flag << 1) & ~flag
 
 
 @primitive()
@@ -244,29 +217,36 @@ def locate(slots, mask, key, width):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def rehash(old, new, mask, width):  # type: ignore[no-untyped-def]
-    """Copy all rows of a table into a larger, empty one."""
+def rehash(old, new, old_base, new_base, mask, width):  # type: ignore[no-untyped-def]
+    """Copy all rows of a table into a larger, empty one, with what they held at the slice's start."""
     for j in range(old.shape[0]):
         if old[j, 0] != 0:
             i = row_of(new, mask, old, j, 1, width)
             for w in range(old.shape[1]):
                 new[i, w] = old[j, w]
+            if old_base.shape[0] != 0:
+                for w in range(old_base.shape[1]):
+                    new_base[i, w] = old_base[j, w]
 
 
 @primitive()
-def load(slots, mask, width, keys, values):  # type: ignore[no-untyped-def]
-    """Put distinct keys (rows of `keys`) with their values' words into an empty table, as present."""
+def load(slots, mask, width, keys, values, place, flag):  # type: ignore[no-untyped-def]
+    """Put distinct keys (rows of `keys`) with one state's values into a table, as present. Returns how many are new."""
+    new = 0
     for j in range(keys.shape[0]):
         i = row_of(slots, mask, keys, j, 0, width)
-        slots[i, 0] = OCCUPIED | PRESENT
-        for w in range(width):
-            slots[i, w + 1] = keys[j, w]
+        if slots[i, 0] == 0:
+            new += 1
+            for w in range(width):
+                slots[i, w + 1] = keys[j, w]
+        slots[i, 0] |= OCCUPIED | flag
         for w in range(values.shape[1]):
-            slots[i, width + 1 + w] = values[j, w]
+            slots[i, place + w] = values[j, w]
+    return new
 
 
 @primitive()
-def override(slots, mask, width, rows):  # type: ignore[no-untyped-def]
+def override(slots, base, mask, width, rows, base_rows):  # type: ignore[no-untyped-def]
     """Put rows of an equal table in, over those of the same keys. Returns how many keys are new."""
     new = 0
     for j in range(rows.shape[0]):
@@ -274,6 +254,9 @@ def override(slots, mask, width, rows):  # type: ignore[no-untyped-def]
         new += slots[i, 0] == 0
         for w in range(rows.shape[1]):
             slots[i, w] = rows[j, w]
+        if base.shape[0] != 0:
+            for w in range(base.shape[1]):
+                base[i, w] = base_rows[j, w]
     return new
 
 
@@ -282,22 +265,61 @@ def untouch(slots):  # type: ignore[no-untyped-def]
     """A new slice begins. Returns the number of rows."""
     rows = 0
     for j in range(slots.shape[0]):
-        slots[j, 0] &= OCCUPIED | PRESENT
+        slots[j, 0] &= LASTING
         rows += slots[j, 0] != 0
     return rows
 
 
 @primitive()
-def rows_with(slots, flag):  # type: ignore[no-untyped-def]
-    """A copy of the rows that have a flag, in the order of the table."""
-    count = 0
-    for j in range(slots.shape[0]):
-        count += (slots[j, 0] & flag) != 0
-    found = np.empty((count, slots.shape[1]), np.int64)
+def rebase(slots, base, first):  # type: ignore[no-untyped-def]
+    """Keep what rows hold now: their flags, and the words from `first` on."""
+    for j in range(base.shape[0]):
+        base[j, 0] = slots[j, 0]
+        for w in range(1, base.shape[1]):
+            base[j, w] = slots[j, first + w - 1]
+
+
+@primitive()
+def _counts(slots, base, j, place, live, base_place, flag, changed):  # type: ignore[no-untyped-def]
+    """Whether a state's part of a row was written, and if `changed` is asked for, is not what it was."""
+    flags = slots[j, 0]
+    if flags & flag << 1 == 0:
+        return False
+    if not changed:
+        return True
+    was = base[j, 0] & flag if base.shape[0] != 0 else 0
+    if was != flags & flag:
+        return True
+    if was == 0:
+        return False
+    same = True
+    for w in range(live):
+        same &= base[j, base_place + w] == slots[j, place + w]
+    return not same
+
+
+@primitive()
+def written(slots, base, width, place, live, base_place, flag, changed):  # type: ignore[no-untyped-def]
+    """What a slice wrote to one state: a column for each row of it, in the order of the table.
+
+    In its lines: whether the key is there, whether it was, the key's words, the live words, those at the slice's
+    start (zeros where nothing was). `changed`: without those that are what they were.
+    """
     n = 0
     for j in range(slots.shape[0]):
-        if slots[j, 0] & flag != 0:
-            for w in range(slots.shape[1]):
-                found[n, w] = slots[j, w]
+        n += _counts(slots, base, j, place, live, base_place, flag, changed)
+    found = np.zeros((2 + width + 2 * live, n), np.int64)
+    n = 0
+    for j in range(slots.shape[0]):
+        if _counts(slots, base, j, place, live, base_place, flag, changed):
+            found[0, n] = (slots[j, 0] & flag) != 0
+            for w in range(width):
+                found[2 + w, n] = slots[j, 1 + w]
+            for w in range(live):
+                found[2 + width + w, n] = slots[j, place + w]
+            if base.shape[0] != 0:
+                found[1, n] = (base[j, 0] & flag) != 0
+                for w in range(live):
+                    found[2 + width + live + w, n] = base[j, base_place + w]
             n += 1
     return found

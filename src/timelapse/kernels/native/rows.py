@@ -54,12 +54,16 @@ _Rows = dict[tuple[str, ...], _Known]
 def share_rows(body: Sequence[str]) -> list[str]:
     """An event's code in which no key is looked up again whose row is known."""
     source = textwrap.dedent("\n".join(body))
-    sharing = _Sharing()
+    sharing = _Sharing(body)
     sharing.block(ast.parse(source).body, {})
     lines = list(body)
     for number, text in sharing.changed.items():
         lines[number - 1] = _indent(lines[number - 1]) + text
-    return [text for line in lines for text in _written(line)]
+    return [
+        text
+        for number, line in enumerate(lines, 1)
+        for text in (*_written(line), *sharing.added.get(number, ()))
+    ]
 
 
 def _indent(line: str) -> str:
@@ -81,29 +85,31 @@ def _written(line: str) -> list[str]:
         free, count = f"if {table}[{row}, 0] == 0:", f"    counts[{index}] += 1"
         made = [f"{row} = {known}", free, f"    {table}[{row}, 0] = 1", *put, count]
     elif what == "look":
-        table, mask, start, index = given
+        table, mask, start, base, index = given
         made = [
             f"{row} = find{width}({table}, {mask}, {', '.join(key)})",
             f"if {start}.shape[0] != 0 and {table}[{row}, 0] == 0:",
             *put,
-            f"    counts[{index}] += take({start}, {table}, {row}, {width})",
+            f"    counts[{index}] += take({start}, {table}, {base}, {row}, N{width})",
         ]
     else:
-        table, mask, start, index = given
+        table, mask, start, base, index = given
         made = [
             f"{row}_n = counts[{index}]",
             f"{row} = claim{width}({table}, {mask}, counts, {index}, {', '.join(key)})",
             f"if {start}.shape[0] != 0 and counts[{index}] != {row}_n:",
-            f"    take({start}, {table}, {row}, {width})",
+            f"    take({start}, {table}, {base}, {row}, N{width})",
         ]
     return [_indent(line) + text for text in made]
 
 
 class _Sharing:
-    """Follows what is known through one body. `changed`: lines (from 1) with their new texts."""
+    """Follows what is known through one body. `changed`: lines (from 1) with their new texts; `added`: what comes after."""
 
-    def __init__(self) -> None:
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = lines
         self.changed: dict[int, str] = {}
+        self.added: dict[int, list[str]] = {}
 
     def block(self, statements: Sequence[ast.stmt], known: _Rows) -> _Rows | None:
         """What is known after these statements; None where they never end."""
@@ -122,11 +128,7 @@ class _Sharing:
                             return None
                         known = a if b is None else b  # type: ignore[assignment]
                     else:
-                        known = {
-                            place: replace(row, occupied=row.occupied and b[place].occupied)
-                            for place, row in a.items()
-                            if place in b and b[place].row == row.row
-                        }
+                        known = self._merged(yes, no, a, b)
                 case ast.While(body=inner) | ast.For(body=inner):
                     # What no round takes away holds in every round, and wherever the loop is left.
                     known = _without(known, set(_assigned(statement)))
@@ -139,6 +141,23 @@ class _Sharing:
                 case _:
                     known = _without(known, set(_assigned(statement)))
         return known
+
+    def _merged(self, yes: list[ast.stmt], no: list[ast.stmt], a: _Rows, b: _Rows) -> _Rows:
+        """What is known where two ways meet. A row that each has under a name of its own gets one for both."""
+        merged: _Rows = {}
+        for place, row in a.items():
+            if place not in b:
+                continue
+            other, name = b[place], row.row
+            if other.row != name:
+                if not no or self._lines[no[0].lineno - 1].lstrip().startswith("elif "):
+                    continue
+                name = f"{row.row}_{other.row}"
+                for branch, own in ((yes, row), (no, other)):
+                    text = f"{_indent(self._lines[branch[0].lineno - 1])}{name} = {own.row}"
+                    self.added.setdefault(branch[-1].end_lineno or 0, []).append(text)
+            merged[place] = replace(row, row=name, occupied=row.occupied and other.occupied)
+        return merged
 
     def _meet(self, line: int, name: str, probe: _Probe, known: _Rows) -> _Rows:
         """A look-up, assigned to a name."""

@@ -31,7 +31,12 @@ class Stateful(Emitter):
             mode = mode_of(name, work)
             views = self._views.get(name) if mode == "exact" else None
             layout = layout_of(spec, work, final=self._final, extra=0 if views is None else views.extra)
-            self._states[name] = state_code(spec, mode, layout, self, len(unit.states), views)
+            states = self._together.get(name, (name,))
+            if mode != "ignored" and states not in unit.tables:
+                unit.tables.append(states)
+            layout = self._beside.get(name, layout)
+            table = unit.tables.index(states) if mode != "ignored" else -1
+            self._states[name] = state_code(spec, mode, layout, self, len(unit.states), table, views)
             if mode != "ignored":
                 unit.states.append(name)
                 unit.layouts[name] = layout
@@ -42,7 +47,10 @@ class Stateful(Emitter):
         if spec.name not in self._states:
             unit = self.unit
             layout = Layout(max(1, len(key_types(spec))), spec.value, "exact", tracked=False)
-            self._states[spec.name] = state_code(spec, "exact", layout, self, len(unit.states))
+            unit.tables.append((spec.name,))
+            self._states[spec.name] = state_code(
+                spec, "exact", layout, self, len(unit.states), len(unit.tables) - 1
+            )
             unit.states.append(spec.name)
             unit.layouts[spec.name] = layout
             unit.hidden[spec.name] = spec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.kernels.native import primitives as prim
-from timelapse.kernels.native.layout import PRESENT, TOUCHED, WAS_PRESENT, Layout, can_be_mapped
+from timelapse.kernels.native.changes import Hashing, ordered
+from timelapse.kernels.native.hashtable import HashTable
+from timelapse.kernels.native.layout import Layout, can_be_mapped
 from timelapse.kernels.native.strings import Interned
-from timelapse.kernels.native.touch import NOTHING, Mapped, fetchable, take_row
+from timelapse.kernels.native.touch import Mapped, MappedRows, fetchable
 from timelapse.kernels.native.words import decode, encode, to_arrow, to_words
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.kinds.effects import ADD, SET
@@ -22,54 +24,32 @@ from timelapse.tables.table import key_hashes, key_list, key_names, key_types, t
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-_LINE = 8
-"""Words in a cache line."""
-
-
-def _slots(rows: int, words: int) -> Ints:
-    """Empty rows that begin where a line of the processor's caches does.
-
-    A counter's row of four words then never takes two lines, of which only one is asked for ahead: a fifth less
-    time for 10 million anti-spam events.
-    """
-    memory = np.zeros(rows * words + _LINE, np.int64)
-    first = -(memory.ctypes.data // 8) % _LINE
-    return memory[first : first + rows * words].reshape(rows, words)
 
 
 class NativeTable:
-    """One state's rows. `layout` says how they look."""
+    """One state's part of a table's rows. `layout` says how they look. `shared`: the table, if others have part of it."""
 
-    def __init__(self, spec: StateSpec, layout: Layout, interned: Interned) -> None:
+    def __init__(
+        self, spec: StateSpec, layout: Layout, interned: Interned, shared: HashTable | None = None
+    ) -> None:
         self.spec = spec
         self.layout = layout
-        self.rows = 0
-        self.slots = _slots(1024, layout.words)
+        self.hash = HashTable([layout]) if shared is None else shared
         self._interned = interned
-        self._mapped: Mapped | None = None
-        self.moved: Callable[[Ints], None] = lambda old: None
-        """Called when rows have other places than in the array that is given."""
+
+    @property
+    def slots(self) -> Ints:
+        """The rows: of all states that share the table."""
+        return self.hash.slots
 
     @property
     def mask(self) -> np.uint64:
-        return np.uint64(len(self.slots) - 1)
-
-    def reserve(self, more: int) -> None:
-        """Make room for `more` keys beside those there are."""
-        wanted = len(self.slots)
-        while wanted < 2 * (self.rows + more):
-            wanted *= 2
-        if wanted > len(self.slots):
-            new = _slots(wanted, self.layout.words)
-            old, self.slots = self.slots, new
-            if self.rows:
-                prim.rehash(old, new, self.mask, self.layout.width)
-                self.moved(old)
+        return self.hash.mask
 
     @property
-    def row_bytes(self) -> int:
-        """What a key takes while the table is as full as it gets."""
-        return 2 * 8 * self.layout.words
+    def rows(self) -> int:
+        """How many there are, in use by any of the states that share them."""
+        return self.hash.rows
 
     @property
     def can_be_mapped(self) -> bool:
@@ -79,34 +59,28 @@ class NativeTable:
     @property
     def mapped(self) -> bool:
         """Whether there is a start state of which only the keys that were touched have rows."""
-        return self._mapped is not None
-
-    @property
-    def description(self) -> Ints:
-        """The start state that machine code takes keys over from."""
-        return NOTHING if self._mapped is None else self._mapped.strings(*self._interned.buffers)
+        return self.hash.mapped is not None
 
     def load(self, table: pa.Table, *, key_by_key: bool = False) -> None:
         """Start from a state table. `key_by_key`: its keys get rows when they are first looked at, if possible."""
-        if key_by_key and self.can_be_mapped and fetchable(table):
-            self._mapped = Mapped(table, self.layout.width)
-            return
-        self._load(table)
+        load([self], [table], key_by_key=key_by_key)
 
     def settle(self) -> None:
         """Give every key of a mapped start state a row."""
-        if self._mapped is None:
+        shared = self.hash
+        if shared.mapped is None:
             return
-        kept, rows = self._mapped.table, self.slots[self.slots[:, 0] != 0]
-        self._mapped = None
-        self._load(kept)
-        self.reserve(len(rows))
-        self.rows += int(prim.override(self.slots, self.mask, self.layout.width, rows))
+        rows, base = shared.used()
+        parts, shared.mapped = shared.mapped.parts, None
+        shared.clear()
+        for mapped, layout in parts:
+            self._put_in(mapped.table, layout)
+        shared.rebase()
+        shared.override(rows, base)
 
-    def _load(self, table: pa.Table) -> None:
-        rows, layout = int(table.num_rows), self.layout
-        self.slots, self.rows = _slots(1024, layout.words), 0
-        self.reserve(rows)
+    def _put_in(self, table: pa.Table, layout: Layout) -> None:
+        """Give every key of a state table a row. Its keys are of this state's type."""
+        rows = int(table.num_rows)
         if not rows:
             return
         keys = np.zeros((rows, layout.width), np.int64)
@@ -115,44 +89,61 @@ class NativeTable:
         values: Ints = np.zeros((rows, 0), np.int64)
         if layout.stored is not None:
             values = np.ascontiguousarray(to_words(table.column("v"), layout.stored, self._interned))
-        prim.load(self.slots, self.mask, layout.width, keys, values)
-        self.rows = rows
+        self.hash.load(layout, keys, values)
 
     def begin(self) -> None:
-        """A new slice begins."""
-        if self.layout.form != "exact":
-            self.slots, self.rows = _slots(1024, self.layout.words), 0
-        else:
-            self.rows = int(prim.untouch(self.slots))
+        """A new slice begins. Where states share a table one of them tells it."""
+        self.hash.begin()
 
     # --- as Arrow ---------------------------------------------------------------------------------
 
     def effects(self) -> tuple[pa.Table, Change | None]:
         """What the slice did: an effect table, and for an exact state the change."""
-        layout, rows = self.layout, prim.rows_with(self.slots, TOUCHED)
-        flags = rows[:, 0]
-        keys = self._keys(rows)
-        present = flags & PRESENT != 0
-        live = rows[:, layout.place : layout.start]
-        if layout.form == "const":
-            return self._effect_table("const", keys, {"present": pa.array(present)}), None
-        if layout.form == "count":
-            columns = {"reset": pa.array(present), "n": pa.array(np.ascontiguousarray(live[:, 0]))}
-            return self._effect_table("count", keys, columns), None
-        if layout.form == "func":
-            return self._effect_table("func", keys, self._steps(live, present)), None
-        was = flags & WAS_PRESENT != 0
+        layout, spec = self.layout, self.spec
+        exact = layout.form == "exact"
+        place = (layout.width, layout.place, layout.live, 1 + layout.at, layout.present)
+        lines = prim.written(self.slots, self.hash.base, *place, exact)
+        hashing = Hashing(spec, layout.stored, layout.width, self._interned)
+        change = None
+        if exact:
+            change, moved = hashing.change(lines) if hashing.known else self._change(lines)
+            if not moved.all():
+                lines = np.ascontiguousarray(lines[:, moved])
+        h = (
+            hashing.keys(lines)
+            if hashing.keys_known
+            else key_hashes(self._key_columns(lines), lines.shape[1])
+        )
+        order = hash_order(h)
+        lines = ordered(lines, order, np.arange(2 + layout.width + layout.live))
+        present, live = lines[0] != 0, lines[2 + layout.width :].T
+        columns = [pa.array(h[order]), *self._key_columns(lines)]
+        names = ["h", *key_names(spec)]
+        form = "const" if exact else layout.form
+        if form == "func":
+            more = self._steps(live, present)
+        elif form == "count":
+            more = {"reset": pa.array(present), "n": pa.array(live[:, 0])}
+        else:
+            more = {"present": pa.array(present)}
+            if exact and layout.stored is not None:
+                more["v"] = self._values(live, ~present)
+        made = pa.table([*columns, *more.values()], names=[*names, *more])
+        return made.replace_schema_metadata({"form": form}), change
+
+    def _change(self, lines: Ints) -> tuple[Change, Bools]:
+        """The change, and which lines changed, by way of Arrow."""
+        layout, present, was = self.layout, lines[0] != 0, lines[1] != 0
+        begin = 2 + layout.width
         now = old = None
         if layout.stored is not None:
-            now = self._values(live, ~present)
-            old = self._values(rows[:, layout.start : layout.twins], ~was)
-        change, moved = change_of(self.spec, keys, was, old, present, now)
-        columns = {"present": pa.array(present)} | ({} if now is None else {"v": now})
-        if not moved.all():
-            kept = pa.array(moved)
-            columns = {name: column.filter(kept) for name, column in columns.items()}
-            keys = [key.filter(kept) for key in keys]
-        return self._effect_table("const", keys, columns), change
+            now = self._values(lines[begin : begin + layout.live].T, ~present)
+            old = self._values(lines[begin + layout.live :].T, ~was)
+        return change_of(self.spec, self._key_columns(lines), was, old, present, now)
+
+    def _key_columns(self, lines: Ints) -> list[pa.Array]:
+        kinds = enumerate(key_types(self.spec), 2)
+        return [to_arrow(lines[i : i + 1].T, kind, self._interned) for i, kind in kinds]
 
     def _steps(self, live: Ints, present: Bools) -> dict[str, pa.Array]:
         size = self.layout.size
@@ -168,13 +159,6 @@ class NativeTable:
         assert self.layout.stored is not None
         return to_arrow(words, self.layout.stored, self._interned, missing)
 
-    def _effect_table(self, form: str, keys: list[pa.Array], columns: dict[str, pa.Array]) -> pa.Table:
-        rows = len(next(iter(columns.values())))
-        names = [*key_names(self.spec), *columns]
-        h = key_hashes(keys, rows)
-        table = pa.table([pa.array(h), *keys, *columns.values()], names=["h", *names])
-        return table.take(pa.array(hash_order(h))).replace_schema_metadata({"form": form})
-
     def _keys(self, rows: Ints) -> list[pa.Array]:
         return [
             to_arrow(rows[:, i + 1 : i + 2], kind, self._interned)
@@ -185,26 +169,14 @@ class NativeTable:
 
     def find(self, key: Any) -> int:
         """The row of a key, or -1."""
-        words = np.array([self._key_words(key)], np.int64)
-        row = int(prim.locate(self.slots, self.mask, words, self.layout.width))
-        if row < 0 and self._mapped is not None:
-            self.reserve(1)
-            self.rows += int(take_row(self.description, self.slots, self.mask, words, self.layout.width))
-            row = int(prim.locate(self.slots, self.mask, words, self.layout.width))
-        return row
+        return self.hash.find(self._key_words(key), *self._interned.buffers)
 
     def claim(self, key: Any) -> int:
         """The row of a key, made if it is not there."""
         row = self.find(key)
         if row < 0:
-            self.reserve(1)
-            words = self._key_words(key)
-            width = self.layout.width
-            none: Ints = np.zeros((1, 0), np.int64)
-            prim.load(self.slots, self.mask, width, np.array([words], np.int64), none)
+            self.hash.claim(self._key_words(key))
             row = self.find(key)
-            self.slots[row, 0] = 1
-            self.rows += 1
         return row
 
     def words(self, row: int, at: int) -> list[int]:
@@ -224,19 +196,19 @@ class NativeTable:
 
     def touched(self) -> Iterator[tuple[Any, int]]:
         """The keys written in this slice, with their rows."""
-        rows = np.flatnonzero(self.slots[:, 0] & TOUCHED)
+        rows = np.flatnonzero(self.slots[:, 0] & self.layout.touched)
         return zip(self._key_list(self.slots[rows]), rows.tolist(), strict=True)
 
     def present(self) -> dict[Any, Any]:
         """An exact state's values."""
         self.settle()
-        rows = self.slots[self.slots[:, 0] & PRESENT != 0]
+        rows = self.slots[self.slots[:, 0] & self.layout.present != 0]
         return dict(zip(self._key_list(rows), self._value_list(rows, self.layout.place), strict=True))
 
     def largest(self, n: int) -> dict[Any, Any]:
         """The n largest values of a state that holds one integer per key, and all that are as large."""
         self.settle()
-        found = np.flatnonzero(self.slots[:, 0] & PRESENT)
+        found = np.flatnonzero(self.slots[:, 0] & self.layout.present)
         place = self.layout.place
         if 0 < n < len(found):
             values = self.slots[found, place]
@@ -246,9 +218,13 @@ class NativeTable:
 
     def before(self) -> dict[Any, Any]:
         """What the keys of a tracked state that were written in this slice held at its start, or ABSENT."""
-        rows = self.slots[self.slots[:, 0] & TOUCHED != 0]
-        was = (rows[:, 0] & WAS_PRESENT != 0).tolist()
-        values = self._value_list(rows, self.layout.start)
+        layout, base = self.layout, self.hash.base
+        found = self.slots[:, 0] & layout.touched != 0
+        rows = self.slots[found]
+        if not len(base):
+            return dict.fromkeys(self._key_list(rows), ABSENT)
+        was = (base[found, 0] & layout.present != 0).tolist()
+        values = self._value_list(base[found], 1 + layout.at)
         return {
             key: value if there else ABSENT
             for key, value, there in zip(self._key_list(rows), values, was, strict=True)
@@ -259,7 +235,7 @@ class NativeTable:
         layout = self.layout
         at = layout.place + layout.size
         op = int(self.slots[row, at])
-        absent = self.value(row, layout.place) if self.slots[row, 0] & PRESENT else ABSENT
+        absent = self.value(row, layout.place) if self.slots[row, 0] & layout.present else ABSENT
         return absent, op, self.value(row, at + 1) if op == SET or op >= ADD else None
 
     def _key_list(self, rows: Ints) -> list[Any]:
@@ -278,3 +254,16 @@ class NativeTable:
         if self.spec.key is None:
             return [0]
         return encode(key, self.spec.key, self._interned)
+
+
+def load(tables: Sequence[NativeTable], starts: Sequence[pa.Table], *, key_by_key: bool) -> None:
+    """Let states that share a table start from state tables. `key_by_key`: as `NativeTable.load`, if all can."""
+    shared = tables[0].hash
+    shared.clear()
+    shared.mapped = None
+    parts = [(t, start) for t, start in zip(tables, starts, strict=True) if start.num_rows]
+    if key_by_key and parts and all(t.can_be_mapped and fetchable(start) for t, start in parts):
+        shared.map(MappedRows([(Mapped(start, t.layout.width), t.layout) for t, start in parts]))
+        return
+    for table, start in parts:
+        table._put_in(start, table.layout)

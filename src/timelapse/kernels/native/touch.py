@@ -6,7 +6,9 @@ index and a few neighbouring rows. What is found is copied to the row of the pas
 
 The description is one array of int64 words, empty where there is no table:
 
-- HEAD words: the number of pieces, how far a hash is shifted for the index, the
+- the number of states whose keys are taken over (they share the rows), and for each where its part of what follows begins,
+  where its words are in a row, its flag;
+- in each part HEAD words: the number of pieces, how far a hash is shifted for the index, the
   index's address, the number of value words, the addresses of the string pool's two arrays;
 - for each piece (record batch) its rows, the address of its hashes, and for each key part and for the value a
   `kind` and two addresses: WORD (int64 or float64), BIT (bools; the second is the first one's bit), TEXT (offsets
@@ -17,6 +19,7 @@ An entry of the index holds the piece in the upper and the row in the lower bits
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +30,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from timelapse.kernels.native.jit import primitive
-from timelapse.kernels.native.layout import OCCUPIED, PRESENT
+from timelapse.kernels.native.layout import OCCUPIED, Layout
 from timelapse.kernels.native.primitives import mix, row_of
 from timelapse.tables.loops import STEP
 from timelapse.tables.rowhash import KEY_SEED, LANE_SALTS
@@ -40,8 +43,8 @@ _PER_BUCKET = 4
 
 _U = np.uint64
 _SALT = np.uint64(LANE_SALTS[0])
-_STEP = np.uint64(STEP)
-_FIRST = np.uint64(KEY_SEED) ^ _SALT
+STEP_U = np.uint64(STEP)
+FIRST = np.uint64(KEY_SEED) ^ _SALT
 
 Ints = npt.NDArray[np.int64]
 
@@ -59,24 +62,24 @@ def _loader(bits: int) -> Any:
     return intrinsic(load)
 
 
-_load64 = _loader(64)
+load64 = _loader(64)
 _load8 = _loader(8)
 
 
 @primitive()
-def text_hash(data, length):  # type: ignore[no-untyped-def]
-    """The row hash (tables/rowhash.py, lane 0) of a string's bytes at an address."""
+def text_hash(data, length, salt):  # type: ignore[no-untyped-def]
+    """The row hash (tables/rowhash.py) of a string's bytes at an address, with the salt of a lane."""
     total = _U(0)
     for place in range((length + 7) // 8):
         at = 8 * place
         if length - at >= 8:
-            word = _U(_load64(data + at))
+            word = _U(load64(data + at))
         else:
             word = _U(0)
             for b in range(length - at):
                 word |= _U(_load8(data + at + b)) << _U(8 * b)
-        total += mix(word + mix(_U(place) * _STEP + _SALT))
-    return mix(total + _U(length) * _STEP + _SALT)
+        total += mix(word + mix(_U(place) * STEP_U + salt))
+    return mix(total + _U(length) * STEP_U + salt)
 
 
 @primitive()
@@ -88,52 +91,73 @@ def _same_text(a, b, length):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def take(start, slots, i, width):  # type: ignore[no-untyped-def]
-    """Look the key whose words are in row i up in the table. If it is there, the row becomes that key's.
+def take(start, slots, base, i, width):  # type: ignore[no-untyped-def]
+    """Look the key whose words are in row i up in the tables. If one has it, the row becomes that key's.
 
-    Returns 1 or 0. The row holds no value before.
+    Returns 1 or 0. The row holds no value before. What is taken is also what the row held at the slice's start.
     """
-    pieces = start[0]
-    values = start[3]
-    columns = width + values
-    stride = 2 + 3 * columns
-    h = _FIRST
+    h = _hash(start[start[1] :], slots, i, width)
+    found = 0
+    for state in range(start[0]):
+        part = start[start[1 + 3 * state] :]
+        found |= _take(part, slots, base, i, width, h, start[2 + 3 * state], start[3 + 3 * state])
+    return found
+
+
+@primitive()
+def _hash(start, slots, i, width):  # type: ignore[no-untyped-def]
+    """The hash by which tables are sorted, of the key whose words are in row i."""
+    h = FIRST
     for w in range(width):
         word = slots[i, 1 + w]
         if start[HEAD + 2 + 3 * w] == TEXT:
-            begin = _load64(start[4] + 8 * word)
-            part = text_hash(start[5] + begin + 1, _load64(start[4] + 8 * word + 8) - begin - 1)
+            begin = load64(start[4] + 8 * word)
+            part = text_hash(start[5] + begin + 1, load64(start[4] + 8 * word + 8) - begin - 1, _SALT)
         else:
             part = mix(_U(word) + _SALT)
-        h = mix(h * _STEP + part)
-    place = _load64(start[2] + 8 * np.int64(h >> _U(start[1])))
+        h = mix(h * STEP_U + part)
+    return h
+
+
+@primitive()
+def _take(start, slots, base, i, width, h, into, flag):  # type: ignore[no-untyped-def]
+    """`take` for one of the tables. `into`: where its words are in a row."""
+    pieces = start[0]
+    values = start[3]
+    stride = 2 + 3 * (width + values)
+    place = load64(start[2] + 8 * np.int64(h >> _U(start[1])))
     piece, row = place >> _ROW_BITS, place & _ROWS
     while piece < pieces:
-        base = HEAD + piece * stride
-        if row >= start[base]:
+        at = HEAD + piece * stride
+        if row >= start[at]:
             piece, row = piece + 1, 0
             continue
-        found = _U(_load64(start[base + 1] + 8 * row))
+        found = _U(load64(start[at + 1] + 8 * row))
         if found > h:
             return 0
-        if found == h and _matches(start, base, row, slots, i, width):
+        if found == h and _matches(start, at, row, slots, i, width):
             for v in range(values):
-                slots[i, 1 + width + v] = _word(start, base + 2 + 3 * (width + v), row)
-            slots[i, 0] = OCCUPIED | PRESENT
+                word = _word(start, at + 2 + 3 * (width + v), row)
+                slots[i, into + v] = word
+                if base.shape[0] != 0:
+                    base[i, into - width + v] = word
+            slots[i, 0] |= OCCUPIED | flag
+            if base.shape[0] != 0:
+                base[i, 0] |= flag
             return 1
         row += 1
     return 0
 
 
 @primitive()
-def take_row(start, slots, mask, key, width):  # type: ignore[no-untyped-def]
+def take_row(start, slots, base, mask, key, width):  # type: ignore[no-untyped-def]
     """`take` for one key (an array of one row) that has no row yet; 0 if it has one."""
     i = row_of(slots, mask, key, 0, 0, width)
     if slots[i, 0] != 0:
         return 0
     for w in range(width):
         slots[i, 1 + w] = key[0, w]
-    return take(start, slots, i, width)
+    return take(start, slots, base, i, width)
 
 
 @primitive()
@@ -142,10 +166,10 @@ def _matches(start, base, row, slots, i, width):  # type: ignore[no-untyped-def]
         at = base + 2 + 3 * w
         word = slots[i, 1 + w]
         if start[at] == TEXT:
-            begin = _load64(start[4] + 8 * word) + 1
-            length = _load64(start[4] + 8 * word + 8) - begin
-            there = _load64(start[at + 1] + 8 * row)
-            if _load64(start[at + 1] + 8 * row + 8) - there != length:
+            begin = load64(start[4] + 8 * word) + 1
+            length = load64(start[4] + 8 * word + 8) - begin
+            there = load64(start[at + 1] + 8 * row)
+            if load64(start[at + 1] + 8 * row + 8) - there != length:
                 return False
             if not _same_text(start[5] + begin, start[at + 2] + there, length):
                 return False
@@ -160,7 +184,7 @@ def _word(start, at, row):  # type: ignore[no-untyped-def]
     if start[at] == BIT:
         place = start[at + 2] + row
         return np.int64((_load8(start[at + 1] + (place >> 3)) >> (place & 7)) & 1)
-    return _load64(start[at + 1] + 8 * row)
+    return load64(start[at + 1] + 8 * row)
 
 
 NOTHING: Ints = np.zeros(0, np.int64)
@@ -212,10 +236,30 @@ class Mapped:
             index[inside] = (piece << _ROW_BITS) + rows[inside]
         return index
 
-    def strings(self, starts: Ints, data: npt.NDArray[np.uint8]) -> Ints:
-        """The description for a call in which codes stand for what these arrays of the string pool hold."""
+    def strings(self, starts: Ints, data: npt.NDArray[np.uint8]) -> None:
+        """Codes stand for what these arrays of the string pool hold."""
         self._pool = (starts, data)
         self.words[4], self.words[5] = starts.ctypes.data, data.ctypes.data
+
+
+class MappedRows:
+    """The start states of a table's states whose keys are taken over one by one."""
+
+    def __init__(self, parts: Sequence[tuple[Mapped, Layout]]) -> None:
+        self.parts = list(parts)
+        head, at = [len(parts)], 1 + 3 * len(parts)
+        for mapped, layout in parts:
+            head += [at, layout.place, layout.present]
+            at += len(mapped.words)
+        self.words: Ints = np.concatenate([np.array(head, np.int64), *(m.words for m, _ in parts)])
+        for index, (mapped, _) in enumerate(parts):
+            begin = head[1 + 3 * index]
+            mapped.words = self.words[begin : begin + len(mapped.words)]
+
+    def strings(self, starts: Ints, data: npt.NDArray[np.uint8]) -> Ints:
+        """The description for a call in which codes stand for what these arrays of the string pool hold."""
+        for mapped, _ in self.parts:
+            mapped.strings(starts, data)
         return self.words
 
 

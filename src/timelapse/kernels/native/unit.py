@@ -34,6 +34,8 @@ class Column:
 class Unit:
     """One pass. The function's arguments, in order: see `Lowering.arguments`.
 
+    `tables`: the states of each table, with the layouts of all of them in `layouts`; those in `states` are used.
+
     `claims` bounds how many rows one event can add to each state's table outside of loops, `finds` how many more
     where the table's start state is mapped (touch.py), `emits` how many
     records of each class it can put out. `undo`: how many writes it can make that may have to be undone
@@ -45,6 +47,7 @@ class Unit:
     columns: list[Column] = field(default_factory=list)
     states: list[str] = field(default_factory=list)
     layouts: dict[str, Layout] = field(default_factory=dict)
+    tables: list[tuple[str, ...]] = field(default_factory=list)
     params: list[tuple[str, str]] = field(default_factory=list)
     records: list[type[Record]] = field(default_factory=list)
     texts: list[str | bytes] = field(default_factory=list)

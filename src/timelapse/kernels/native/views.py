@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timelapse.kernels.native.layout import OCCUPIED, PRESENT, TOUCHED, WAS_PRESENT
+from timelapse.kernels.native.layout import OCCUPIED
 from timelapse.kernels.native.table import NativeTable
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import ADD, SET, Delta, Journal
@@ -36,6 +36,13 @@ class _Rows:
 
     def write(self, row: int, at: int, words: list[int]) -> None:
         self.table.slots[row, at : at + len(words)] = words
+
+
+def _flag(table: NativeTable, row: int, present: bool) -> None:
+    """Note that a state's part of a row is written, and its presence."""
+    layout = table.layout
+    flags = int(table.slots[row, 0]) & ~layout.present | OCCUPIED | layout.touched
+    table.slots[row, 0] = flags | (layout.present if present else 0)
 
 
 class Foreign(BaseException):
@@ -66,24 +73,24 @@ class NativeStore:
     def get(self, key: Any, default: Any) -> Any:
         table = self._table
         row = table.find(key)
-        if row < 0 or not table.slots[row, 0] & PRESENT:
+        if row < 0 or not table.slots[row, 0] & table.layout.present:
             return default
         return table.value(row, table.layout.place)
 
     def put(self, key: Any, value: Any) -> None:
         layout = self._table.layout
-        row = self._claim(key)
+        row = self._rows.claim(key)
         if layout.stored is not None:
             self._rows.write(row, layout.place, self._table.encode(value))
-        self._table.slots[row, 0] |= PRESENT
+        self._table.slots[row, 0] |= layout.present | layout.touched
 
     def drop(self, key: Any) -> None:
         layout, table = self._table.layout, self._table
         row = table.find(key)
-        if row >= 0 and table.slots[row, 0] & PRESENT:
-            self._claim(key)
-            table.slots[row, layout.place : layout.start] = 0
-            table.slots[row, 0] &= ~PRESENT
+        if row >= 0 and table.slots[row, 0] & layout.present:
+            self._rows.claim(key)
+            table.slots[row, layout.place : layout.end] = 0
+            table.slots[row, 0] = table.slots[row, 0] & ~layout.present | layout.touched
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         return self._table.present().items()
@@ -96,15 +103,7 @@ class NativeStore:
         raise TypeError("a compiled pass has no operation that needs an index")
 
     def _claim(self, key: Any) -> int:
-        layout = self._table.layout
-        row = self._rows.claim(key)
-        slots = self._table.slots
-        flags = int(slots[row, 0])
-        if not flags & TOUCHED:
-            if layout.tracked:
-                slots[row, layout.start : layout.twins] = slots[row, layout.place : layout.start]
-            slots[row, 0] = flags | TOUCHED | (WAS_PRESENT if flags & PRESENT else 0)
-        return row
+        return self._rows.claim(key)
 
 
 class _Last:
@@ -118,7 +117,7 @@ class _Last:
 
     def __setitem__(self, key: Any, present: bool) -> None:
         row = self._rows.claim(key)
-        self._rows.table.slots[row, 0] = OCCUPIED | TOUCHED | (PRESENT if present else 0)
+        _flag(self._rows.table, row, present)
 
 
 class _Counts:
@@ -130,19 +129,20 @@ class _Counts:
     def __contains__(self, key: Any) -> bool:
         table = self._rows.table
         row = table.find(key)
-        return row >= 0 and bool(table.slots[row, 0] & PRESENT)
+        return row >= 0 and bool(table.slots[row, 0] & table.layout.present)
 
     def get(self, key: Any, default: Any) -> Any:
         table = self._rows.table
         row = table.find(key)
-        if row < 0 or bool(table.slots[row, 0] & PRESENT) is not self._reset:
+        flags, layout = int(table.slots[row, 0]) if row >= 0 else 0, table.layout
+        if not flags & layout.touched or bool(flags & layout.present) is not self._reset:
             return default
         return int(table.slots[row, table.layout.place])
 
     def __setitem__(self, key: Any, value: int) -> None:
         row = self._rows.claim(key)
         self._rows.write(row, self._rows.table.layout.place, self._rows.table.encode(value))
-        self._rows.table.slots[row, 0] = OCCUPIED | TOUCHED | (PRESENT if self._reset else 0)
+        _flag(self._rows.table, row, self._reset)
 
 
 class _Steps:
@@ -153,7 +153,7 @@ class _Steps:
 
     def get(self, key: Any, default: Any) -> Any:
         row = self._rows.table.find(key)
-        if row < 0 or not self._rows.table.slots[row, 0] & TOUCHED:
+        if row < 0 or not self._rows.table.slots[row, 0] & self._rows.table.layout.touched:
             return default
         return self._rows.table.step(row)
 
@@ -165,7 +165,7 @@ class _Steps:
         known = op == SET or op >= ADD
         words = [*(none if absent is ABSENT else table.encode(absent)), op]
         self._rows.write(row, layout.place, words + (table.encode(operand) if known else none))
-        table.slots[row, 0] = OCCUPIED | TOUCHED | (0 if absent is ABSENT else PRESENT)
+        _flag(table, row, absent is not ABSENT)
 
 
 class OwnStore:
@@ -215,11 +215,11 @@ def fill(delta: Delta, table: NativeTable) -> None:
     """Put what a compiled pass has collected into an ordinary delta."""
     found: Any = delta
     if table.layout.form == "const":
-        found._last = {key: bool(table.slots[row, 0] & PRESENT) for key, row in table.touched()}
+        found._last = {key: bool(table.slots[row, 0] & table.layout.present) for key, row in table.touched()}
     elif table.layout.form == "count":
         place = table.layout.place
         for key, row in table.touched():
-            into = found._after if table.slots[row, 0] & PRESENT else found._sums
+            into = found._after if table.slots[row, 0] & table.layout.present else found._sums
             into[key] = int(table.slots[row, place])
     else:
         found._steps = {key: table.step(row) for key, row in table.touched()}

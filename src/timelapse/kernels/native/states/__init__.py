@@ -37,12 +37,12 @@ def compiles(kind: type) -> bool:
 
 
 def state_code(
-    spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int, views: Sliding | None = None
-) -> StateCode:
+    spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int, table: int, views: Sliding | None = None,
+) -> StateCode:  # fmt: skip
     """What writes the operations of a state. Raises Refused."""
     found = _CODE.get(spec.kind)
     if found is None:
         raise Refused(f"the state kind {spec.kind.__name__} ({spec.name})")
     if mode == "delta" and layout.form == "func":
         found = MapOfFuncCode if found is MapOfCode else FuncCode
-    return found(spec, mode, layout, out, index, views)
+    return found(spec, mode, layout, out, index, table, views)

@@ -52,11 +52,13 @@ class StateCode:
     """Methods, with the names of their parameters after the key."""
 
     def __init__(
-        self, spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int, views: Sliding | None = None
+        self, spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int, table: int,
+        views: Sliding | None = None,
     ) -> None:  # fmt: skip
+        """`index`: the state's number, `table`: that of its table."""
         self.spec, self.mode, self.layout, self._out = spec, mode, layout, out
         self.views = views if layout.extra else None
-        self._table, self._index = f"t{index}", index
+        self.ordinal, self.table, self._index = index, f"t{table}", table
         self._parts = [_KIND_OF[kind] for kind in key_kinds(spec)]
         self.claims = 0
         self.pushes = 0
@@ -132,7 +134,8 @@ class StateCode:
         if self.spec.key is None:
             if key is not None:
                 raise Refused(f"{self.spec.name} has no key")
-            return "0"
+            self._out.uses_key(self.spec.name, ("N0",))
+            return "N0"
         if key is None:
             raise Refused(f"{self.spec.name} used without a key")
         key = self._certain(key)
@@ -157,46 +160,54 @@ class StateCode:
         A key of a mapped start state gets a row by this (touch.py), so another key's unoccupied row may be
         taken by it: no row that `find` gave is used after another `find` or `claim`.
         """
-        out, table, i = self._out, self._table, self._index
+        out, table, i = self._out, self.table, self._index
         row = out.name("r")
         if self.mapped:
             self._room(f"s{i}.shape[0] != 0 and ")
             self.finds += 1
         width = self.layout.width
         if self.mapped:
-            out.line(f"{row} = look{width}({table}, m{i}, s{i}, {i}, {key})")
+            out.line(f"{row} = look{width}({table}, m{i}, s{i}, b{i}, N{i}, {key})")
         else:
             out.line(f"{row} = find{width}({table}, m{i}, {key})")
         return row
 
     def _room(self, where: str = "") -> None:
         """In a loop nobody knows beforehand how many rows it takes."""
-        self._out.room_if(f"{where}2 * counts[{self._index}] >= {self._table}.shape[0] - 2")
+        self._out.room_if(f"{where}2 * counts[{self._index}] >= {self.table}.shape[0] - 2")
 
     def claim(self, key: str) -> str:
         """The row of a key, made if there is none."""
         self._room()
         self.claims += 1
-        out, table, i, width = self._out, self._table, self._index, self.layout.width
+        out, table, i, width = self._out, self.table, self._index, self.layout.width
         row = out.name("r")
         if self.mapped:
-            out.line(f"{row} = own{width}({table}, m{i}, s{i}, {i}, {key})")
+            out.line(f"{row} = own{width}({table}, m{i}, s{i}, b{i}, N{i}, {key})")
         else:
-            out.line(f"{row} = claim{width}({table}, m{i}, counts, {i}, {key})")
+            out.line(f"{row} = claim{width}({table}, m{i}, counts, N{i}, {key})")
         return row
 
     def flags(self, row: str) -> str:
-        return f"{self._table}[{row}, 0]"
+        return f"{self.table}[{row}, 0]"
+
+    def has(self, row: str) -> str:
+        """The condition that a row's key is present."""
+        return f"{self.flags(row)} & {self.layout.present} != 0"
+
+    def lacks(self, row: str) -> str:
+        """The condition that a row's key is absent."""
+        return f"{self.flags(row)} & {self.layout.present} == 0"
 
     def word(self, row: str, at: int) -> str:
-        return f"{self._table}[{row}, {at}]"
+        return f"{self.table}[{row}, {at}]"
 
     def save(self, row: str) -> None:
         """Before a row is written: what is there goes to the undo log."""
         layout = self.layout
         self._out.room_if("u >= undo.shape[0]")
         self._out.line(
-            f"u = save(undo, u, {self._index}, {self._table}, {row}, {layout.place}, {layout.live}){UNDO}"
+            f"u = save(undo, u, N{self.ordinal}, {self.table}, {row}, N{layout.place}, N{layout.live}){UNDO}"
         )
 
     def _push_room(self) -> None:
@@ -215,7 +226,7 @@ class StateCode:
         if self.views is not None:
             self._push_room()
             i = self._index
-            self._out.line(f"stamp(w{i}, k{i}, {self._table}, {row}, {self.layout.twins}, {self._out.now})")
+            self._out.line(f"stamp(w{i}, k{i}, {self.table}, {row}, {self.layout.twins}, {self._out.now})")
 
     def edge(self, lag: int) -> str:
         """The stamp from which on operations are within a lag."""
@@ -224,29 +235,29 @@ class StateCode:
 
     def put(self, row: str, words: Sequence[str]) -> None:
         """Write a value. The row's key is present then."""
-        layout, table = self.layout, self._table
+        layout = self.layout
         self.save(row)
-        if layout.tracked and layout.size == 1:
-            self._out.line(f"put({table}, {row}, {layout.place}, {words[0]}, True)")
-            return
-        if layout.tracked:
-            self._out.line(f"touch({table}, {row}, {layout.place}, {layout.size})")
         for offset, word in enumerate(words):
             self._out.line(f"{self.word(row, layout.place + offset)} = {word}")
-        self._out.line(f"{self.flags(row)} |= 2")
+        self._out.line(f"{self.flags(row)} |= {layout.present | layout.touched}")
 
     def drop(self, row: str) -> None:
         """Make a row's key absent."""
-        layout, table = self.layout, self._table
+        layout = self.layout
         self.save(row)
-        if layout.tracked:
-            self._out.line(f"touch({table}, {row}, {layout.place}, {layout.size})")
-        self._out.line(f"drop({table}, {row}, {layout.place}, {layout.size})")
+        self._out.line(f"drop({self.table}, {row}, N{layout.place}, N{layout.size}, N{layout.present})")
+
+    def put_word(self, row: str, word: str, present: str) -> None:
+        """Write a value of one word, and whether the key is present."""
+        layout = self.layout
+        self.note(row, word)
+        self.save(row)
+        self._out.line(f"put({self.table}, {row}, N{layout.place}, {word}, {present}, N{layout.present})")
 
     def drop_present(self, key: str) -> str:
         """Make a key absent if it is there. The row's name."""
         row = self.find(key)
-        with self._out.block(f"if {self.flags(row)} & 2 != 0:"):
+        with self._out.block(f"if {self.has(row)}:"):
             self.drop(row)
         return row
 

@@ -31,7 +31,7 @@ class CounterCode(StateCode):
         number = self._number(value)
         words = self.key(key)
         if self.mode != "ignored":
-            self._put(self.claim(words), number.code, f"{number.code} != 0")
+            self.put_word(self.claim(words), number.code, f"{number.code} != 0")
 
     def delete(self, key: Value | None) -> None:
         words = self.key(key)
@@ -53,7 +53,7 @@ class CounterCode(StateCode):
         total = self._number(arithmetic(self._out, op, old, amount()))
         if writes:
             row = self.claim(words)
-        self._put(row, total.code, f"{total.code} != 0")
+        self.put_word(row, total.code, f"{total.code} != 0")
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         n = given.get("n", Value("int", "1", const=1))
@@ -65,10 +65,10 @@ class CounterCode(StateCode):
         if effect == "_e_add" and len(args) <= 1:
             n = self._number(args[0]) if args else Value("int", "1", const=1)
             row = self.claim(words)
-            self._put(row, f"{self.word(row, self.layout.place)} + {n.code}", f"{self.flags(row)} & 2 != 0")
+            self.put_word(row, f"{self.word(row, self.layout.place)} + {n.code}", self.has(row))
         elif effect == "_e_set" and len(args) <= 1:
             n = self._number(args[0]) if args else Value("int", "0", const=0)
-            self._put(self.claim(words), n.code, "True")
+            self.put_word(self.claim(words), n.code, "True")
         else:
             raise Refused(f"{self.spec.name}.{effect}()")
 
@@ -81,9 +81,3 @@ class CounterCode(StateCode):
     def drop(self, row: str) -> None:
         self.note(row, "0")
         super().drop(row)
-
-    def _put(self, row: str, value: str, present: str) -> None:
-        self.note(row, value)
-        self.save(row)
-        call = "put" if self.layout.tracked else "put_plain"
-        self._out.line(f"{call}({self._table}, {row}, {self.layout.place}, {value}, {present})")

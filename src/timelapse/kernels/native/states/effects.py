@@ -12,8 +12,6 @@ from timelapse.kernels.native.values import Refused, Value
 from timelapse.kinds.effects import ADD, DEL, DOWN, KEEP, SET, UP
 from timelapse.model.types import INT, TIME, ValueType
 
-_PRESENT, _TOUCHED, _BOTH = 2, 4, 6  # layout.PRESENT, layout.TOUCHED, and both
-
 
 class FuncCode(StateCode):
     """A delta of Value, First, Max or Min: written by `_e_<effect>`."""
@@ -25,7 +23,8 @@ class FuncCode(StateCode):
         assert kind is not None
         if name == "del" and not args:
             row = self._row(words)
-            self._out.line(f"{self.flags(row)} = {self.flags(row)} & ~{_PRESENT} | {_TOUCHED}")
+            flags = self.flags(row)
+            self._out.line(f"{flags} = {flags} & ~{self.layout.present} | {self.layout.touched}")
             self._assign(row, 0, ["0"] * self.layout.size)
             self._step(row, DEL, ["0"] * self.layout.size)
             return
@@ -63,7 +62,7 @@ class FuncCode(StateCode):
 
     def _become(self, row: str, words: list[str]) -> None:
         """The absent key becomes present with a value."""
-        self._out.line(f"{self.flags(row)} |= {_BOTH}")
+        self._out.line(f"{self.flags(row)} |= {self.layout.present | self.layout.touched}")
         self._assign(row, 0, words)
 
     def _step(self, row: str, op: int, words: list[str]) -> None:
@@ -71,7 +70,7 @@ class FuncCode(StateCode):
         self._assign(row, self.layout.size + 1, words)
 
     def _first(self, row: str, given: list[str]) -> None:
-        with self._out.block(f"if {self.flags(row)} & {_PRESENT} == 0:"):
+        with self._out.block(f"if {self.lacks(row)}:"):
             self._become(row, given)
         with self._out.block(f"if {self.word(row, self._op)} == {DEL}:"):
             self._step(row, SET, given)
@@ -81,7 +80,7 @@ class FuncCode(StateCode):
         place, out = self.layout.place, self._out
         default = literal(self.constant(self.default, INT)[0])
         a, op, p = self.word(row, place), self.word(row, self._op), self.word(row, self._op + 1)
-        with out.block(f"if {self.flags(row)} & {_PRESENT} == 0:"):
+        with out.block(f"if {self.lacks(row)}:"):
             out.line(f"{a} = {default}")
         self._become(row, [f"{a} + {n}"])
         with out.block(f"if {op} == {DEL}:"):
@@ -122,8 +121,8 @@ class FuncCode(StateCode):
                     out.line(f"{self.word(row, at)} = {default}")
                     out.line(become)
 
-        out.line(f"{flags} |= {_TOUCHED}")
-        concrete(place, f"{flags} & {_PRESENT} != 0", f"{flags} |= {_PRESENT}")
+        out.line(f"{flags} |= {self.layout.touched}")
+        concrete(place, self.has(row), f"{flags} |= {self.layout.present}")
         at = self._op + 1
         with out.block(f"if {op} == {SET} or {op} == {DEL}:"):
             concrete(at, f"{op} == {SET}", f"{op} = {SET}")

@@ -73,7 +73,7 @@ class SetOfCode(Paired, SetCode):
 
     def _comes(self, key: Value | None, row: str) -> None:
         for lag, counted in self._counted():
-            with self._out.block(f"if {self.flags(row)} & 2 == 0 or {self._stamp(row)} < {self.edge(lag)}:"):
+            with self._out.block(f"if {self.lacks(row)} or {self._stamp(row)} < {self.edge(lag)}:"):
                 counted.change(self._outer(key), ast.Add(), _one)
         self.stamp(row)
 
@@ -153,7 +153,7 @@ class MeanCode(StateCode):
             total = arithmetic(self._out, op, old, n)
             if self.views is not None and part == SUM:
                 self._out.give_up_if(f"not {-MODERATE} <= {total.code} <= {MODERATE}")
-            self._put(row, total.code, f"{total.code} != 0")
+            self.put_word(row, total.code, f"{total.code} != 0")
         return NONE
 
     def _only_added(self, what: str) -> None:
@@ -164,14 +164,14 @@ class MeanCode(StateCode):
     def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
         if effect == "_e_del" and not args:
             for part in (SUM, NUMBER):
-                self._put(self.claim(self._words_of(key, part)), "0", "True")
+                self.put_word(self.claim(self._words_of(key, part)), "0", "True")
             return
         if effect not in ("_e_more", "_e_less") or len(args) != 1:
             raise Refused(f"{self.spec.name}.{effect}()")
         sign = "+" if effect == "_e_more" else "-"
         for part, n in ((SUM, self._integer(args[0]).code), (NUMBER, "ONE")):
             row = self.claim(self._words_of(key, part))
-            self._put(row, f"{self.word(row, self.layout.place)} {sign} {n}", f"{self.flags(row)} & 2 != 0")
+            self.put_word(row, f"{self.word(row, self.layout.place)} {sign} {n}", self.has(row))
 
     def _words_of(self, key: Value | None, part: int) -> str:
         """The words of the key under which the sum or the number is stored."""
@@ -215,9 +215,3 @@ class MeanCode(StateCode):
     def drop(self, row: str) -> None:
         self.note(row, "0")
         super().drop(row)
-
-    def _put(self, row: str, value: str, present: str) -> None:
-        self.note(row, value)
-        self.save(row)
-        call = "put" if self.layout.tracked else "put_plain"
-        self._out.line(f"{call}({self._table}, {row}, {self.layout.place}, {value}, {present})")

@@ -19,7 +19,7 @@ class SetCode(StateCode):
             return self._out.temp("bool", "False")
         if self.mode == "delta":
             raise Refused(f"a read of {self.spec.name}, which this pass does not know")
-        return self._out.temp("bool", f"({self.flags(self.find(words))} & 2) != 0")
+        return self._out.temp("bool", self.has(self.find(words)))
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         words = self.key(key)
@@ -31,7 +31,7 @@ class SetCode(StateCode):
             self._mark(row, True)
         else:
             row = self.find(words)
-            with self._out.block(f"if {self.flags(row)} & 2 != 0:"):
+            with self._out.block(f"if {self.has(row)}:"):
                 self._goes(key, row)
                 self._mark(row, False)
         return NONE
@@ -50,4 +50,4 @@ class SetCode(StateCode):
 
     def _mark(self, row: str, present: bool) -> None:
         self.save(row)
-        self._out.line(f"mark({self._table}, {row}, {present})")
+        self._out.line(f"mark({self.table}, {row}, {present}, N{self.layout.present})")

@@ -20,7 +20,9 @@ class View(StateCode):
     """What views of all kinds share. `last`: what was done within the lag, else the state as of the lag ago."""
 
     def __init__(self, state: StateCode, lag: int, *, last: bool) -> None:
-        super().__init__(state.spec, state.mode, state.layout, state._out, state._index, state.views)
+        super().__init__(
+            state.spec, state.mode, state.layout, state._out, state.ordinal, state._index, state.views
+        )
         if state.mode != "exact" or state.views is None or lag not in state.views.lags:
             raise Refused(f"a view of {state.spec.name}, which this pass does not know")
         self._state, self.lag, self._last = state, lag, last
@@ -51,7 +53,7 @@ class View(StateCode):
 
     def _within(self, row: str) -> str:
         """Whether a row's key is there and its latest operation within the lag."""
-        return f"{self.flags(row)} & 2 != 0 and {self.word(row, self.layout.twins)} >= {self.edge(self.lag)}"
+        return f"{self.has(row)} and {self.word(row, self.layout.twins)} >= {self.edge(self.lag)}"
 
 
 class CounterView(View, CounterCode):

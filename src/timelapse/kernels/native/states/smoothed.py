@@ -20,7 +20,7 @@ class SmoothedCode(StateCode):
         words = self.key(key)
         if self.mode == "ignored":
             return self._out.temp("bool", "False")
-        return self._out.temp("bool", f"({self.flags(self.find(words))} & 2) != 0")
+        return self._out.temp("bool", self.has(self.find(words)))
 
     def get(self, key: Value | None) -> Value:
         kind: ValueType = OptionalType(FLOAT) if self.default is None else FLOAT
@@ -43,7 +43,7 @@ class SmoothedCode(StateCode):
         if self.mode == "ignored":
             return NONE
         row = self.claim(words)
-        with self._out.block(f"if {self.flags(row)} & 2 != 0:"):
+        with self._out.block(f"if {self.has(row)}:"):
             old = self._out.temp("float", f"unbits({self.word(row, self.layout.place)})")
             step = arithmetic(self._out, ast.Mult(), alpha, arithmetic(self._out, ast.Sub(), v, old))
             self.put(row, [f"bits({arithmetic(self._out, ast.Add(), old, step).code})"])
@@ -66,7 +66,7 @@ class SmoothedCode(StateCode):
         if self.mode == "delta":
             raise Refused(f"a read of {self.spec.name}, which this pass does not know")
         row = self.find(words)
-        has = self._out.temp("bool", f"{self.flags(row)} & 2 != 0").code
+        has = self._out.temp("bool", self.has(row)).code
         found = self._out.temp("float", f"unbits({self.word(row, self.layout.place)})")
         shape = common(found, default)
         if shape is None:

@@ -40,7 +40,7 @@ class ValueLikeCode(StateCode):
 
     def _there(self, row: str) -> str:
         """Whether there is a value."""
-        return f"{self.flags(row)} & 2 != 0"
+        return self.has(row)
 
     def get(self, key: Value | None) -> Value:
         words = self.key(key)
@@ -143,7 +143,7 @@ class ValueCode(ValueLikeCode):
         if not self._readable():
             return self.value(given, self.kind)
         row = self.claim(words)
-        with self._out.block(f"if {self.flags(row)} & 2 == 0:"):
+        with self._out.block(f"if {self.lacks(row)}:"):
             self.put(row, given)
         return self.read(row)
 
@@ -153,7 +153,7 @@ class ValueCode(ValueLikeCode):
             return self._missing()
         row = self.find(words)
         found = self.read(row)
-        with self._out.block(f"if {self.flags(row)} & 2 != 0:"):
+        with self._out.block(f"if {self.has(row)}:"):
             self.drop(row)
         return found
 
@@ -170,7 +170,7 @@ class FirstCode(ValueLikeCode):
         new = self.words(one(given.get("value"), f"{self.spec.name}.add()"), self.kind)
         if self.mode != "ignored":
             row = self.claim(words)
-            with self._out.block(f"if {self.flags(row)} & 2 == 0:"):
+            with self._out.block(f"if {self.lacks(row)}:"):
                 self.put(row, new)
         return NONE
 
@@ -198,7 +198,7 @@ class ExtremumCode(ValueLikeCode):
             row = self.claim(words)
             old = self.value([self.word(row, self.layout.place)], self.stored)
             sign = ">" if issubclass(self.spec.kind, Max) else "<"
-            with self._out.block(f"if {self.flags(row)} & 2 == 0 or {offered.code} {sign} {old.code}:"):
+            with self._out.block(f"if {self.lacks(row)} or {offered.code} {sign} {old.code}:"):
                 self.put(row, self.words(offered, self.stored))
         return NONE
 
