@@ -9,16 +9,17 @@ import pytest
 
 import timelapse as tl
 from timelapse.analysis.scope import UNKNOWN, Scope
+from timelapse.kinds.smoothed import Smoothed
 
 
 def test_names_that_the_package_imports_later_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`tl.SECOND` in a handler is a number, whether or not anybody has asked for it before."""
+    """`tl.Smoothed` in a handler is the kind, whether or not anybody has asked for it before."""
 
-    def handler() -> int:
-        return tl.SECOND
+    def handler() -> object:
+        return tl.Smoothed
 
-    monkeypatch.delitem(vars(tl), "SECOND", raising=False)
+    monkeypatch.delitem(vars(tl), "Smoothed", raising=False)
     function: Any = handler
     scope = Scope.of(function)
-    assert scope.resolve(ast.parse("tl.SECOND", mode="eval").body) == 1_000_000
+    assert scope.resolve(ast.parse("tl.Smoothed", mode="eval").body) is Smoothed
     assert scope.resolve(ast.parse("tl.nothing", mode="eval").body) is UNKNOWN
