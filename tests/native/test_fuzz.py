@@ -30,7 +30,7 @@ def seeds(share: float, count: int) -> Iterator[int]:
 def test_generated_code_means_what_the_handlers_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run without compiling it, which tries many more programs."""
     tally = Tally()
-    for seed in seeds(0.4, 80):
+    for seed in seeds(0.4, 48):
         check(seed, monkeypatch, tally, emulate=True)
     _not_vacuous(tally)
 
@@ -38,7 +38,7 @@ def test_generated_code_means_what_the_handlers_mean(monkeypatch: pytest.MonkeyP
 def test_compiled_passes_return_what_interpreted_ones_return(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same with machine code."""
     tally = Tally()
-    for seed in seeds(0.4, 8):
+    for seed in seeds(0.4, 5):
         check(seed, monkeypatch, tally, emulate=False, size=3)
     _not_vacuous(tally)
 

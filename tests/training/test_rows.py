@@ -383,7 +383,7 @@ def test_windows_timers_and_ticks_at_the_rows_of_a_table(log: tl.Log) -> None:
         assert row["ticks"] == (1 if row["ts"] >= 0 else 0)
     with pytest.raises(UsageError, match="sent or cancelled at Ask"):
         tl.features(Sending, log, rows, spark=False)
-    with pytest.raises(UsageError, match="waits is written, or handed on, at Ask"):
+    with pytest.raises(UsageError, match="waits is written at Ask"):
         tl.features(Aside, log, rows, spark=False)
 
 
