@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 
-from timelapse.model.load import user_modules
+from timelapse.model.load import is_user_module
 from timelapse.model.program import Program
 from timelapse.model.versions import load_apart, split_revision
 
@@ -25,7 +25,7 @@ def keep_sources(program: type[Program], reference: str | None, run: Path) -> No
     file = _file_of(program)
     if reference is None or file is None or split_revision(reference)[1] is not None:
         return
-    if program.__module__ not in {m.__name__ for m in user_modules()}:
+    if not is_user_module(program.__module__):
         return
     root = _root(program.__module__, file)
     texts: dict[Path, bytes] = {}

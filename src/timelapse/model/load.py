@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -84,21 +85,28 @@ def programs_in(module: ModuleType) -> dict[str, type[Program]]:
 
 def user_modules() -> list[ModuleType]:
     """Loaded modules that are not installed: executors cannot import them."""
-    installed = [Path(p).resolve() for p in {*sysconfig.get_paths().values(), *site.getsitepackages()}]
-    own = Path(__file__).resolve().parents[1]
-    found = []
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if name == "__main__" or not isinstance(file, str) or module.__name__ != name:
-            continue
-        path = Path(file).resolve()
-        inside = path.is_relative_to(own) or any(path.is_relative_to(root) for root in installed)
-        if (
-            inside and name not in _FILES
-        ):  # a file in there that was loaded by its path has no such name for others
-            continue
-        found.append(module)
-    return found
+    return [module for name, module in list(sys.modules.items()) if _is_users(name, module)]
+
+
+def is_user_module(name: str) -> bool:
+    """Whether a module of this name is among them. Asking for one looks at no other's file."""
+    return name in sys.modules and _is_users(name, sys.modules[name])
+
+
+def _is_users(name: str, module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    if name == "__main__" or not isinstance(file, str) or module.__name__ != name:
+        return False
+    path = Path(file).resolve()
+    # A file in there that was loaded by its path has no such name for others.
+    return name in _FILES or not any(path.is_relative_to(root) for root in _installed())
+
+
+@functools.cache
+def _installed() -> tuple[Path, ...]:
+    """The folders of what is installed, this package among them."""
+    installed = {*sysconfig.get_paths().values(), *site.getsitepackages()}
+    return (Path(__file__).resolve().parents[1], *(Path(p).resolve() for p in sorted(installed)))
 
 
 def _split(reference: str) -> tuple[str, str, str]:
