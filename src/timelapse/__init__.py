@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from timelapse.errors import TimelapseError
     from timelapse.kinds.base import state
     from timelapse.kinds.counter import Counter
+    from timelapse.kinds.distinct import Distinct
     from timelapse.kinds.extremum import Max, Min
     from timelapse.kinds.first import First
+    from timelapse.kinds.frequent import Frequent
     from timelapse.kinds.listof import ListOf
     from timelapse.kinds.mapof import MapOf
     from timelapse.kinds.mean import Mean
+    from timelapse.kinds.quantiles import Quantiles
     from timelapse.kinds.set import Set
     from timelapse.kinds.setof import SetOf
     from timelapse.kinds.smoothed import Decayed, Smoothed
@@ -46,12 +49,15 @@ _LATER = {
     "TimelapseError": "timelapse.errors",
     "state": "timelapse.kinds.base",
     "Counter": "timelapse.kinds.counter",
+    "Distinct": "timelapse.kinds.distinct",
     "Max": "timelapse.kinds.extremum",
     "Min": "timelapse.kinds.extremum",
     "First": "timelapse.kinds.first",
+    "Frequent": "timelapse.kinds.frequent",
     "ListOf": "timelapse.kinds.listof",
     "MapOf": "timelapse.kinds.mapof",
     "Mean": "timelapse.kinds.mean",
+    "Quantiles": "timelapse.kinds.quantiles",
     "Set": "timelapse.kinds.set",
     "SetOf": "timelapse.kinds.setof",
     "Decayed": "timelapse.kinds.smoothed",
@@ -80,8 +86,8 @@ _LATER = {
 }
 
 __all__ = [
-    "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Event", "First", "ListOf", "Log", "MapOf", "Max",
-    "Mean", "Min", "Program", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Time", "TimelapseError",
+    "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Distinct", "Event", "First", "Frequent", "ListOf", "Log", "MapOf", "Max",
+    "Mean", "Min", "Program", "Quantiles", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Time", "TimelapseError",
     "Value", "check", "diff", "enforce", "every", "explain", "features", "on", "replay", "report", "resource", "run_serial",
     "state", "sweep", "what_if",
 ]  # fmt: skip

@@ -103,7 +103,7 @@ class BadString(ValueError_):
 
 
 class NotANumber(ValueError_):
-    """NaN where it is refused: in Max and Min, which have no place for it."""
+    """NaN where it is refused: in Max, Min and Quantiles, which have no place for it."""
 
     code = "TL204"
 
@@ -243,12 +243,6 @@ class RunError(TimelapseError):
     """A stored run cannot be opened or asked for something it does not hold."""
 
     code = "TL600"
-
-
-class Diverged(RunError):
-    """A run differs from the serial meaning."""
-
-    code = "TL610"
 
 
 class SetupError(TimelapseError):

@@ -8,21 +8,21 @@ At one time the order is: ticks, dated writes, dated events, log events (each wi
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from typing import Any
 
-from timelapse.errors import EventOrderError, HandlerError, UsageError
+from timelapse.errors import HandlerError, UsageError
 from timelapse.ids import Phase, Position
 from timelapse.kinds.base import ABSENT, State
 from timelapse.kinds.past import Done, History, recording
+from timelapse.model.agenda import Agenda, Dated
 from timelapse.model.events import Event, Record
 from timelapse.model.failure import handler_error, is_reproducible
+from timelapse.model.order import in_order
 from timelapse.model.program import HandlerSpec, Program, Rejection, as_program, bind, rejection, spec_of
 from timelapse.model.times import (
-    Dated,
     calendar_of,
     check_sent,
     due_at,
@@ -101,29 +101,6 @@ class DictStore:
             table[key] = value
 
 
-def in_order(events: Iterable[Event]) -> Iterator[Event]:
-    """The events with `seq` assigned where a list has none. Raises EventOrderError if out of order."""
-    last: tuple[int, int] | None = None
-    assigned: bool | None = None
-    for index, event in enumerate(events):
-        if assigned is None:
-            assigned = event.seq < 0
-        if assigned != (event.seq < 0):
-            raise EventOrderError(
-                f"event {index} {'has no' if event.seq < 0 else 'has a'} seq, unlike the ones before: {event!r}",
-                hint="give every event a seq, or none",
-            )
-        placed = event._at(event.ts, index) if assigned else event
-        here = (placed.ts, placed.seq)
-        if last is not None and (here <= last or placed.seq <= last[1]):
-            raise EventOrderError(
-                f"event {index} is not after the one before it: {event!r}",
-                hint="events are taken in the order (ts, seq): sort them, or ingest them with tl.Log.write",
-            )
-        last = here
-        yield placed
-
-
 class Loop:
     """The loop, event by event. `outcome` is what it has given so far; its states are live."""
 
@@ -151,12 +128,8 @@ class Loop:
             states[name]._clock = self
         self._stores = stores
 
-        # What lies ahead. Entries that were taken back stay in their heap, and are dead.
-        self._writes: list[tuple[int, int, Dated]] = []
-        self._events: list[tuple[int, int, int, Dated]] = []
-        self._timers: dict[Any, Dated] = {}
-        self._taken_back: list[Callable[[], None]] = []
-        self._issued = 0
+        # What lies ahead.
+        self._agenda = Agenda()
         self._derived: deque[Event] = deque()
         self._derivations = 0
 
@@ -195,7 +168,7 @@ class Loop:
             for handler, lag in self._after.get(type(event), ())
         ]
         for dated in later:
-            self._date(dated)
+            self._agenda.date(dated)
         try:
             self._transaction(
                 event, self._handlers.get(type(event), ()), event.ts, Phase.LOG_EVENT, event.seq
@@ -213,11 +186,12 @@ class Loop:
     def advance(self, to: int) -> None:
         """Move the clock on: everything happens that is due until then, up to and including that time."""
         self.begin(to)
-        if not (self._ticks or self._writes or self._events):
+        agenda = self._agenda
+        if not (self._ticks or agenda.writes or agenda.events):
             return
         assert self._ticks is not None
         while True:
-            times = [*self._ticks, *(h[0][0] for h in (self._writes, self._events) if h)]
+            times = [*self._ticks, *agenda.times()]
             if not times or min(times) > to:
                 return
             self._instant(min(times))
@@ -229,18 +203,11 @@ class Loop:
             if self._ticks[place] == at:
                 self._ticks[place] = calendar.after(at)
                 self._transaction(None, (handler,), at, Phase.TICK, -1)
-        while self._writes and self._writes[0][0] == at:
-            dated = heappop(self._writes)[-1]
-            if dated.alive:
-                self._write(dated)
-        while self._events and self._events[0][0] == at:
-            dated = heappop(self._events)[-1]
-            if dated.alive:
-                dated.alive = False
-                if self._timers.get(dated.timer) is dated:
-                    del self._timers[dated.timer]
-                assert dated.event is not None
-                self._transaction(dated.event, dated.handlers, at, Phase.DATED_EVENT, dated.root)
+        for dated in self._agenda.writes_due(at):
+            self._write(dated)
+        for dated in self._agenda.events_due(at):
+            assert dated.event is not None
+            self._transaction(dated.event, dated.handlers, at, Phase.DATED_EVENT, dated.root)
 
     def _write(self, dated: Dated) -> None:
         """A dated write takes effect. It was accepted when it was issued: nothing can reject it."""
@@ -308,7 +275,7 @@ class Loop:
         due = due_at(self._now, after, at)
         timer = None if key is None else timer_of(cls, key)
         if timer is not None:
-            self._disarm(timer)
+            self._agenda.disarm(timer)
         if due == self._now:
             self._derivations += 1
             if self._derivations > self._spec.loop:
@@ -316,7 +283,7 @@ class Loop:
             self._derived.append(event._at(due, self._root))
             return
         placed = event._at(due, self._root)
-        self._date(Dated(
+        self._agenda.date(Dated(
             due, self._root, 0, cls.__name__, self._handler, event=placed,
             handlers=self._handlers.get(cls, ()), timer=timer,
         ))  # fmt: skip
@@ -324,35 +291,7 @@ class Loop:
     def _cancel(self, event: type[Event], *, key: Any) -> None:
         if not (isinstance(event, type) and issubclass(event, Event)):
             raise UsageError("cancel takes an event type", hint="self.cancel(Timeout, key=k)", code="TL207")
-        self._disarm(timer_of(event, key))
-
-    def _disarm(self, timer: Any) -> None:
-        pending = self._timers.pop(timer, None)
-        if pending is not None:
-            pending.alive = False
-
-            def again() -> None:
-                pending.alive = True
-                self._timers[timer] = pending
-
-            self._taken_back.append(again)
-
-    def _date(self, dated: Dated) -> None:
-        self._issued += 1
-        dated.issue = self._issued
-        if dated.write is not None:
-            heappush(self._writes, (dated.due, dated.issue, dated))
-        else:
-            heappush(self._events, (dated.due, dated.root, dated.issue, dated))
-        if dated.timer is not None:
-            self._timers[dated.timer] = dated
-
-        def never() -> None:
-            dated.alive = False
-            if self._timers.get(dated.timer) is dated:
-                del self._timers[dated.timer]
-
-        self._taken_back.append(never)
+        self._agenda.disarm(timer_of(event, key))
 
     # --- what states ask for (kinds.base.Clock) ---------------------------------------------------
 
@@ -361,7 +300,7 @@ class Loop:
 
     def dated(self, state: State, at: int, method: str, arguments: tuple[Any, ...]) -> None:
         write = (state, method, arguments)
-        self._date(Dated(at, self._root, 0, state._spec.name, self._handler, write=write))
+        self._agenda.date(Dated(at, self._root, 0, state._spec.name, self._handler, write=write))
 
     def ago(self, state: State, lag: int) -> Any:
         return self._history(state._spec.name, lag).view(state._spec, self._now - lag, before=self._in_tick)
@@ -406,7 +345,7 @@ class Loop:
         self._done.clear()
         self._derived.clear()
         self._derivations = 0
-        self._taken_back.clear()
+        self._agenda.taken_back.clear()
 
     def _commit(self, ts: int) -> None:
         """What happened becomes the past."""
@@ -423,14 +362,12 @@ class Loop:
                 table[key] = old
         for record, key in self._done:
             record.take_back(key)
-        for back in reversed(self._taken_back):
-            back()
+        self._agenda.undo()
         self._journal.clear()
 
     def count_pending(self) -> dict[str, int]:
         """What lies ahead, counted by state, event type and handler."""
-        alive = [h[-1].name for heap in (self._writes, self._events) for h in heap if h[-1].alive]
-        return dict(sorted(Counter(alive).items()))
+        return self._agenda.count()
 
 
 def _reject(reason: str | Record = "") -> None:

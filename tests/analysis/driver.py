@@ -10,6 +10,8 @@ import timelapse as tl
 from timelapse.analysis import Analysis, PassProgram
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.counter import Counter
+from timelapse.kinds.distinct import with_member
+from timelapse.kinds.quantiles import bits_of, bucket_of
 from timelapse.model.program import Rejection, bind, rejection, spec_of
 from timelapse.serial import DictStore
 
@@ -55,7 +57,15 @@ class Effects:
     def _e_add(self, key: Any, n: int) -> None:
         self._apply(key, self._now(key)[1] + n)
 
+    def _e_sketch(self, key: Any, member: int) -> None:
+        found, size = self._now(key)[0], self._spec.option("size")
+        assert self._spec.inner is not None
+        self._apply(key, with_member(size, self._spec.inner, b"" if found is ABSENT else found, member))
+
     def _e_more(self, key: Any, value: int, number: int = 1) -> None:
+        if self._spec.kind is tl.Quantiles:
+            self._e_bucket(key, value, number)
+            return
         for part, n in ((0, value * number), (1, number)):
             found = self._now((key, part))[0]
             total = (0 if found is ABSENT else found) + n
@@ -63,6 +73,12 @@ class Effects:
 
     def _e_less(self, key: Any, value: int) -> None:
         self._e_more(key, value, -1)
+
+    def _e_bucket(self, key: Any, value: float, number: int) -> None:
+        at = key, bucket_of(value, bits_of(self._spec.option("error")))
+        found = self._now(at)[0]
+        total = (0 if found is ABSENT else found) + number
+        self._apply(at, total if total else ABSENT)
 
     def _e_append(self, key: Any, value: int) -> None:
         found = self._now(key)[0]

@@ -11,6 +11,7 @@ import timelapse as tl
 from tests.analysis.driver import Perturbed, above, lies, run_pass, scannable
 from timelapse import serial
 from timelapse.analysis import analyse, build_pass, final_pass
+from timelapse.model.order import in_order
 from timelapse.model.program import Rejection, bind, rejection, spec_of
 from timelapse.testing.sources import load_source, random_events, random_program
 
@@ -20,7 +21,7 @@ PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 
 def check_passes(text: str, seed: int) -> None:
     program = load_source(text)
-    events = list(serial.in_order(random_events(program, random.Random(seed), 60)))
+    events = list(in_order(random_events(program, random.Random(seed), 60)))
     expected = serial.run(program, events).states
     analysis = analyse(program)
     analysis.verify()
@@ -35,7 +36,7 @@ def check_passes(text: str, seed: int) -> None:
 
 def check_interference(text: str, seed: int) -> None:
     program = load_source(text)
-    events = list(serial.in_order(random_events(program, random.Random(seed), 60)))
+    events = list(in_order(random_events(program, random.Random(seed), 60)))
     analysis = analyse(program)
     expected = serial.run(program, events).states
     for liar in analysis.facts:

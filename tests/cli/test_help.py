@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -144,3 +146,25 @@ def test_a_log_of_a_runs_outputs(folder: Path) -> None:
         "3 events"
         in cli("derive", "second.py", "sights", "@1", "Sight=Seen", "--origin", "cause", "--overwrite").out
     )
+
+
+def test_the_list_of_commands_is_that_of_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is made without their options, which take longer than all else."""
+    shown = []
+    for titles in (True, False):
+        make_app(titles=titles)(["--help"], prog_name="timelapse", standalone_mode=False)
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert all(f" {name} " in shown[0] for name in COMMANDS)
+
+
+def test_help_loads_little() -> None:
+    """Nothing that shows Markdown, checks values or reads tables."""
+    code = (
+        "import sys\nfrom timelapse.cli import main\nsys.argv = ['timelapse', '--help']\n"
+        "try:\n    main.main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "print([m for m in ('markdown_it', 'pydantic', 'pyarrow', 'numpy', 'rich.traceback') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "why-not" in done.stdout

@@ -1,22 +1,25 @@
-"""The README's program runs and prints what the README says; its links and commands exist."""
+"""The README's program and commands do what the README says; its links and commands exist."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.cli.run_cli import cli
 from timelapse.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def block(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
-    assert found is not None
-    return found[1]
+def block(language: str, number: int = 0) -> str:
+    found: list[str] = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    return found[number]
 
 
 def test_the_first_program_prints_what_the_readme_says(tmp_path: Path) -> None:
@@ -27,6 +30,30 @@ def test_the_first_program_prints_what_the_readme_says(tmp_path: Path) -> None:
     )
     assert done.stderr == ""
     assert done.stdout == block("text")
+
+
+def test_from_raw_files_to_a_diff(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands as they stand, in an empty folder; what is shown as an example after them is there."""
+    monkeypatch.chdir(tmp_path)
+    Path("rules.py").write_text(block("python"), encoding="utf-8")
+    subprocess.run([sys.executable, "-c", block("python", 1)], check=True, timeout=120)
+    section = README.partition("## From raw files to a diff")[2].partition("## ")[0]
+    commands = [
+        shlex.split(line, comments=True)[1:]
+        for line in section.splitlines()
+        if line.startswith("    timelapse")
+    ]
+    first, later = commands[:4], commands[4:]
+    assert [c[0] for c in first] == ["ingest", "explain", "replay", "diff"]
+    found = [cli(*command) for command in first]
+    assert [r.code for r in found] == [0, 0, 0, 1], [r.err for r in found]
+    assert "58 outputs" in found[2].out
+    assert re.search(r"Guessed +58 +40 +18 +0 +0", found[3].out)
+    assert Path("diff.html").stat().st_size > 10_000
+    (why,) = (c for c in later if c[0] == "why")
+    shown = cli(*why)
+    assert shown.code == 0, shown.err
+    assert "emit Guessed(user=578" in shown.out
 
 
 def test_links_lead_somewhere() -> None:

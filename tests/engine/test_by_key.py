@@ -10,17 +10,16 @@ import pytest
 
 import timelapse as tl
 from tests.engine.by_key_programs import Ewma, Friendship, Message, Reading, Retired, Sums, Talk, pair
+from tests.engine.planned import replay_by
 from timelapse.analysis import analyse
 from timelapse.engine.executor import Done, LocalExecutor, Watch
 from timelapse.engine.job import Task
-from timelapse.engine.progress import Silent
 from timelapse.errors import HandlerError
 from timelapse.kernels.parts import Part
 from timelapse.log import Log, MemoryLog
 from timelapse.plan import make_plan
 from timelapse.plan.strategy import Strategy
 from timelapse.run import Run, replay, run_serial
-from timelapse.run.start import open_source, run_plan
 from timelapse.testing import check_replay, random_log
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def staged(program: type[tl.Program], log: MemoryLog, out: Path, executor: Local
         keys = dataclasses.replace(first.work.by_key, keys={"Message": key})
         stage = dataclasses.replace(first, work=dataclasses.replace(first.work, by_key=keys))
         plan = dataclasses.replace(plan, stages=(stage, *plan.stages[1:]))
-    return run_plan(made, analysis, open_source(log, made), plan, executor, out, slices, Silent(), False, [])
+    return replay_by(plan, made, log, executor, out, slices)
 
 
 @pytest.mark.parametrize("program", list(EVENTS), ids=lambda p: p.__name__)

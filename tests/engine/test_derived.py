@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from timelapse.analysis import analyse, build_pass
 from timelapse.errors import HandlerError
 from timelapse.model.program import spec_of
@@ -115,7 +116,7 @@ def test_what_does_not_reject_stays_in_scans() -> None:
     check_replay(Flow, random_log([Message], seed=5, count=20), slices=(3,), strategies=("staged",))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=deep(6), deadline=None)
 @given(st.integers(0, 10**9), st.sampled_from([2, 3, 7]), st.booleans(), st.booleans())
 def test_random_programs_that_send(seed: int, slices: int, timed: bool, logged: bool) -> None:
     rng = random.Random(seed)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from tests.engine.logs import logs
 from tests.engine.programs import ALL, A, B
 from timelapse.errors import HandlerError
@@ -30,7 +31,7 @@ def memory(events: Sequence[tl.Event]) -> MemoryLog:
 
 
 @pytest.mark.parametrize("program", ALL, ids=lambda p: p.__name__)
-@settings(max_examples=60)
+@settings(max_examples=deep(24))
 @given(events=logs(), slices=st.sampled_from([1, 2, 3, 7, 1000]), strategy=st.sampled_from([None, "chain"]))
 def test_replay_equals_the_serial_meaning(
     program: type[tl.Program], events: list[tl.Event], slices: int, strategy: str | None

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from tests.engine.programs import ALL, A, B
 from timelapse.engine import exchange
 from timelapse.engine.exchange import Merge
@@ -48,7 +49,7 @@ def step(folder: Path, seed: int, *, first: bool = False) -> Merge:
     return Merge(COUNTER, None if first else folder / "old", files, folder / "new")
 
 
-@settings(max_examples=30)
+@settings(max_examples=deep(12))
 @given(
     seed=st.integers(0, 10**6), readers=st.sampled_from([1, 2, 3]), parts=st.sampled_from([1, 2, 5]),
     rows=st.sampled_from([1, 3, 100]), first=st.booleans(),

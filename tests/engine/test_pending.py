@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from timelapse.analysis import analyse
 from timelapse.errors import HandlerError, RunError
 from timelapse.kernels.pending import Pending
@@ -20,6 +22,9 @@ from timelapse.plan import make_plan
 from timelapse.testing import assert_same, check_replay, random_log
 from timelapse.testing.sending import sending
 from timelapse.testing.sources import in_other_times, load_source, random_events, random_program
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Message(tl.Event):
@@ -133,7 +138,7 @@ def test_states_apart_from_timers_do_not_wait_for_them() -> None:
     check_replay(Apart, random_log([Message], seed=1, count=20), slices=(3,), strategies=("staged",))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=deep(6), deadline=None)
 @given(st.integers(0, 10**9), st.sampled_from([2, 3, 7]), st.booleans(), st.booleans())
 def test_random_programs_that_date_events(seed: int, slices: int, timed: bool, logged: bool) -> None:
     rng = random.Random(seed)
@@ -219,3 +224,19 @@ def test_memory_is_that_of_what_is_pending() -> None:
     first = again.first()
     assert first is not None
     assert (again.take().seq, first.root) == (4997, 4997)
+
+
+@pytest.mark.spark
+def test_timers_travel_between_workers(spark: SparkSession) -> None:
+    """Four slices in Spark's workers: timers that were armed, re-armed and cancelled in others go off in their order."""
+    events = random_log(LOG, seed=2, count=40)
+    expected = tl.run_serial(Silence, events)
+    run = tl.replay(Silence, events, slices=4, spark=spark, strategy="staged")
+    assert (run.digest, run.state_digest, run.pending) == (
+        expected.digest,
+        expected.state_digest,
+        expected.pending,
+    )
+    assert run.slices == 4
+    assert run.certificate["fallback"] is None
+    assert run.certificate["validated_slices"] + run.certificate["leading_slices"] > 1

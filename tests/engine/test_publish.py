@@ -23,31 +23,22 @@ CHILD = """
     import timelapse.engine.publish as publish
     import timelapse.engine.tasks as tasks
     replay_module = importlib.import_module("timelapse.run.start")
+    from tests.engine.dying import dying
     from tests.engine.test_publish import EVENTS, Chained
     from timelapse.run import replay
 
     out, where, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
-    def dying(function):
-        calls = 0
-        def call(*args, **kwargs):
-            nonlocal calls
-            calls += 1
-            if calls == count:
-                os._exit(9)
-            return function(*args, **kwargs)
-        return call
-
     if where == "rename":
-        os.rename = dying(os.rename)
+        os.rename = dying(os.rename, count)
     elif where == "write":
-        tasks.write_table = dying(tasks.write_table)
+        tasks.write_table = dying(tasks.write_table, count)
     elif where == "parquet":
-        tasks._write_parquet = dying(tasks._write_parquet)
+        tasks._write_parquet = dying(tasks._write_parquet, count)
     elif where == "manifest":
-        replay_module.write_manifest = dying(replay_module.write_manifest)
+        replay_module.write_manifest = dying(replay_module.write_manifest, count)
     elif where == "cleanup":
-        publish.shutil.rmtree = dying(publish.shutil.rmtree)
+        publish.shutil.rmtree = dying(publish.shutil.rmtree, count)
     from tests.engine.programs import B
     from timelapse.log import MemoryLog
     replay(Chained, MemoryLog(EVENTS, [type(EVENTS[0]), B]), out=out, slices=3, spark=False,

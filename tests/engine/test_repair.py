@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import timelapse as tl
+from tests.engine.planned import replay_by
 from tests.engine.repair_programs import Bank, Bold, Fill, Fragile, Mixed, Move, Ranking, Relay, Wander
 from timelapse.analysis import analyse
 from timelapse.cli.run_commands import repair_text
 from timelapse.divergence import assert_same
 from timelapse.engine.executor import Done, LocalExecutor, Watch
 from timelapse.engine.job import Task
-from timelapse.engine.progress import Silent
 from timelapse.errors import HandlerError, PlanError
 from timelapse.kernels import budget, repair, sweep
 from timelapse.log import Log, MemoryLog
@@ -27,7 +27,6 @@ from timelapse.plan.cost import Measured
 from timelapse.plan.strategy import Strategy
 from timelapse.run import Run, conflicts, replay, run_serial
 from timelapse.run.conflicts import plan_of
-from timelapse.run.start import open_source, run_plan
 from timelapse.testing.sources import load_source, random_events, random_program
 
 if TYPE_CHECKING:
@@ -188,8 +187,7 @@ def test_guesses_begin_from_the_first_start_that_is_known(tmp_path: Path, lead: 
     log, made, executor = MemoryLog(events, [Move, Fill]), Bank(), Recording()
     analysis = analyse(made)
     plan = dataclasses.replace(make_plan(analysis, cores=2, slices=4, force="iterate"), lead=lead)
-    source = open_source(log, made)
-    run = run_plan(made, analysis, source, plan, executor, tmp_path / "run", 4, Silent(), False, [])
+    run = replay_by(plan, made, log, executor, tmp_path / "run", 4)
     assert_same(run_serial(Bank, log), run)
     assert [(first, seed) for kind, first, seed in executor.seen if kind == "guess"] == [
         (i, 1) for i in range(lead, 3)
@@ -250,7 +248,7 @@ def test_a_sample_is_measured_once_and_only_where_it_could_matter(monkeypatch: p
     counts = {"Move": 6000, "Fill": 0}
 
     def planned(cores: int) -> str:
-        return plan_of(made, analyse(made), reader, counts, None, None, cores, cores, known).mode
+        return plan_of(made, analyse(made), reader, counts, cores=cores, threads=cores, known=known).mode
 
     assert planned(2) == "chain"
     assert not known, "the log is too short to be looked at"

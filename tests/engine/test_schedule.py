@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from tests.engine.logs import logs
+from tests.engine.planned import replay_by
 from tests.engine.programs import ALL, A, B, Chained
 from timelapse.analysis import analyse
 from timelapse.engine.executor import Done, LocalExecutor, Watch
 from timelapse.engine.job import Task
-from timelapse.engine.progress import Silent
 from timelapse.log import MemoryLog
 from timelapse.plan import make_plan
 from timelapse.plan.schedule import Schedule, Shape, Step, Times, arrange, cuts_at, foretell
 from timelapse.run import Run, run_serial
-from timelapse.run.start import open_source, run_plan
 
 
 class Recording(LocalExecutor):
@@ -48,23 +48,11 @@ def led(
     made = program()
     analysis = analyse(made)
     plan = dataclasses.replace(make_plan(analysis, cores=2, slices=slices, force="staged"), lead=lead)
-    source = open_source(log, made)
-    return run_plan(
-        made,
-        analysis,
-        source,
-        plan,
-        executor or LocalExecutor(),
-        out,
-        slices,
-        Silent(),
-        overwrite=False,
-        keep=[],
-    )
+    return replay_by(plan, made, log, executor or LocalExecutor(), out, slices)
 
 
 @pytest.mark.parametrize("program", ALL, ids=lambda p: p.__name__)
-@settings(max_examples=25)
+@settings(max_examples=deep(15))
 @given(events=logs(), slices=st.sampled_from([2, 3, 7, 1000]), lead=st.sampled_from([1, 2, 5]))
 def test_leading_slices_give_the_serial_result(
     program: type[tl.Program], events: list[tl.Event], slices: int, lead: int

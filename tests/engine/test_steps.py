@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from timelapse.errors import HandlerError, PlanError
 from timelapse.model.program import spec_of
 from timelapse.plan import make_plan
@@ -106,7 +107,7 @@ def test_slices_give_the_serial_meaning() -> None:
     assert plan.stage_of("odd").strategy == "scan" or plan.stage_of("seen").strategy == "scan"
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=deep(6), deadline=None)
 @given(st.integers(0, 10**9), st.sampled_from([2, 3, 7]))
 def test_random_programs_in_other_times(seed: int, slices: int) -> None:
     """Handlers of random programs, called later and by the clock, on a clock of single ticks."""

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 
 import timelapse as tl
+from tests.depth import deep
 from tests.engine.logs import logs
+from tests.engine.planned import replay_by
 from tests.engine.programs import A, B, Chained, Rejecting, pair
 from timelapse.analysis import analyse
 from timelapse.analysis.result import PassProgram
 from timelapse.engine.executor import LocalExecutor
-from timelapse.engine.progress import Silent
 from timelapse.errors import HandlerError
 from timelapse.log import MemoryLog
 from timelapse.plan import Plan, make_plan
 from timelapse.run import Run, run_serial
-from timelapse.run.start import open_source, run_plan
 
 
 def planted(
@@ -33,10 +33,7 @@ def planted(
     plan = make_plan(analysis, cores=2, slices=slices, force="staged")
     stages = tuple(dataclasses.replace(s, work=fault(s.work)) for s in plan.stages)
     wrong: Plan = dataclasses.replace(plan, stages=stages, lead=lead)
-    source = open_source(log, program)
-    return run_plan(
-        program, analysis, source, wrong, LocalExecutor(), out, slices, Silent(), overwrite=False, keep=[]
-    )
+    return replay_by(wrong, program, log, LocalExecutor(), out, slices)
 
 
 def _replace_handler(work: PassProgram, name: str, function: Any) -> PassProgram:
@@ -92,7 +89,7 @@ def test_a_planted_fault_is_caught_and_the_result_is_right(
     assert run.verify().ok
 
 
-@settings(max_examples=30)
+@settings(max_examples=deep(15))
 @given(events=logs())
 def test_with_a_planted_fault_every_log_still_gives_the_serial_result(events: list[tl.Event]) -> None:
     """Whatever the log: outputs, rejections and state equal the serial meaning."""

@@ -9,6 +9,7 @@ import pytest
 
 import timelapse as tl
 from timelapse.analysis import analyse
+from timelapse.analysis.views import logs_of
 from timelapse.errors import HandlerError
 from timelapse.plan import make_plan
 from timelapse.testing import check_replay, random_log
@@ -155,8 +156,8 @@ def test_windows_by_key_and_by_scan() -> None:
         )
 
 
-def test_programs_that_rows_do_not_tell_of_run_serially() -> None:
-    """A maximum, a value that is set where there is none, a set as of a time: one event after the other, and exact."""
+def test_what_takes_more_than_the_latest_row() -> None:
+    """A maximum, a value that is set where there is none, a set as of a time: their operations, or what they left."""
 
     class Best(tl.Program):
         best: tl.Max[int, int] = tl.state(default=-1)
@@ -183,10 +184,11 @@ def test_programs_that_rows_do_not_tell_of_run_serially() -> None:
             self.emit(Found(what="seen", user=m.user, value=int(m.to in self.seen.ago(tl.SECOND))))
 
     for program in (Best, Default, AsOf):
-        assert analyse(program).serial_only is not None
-        assert "reaches into another time" in str(tl.explain(program))
-        check_replay(program, random_log(LOG, count=20), slices=(3,), strategies=(None,))
-    assert analyse(Keyed).serial_only is None
+        assert analyse(program).serial_only is None
+        check_replay(program, random_log(LOG, count=12), slices=(3,), strategies=("staged",))
+    logs = {p: next(iter(logs_of(analyse(p)).values())) for p in (Best, Default, AsOf)}
+    assert list(logs.values()) == [("ops",), ("ops",), ("present",)]
+    assert "its operations" in str(tl.explain(Best))
 
 
 def test_sums_at_the_limits() -> None:
@@ -199,7 +201,8 @@ def test_sums_at_the_limits() -> None:
         @tl.on(Message)
         def go(self, m: Message) -> None:
             big = 2**63 - 1
-            self.n[m.user] = big if m.to % 2 else -big - 1
+            self.emit(Found(what="before", user=m.user, value=self.n.last(2)[m.user] >> 1))
+            self.n[m.user] = big if m.to % 2 else -big - (m.user == 0)
             if m.to == 3:
                 self.mean.remove(m.user, 2**62)
             elif m.to == 2:
@@ -207,6 +210,8 @@ def test_sums_at_the_limits() -> None:
             self.emit(Found(what="n", user=m.user, value=self.n.last(2)[m.user] >> 1))
             self.emit(Found(what="sum", user=m.user, value=self.mean.last(2 * tl.SECOND).sum(m.user)))
 
+    even = [Message(user=1, to=n, ts=n * tl.SECOND) for n in (3, 4, 5, 6)]
+    check_replay(Edges, even, slices=(2,), strategies=("staged",))
     down = [Message(user=0, to=3, ts=t) for t in range(2)]
     up = [Message(user=0, to=2, ts=10 * tl.SECOND + t) for t in range(2)]
     check_replay(Edges, [*down, Message(user=0, to=2, ts=10 * tl.SECOND)], slices=(2,), strategies=("chain",))

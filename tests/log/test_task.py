@@ -10,7 +10,7 @@ import pytest
 
 import timelapse as tl
 from timelapse.log import manifest as stored
-from timelapse.log.log import _clean
+from timelapse.log.making import clean
 from timelapse.log.manifest import IngestEntry
 from timelapse.log.reader import LogReader
 from timelapse.log.task import BAD, TaskReport, write_partition
@@ -58,7 +58,7 @@ def test_a_task_that_ran_twice_leaves_one_result(tmp_path: Path) -> None:
     assert first.segments[0].content == second.segments[0].content
     assert second.quarantine is not None
     entry = IngestEntry(1, 3, 1.0, [], [second.quarantine], "test")
-    _clean(folder, second.segments, entry)
+    clean(folder, second.segments, entry)
     assert [p.name for p in (folder / "segments").iterdir()] == [second.segments[0].folder]
     assert [p.name for p in (folder / "quarantine").iterdir()] == [second.quarantine]
     reader = LogReader.of(folder, stored.build(KINDS, second.segments, [entry]))

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.depth import deep
 from tests.native.fuzz.compare import Tally, check, replayed
 
 SECONDS = float(os.environ.get("TIMELAPSE_FUZZ", "0"))
@@ -30,7 +31,7 @@ def seeds(share: float, count: int) -> Iterator[int]:
 def test_generated_code_means_what_the_handlers_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run without compiling it, which tries many more programs."""
     tally = Tally()
-    for seed in seeds(0.4, 48):
+    for seed in seeds(0.4, deep(32)):
         check(seed, monkeypatch, tally, emulate=True)
     _not_vacuous(tally)
 
@@ -38,7 +39,7 @@ def test_generated_code_means_what_the_handlers_mean(monkeypatch: pytest.MonkeyP
 def test_compiled_passes_return_what_interpreted_ones_return(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same with machine code."""
     tally = Tally()
-    for seed in seeds(0.4, 5):
+    for seed in seeds(0.4, deep(4)):
         check(seed, monkeypatch, tally, emulate=False, size=3)
     _not_vacuous(tally)
 
@@ -52,5 +53,5 @@ def _not_vacuous(tally: Tally) -> None:
 
 def test_replays_are_the_serial_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every slicing, compiled and interpreted; and the same failure where a handler raises."""
-    raised = [replayed(seed, monkeypatch) for seed in seeds(0.2, 2)]
+    raised = [replayed(seed, monkeypatch) for seed in seeds(0.2, deep(2))]
     assert not all(raised)

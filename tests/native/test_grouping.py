@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from tests.native.oracle import INTS, compare, logs, passes
 from tests.native.programs import A, B, Note
 from timelapse.analysis import PassProgram, analyse, final_pass
@@ -94,7 +95,7 @@ CUTS = st.lists(st.integers(0, 25), max_size=3).map(lambda c: sorted([0, *c, 25]
 
 
 @pytest.mark.parametrize("program", [Together, Scans])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=deep(10), deadline=None)
 @given(events=logs() | logs(INTS), cuts=CUTS)
 def test_compiled_equals_interpreted(program: type[tl.Program], events: list[Event], cuts: list[int]) -> None:
     """Every pass, over consecutive slices, from loaded starts and from such as are taken over key by key."""

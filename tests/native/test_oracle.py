@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from tests.native.oracle import INTS, compare, logs, passes
 from tests.native.programs import A, B, Failing, Mixed, Note, Overflowing
 from tests.native.state_programs import Compound, Filtered, Folds, Kinds, Leaving, Refusing, Rejecting
@@ -18,7 +19,7 @@ CUTS = st.lists(st.integers(0, 25), max_size=3).map(lambda c: sorted([0, *c, 25]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=deep(12), deadline=None)
 @given(events=logs(), cuts=CUTS)
 def test_compiled_equals_interpreted(program: type[tl.Program], events: list[Event], cuts: list[int]) -> None:
     """Effects, changes, outputs, failures and progress, over consecutive slices with few keys."""
@@ -27,7 +28,7 @@ def test_compiled_equals_interpreted(program: type[tl.Program], events: list[Eve
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=deep(8), deadline=None)
 @given(events=logs(INTS), cuts=CUTS)
 def test_compiled_equals_interpreted_at_the_edges(
     program: type[tl.Program], events: list[Event], cuts: list[int]

@@ -10,16 +10,15 @@ import pytest
 
 import timelapse as tl
 from tests.engine.by_key_programs import Reading
+from tests.engine.planned import replay_by
 from timelapse.analysis import ByKey, analyse, final_pass, share_out_all
 from timelapse.engine.executor import LocalExecutor
-from timelapse.engine.progress import Silent
 from timelapse.errors import HandlerError
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.choose import choice
 from timelapse.log import MemoryLog
 from timelapse.plan import Plan, make_plan
 from timelapse.run import Run, run_serial
-from timelapse.run.start import open_source, run_plan
 from timelapse.testing import random_log
 
 
@@ -91,10 +90,7 @@ def by_key(
     plan = change(make_plan(analysis, cores=workers, threads=workers, slices=slices, force="by key"))
     assert plan.mode == "by key"
     executor = LocalExecutor(threads=workers)
-    return run_plan(
-        made, analysis, open_source(log, made), plan, executor, out, slices, Silent(), False, [],
-        quarantine=quarantine,
-    )  # fmt: skip
+    return replay_by(plan, made, log, executor, out, slices, quarantine=quarantine)
 
 
 def events_of(seed: int, count: int = 400, **values: Sequence[float]) -> MemoryLog:
@@ -183,9 +179,7 @@ def abroad(log: MemoryLog, out: Path) -> Run:
     made = Two()
     analysis = analyse(made)
     plan = wrong(make_plan(analysis, cores=2, slices=1, force="staged"))
-    return run_plan(
-        made, analysis, open_source(log, made), plan, LocalExecutor(threads=2), out, 1, Silent(), False, []
-    )
+    return replay_by(plan, made, log, LocalExecutor(threads=2), out, 1)
 
 
 def test_a_key_that_is_not_the_events_own_gives_the_pass_up(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from tests.native.oracle import same
 from timelapse.analysis import PassProgram
 from timelapse.kernels.native.layout import layout_of, stored_type
@@ -77,7 +78,7 @@ def _table(spec: StateSpec, *, delta: bool) -> NativeTable:
 
 
 @pytest.mark.parametrize("name", ["point", "pair", "text", "real", "single"])
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=deep(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_values_are_words_and_back(name: str, data: st.DataObject) -> None:
     """One by one, and as columns."""
@@ -98,7 +99,7 @@ def _keys(spec: StateSpec) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=deep(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_an_exact_state_on_a_table(name: str, data: st.DataObject) -> None:
     """Puts, drops and reads, some undone, over two slices, from a loaded start: as over dicts."""
@@ -148,7 +149,7 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=deep(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_delta_on_a_table(name: str, data: st.DataObject) -> None:
     """Effects, some undone: as a delta over dicts; also where a delta over dicts goes on from the table."""

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from tests.native.programs import A, Note
 from timelapse.analysis import analyse, final_pass
 from timelapse.engine.executor import LocalExecutor
@@ -60,7 +61,7 @@ def words(parts: tuple[Any, ...], pool: Interned) -> list[int]:
 
 @pytest.mark.parametrize("clash", [False, True])
 @pytest.mark.parametrize("kind", range(len(KINDS)))
-@settings(max_examples=25)
+@settings(max_examples=deep(12))
 @given(there=st.sets(st.integers(0, 40), max_size=40), cuts=st.lists(st.integers(0, 40), max_size=4))
 def test_keys_are_taken_over(kind: int, clash: bool, there: set[int], cuts: list[int]) -> None:
     """From a table in several pieces; also where keys share their hashes; others leave the row as it is."""

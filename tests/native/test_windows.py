@@ -16,7 +16,8 @@ from tests.native.window_programs import windowed_log, windowed_program
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.base import Abandoned, PassResult
 from timelapse.kernels.choose import SWITCH, SliceKernel, choice
-from timelapse.kernels.native import build, kernel
+from timelapse.kernels.native import build, hashtable, kernel
+from timelapse.kernels.native.lower import lowered
 from timelapse.kernels.source import Source
 from timelapse.kernels.timed import TimedKernel
 from timelapse.log import MemoryLog
@@ -163,3 +164,65 @@ def test_machine_code_with_many_keys_and_long_windows(monkeypatch: pytest.Monkey
         assert run.certificate["passes"] == {"final": "compiled"}
         assert_same(reference, run)
         assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
+
+
+SHARED = """
+import timelapse as tl
+
+class A(tl.Event):
+    k: int
+    m: int
+    s: str
+    items: list[int]
+
+class Out(tl.Record):
+    a: int
+    b: int
+    c: int
+    first: int | None
+
+class P(tl.Program):
+    a: tl.Counter[int]
+    b: tl.Counter[int]
+    c: tl.Counter[int]
+    plain: tl.Counter[int]
+    first: tl.First[int, int | None]
+    seen: tl.SetOf[int, int]
+
+    @tl.on(A)
+    def note(self, e):
+        self.a[e.k] += e.m
+        self.first.add(e.k, e.ts)
+        if e.m > 0:
+            self.b[e.k] += 1
+            self.seen.add(e.k, e.m)
+        else:
+            self.c[e.k] -= 2
+            self.plain[e.k] += 1
+        if e.m * 2**62 % 3 == 1 and e.s == "a":
+            self.c[e.k] = 0
+        self.emit(Out(a=self.a.last(2)[e.k] + self.a.ago(5)[e.k], b=self.b.last(3)[e.k] + self.seen.last(2).count(e.k),
+                      c=self.c.last(4)[e.k] - self.plain[e.k], first=self.first[e.k]))
+        if self.b.last(9)[e.k] > 3:
+            self.reject("often")
+"""
+
+
+def test_states_with_windows_share_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rejected events, such as leave, and rows that move while several logs are about them."""
+    monkeypatch.setenv(SWITCH, "native")
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    program = load_source(SHARED)()
+    unit = lowered(program, final_pass(analyse(type(program))), final=True)
+    assert {"a", "b", "c", "plain", "first"} in map(set, unit.tables)
+    left: list[int] = []
+    for seed in range(3):
+        monkeypatch.setattr(kernel, "PIECE", (3, 40)[seed % 2])
+        monkeypatch.setattr(hashtable, "_FIRST", 4)
+        events = windowed_log(program, seed, 60)
+        for number, event in enumerate(events):  # more keys than the first table has rows
+            made: Any = type(event)
+            k = number if seed % 3 == 0 else number % (3 + seed)
+            events[number] = made(k=k, m=event.m, s=event.s, items=event.items)._at(event.ts, -1)  # type: ignore[attr-defined]
+        assert same_slices(program, events, (0, 20 + seed, 60), left)
+    assert sum(left) > 3

@@ -14,13 +14,19 @@ _DECLARED = {
     "mean": "tl.Mean[int]", "set": "tl.Set[int]", "setof": "tl.SetOf[int, int]", "plain": "tl.Value[int, int]",
     "value": "tl.Value[int, int]", "flag": "tl.Value[int, tuple[int, float] | None]", "map": "tl.MapOf[int, int, int]",
 }  # fmt: skip
+_GROUPED = ("mean", "setof", "map")
+"""No program with ticks that has these compiles."""
 _LAGS = ("1", "2", "3", "self.w", "self.w + 1", "2 * LONG", "tl.SECOND")
 
 
 class _Writer:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, timed: bool = False) -> None:
         self.rng = random.Random(seed)
-        self.states = {f"s{i}": self.rng.choice(_KINDS) for i in range(self.rng.randint(1, 4))}
+        self.late = timed and self.rng.random() < 0.8
+        """Whether a handler is called later."""
+        self.ticks = timed and (not self.late or self.rng.random() < 0.6)
+        kinds = _KINDS if not self.ticks else tuple(k for k in _KINDS if k not in _GROUPED)
+        self.states = {f"s{i}": self.rng.choice(kinds) for i in range(self.rng.randint(1, 4))}
         self.removed = {n for n in self.states if self.rng.random() < 0.4}
         """Means from which is removed: they have no windows, only looks back."""
 
@@ -44,7 +50,41 @@ class _Writer:
             lines += ["", f"    @tl.on({event})", f"    def h{number}(self, e):"]
             for _ in range(rng.randint(2, 5)):
                 lines += self._statement(2)
+        for number in range(rng.randint(1, 2) if self.late else 0):
+            lag = ("w", "3", "LONG + 1", "tl.SECOND")[2 * number + rng.randrange(2)]
+            lines += ["", f"    @tl.on({rng.choice('AB')}, after={lag})", f"    def later{number}(self, e):"]
+            lines.append("        self.emit(Out(what=(self.now - e.ts) % 97, v=float(e.ts % 1000)))")
+            lines += [
+                line.replace("self.reject('no')", "pass")
+                for _ in range(rng.randint(1, 3))
+                for line in self._statement(2)
+            ]
+        for number in range(rng.randint(1, 2) if self.ticks else 0):
+            lines += ["", f"    @tl.every({rng.choice((1, 2, 3, 5, 8))})", f"    def tick{number}(self):"]
+            for _ in range(rng.randint(1, 3)):
+                lines += self._of_tick()
         return "\n".join(lines) + "\n"
+
+    def _of_tick(self) -> list[str]:
+        """What a tick does: there is no event, and it may look at every key."""
+        rng = self.rng
+        name, kind = rng.choice(list(self.states.items()))
+        if rng.random() < 0.4:
+            written = self._write("0")
+            for word, key in (("e.k", "1"), ("e.m", "2"), ("e.s", "'a'")):
+                written = written.replace(word, key)
+            return [f"        {written}"]
+        lag = rng.choice(_LAGS)
+        views = [f"self.{name}", f"self.{name}.last({lag})"]
+        views += [f"self.{name}.ago({lag})"] if kind in ("counter", "pair", "text") else []
+        lines = [f"        for n, found in enumerate({rng.choice(views)}.items()):",
+                 "            self.emit(Out(what=n, v=float(sum(map(ord, repr(found))))))"]  # fmt: skip
+        if kind in ("counter", "pair", "text") and rng.random() < 0.5:
+            lines = [f"        for _, n in {rng.choice(views)}.top({rng.randint(1, 3)}):",
+                     "            self.emit(Out(what=n, v=0.5))"]  # fmt: skip
+        if rng.random() < 0.3:
+            lines += ["        if self.now % 4 == 3:", "            self.reject('tick')"]
+        return lines
 
     def _statement(self, depth: int, *, in_loop: bool = False) -> list[str]:
         rng, pad = self.rng, "    " * depth
@@ -105,9 +145,9 @@ class _Writer:
         return rng.choice(choices[kind])
 
 
-def windowed_program(seed: int) -> str:
-    """The source of a program."""
-    return _Writer(seed).program()
+def windowed_program(seed: int, *, timed: bool = False) -> str:
+    """The source of a program; `timed`: with ticks, or handlers that are called later."""
+    return _Writer(seed, timed=timed).program()
 
 
 def windowed_log(program: Any, seed: int, count: int, *, edges: bool = False) -> list[Event]:

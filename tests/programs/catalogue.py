@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import timelapse as tl
-from tests.programs import oracles, timed_oracles
+from tests.programs import loops, oracles, timed_oracles
 from tests.programs.data import Draw, Mix, chance, near, number, one_of, several, skewed, some
 from timelapse.model.load import load_events, load_program
 
@@ -39,9 +39,10 @@ class Entry:
     params: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def is_loop(self) -> bool:
-        """Whether the oracle is what one would write instead of the program; else it looks at all events each time."""
-        return self.oracle.__module__ != timed_oracles.__name__
+    def loop(self) -> Callable[[oracles.Rows], oracles.Out]:
+        """What one would write instead of the program: the oracle, unless that looks at all events each time."""
+        found: Callable[[oracles.Rows], oracles.Out] = getattr(loops, self.oracle.__name__, self.oracle)
+        return found
 
     @property
     def name(self) -> str:

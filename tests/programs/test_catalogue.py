@@ -24,6 +24,7 @@ def test_a_program_gives_what_its_oracle_gives_however_it_runs(entry: Entry) -> 
     wanted = entry.oracle(made.rows())
     got = [(o.position.ts, type(o.record).__name__, tuple(tuple.__iter__(o.record))) for o in found.outputs]
     assert got == wanted
+    assert entry.loop(made.rows()) == wanted
     assert len(wanted) > 3 or not found.outputs
     reference = run_serial(program, events)
     asked = [(3, None), (2, "chain")] if spec_of(program).times else [(3, None), (4, "staged"), (2, "chain")]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import SWITCH
 from timelapse.run import Run
@@ -116,7 +117,7 @@ def one_by_one(program: type[tl.Program], events: list[tl.Event]) -> tuple[Run, 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @given(rows=ROWS)
-@settings(max_examples=12)
+@settings(max_examples=deep(8))
 def test_the_serial_meaning_is_that_of_the_log_without_the_event(
     program: type[tl.Program], rows: list[tuple[int, int, str]]
 ) -> None:
@@ -131,7 +132,7 @@ def test_the_serial_meaning_is_that_of_the_log_without_the_event(
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("kernel", ["python", "native"])
 @given(rows=ROWS)
-@settings(max_examples=3)
+@settings(max_examples=deep(3))
 def test_replay_takes_out_what_the_serial_loop_does(
     kernel: str, program: type[tl.Program], rows: list[tuple[int, int, str]]
 ) -> None:
@@ -253,7 +254,7 @@ class Budget(tl.Program):
 @pytest.mark.parametrize("kernel", ["python", "native"])
 @pytest.mark.parametrize("quarantine", [True, False])
 @given(rows=ROWS)
-@settings(max_examples=3)
+@settings(max_examples=deep(3))
 def test_by_key_too(kernel: str, quarantine: bool, rows: list[tuple[int, int, str]]) -> None:
     """Workers that share out the events by key take out, and reject, the same."""
     events = moves(rows if quarantine else [(w, a, n) for w, a, n in rows if a])

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from timelapse.errors import HandlerError
 from timelapse.run import Run
 from timelapse.testing import check_replay
@@ -75,7 +76,7 @@ ROWS = st.lists(
 
 
 @given(rows=ROWS)
-@settings(max_examples=8)
+@settings(max_examples=deep(5))
 def test_the_result_is_that_of_the_log_without_the_events(rows: list[tuple[int, int, int]]) -> None:
     events = moves(rows)
     run = tl.run_serial(Later, events, quarantine=True)

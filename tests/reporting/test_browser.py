@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import timelapse as tl
 from tests.reporting.browser import Browser, found
-from tests.reporting.programs import Guard, events
+from tests.reporting.programs import HOSTILE, Guard, events
 from timelapse.reporting import report
 
 BROWSER = found()
@@ -23,13 +24,17 @@ pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this mac
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The reports of a hostile run and of a diff."""
+    """The reports of a hostile run, of a diff with labels, and of a sweep over hostile values."""
     folder = tmp_path_factory.mktemp("browser")
     log = tl.Log.from_events(folder / "log", events())
     a, b = (tl.replay(Guard(limit=n), log, folder / f"r{n}", 2, False) for n in (2, 5))
     report(a, folder / "run.html")
-    report(tl.diff(a, b), folder / "diff.html", by=["who"])
-    return {"run": folder / "run.html", "diff": folder / "diff.html"}
+    labels = pa.table({"n": list(range(130)), "label": [n % 3 == 0 for n in range(130)]})
+    found = tl.diff(a, b)
+    report(found, folder / "diff.html", by=["who"], judged=found.judge(labels))
+    words = {"limit": [1, 2, 4], "word": HOSTILE[:-1]}
+    report(tl.sweep(Guard, log, words, labels=labels, spark=False), folder / "sweep.html")
+    return {name: folder / f"{name}.html" for name in ("run", "diff", "sweep")}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +52,7 @@ def _box(browser: Browser, selector: str) -> dict[str, Any]:
     return dict(found)
 
 
-@pytest.mark.parametrize("name", ["run", "diff"])
+@pytest.mark.parametrize("name", ["run", "diff", "sweep"])
 def test_hostile_texts_stay_texts(browser: Browser, files: dict[str, Path], name: str) -> None:
     """No script of the log ran, nothing was asked of a network, the policy had nothing to stop; the texts can be read."""
     browser.open(files[name])
@@ -58,7 +63,7 @@ def test_hostile_texts_stay_texts(browser: Browser, files: dict[str, Path], name
     assert "<script>window.harmed = 1</script>" in text
     assert "\\u202egnp.exe" in text
     assert "{{ 7 * 7 }}" in text
-    assert "(2,000,000 characters)" in text
+    assert name == "sweep" or "(2,000,000 characters)" in text
     assert browser.evaluate("getComputedStyle(document.body).display") == "block"
     assert browser.evaluate("document.querySelectorAll('img,iframe,object,embed,link,base,form').length") == 0
 
@@ -123,7 +128,7 @@ def test_charts_answer_pointer_keys_and_legend(browser: Browser, files: dict[str
     assert browser.evaluate(columns) < paths
 
 
-@pytest.mark.parametrize("name", ["run", "diff"])
+@pytest.mark.parametrize("name", ["run", "diff", "sweep"])
 def test_it_fits_a_phone(browser: Browser, files: dict[str, Path], name: str) -> None:
     """No sideways scrolling of the page at 360 pixels, text that can be read, in dark colours too."""
     browser.open(files[name], width=360, height=740, phone=True, dark=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -13,6 +14,8 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from tests.reporting.programs import HOSTILE, Guard, events
+from timelapse.charts.lines import Line, Spot, lines
+from timelapse.compare import open_sweep
 from timelapse.errors import UsageError
 from timelapse.reporting import Report, report
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
@@ -182,6 +185,71 @@ def test_a_diff_shows_gone_new_and_changed(runs: tuple[tl.Run, tl.Run]) -> None:
         report(found, by=["nowhere"])
 
 
+def test_a_sweep_shows_every_setting(place: Path) -> None:
+    """Counts, scores and digests of each; plots of them; the folder gives the same but for what labels say."""
+    log = tl.Log.open(place / "log")
+    labels = pa.table({"n": list(range(0, 130, 2)), "label": [n % 3 == 0 for n in range(0, 130, 2)]})
+    found = tl.sweep(Guard(word="w"), log, {"limit": [7, 1, 3]}, place / "swept", labels=labels, spark=False)
+    html = report(found).html
+    text = re.sub(r"\s+", " ", _Texts(html).text)
+    for point in found.points:
+        assert point.judged is not None
+        score = point.judged.total.b
+        assert score.precision is not None
+        row = f"{point.values['limit']} {point.run.counts['Seen']} {point.run.rejected_count} {100 * score.precision:.1f}%"
+        assert row in text
+        assert point.run.digest[:12] in text
+    best = found.best()
+    assert best is not None
+    assert f"best f1: limit={best.values['limit']}" in text
+    assert text.count("limit=3: ") == 5  # a mark for outputs, precision, recall, f1 and in the curve
+    assert "word 'w'" in text
+    again = re.sub(r"\s+", " ", _Texts(report(place / "swept").html).text)
+    assert "precision" not in again
+    rows = [f"{p.values['limit']} {p.run.counts['Seen']} {p.run.rejected_count}" for p in found.points]
+    assert [rows[n] for n in (1, 2, 0)] == sorted(rows, key=again.index)
+    assert [p.values for p in open_sweep(place / "swept").points] == [{"limit": n} for n in (1, 3, 7)]
+
+
+def test_a_redacted_parameter_of_a_sweep_is_nowhere(place: Path) -> None:
+    """Neither in the table nor on an axis, as a mark's text or in the best setting."""
+    log = tl.Log.open(place / "log")
+    labels = pa.table({"n": list(range(130))})
+    grid: dict[str, list[Any]] = {"limit": [912837, 1], "word": ["s3cret", "x"]}
+    found = tl.sweep(Guard, log, grid, labels=labels, spark=False)
+    assert "912837" in report(found).html
+    made = report(found, redact=["limit,word"])
+    assert HIDDEN in made.html
+    assert "s3cret" not in made.html
+    assert "912837" not in made.html.replace(",", "")
+    assert "s3cret" not in report(found, redact=["word"]).html
+
+
+def test_a_folder_that_is_no_sweep(place: Path, tmp_path: Path) -> None:
+    """Runs of different programs over one log, or none at all."""
+    tl.replay(Guard, [], tmp_path / "a" / "one", spark=False)
+    tl.replay(Guard, events(20), tmp_path / "a" / "two", spark=False)
+    for folder in (tmp_path / "a", tmp_path):
+        with pytest.raises(UsageError) as caught:
+            open_sweep(folder)
+        assert caught.value.code == "TL870"
+    with pytest.raises(UsageError):
+        report(tmp_path / "a")
+
+
+def test_axes_have_round_numbers_that_are_within() -> None:
+    """Lines with one point, equal points, tiny and huge numbers, and none."""
+    for values in ([3.0], [2.0, 2.0], [0.001, 0.0035], [1e300, 2e300], [-5.0, 5.0], [0.0], []):
+        drawn = lines("t", "x", "y", [Line("a", tuple(Spot(v, v, "p") for v in values))])
+        marks = [float(v) for v in re.findall(r'c[xy]="([-\d.]+)"', drawn.body)]
+        assert len(marks) == 2 * len(values)
+        assert all(0 <= m <= drawn.width for m in marks)
+    ticks = re.findall(
+        r'middle">([^<]*)<', lines("t", "x", "", [Line("a", (Spot(1, 0, ""), Spot(5, 9, "")))]).body
+    )
+    assert ticks == ["1", "2", "3", "4", "5", "x"]
+
+
 def test_redacted_values_are_nowhere_in_the_file(place: Path) -> None:
     """Neither in tables nor charts nor reasons nor parameters; the other fields stay."""
     log = tl.Log.open(place / "log")
@@ -278,6 +346,7 @@ def test_many_reasons_of_rejections_are_ranked() -> None:
 def test_the_command_writes_a_file(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For one run and for two; over an earlier report, and over nothing else."""
     monkeypatch.chdir(place)
+    (place / "programs_to_sweep.py").write_text("from tests.reporting.programs import Guard, Seen, Visit\n")
     done = cli("report", "@1")
     assert done.code == 0, done.err
     assert (place / "Guard-1.html").read_text().startswith("<!doctype html><!-- timelapse report -->")
@@ -292,4 +361,13 @@ def test_the_command_writes_a_file(place: Path, monkeypatch: pytest.MonkeyPatch)
     assert cli("report", "@1", "-o", "mine.html", "--overwrite").code == 0
     assert cli("report", "@1", "--redact", "nothing").code == 2
     assert cli("report", "@1", "--by", "who").code == 2
+    swept = cli(
+        "sweep", "programs_to_sweep.py:Guard", "log", "limit=1,2", "--local", "--report", "s.html", "-o", "sw"
+    )
+    assert swept.code == 0, swept.err
+    assert "report: s.html" in swept.out
+    assert "many settings" in (place / "s.html").read_text()
+    assert cli("report", "sw", "-o", "again.html").code == 0
+    assert "many settings" in (place / "again.html").read_text()
+    assert cli("sweep", "programs_to_sweep.py:Guard", "log", "limit=1,2", "--redact", "limit").code == 2
     assert not list(place.glob(".*"))

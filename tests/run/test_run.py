@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from tests.engine.logs import logs
 from tests.engine.programs import A, B, Cancelling, Chained, Idioms, Note, Out, Rejecting
 from timelapse import serial
@@ -76,7 +77,7 @@ def test_states_are_tables_in_key_order(log: Log) -> None:
     assert "friends" in str(caught.value.hint)
 
 
-@settings(max_examples=40)
+@settings(max_examples=deep(20))
 @given(events=logs(), slices=st.sampled_from([1, 3, 7]), at=st.integers(0, 4_000_010))
 def test_state_at_a_time_is_the_state_before_everything_then(
     events: list[tl.Event], slices: int, at: int
@@ -93,7 +94,7 @@ def test_state_at_a_time_is_the_state_before_everything_then(
 
 
 @given(events=logs(10))
-@settings(max_examples=20)
+@settings(max_examples=deep(10))
 def test_verify_accepts_every_prefix(events: list[tl.Event]) -> None:
     """A prefix of any length can be verified."""
     run = replay(Chained, MemoryLog(events, [A, B]), slices=3, spark=False)

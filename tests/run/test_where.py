@@ -9,13 +9,14 @@ import pytest
 
 from timelapse.engine.executor import LocalExecutor, suitable
 from timelapse.env import spark_session
-from timelapse.run import start
+from timelapse.run import planning
+from timelapse.run.request import Settings
 
 Plan = tuple[str, float, float]
 """Mode, foretold time relative to the serial loop, seconds of the serial loop."""
 
 
-class FakePlanner(start._Planner):
+class FakePlanner(planning.Planner):
     """Plans as a test says, by the number of cores."""
 
     plans: dict[int, Plan]
@@ -35,9 +36,10 @@ class Notes:
         self.lines.append(text)
 
 
-def planner(events: int, one: Plan, two: Plan, slices: int | None = None) -> FakePlanner:
+def planner(events: int, one: Plan, two: Plan, notes: Notes, slices: int | None = None) -> FakePlanner:
     source = SimpleNamespace(reader=SimpleNamespace(count=events))
-    found = FakePlanner(None, None, source, slices, None)  # type: ignore[arg-type]
+    asked = SimpleNamespace(source=source, settings=Settings(slices, progress=notes))  # type: ignore[arg-type]
+    found = FakePlanner(asked)  # type: ignore[arg-type]
     object.__setattr__(found, "plans", {1: one, 2: two})
     return found
 
@@ -53,7 +55,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(spark_session, "existing", lambda: None)
     monkeypatch.setattr(spark_session, "session", refuse)
-    monkeypatch.setattr(start, "usable_cores", lambda: 2)
+    monkeypatch.setattr(planning, "usable_cores", lambda: 2)
 
 
 @pytest.mark.usefixtures("no_session")
@@ -68,7 +70,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_no_session_is_started_where_it_would_not_pay(events: int, two: Plan) -> None:
     notes = Notes()
-    _, executor = planner(events, ("chain", 1.0, 15.0), two).settle(None, notes)  # type: ignore[arg-type]
+    _, executor = planner(events, ("chain", 1.0, 15.0), two, notes).settle(None)
     assert isinstance(executor, LocalExecutor)
     assert executor.threads == 2
     assert notes.lines == []
@@ -80,11 +82,11 @@ def test_a_session_is_started_where_it_pays_or_slices_were_asked_for(
     seconds: float, slices: int | None
 ) -> None:
     notes = Notes()
-    asked = planner(10_000_000, ("chain", 1.0, seconds), ("staged", 0.6, seconds), slices)
+    asked = planner(10_000_000, ("chain", 1.0, seconds), ("staged", 0.6, seconds), notes, slices)
     with pytest.raises(Started):
-        asked.settle(None, notes)  # type: ignore[arg-type]
+        asked.settle(None)
     assert notes.lines == ["starting Spark (a few seconds) ..."]
-    _, executor = asked.settle(False, notes)  # type: ignore[arg-type]
+    _, executor = asked.settle(False)
     assert isinstance(executor, LocalExecutor)
 
 

@@ -73,6 +73,10 @@ def test_a_traced_event_does_what_it_did(
     listened = [e.seq for e in messages_in(events, program)]
     states_after_tracing(run, listened)
     states_after_tracing(run, listened[1::5])
+    serial = tl.run_serial(program, events)
+    for name in run.manifest.states:  # by a kernel that is asked for this state alone
+        for at in (7, 31, 58):
+            assert run.state(name.name, at).equals(serial.state(name.name, at)), (name.name, at)
 
 
 def test_what_handlers_raised_is_told_and_undone() -> None:

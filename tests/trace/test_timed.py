@@ -16,7 +16,7 @@ from timelapse.kinds.base import ABSENT
 from timelapse.log import MemoryLog
 from timelapse.run import Run, replay
 from timelapse.trace import timed
-from timelapse.trace.why import Cause, Explanation
+from timelapse.trace.explanation import Cause, Explanation
 
 
 class Hit(tl.Event):

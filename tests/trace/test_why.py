@@ -16,6 +16,7 @@ from tests.trace.test_event import STORY, messages
 from timelapse import serial, trace
 from timelapse.errors import RunError, UsageError
 from timelapse.log import Log, MemoryLog
+from timelapse.model.order import in_order
 from timelapse.run import Run, replay
 from timelapse.trace import writers as writers_module
 from timelapse.trace.moments import Past
@@ -44,7 +45,7 @@ def all_writes(program: type[tl.Program], events: list[tl.Event]) -> dict[tuple[
     """Every change of every key by the serial loop, newest first."""
     loop = serial.Loop(program)
     found: dict[tuple[str, Any], list[Written]] = {}
-    for event in serial.in_order(events):
+    for event in in_order(events):
         before = {n: dict(s) for n, s in loop.outcome.states.items()}
         loop.step(event)
         for name, state in loop.outcome.states.items():

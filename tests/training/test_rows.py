@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
+from tests.depth import deep
 from timelapse.errors import UsageError
 from timelapse.kernels.choose import SWITCH
 from timelapse.log import MemoryLog
@@ -120,7 +121,7 @@ def known_at(user: int, ts: int) -> tuple[int, str | None]:
 
 
 @given(times=st.lists(st.integers(-2, 32), max_size=12), left_out=st.sets(st.integers(0, COUNT - 1)))
-@settings(max_examples=20)
+@settings(max_examples=deep(10))
 def test_questions_stand_before_what_happens_at_their_time(
     log: tl.Log, times: list[int], left_out: set[int]
 ) -> None:
@@ -230,7 +231,7 @@ class Often(tl.Program):
 
 
 @given(rows=st.lists(st.tuples(st.integers(0, 4), st.integers(-1, 31)), max_size=12))
-@settings(max_examples=15)
+@settings(max_examples=deep(8))
 def test_the_last_one_before_a_time(log: tl.Log, rows: list[tuple[int, int]]) -> None:
     table = pa.table(
         {"who": pa.array([w for w, _ in rows], pa.int64()), "ts": pa.array([t for _, t in rows], pa.int64())}

@@ -12,8 +12,10 @@ import ast
 from dataclasses import dataclass, field
 
 from timelapse.analysis import cfg
-from timelapse.analysis.ir import Edge, Found, FunctionIR, Node, StateRead, StateWrite, Vertex
-from timelapse.analysis.scan import Opaque, Scanner, plain_state
+from timelapse.analysis.ir import Edge, Found, FunctionIR, Node, StateRead, Vertex
+from timelapse.analysis.opaque import Opaque
+from timelapse.analysis.scan import Scanner
+from timelapse.analysis.statements import what_it_does
 
 Frontier = list[tuple[int, str, bool]]
 """Edges that still need a target: node, label, whether control really takes them."""
@@ -176,7 +178,7 @@ class Builder:
                 raise Opaque(
                     "TL311", node, f"{type(node).__name__} is not analysed", "write it with plain statements"
                 )
-        made = self._simple("stmt", node, self._found(node), preds)
+        made = self._simple("stmt", node, what_it_does(self.scan, node), preds)
         return [(made.index, "", True)]
 
     def _simple(self, kind: str, node: ast.stmt, found: Found, preds: Frontier) -> Node:
@@ -186,7 +188,9 @@ class Builder:
 
     def _is_reject(self, call: ast.Call) -> bool:
         func = call.func
-        return isinstance(func, ast.Attribute) and func.attr == "reject" and self.scan.is_self(func.value)
+        return (
+            isinstance(func, ast.Attribute) and func.attr == "reject" and self.scan.states.is_self(func.value)
+        )
 
     def _reject(self, node: ast.Expr, call: ast.Call, preds: Frontier) -> Frontier:
         if any(isinstance(f, _Try) and f.is_with for f in self._frames):
@@ -198,124 +202,6 @@ class Builder:
         made = self._simple("reject", node, found, preds)
         made.edges.append(Edge(1, "", True))
         return [(made.index, "stay", False)]
-
-    def _found(self, node: ast.stmt) -> Found:
-        """What a simple statement does."""
-        scan = self.scan
-        found = Found()
-        match node:
-            case ast.Expr(value=value):
-                return scan.expression(value, used=False)
-            case ast.Assign(targets=targets, value=value):
-                found = scan.expression(value)
-                for target in targets:
-                    self._assign(node, target, value, found, single=len(targets) == 1)
-                found.weak |= scan.mutability.group(scan.mutability.changes(node))
-            case ast.AnnAssign(target=target, value=value):
-                if value is not None:
-                    found = scan.expression(value)
-                    self._assign(node, target, value, found, single=True)
-            case ast.AugAssign():
-                return self._augmented(node)
-            case ast.Delete(targets=targets):
-                for target in targets:
-                    self._delete(node, target, found)
-                found.weak |= scan.mutability.group(scan.mutability.changes(node))
-            case ast.FunctionDef(name=name):
-                self._nested(node, found)
-                found.strong.add(name)
-            case ast.ClassDef():
-                raise Opaque("TL304", node, "a class inside a handler", "define it at the module's top")
-            case ast.Import(names=names) | ast.ImportFrom(names=names):
-                found.strong |= {(a.asname or a.name).split(".")[0] for a in names}
-            case ast.Assert(test=test, msg=msg):
-                found = scan.expression(test)
-                found.merge(scan.expression(msg))
-                found.subs = []
-            case ast.Pass() | ast.Global() | ast.Nonlocal():
-                pass
-            case _:
-                raise Opaque("TL311", node, f"{type(node).__name__} is not analysed", "use plain statements")
-        return found
-
-    def _assign(
-        self, node: ast.stmt, target: ast.expr, value: ast.expr, found: Found, *, single: bool
-    ) -> None:
-        scan = self.scan
-        state = scan.subscripted(target)
-        if state is not None and single:
-            assert isinstance(target, ast.Subscript)
-            scan._needs(state, "setitem", target)
-            found.merge(scan.expression(target.slice))
-            key = None if state.key is None else target.slice
-            found.writes.append(
-                StateWrite(state.name, state.kind.ops["setitem"].effect or "set", key, value, node)
-            )
-            return
-        state = scan.state_of(target)
-        if state is not None and plain_state(state) and single:
-            found.writes.append(StateWrite(state.name, "set", None, value, node))
-            return
-        scan.target(target, found)
-
-    def _augmented(self, node: ast.AugAssign) -> Found:
-        scan, target = self.scan, node.target
-        found = Found()
-        state = scan.subscripted(target)
-        key: ast.expr | None = None
-        if state is not None:
-            assert isinstance(target, ast.Subscript)
-            found = scan.expression(target.slice)
-            key = None if state.key is None else target.slice
-        else:
-            named = scan.state_of(target)
-            state = named if named is not None and plain_state(named) else None
-        found.merge(scan.expression(node.value))
-        if state is None:
-            if isinstance(target, ast.Name):
-                found.uses.add(target.id)
-            else:
-                found.merge(scan.expression(_as_load(target)))
-            scan.target(target, found)
-            found.weak |= scan.mutability.group(scan.mutability.changes(node))
-            return found
-        op = {ast.Add: "iadd", ast.Sub: "isub"}.get(type(node.op))
-        known = state.kind.ops.get(op) if op is not None else None
-        if known is not None and known.effect is not None:
-            negate = op == "isub"
-            found.writes.append(StateWrite(state.name, known.effect, key, node.value, node, negate))
-        else:
-            found.reads.append(StateRead(state.name, key, node))
-            reason = f"`{ast.unparse(node)}` is not an update that composes"
-            found.writes.append(StateWrite(state.name, "opaque", key, node.value, node, reason=reason))
-        return found
-
-    def _delete(self, node: ast.Delete, target: ast.expr, found: Found) -> None:
-        scan = self.scan
-        state = scan.subscripted(target)
-        if state is not None:
-            assert isinstance(target, ast.Subscript)
-            scan._needs(state, "delitem", target)
-            found.merge(scan.expression(target.slice))
-            op = state.kind.ops["delitem"]
-            key = None if state.key is None else target.slice
-        else:
-            state = scan.state_of(target)
-            if state is None:
-                scan.target(target, found)
-                return
-            scan._needs(state, "delitem", target)
-            op, key = state.kind.ops["delitem"], None
-        value = ast.copy_location(ast.Constant(0), node) if op.effect == "set" else None
-        found.writes.append(StateWrite(state.name, op.effect or "del", key, value, node))
-
-    def _nested(self, node: ast.FunctionDef, found: Found) -> None:
-        """A function defined inside: it may read locals at any later time, but not touch the program."""
-        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        if self.scan.receiver in names:
-            raise Opaque("TL304", node, f"the nested function {node.name} uses `self`", "make it a method")
-        found.late |= names & self.scan.scope.locals
-        found.weak |= self.scan.mutability.group(self.scan.mutability.names(node))
 
     # --- tests and loops ------------------------------------------------------------------------
 
@@ -481,13 +367,3 @@ def _may_raise(node: ast.AST | None) -> bool:
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
         return not all(isinstance(t, ast.Name) for t in node.targets)
     return not (isinstance(node, ast.Return) and (node.value is None or isinstance(node.value, ast.Constant)))
-
-
-def _as_load(target: ast.expr) -> ast.expr:
-    copied: ast.expr
-    if isinstance(target, ast.Attribute):
-        copied = ast.Attribute(target.value, target.attr, ast.Load())
-    else:
-        assert isinstance(target, ast.Subscript)
-        copied = ast.Subscript(target.value, target.slice, ast.Load())
-    return ast.copy_location(copied, target)

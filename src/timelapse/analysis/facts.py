@@ -27,6 +27,8 @@ def state_facts(graph: Graph, name: str, relaxed: Relaxed) -> tuple[StateFacts, 
             reads.add(read.state)
             found.setdefault((read.state, via), Dependency(name, read.state, at, via))
         place = Place(vertex.fn.file, getattr(write.node, "lineno", vertex.node.line), vertex.fn.name)
+        if effect == "dated":
+            reasons.append(f"{write.reason} ({place})")
         if effect == "opaque":
             reasons.append(f"{write.reason or 'a write that composes in no known way'} ({place})")
             reads.add(name)
@@ -34,8 +36,8 @@ def state_facts(graph: Graph, name: str, relaxed: Relaxed) -> tuple[StateFacts, 
         writes.append(Write(name, effect, place, frozenset(reads), relaxed.names.get(key)))
     effects = frozenset(w.effect for w in writes)
     composes = reasons[0] if reasons else spec.kind.composes(spec, effects)
-    if composes is None and name in viewed_states(graph.functions.spec):
-        composes = not_a_scan(spec, effects)
+    if composes is None and (uses := viewed_states(graph.functions.spec).get(name)):
+        composes = not_a_scan(spec, uses, effects)
     depends = frozenset(s for w in writes for s in w.reads)
     order = {s: i for i, s in enumerate(graph.functions.spec.states)}
     dependencies = sorted(found.values(), key=lambda d: order[d.source])

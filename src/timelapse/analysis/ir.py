@@ -43,7 +43,7 @@ class StateWrite:
     node: ast.AST
     negate: bool = False
     reason: str | None = None
-    """For the effect "opaque": why."""
+    """For the effects "opaque" and "dated", which compose with nothing: why."""
 
 
 @dataclass(eq=False)

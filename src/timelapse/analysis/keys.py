@@ -22,7 +22,7 @@ from timelapse.analysis.depend import Closure
 from timelapse.analysis.idioms.base import is_pure
 from timelapse.analysis.ir import CallSite, FunctionIR, Vertex
 from timelapse.analysis.result import ByKey, EventKey
-from timelapse.analysis.views import VIEWS
+from timelapse.analysis.views import LOOKING
 from timelapse.errors import Place
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.grouped import Grouped
@@ -84,7 +84,7 @@ def by_key(
     if analysis.opaque:
         cause = analysis.functions.opaque[0]
         return NotByKey(cause.message, cause.place)
-    use = next((u for u in analysis.spec.times if u.what not in ("derive", *VIEWS)), analysis.serial_only)
+    use = next((u for u in analysis.spec.times if u.what not in ("derive", *LOOKING)), analysis.serial_only)
     if use is not None:
         return NotByKey(f"{use.text_of_what} reaches into another time", use.place)
     for fn in analysis.functions.all:

@@ -24,10 +24,11 @@ from timelapse.analysis.closed import Closed, NotClosed
 from timelapse.analysis.columns import fields_read
 from timelapse.analysis.depend import Closure, Graph, Relaxed
 from timelapse.analysis.ir import FunctionIR, StateRead, Vertex
+from timelapse.analysis.operations import plain_state
 from timelapse.analysis.relax import roots
 from timelapse.analysis.result import PassHandler
-from timelapse.analysis.rewrite import Cut, Cutter, compiled, definition
-from timelapse.analysis.scan import plain_state
+from timelapse.analysis.rewrite import Cut, Cutter, definition
+from timelapse.analysis.slicing import what_is_left
 from timelapse.errors import Place
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.set import Set
@@ -254,7 +255,6 @@ class _Finder:
             keep, Relaxed(), frozenset(), frozenset(s for s in states if plain_state(states[s])),
             replaced=self._replaced,
         )  # fmt: skip
-        touched = {v.fn for v in keep.vertices if v.node.kind not in ("entry", "exit")}
         trees: dict[FunctionIR, ast.FunctionDef] = {}
 
         def tree(fn: FunctionIR) -> ast.FunctionDef:
@@ -266,30 +266,15 @@ class _Finder:
                 _without_states(trees[fn], fn, states)
             return trees[fn]
 
-        made: dict[FunctionIR, types.FunctionType] = {}
-        handlers: list[PassHandler] = []
-        kept: list[FunctionIR] = []
-        for spec, fn in zip(analysis.spec.handlers, analysis.functions.handlers, strict=True):
-            if fn in touched and not all(isinstance(s, ast.Pass) for s in tree(fn).body):
-                made[fn] = made.get(fn) or compiled(fn, tree(fn))
-                handlers.append(PassHandler(spec.name, spec.events, made[fn], ast.unparse(tree(fn))))
-                kept.append(fn)
-        members: dict[str, Any] = {}
-        while len(members) < len(cut.members):
-            for member, (fn, style) in list(cut.members.items()):
-                if member not in members:
-                    function = made[fn] = made.get(fn) or compiled(fn, tree(fn))
-                    members[member] = (
-                        property(function) if style == "property"
-                        else staticmethod(function) if style == "helper" else function
-                    )  # fmt: skip
+        left = what_is_left(analysis, keep, cut, tree)
+        handlers = tuple(handler for handler, _ in left.handlers)
         fields: dict[type[Event], tuple[str, ...]] = {}
         sites = [s for s in self._sites if any(s.event in h.events for h in handlers)]
         for event in analysis.spec.events:
-            listening = [f for h, f in zip(handlers, kept, strict=True) if event in h.events]
+            listening = [fn for handler, fn in left.handlers if event in handler.events]
             if listening:
                 fields[event] = _fields(event, listening, tree, sites)
-        return OutputPart("", tuple(handlers), dict(sorted(members.items())), fields, tuple(sites))
+        return OutputPart("", handlers, left.members, fields, tuple(sites))
 
 
 def _fields(

@@ -24,7 +24,7 @@ def relax(graph: Graph, state: str) -> Relaxed:
     spec = graph.functions.spec.states[state]
     is_viewed = state in viewed_states(graph.functions.spec)
     for vertex, write in graph.writes[state]:
-        if vertex.node.guarded:
+        if vertex.node.guarded or write.effect == "dated":
             continue
         if _writes_meanwhile(graph, vertex, write):
             # `x[k] += f()` reads x[k] before f() writes it.
@@ -146,7 +146,7 @@ def _verdict(
     fn, test = guard.fn, guard.node.ast
     spec = graph.functions.spec.states[state]
     assert test is not None
-    if vertex.node.guarded or not is_pure(graph, fn, write.key):
+    if write.effect == "dated" or vertex.node.guarded or not is_pure(graph, fn, write.key):
         return None
     used = names_of(fn, test)  # type: ignore[arg-type]  # a test is an expression
     if not unchanged_between(graph, fn, guard.node, vertex.node, state, used):

@@ -45,7 +45,7 @@ class Write:
     state: str
     effect: str
     """The effect's name: set, del, add, first, up, up_always, down, down_always, top, bottom; or
-    "opaque" for what composes in no known way (`x[k] *= 2`)."""
+    "opaque" for what composes in no known way (`x[k] *= 2`), "dated" for a write with `at=`."""
     place: Place
     reads: frozenset[str]
     """States on which its key, its value or the conditions around it depend, idioms taken out."""
@@ -131,6 +131,8 @@ class PassProgram:
     rejects: frozenset[str]
     by_key: ByKey | None = None
     """How its events can be shared out among workers, where somebody asked."""
+    logs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The logs of states that are looked back on, by what their rows say (analysis/views.py)."""
     serial: TimeUse | None = None
     """Where the program reaches into other times in a way that only the serial loop knows; it is the pass."""
 

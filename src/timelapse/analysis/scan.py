@@ -7,28 +7,21 @@ import inspect
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from timelapse.analysis.ir import CallSite, Found, FunctionIR, Send, StateRead, StateWrite
 from timelapse.analysis.mutability import Kind, Mutability
+from timelapse.analysis.opaque import Opaque
+from timelapse.analysis.operations import Operation, States, need, plain_state
 from timelapse.analysis.scope import UNKNOWN, Scope
 from timelapse.analysis.sends import sent_types, surely_later
-from timelapse.analysis.syntax import children, signature, tuple_of, unknown_write
+from timelapse.analysis.syntax import children, unknown_write
 from timelapse.analysis.tables import DYNAMIC, EAGER, builtin_name
-from timelapse.analysis.views import is_view, length_of, viewed
-from timelapse.kinds.base import Op, StateSpec
-from timelapse.model.pending import PENDING
+from timelapse.analysis.views import length_of, viewed
+from timelapse.model.pending import PENDING, WRITES
 from timelapse.model.program import ProgramSpec
 from timelapse.model.resource import Resource
 from timelapse.model.times import is_derived
-
-
-class Opaque(Exception):
-    """Analysis cannot see through the function: code, the node that causes it, message, remedy."""
-
-    def __init__(self, code: str, node: ast.AST, message: str, remedy: str) -> None:
-        super().__init__(message)
-        self.code, self.node, self.message, self.remedy = code, node, message, remedy
 
 
 class World(Protocol):
@@ -50,9 +43,25 @@ class World(Protocol):
         """The kind of what a function returns."""
 
 
-def plain_state(spec: StateSpec) -> bool:
-    """Whether the state is used as a plain attribute (`self.total += 1`)."""
-    return spec.key is None and spec.kind.attribute_style
+class Where(NamedTuple):
+    """The circumstances in which an expression is evaluated."""
+
+    used: bool = True
+    """Its value matters."""
+    conditional: bool = False
+    """It may not be evaluated although the expression around it is."""
+    late: bool = False
+    """It may be evaluated at another time, or several times: in a lambda or a generator."""
+    bound: frozenset[str] = frozenset()
+    """Names that lambdas and comprehensions around it bind."""
+
+    def part(self, *, conditional: bool = False) -> Where:
+        """A part of the expression, whose value matters to it."""
+        return self._replace(used=True, conditional=self.conditional or conditional)
+
+    def branch(self, *, conditional: bool = True) -> Where:
+        """A part whose value is the expression's own, if it is evaluated."""
+        return self._replace(conditional=self.conditional or conditional)
 
 
 @dataclass
@@ -67,6 +76,10 @@ class Scanner:
     mutability: Mutability
     trusting: bool = True
     callees: list[FunctionIR] = field(default_factory=list)
+    states: States = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.states = States(self.world.spec, self.receiver)
 
     # --- entry points ---------------------------------------------------------------------------
 
@@ -74,7 +87,7 @@ class Scanner:
         """What evaluating an expression does; `used`: its value matters."""
         found = Found()
         if node is not None:
-            self._visit(node, found, used, False, False, frozenset())
+            self._visit(node, found, Where(used))
         return found
 
     def target(self, node: ast.expr, found: Found) -> None:
@@ -90,13 +103,13 @@ class Scanner:
             case ast.Starred(value=value):
                 self.target(value, found)
             case ast.Attribute(value=value):
-                state = self.state_of(node) or self.subscripted(node)
+                state = self.states.named(node) or self.states.subscripted(node)
                 if state is not None:
                     found.writes.append(unknown_write(state.name, node))
                 else:
                     found.merge(self.expression(value))
             case ast.Subscript(value=value, slice=index):
-                state = self.state_of(value)
+                state = self.states.named(value)
                 found.merge(self.expression(index))
                 if state is not None and not plain_state(state):
                     found.writes.append(unknown_write(state.name, node, index))
@@ -104,84 +117,22 @@ class Scanner:
                     found.merge(self.expression(value))
         found.weak |= self.mutability.group(self.mutability.changes(node))
 
-    # --- states ---------------------------------------------------------------------------------
-
-    def state_of(self, node: ast.AST) -> StateSpec | None:
-        """The state that `self.X` names."""
-        if isinstance(node, ast.Attribute) and self.is_self(node.value):
-            return self.world.spec.states.get(node.attr)
-        return None
-
-    def is_self(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Name) and self.receiver is not None and node.id == self.receiver
-
-    def subscripted(self, node: ast.AST) -> StateSpec | None:
-        """The keyed state that `self.X[...]` is an element of."""
-        if not isinstance(node, ast.Subscript):
-            return None
-        seen = node.value
-        state = self.state_of(viewed(seen) if isinstance(node.ctx, ast.Load) else seen)
-        return state if state is not None and not plain_state(state) else None
-
-    def state_call(self, node: ast.AST) -> tuple[StateSpec, Op, ast.expr | None, ast.expr | None] | None:
-        """`self.X.method(...)` as (state, operation, key, value)."""
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            return None
-        seen = viewed(node.func.value)
-        state = self.state_of(seen)
-        method = node.func.attr
-        op = None if state is None else state.kind.ops.get(method)
-        if state is None or plain_state(state) or (op is None and seen is node.func.value and is_view(node)):
-            return None
-        if op is not None and op.effect is not None and seen is not node.func.value:
-            raise Opaque("TL310", node, f"a view of {state.name} is only read", "write to the state itself")
-        if op is None or not hasattr(state.kind, method):
-            raise Opaque("TL310", node, f"{state.kind.__name__} has no operation {method!r} that analysis knows",
-                         "use the operations of the kind's table")  # fmt: skip
-        if any(k.arg == "at" for k in node.keywords):
-            raise Opaque(
-                "TL314", node, f"{method}(at=) reaches into another time", "leave it out where speed matters"
-            )
-        names, defaults = signature(getattr(state.kind, method))
-        if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
-            raise Opaque("TL310", node, f"the arguments of {method!r} are unpacked", "write them out")
-        given: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
-        given.update({k.arg: k.value for k in node.keywords if k.arg is not None})
-        order = [names.index(k.arg) for k in node.keywords if k.arg in names]
-        if order != sorted(order):
-            raise Opaque("TL310", node, f"the arguments of {method!r} are given out of order",
-                         "write the key before the value")  # fmt: skip
-        if state.key is None and op.value is not None and names and names[-1] not in given:
-            # `add(v)` of an un-keyed state
-            return state, op, None, given.get(names[0])
-        key: ast.expr | None = None
-        if isinstance(op.key, tuple):
-            key = tuple_of(node, [given[names[i]] for i in op.key if names[i] in given])
-        elif op.key is not None and op.key < len(names):
-            key = given.get(names[op.key])
-        value = given.get(names[op.value]) if op.value is not None and op.value < len(names) else None
-        if op.value is not None and value is None and isinstance(defaults.get(names[op.value]), int):
-            value = ast.copy_location(ast.Constant(defaults[names[op.value]]), node)
-        return state, op, None if state.key is None else key, value
-
     # --- the walk -------------------------------------------------------------------------------
 
-    def _visit(
-        self, node: ast.AST, out: Found, used: bool, cond: bool, late: bool, bound: frozenset[str]
-    ) -> None:
+    def _visit(self, node: ast.AST, out: Found, where: Where) -> None:
         def visit(child: ast.AST | None, conditional: bool = False) -> None:
             if child is not None:
-                self._visit(child, out, True, cond or conditional, late, bound)
+                self._visit(child, out, where.part(conditional=conditional))
 
         match node:
             case ast.Name(id=name):
-                self._name(node, name, out, late, bound)
+                self._name(node, name, out, where)
             case ast.Attribute():
-                self._attribute(node, out, cond, late, bound)
+                self._attribute(node, out, where)
             case ast.Subscript(value=value, slice=index):
-                state = self.subscripted(node)
+                state = self.states.subscripted(node)
                 if state is not None:
-                    self._needs(state, "getitem", node)
+                    need(state, "getitem", node)
                     out.reads.append(StateRead(state.name, index, node))
                     visit(length_of(value))
                 else:
@@ -191,59 +142,57 @@ class Scanner:
                 visit(left)
                 previous = left
                 for place, (op, operand) in enumerate(zip(ops, right, strict=True)):
-                    state = self.state_of(viewed(operand))
+                    state = self.states.named(viewed(operand))
                     if state is not None and not plain_state(state) and isinstance(op, ast.In | ast.NotIn):
-                        self._needs(state, "contains", node)
+                        need(state, "contains", node)
                         visit(length_of(operand), place > 0)
                         out.reads.append(StateRead(state.name, None if state.key is None else previous, node))
                     else:
                         visit(operand, place > 0)
                     previous = operand
-                self._change(node, out, cond, bound)
+                self._change(node, out)
             case ast.Call():
-                self._call(node, out, used, cond, late, bound)
+                self._call(node, out, where)
             case ast.BoolOp(values=values):
                 for place, value in enumerate(values):
-                    self._visit(value, out, used, cond or place > 0, late, bound)
+                    self._visit(value, out, where.branch(conditional=place > 0))
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 visit(test)
-                self._visit(body, out, used, True, late, bound)
-                self._visit(orelse, out, used, True, late, bound)
+                self._visit(body, out, where.branch())
+                self._visit(orelse, out, where.branch())
             case ast.NamedExpr(target=target, value=value):
                 visit(value)
-                (out.weak if cond or late else out.strong).add(target.id)
+                (out.weak if where.conditional or where.late else out.strong).add(target.id)
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                self._comprehension(node, out, cond, late or isinstance(node, ast.GeneratorExp), late, bound)
+                self._comprehension(node, out, where, late=isinstance(node, ast.GeneratorExp))
             case ast.Lambda(args=args, body=body):
                 for default in (*args.defaults, *(d for d in args.kw_defaults if d is not None)):
                     visit(default)
                 names = {a.arg for a in ast.walk(args) if isinstance(a, ast.arg)}
-                self._visit(body, out, True, True, True, bound | names)
+                self._visit(body, out, Where(True, True, True, where.bound | names))
             case ast.Await() | ast.Yield() | ast.YieldFrom():
                 for child in ast.iter_child_nodes(node):
                     visit(child)
             case ast.Starred(value=value):
                 visit(value)
-                self._change(node, out, cond, bound)
+                self._change(node, out)
             case ast.AST():
                 for child in ast.iter_child_nodes(node):
                     visit(child)
 
-    def _name(self, node: ast.Name, name: str, out: Found, late: bool, bound: frozenset[str]) -> None:
-        if name in bound:
+    def _name(self, node: ast.Name, name: str, out: Found, where: Where) -> None:
+        if name in where.bound:
             return
         if name == self.receiver:
             raise Opaque("TL307", node, "`self` is used as a value", "call a method of the program instead")
         if name in self.scope.locals:
-            (out.late if late else out.uses).add(name)
+            (out.late if where.late else out.uses).add(name)
         elif builtin_name(self.scope.name(name)) in DYNAMIC - {"getattr", "setattr", "delattr"}:
             raise Opaque("TL306", node, f"{name}() may reach anything", "write the code itself")
 
-    def _attribute(
-        self, node: ast.Attribute, out: Found, cond: bool, late: bool, bound: frozenset[str]
-    ) -> None:
-        if not self.is_self(node.value):
-            self._visit(node.value, out, True, cond, late, bound)
+    def _attribute(self, node: ast.Attribute, out: Found, where: Where) -> None:
+        if not self.states.is_self(node.value):
+            self._visit(node.value, out, where.part())
             return
         name, spec = node.attr, self.world.spec
         if name in spec.states:
@@ -260,7 +209,7 @@ class Scanner:
             return
         found = inspect.getattr_static(self.world.cls, name, UNKNOWN)
         if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
-            self._analysed(node, found.fget, 0, "property", [], out, True, cond, late, bound)
+            self._analysed(node, found.fget, 0, "property", [], out, where.part())
             return
         fixed = (int, float, str, bytes, bool, tuple, frozenset, staticmethod, type, type(None))
         if isinstance(found, fixed) and not name.startswith("__"):
@@ -272,41 +221,40 @@ class Scanner:
         raise Opaque("TL306", node, f"self.{name} may reach anything", "name states and methods directly")
 
     def _comprehension(
-        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, out: Found,
-        cond: bool, late: bool, outer_late: bool, bound: frozenset[str],
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, out: Found, where: Where, *,
+        late: bool,
     ) -> None:  # fmt: skip
-        inner = bound
+        inner = Where(True, True, where.late or late, where.bound)
         for place, part in enumerate(node.generators):
-            self._visit(part.iter, out, True, cond or place > 0, late if place else outer_late, inner)
+            # What the first one runs over is evaluated at once, even where the rest is late.
+            self._visit(part.iter, out, inner if place else where.part())
             names = {n.id for n in ast.walk(part.target) if isinstance(n, ast.Name)}
             if place == 0:
-                self._change(part, out, cond, bound)
-            inner = inner | names
+                self._change(part, out)
+            inner = inner._replace(bound=inner.bound | names)
             for test in part.ifs:
-                self._visit(test, out, True, True, late, inner)
+                self._visit(test, out, inner)
         for result in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
-            self._visit(result, out, True, True, late, inner)
+            self._visit(result, out, inner)
 
-    def _call(
-        self, node: ast.Call, out: Found, used: bool, cond: bool, late: bool, bound: frozenset[str]
-    ) -> None:
-        operation = self.state_call(node)
+    def _call(self, node: ast.Call, out: Found, where: Where) -> None:
+        operation = self.states.called(node)
         if operation is not None:
-            self._state_operation(node, operation, out, used, cond, late, bound)
+            self._state_operation(node, operation, out, where)
             return
         func = node.func
-        if isinstance(func, ast.Attribute) and self.is_self(func.value):
-            if self._method_call(node, func.attr, out, used, cond, late, bound):
+        if isinstance(func, ast.Attribute) and self.states.is_self(func.value):
+            if self._method_call(node, func.attr, out, where):
                 return
         elif self._is_super(func):
             assert isinstance(func, ast.Attribute)
             target = self._super_target(node, func.attr)
-            self._analysed(node, target, 0, "super", children(node), out, used, cond, late, bound)
+            self._analysed(node, target, 0, "super", children(node), out, where)
             return
         else:
             target = self.scope.resolve(func)
-            position = next((i for i, a in enumerate(node.args) if self.is_self(a)), None)
-            named = next((k.arg for k in node.keywords if self.is_self(k.value)), None)
+            position = next((i for i, a in enumerate(node.args) if self.states.is_self(a)), None)
+            named = next((k.arg for k in node.keywords if self.states.is_self(k.value)), None)
             if position is not None or named is not None:
                 if not isinstance(target, types.FunctionType):
                     raise Opaque("TL305", node, f"`self` is passed to {ast.unparse(func)}, which analysis cannot see",
@@ -317,40 +265,38 @@ class Scanner:
                 if position is None or any(isinstance(a, ast.Starred) for a in node.args[:position]):
                     raise Opaque("TL305", node, "`self` is passed in a way that analysis cannot follow",
                                  "pass it as the first argument")  # fmt: skip
-                parts = [c for c in children(node) if not self.is_self(c)]
-                self._analysed(node, target, position, "helper", parts, out, used, cond, late, bound)
+                parts = [c for c in children(node) if not self.states.is_self(c)]
+                self._analysed(node, target, position, "helper", parts, out, where)
                 return
-            self._visit(func, out, True, cond, late, bound)
+            self._visit(func, out, where.part())
             self._trust(node, target)
         eager = self._is_eager(func)
         for child in children(node):
             if eager and isinstance(child, ast.GeneratorExp):
-                self._comprehension(child, out, cond, late, late, bound)
+                self._comprehension(child, out, where, late=False)
             else:
-                self._visit(child, out, True, cond, late, bound)
-        self._change(node, out, cond, bound)
+                self._visit(child, out, where.part())
+        self._change(node, out)
 
-    def _method_call(
-        self, node: ast.Call, name: str, out: Found, used: bool, cond: bool, late: bool, bound: frozenset[str]
-    ) -> bool:
+    def _method_call(self, node: ast.Call, name: str, out: Found, where: Where) -> bool:
         """`self.name(...)`. False when only the arguments remain to be looked at."""
         if name in ("emit", "reject"):
-            if late:
+            if where.late:
                 raise Opaque(
                     "TL304", node, f"self.{name} in a nested function", "call it in the handler itself"
                 )
             sub = Found()
             for child in children(node):
-                self._visit(child, sub, True, cond, late, bound)
+                self._visit(child, sub, where.part())
             (sub.emits if name == "emit" else sub.rejects).append(node)
-            self._effect(node, sub, out, cond)
+            self._effect(node, sub, out, where)
             return True
         if name in ("send", "cancel"):
             dated = name == "cancel" or not is_derived(node)
             if dated and PENDING not in self.world.spec.states:
                 raise Opaque("TL313", node, f"self.{name} reaches into another time",
                              "leave it out where speed matters")  # fmt: skip
-            if late:
+            if where.late:
                 raise Opaque(
                     "TL304", node, f"self.{name} in a nested function", "call it in the handler itself"
                 )
@@ -360,7 +306,7 @@ class Scanner:
                 raise Opaque("TL310", node, f"the arguments of self.{name} are unpacked", "write them out")
             sub = Found()
             for child in children(node):
-                self._visit(child, sub, True, cond, late, bound)
+                self._visit(child, sub, where.part())
             if name == "send":
                 sub.sends.append(
                     Send(
@@ -373,27 +319,27 @@ class Scanner:
             if dated:
                 reason = "what lies ahead is kept in the order of time"
                 sub.writes.append(StateWrite(PENDING, "opaque", None, None, node, reason=reason))
-            self._effect(node, sub, out, cond)
+            self._effect(node, sub, out, where)
             return True
         if name in self.world.spec.params:
-            self._attribute(node.func, out, cond, late, bound)  # type: ignore[arg-type]
+            self._attribute(node.func, out, where)  # type: ignore[arg-type]
             self.world.trust(node, f"self.{name}", "a resource")
             return False
         found = inspect.getattr_static(self.world.cls, name, UNKNOWN)
         if isinstance(found, types.FunctionType):
-            self._analysed(node, found, 0, "method", children(node), out, used, cond, late, bound)
+            self._analysed(node, found, 0, "method", children(node), out, where)
             return True
         if isinstance(found, staticmethod) and isinstance(found.__func__, types.FunctionType):
-            position = next((i for i, a in enumerate(node.args) if self.is_self(a)), None)
+            position = next((i for i, a in enumerate(node.args) if self.states.is_self(a)), None)
             if position is not None:
-                parts = [c for c in children(node) if not self.is_self(c)]
-                self._analysed(node, found.__func__, position, "helper", parts, out, used, cond, late, bound)
+                parts = [c for c in children(node) if not self.states.is_self(c)]
+                self._analysed(node, found.__func__, position, "helper", parts, out, where)
                 return True
             return False
         if isinstance(found, classmethod):
             self.world.trust(node, f"self.{name}", "a class method")
             return False
-        self._attribute(node.func, out, cond, late, bound)  # type: ignore[arg-type]  # a property, or refused
+        self._attribute(node.func, out, where)  # type: ignore[arg-type]  # a property, or refused
         return False
 
     def _is_super(self, func: ast.expr) -> bool:
@@ -424,36 +370,42 @@ class Scanner:
             return func.attr == "join" and isinstance(func.value, ast.Constant)
         return builtin_name(self.scope.resolve(func)) in EAGER
 
-    def _state_operation(
-        self, node: ast.Call, operation: tuple[StateSpec, Op, ast.expr | None, ast.expr | None], out: Found,
-        used: bool, cond: bool, late: bool, bound: frozenset[str],
-    ) -> None:  # fmt: skip
-        state, op, key, value = operation
+    def _state_operation(self, node: ast.Call, operation: Operation, out: Found, where: Where) -> None:
+        state, op, key, value, dated = operation
         sub = Found()
         seen = node.func.value if isinstance(node.func, ast.Attribute) else node
         for child in [*filter(None, [length_of(seen)]), *children(node)]:
-            self._visit(child, sub, True, cond, late, bound)
+            self._visit(child, sub, where.part())
         if op.effect is None:
             out.merge(sub)
             out.reads.append(StateRead(state.name, key, node, op.all_keys))
             return
-        if late:
+        if where.late:
             raise Opaque("TL304", node, f"self.{state.name} is written in a nested function",
                          "write it in the handler itself")  # fmt: skip
-        sub.writes.append(StateWrite(state.name, op.effect, key, value, node))
-        self._effect(node, sub, out, cond)
-        if op.reads and (used or cond):
+        if dated:
+            reason = "what lies ahead is kept in the order of time"
+            sub.writes.append(StateWrite(WRITES, "opaque", None, None, node, reason=reason))
+            sub.reads.append(StateRead(WRITES, None, node))
+            reason = (
+                f"a write of {state.name} with at= takes effect later, among the others in the order of time"
+            )
+            sub.writes.append(StateWrite(state.name, "dated", key, value, node, reason=reason))
+        else:
+            sub.writes.append(StateWrite(state.name, op.effect, key, value, node))
+        self._effect(node, sub, out, where)
+        if op.reads and (where.used or where.conditional):
             out.reads.append(StateRead(state.name, key, node))
 
     def _analysed(
         self, node: ast.expr, function: types.FunctionType, receiver: int, style: str, parts: list[ast.expr],
-        out: Found, used: bool, cond: bool, late: bool, bound: frozenset[str],
+        out: Found, where: Where,
     ) -> None:  # fmt: skip
         callee = self.world.callee(function, receiver, node)
         self.callees.append(callee)
         sub = Found()
         for part in parts:
-            self._visit(part, sub, True, cond, late, bound)
+            self._visit(part, sub, where.part())
         starred = any(isinstance(p, ast.Starred) for p in parts)
         kinds = [self.mutability.kind(p) for p in parts]
         self.world.pass_arguments(callee, None if starred else kinds)
@@ -462,34 +414,29 @@ class Scanner:
         if callee.leaf:
             out.merge(sub)
             return
-        if late:
+        if where.late:
             raise Opaque("TL304", node, f"{callee.name} is called in a nested function",
                          "call it in the handler itself")  # fmt: skip
         site = CallSite(callee, node, style, bool(shared))
         sub.calls.append(site)
-        self._effect(node, sub, out, cond)
-        if used or cond:
+        self._effect(node, sub, out, where)
+        if where.used or where.conditional:
             out.results.append(site)
 
-    def _effect(self, node: ast.expr, sub: Found, out: Found, cond: bool) -> None:
+    def _effect(self, node: ast.expr, sub: Found, out: Found, where: Where) -> None:
         """Add an effect to what contains it; by itself too where it is always executed."""
         out.merge(sub)
-        if not cond:
+        if not where.conditional:
             alone = Found()
             alone.merge(sub)
             alone.subs = []
             out.subs.append((node, alone))
 
-    def _change(self, node: ast.AST, out: Found, cond: bool, bound: frozenset[str]) -> None:
+    def _change(self, node: ast.AST, out: Found) -> None:
         # What is bound by a comprehension may share its object with a local: no name is left out.
         changed = self.mutability.changes(node)
         if changed:
             out.weak |= self.mutability.group(changed)
-
-    def _needs(self, state: StateSpec, op: str, node: ast.AST) -> None:
-        if op not in state.kind.ops:
-            raise Opaque("TL310", node, f"{state.kind.__name__} has no operation {op!r}",
-                         "use the operations of the kind's table")  # fmt: skip
 
     def _trust(self, node: ast.Call, target: Any) -> None:
         if not self.trusting:

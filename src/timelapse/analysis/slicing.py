@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from timelapse.analysis.columns import columns_of, fields_read
 from timelapse.analysis.depend import Closure, Relaxed
 from timelapse.analysis.ir import FunctionIR
 from timelapse.analysis.keys import Access, NotByKey, accesses_of, by_key
+from timelapse.analysis.operations import plain_state
 from timelapse.analysis.relax import roots
 from timelapse.analysis.result import ByKey, PassHandler, PassProgram
 from timelapse.analysis.rewrite import Cut, Cutter, compiled, definition
-from timelapse.analysis.scan import plain_state
+from timelapse.analysis.views import logs_of
 from timelapse.errors import AnalysisError
 from timelapse.model.source import function_source
 
@@ -109,7 +110,6 @@ def _cut(
 ) -> PassProgram:  # fmt: skip
     states = analysis.spec.states
     cut = Cut(keep, relaxed, delta, frozenset(s for s in states if plain_state(states[s])))
-    touched = {v.fn for v in keep.vertices if v.node.kind not in ("entry", "exit")}
     trees: dict[FunctionIR, ast.FunctionDef] = {}
 
     def tree(fn: FunctionIR) -> ast.FunctionDef:
@@ -117,14 +117,39 @@ def _cut(
             trees[fn] = definition(fn, Cutter(fn, cut).body())
         return trees[fn]
 
-    handlers = []
+    left = what_is_left(analysis, keep, cut, tree)
+    kept = [fn for _, fn in left.handlers]
+    rejecting = {
+        e.__name__ for v, fn in analysis.graph.rejects if v in keep for e in analysis.functions.reached[fn]
+    }
+    columns = {
+        e.__name__: columns_of(e, {a for f in kept if e in f.events for a in _read_of_event(f, tree)})
+        for e in analysis.spec.events if any(e in f.events for f in kept)
+    }  # fmt: skip
+    return PassProgram(
+        name, targets, delta, exact, ignored, tuple(h for h, _ in left.handlers), left.members, columns,
+        frozenset(rejecting), logs=logs_of(analysis),
+    )  # fmt: skip
+
+
+class Left(NamedTuple):
+    """What is left of a program that was cut: handlers, each with what it was, and what they call, by name."""
+
+    handlers: list[tuple[PassHandler, FunctionIR]]
+    members: dict[str, Any]
+
+
+def what_is_left(
+    analysis: Analysis, keep: Closure, cut: Cut, tree: Callable[[FunctionIR], ast.FunctionDef]
+) -> Left:
+    """Compile what is left of a program. `tree` gives the text of each function after `cut`."""
+    touched = {v.fn for v in keep.vertices if v.node.kind not in ("entry", "exit")}
     made: dict[FunctionIR, types.FunctionType] = {}
+    handlers = []
     for spec, fn in zip(analysis.spec.handlers, analysis.functions.handlers, strict=True):
-        if fn in touched:
-            node = tree(fn)
-            if not all(isinstance(s, ast.Pass) for s in node.body):
-                made[fn] = made.get(fn) or compiled(fn, node)
-                handlers.append(PassHandler(spec.name, spec.events, made[fn], ast.unparse(node)))
+        if fn in touched and not all(isinstance(s, ast.Pass) for s in tree(fn).body):
+            made[fn] = made.get(fn) or compiled(fn, tree(fn))
+            handlers.append((PassHandler(spec.name, spec.events, made[fn], ast.unparse(tree(fn))), fn))
     members: dict[str, Any] = {}
     while len(members) < len(cut.members):  # cutting a member may find further ones
         for member, (fn, style) in list(cut.members.items()):
@@ -134,21 +159,7 @@ def _cut(
                     property(function) if style == "property"
                     else staticmethod(function) if style == "helper" else function
                 )  # fmt: skip
-    names = {h.name for h in handlers}
-    kept = [
-        f for s, f in zip(analysis.spec.handlers, analysis.functions.handlers, strict=True) if s.name in names
-    ]
-    rejecting = {
-        e.__name__ for v, fn in analysis.graph.rejects if v in keep for e in analysis.functions.reached[fn]
-    }
-    columns = {
-        e.__name__: columns_of(e, {a for f in kept if e in f.events for a in _read_of_event(f, tree)})
-        for e in analysis.spec.events if any(e in f.events for f in kept)
-    }  # fmt: skip
-    return PassProgram(
-        name, targets, delta, exact, ignored, tuple(handlers), dict(sorted(members.items())), columns,
-        frozenset(rejecting),
-    )  # fmt: skip
+    return Left(handlers, dict(sorted(members.items())))
 
 
 def _whole(analysis: Analysis, name: str, targets: tuple[str, ...]) -> PassProgram:
@@ -176,7 +187,7 @@ def _whole(analysis: Analysis, name: str, targets: tuple[str, ...]) -> PassProgr
     states = frozenset(analysis.spec.states)
     return PassProgram(
         name, targets, frozenset(), states, frozenset(), handlers, {}, columns, rejects,
-        serial=analysis.serial_only,
+        logs=logs_of(analysis), serial=analysis.serial_only,
     )  # fmt: skip
 
 

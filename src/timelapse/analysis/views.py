@@ -12,13 +12,19 @@ import ast
 from typing import TYPE_CHECKING
 
 from timelapse.kinds.base import StateSpec
-from timelapse.model.pending import HANDLED, PENDING
+from timelapse.model.pending import HANDLED, PENDING, WRITES, is_hidden
 from timelapse.model.program import ProgramSpec, TimeUse
 
 if TYPE_CHECKING:
     from timelapse.analysis.analyse import Analysis
 
 VIEWS = ("last", "ago")
+
+LOOKING = (*VIEWS, "past")
+"""Uses of other times that look back: the last one by `get(at=)`."""
+
+NET, PRESENT, OPS = "net", "present", "ops"
+"""What the rows of a log say (tables/effectlog.py)."""
 
 _KNOWN_AT_ONCE = {"net": frozenset({"add", "more", "less"}), "present": frozenset({"set", "del"})}
 """Effects that say by themselves what their row says."""
@@ -54,13 +60,42 @@ def viewed_states(spec: ProgramSpec) -> dict[str, frozenset[str]]:
     """The states that are looked back on, and how."""
     found: dict[str, set[str]] = {}
     for use in spec.times:
-        if use.what in VIEWS:
+        if use.what in LOOKING:
             found.setdefault(use.state, set()).add(use.what)
     return {name: frozenset(whats) for name, whats in found.items()}
 
 
-def not_a_scan(state: StateSpec, effects: frozenset[str]) -> str | None:
+def logs_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
+    """For each state that is looked back on, the logs that this takes: by what their rows say."""
+    states, found = analysis.spec.states, viewed_states(analysis.spec)
+    if not analysis.opaque:
+        return {n: _logs(states[n], uses, analysis.facts[n].effects) for n, uses in found.items()}
+    # What no analysis sees through may look back in any way that is kept.
+    for name, state in states.items():
+        if name in found or state.history is not None:
+            found[name] = found.get(name, frozenset()) | {"ago"}
+    return {name: _logs(states[name], uses, None) for name, uses in found.items()}
+
+
+def _logs(state: StateSpec, uses: frozenset[str], effects: frozenset[str] | None) -> tuple[str, ...]:
+    """`effects`: all that are done to it; None: nobody knows."""
+    kind = state.kind
+    values = NET if kind.log_form == NET else PRESENT
+    found = []
+    if uses & {"ago", "past"}:
+        found.append(values)
+    if "last" in uses:
+        plain = bool(kind.log_form) and effects is not None and not effects & {*kind.unlogged, "opaque"}
+        found.append(values if plain or kind.net_window else OPS)
+    return tuple(dict.fromkeys(found))
+
+
+def not_a_scan(state: StateSpec, uses: frozenset[str], effects: frozenset[str]) -> str | None:
     """Why a state that is looked back on cannot be a scan; None where it can."""
+    if OPS in _logs(state, uses, effects):
+        return (
+            f"what a window of {state.name} holds is made of its operations, which are found as they are done"
+        )
     odd = sorted(effects - _KNOWN_AT_ONCE.get(state.kind.log_form, frozenset()))
     if not odd:
         return None
@@ -73,25 +108,8 @@ def serial_only(analysis: Analysis) -> TimeUse | None:
     Such programs run one event after the other, by the serial loop.
     """
     for use in analysis.spec.times:
-        if use.what in VIEWS:
-            if not _from_rows(analysis, use):
-                return use
-        elif use.what not in HANDLED:
+        if is_hidden(use) or use.what not in (*LOOKING, *HANDLED):
             return use
-        elif use.what not in ("after", "every", "derive") and PENDING not in analysis.spec.states:
-            return use  # what lies ahead is a state only where nothing else reaches into other times
+        if use.what in ("send", "cancel", "dated") and not {PENDING, WRITES} & analysis.spec.states.keys():
+            return use  # what lies ahead is a state only where all of it can be one
     return None
-
-
-def _from_rows(analysis: Analysis, use: TimeUse) -> bool:
-    """Whether a view follows from rows of what was done to stored keys."""
-    state = analysis.spec.states[use.state]
-    if state.history is not None:
-        return False
-    if state.kind.net_window:
-        return True
-    if analysis.opaque:
-        return False
-    if use.what == "ago":
-        return state.kind.log_form == "net"
-    return bool(state.kind.log_form) and not analysis.facts[use.state].effects & state.kind.unlogged

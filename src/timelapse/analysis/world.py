@@ -15,8 +15,9 @@ from timelapse.analysis.build import Builder
 from timelapse.analysis.desugar import Desugar
 from timelapse.analysis.ir import CallSite, FunctionIR, StateRead, Vertex
 from timelapse.analysis.mutability import Kind, Mutability
+from timelapse.analysis.opaque import Opaque
 from timelapse.analysis.result import Diagnostic, Severity
-from timelapse.analysis.scan import Opaque, Scanner
+from timelapse.analysis.scan import Scanner
 from timelapse.analysis.scope import Scope
 from timelapse.errors import Place
 from timelapse.kinds.base import StateSpec
@@ -156,7 +157,7 @@ class Functions:
     def _build(self, fn: FunctionIR, key: Key) -> None:
         scope = Scope.of(fn.function, fn.receiver)
         scanner = Scanner(self, scope, fn.receiver, self._owner(fn.function), Mutability(scope, [], {}))
-        fn.body = Desugar(fn.receiver, lambda n: scanner.state_of(n) is not None).block(fn.body)
+        fn.body = Desugar(fn.receiver, lambda n: scanner.states.named(n) is not None).block(fn.body)
         made = {
             n.id for s in fn.body for n in ast.walk(s) if isinstance(n, ast.Name) and n.id.startswith("_tl_")
         }
@@ -198,14 +199,14 @@ class Functions:
     def _self_kind(self, scanner: Scanner, node: ast.expr) -> Kind | None:
         """The kind of `self.X`, `self.X[...]`, `self.f(...)`."""
         try:
-            operation = scanner.state_call(node)
+            operation = scanner.states.called(node)
         except Opaque:
             return Kind.ANYTHING
         if operation is not None:
-            return Kind.BOX if operation[1].all_keys else Kind.IMMUTABLE
-        if scanner.subscripted(node) is not None:
+            return Kind.BOX if operation.op.all_keys else Kind.IMMUTABLE
+        if scanner.states.subscripted(node) is not None:
             return Kind.IMMUTABLE
-        if isinstance(node, ast.Attribute) and scanner.is_self(node.value):
+        if isinstance(node, ast.Attribute) and scanner.states.is_self(node.value):
             found = inspect.getattr_static(self.cls, node.attr, None)
             if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
                 return self._results.get((found.fget, 0), Kind.IMMUTABLE)
@@ -213,14 +214,14 @@ class Functions:
             return Kind.ANYTHING if param is not None and param.text == "resource" else Kind.IMMUTABLE
         if isinstance(node, ast.Call):
             func = node.func
-            if isinstance(func, ast.Attribute) and scanner.is_self(func.value):
+            if isinstance(func, ast.Attribute) and scanner.states.is_self(func.value):
                 found = inspect.getattr_static(self.cls, func.attr, None)
                 if isinstance(found, types.FunctionType):
                     return self._results.get((found, 0), Kind.IMMUTABLE)
                 return Kind.IMMUTABLE if func.attr in ("emit", "reject", "send") else Kind.ANYTHING
             target = scanner.scope.resolve(func)
             for place, argument in enumerate(node.args):
-                if scanner.is_self(argument) and isinstance(target, types.FunctionType):
+                if scanner.states.is_self(argument) and isinstance(target, types.FunctionType):
                     return self._results.get((target, place), Kind.IMMUTABLE)
         return None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from timelapse.bench import conflict, keyed, looking, replays, suites, windows
+from timelapse.bench import conflict, keyed, looking, replays, scaling, streams, suites, windows
 from timelapse.bench.report import Report
 from timelapse.bench.suites import Settings
 from timelapse.errors import UsageError
@@ -25,6 +25,10 @@ SUITES: dict[str, tuple[Callable[[Settings], Report], float]] = {
     "keyed": (keyed.keyed, 2),
     "conflict": (conflict.conflict, 1),
     "windows": (windows.windows, 2),
+    "ledger": (streams.ledger, 2),
+    "grepsum": (streams.grepsum, 2),
+    "toll": (streams.toll, 2),
+    "scale": (scaling.scaling, 2),
     "look": (looking.looking, 1),
     "memory": (replays.memory, 2),
 }

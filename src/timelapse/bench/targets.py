@@ -68,6 +68,12 @@ def _worst_compile(values: Values) -> float | None:
     return values.get("compile", {}).get("two slices: every pass: compile")
 
 
+PLANNED = (
+    ("ledger", "ledger"), ("ledger", "ledger-machine"), ("ledger", "ledger-library"), ("grepsum", "grepsum"),
+    ("grepsum", "grepsum-machine"), ("toll", "toll"), ("toll", "toll-machine"),
+)  # fmt: skip
+"""Where the planner's choice is held against every strategy that can run the program: benchmark and case."""
+
 TARGETS: tuple[Target, ...] = (
     Target("of hand-written single-thread Numba", 0.9, _of("rivals", "timelapse / native")),
     Target("times faster than plain Python", 15, _of("rivals", "python / timelapse"), least=True),
@@ -100,6 +106,19 @@ TARGETS: tuple[Target, ...] = (
     Target("times faster than plain Python, by key", 15, _of("keyed", "python / by key"), least=True),
     Target("times faster by key than a chain", 1.3, _of("keyed", "chain / by key"), least=True),
     Target("times faster than plain Python, windows", 10, _of("windows", "python / timelapse"), least=True),
+    Target(
+        "million transfers per second, Streaming Ledger",
+        2,
+        _of("ledger", "ledger: million events/s"),
+        least=True,
+    ),
+    Target(
+        "of the transfers run again, guessed and repaired", 0.05, _of("ledger", "ledger-library: ran again")
+    ),
+    *(
+        Target(f"of the best strategy as planned, {case}", 1.2, _of(suite, f"{case}: planned / best"))
+        for suite, case in PLANNED
+    ),
     Target("seconds for a million events, warm", 1.0, _of("sizes", "seconds at 1000000")),
     Target("GiB for fifty million events, ten million users", 8, _of("memory", "timelapse GiB")),
 )

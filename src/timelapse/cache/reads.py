@@ -19,7 +19,7 @@ from timelapse.cache.store import Store
 from timelapse.engine.driver import Driver, Outcome
 from timelapse.engine.job import Job, SliceReport, SumRow
 from timelapse.engine.reads import ReadsReader, event_class, reads_class
-from timelapse.kernels.choose import COLD_EVENTS, WARM_EVENTS, prepare, runs_compiled
+from timelapse.kernels.choose import WARM_EVENTS, cold_events, prepare, runs_compiled
 from timelapse.kernels.interpreted import RECORDER
 from timelapse.log.decoded import DecodedReader
 from timelapse.log.reader import EventReader
@@ -179,7 +179,7 @@ def worth_it(job: Job, alone: Job) -> bool:
     if not runs_compiled(job.program, job.passes[-1], events, final=True):
         return True
     count = job.reader.count
-    enough = max(events, count) if count >= COLD_EVENTS and events >= WARM_EVENTS else events
+    enough = max(events, count) if count >= cold_events() and events >= WARM_EVENTS else events
     return runs_compiled(job.program, alone.passes[-1], enough, final=True)
 
 

@@ -109,7 +109,7 @@ Stored integers lie between -2**63 and 2**63 - 1, in the serial meaning too. Int
 TL203 A string with lone surrogates
 Such a string has no UTF-8 form. Clean it: text.encode("utf-8", "replace").decode().
 
-TL204 NaN in Max or Min
+TL204 NaN in Max, Min or Quantiles
 NaN has no place in an order. Test for it (x == x) before adding.
 
 TL205 A time that lies outside
@@ -164,10 +164,10 @@ TL312 A method used as a value
 Call it where it is needed.
 
 TL313 An event that is sent where it cannot be followed
-self.send and self.cancel within try, and events sent to another time by programs that also look back or date writes, run in log order, with the whole program, in this version.
+self.send and self.cancel within try, and what is dated in a program with a method whose text cannot be read, run in log order, with the whole program.
 
-TL314 A write or read in another time
-add(at=), get(at=) and the like run in log order, with the whole program, in this version.
+TL314 A write that is dated
+add(at=) and the like run in log order, with the whole program, where some method of the program dates writes and its text cannot be read.
 
 TL320 A trusted call
 Analysis cannot see into this function (a library), so it is trusted to be pure: to depend on its arguments only. Listed by explain and in the run's certificate.
@@ -299,9 +299,6 @@ What is told of an event must be what happened: its records are compared with th
 TL609 No such output
 `why` takes TYPE:KEY (Spam:88121), TYPE:FIELD=VALUE, TYPE@TIME#N (Spam@2026-10-03T12:00#2: the second at that time), or the seq of an event that put something out.
 
-TL610 A run that differs from the serial meaning
-This is a bug in Timelapse, a changed log, or a trusted call that is not pure. The message has the first difference.
-
 TL700 Something the machine lacks
 The base of the errors below.
 
@@ -401,6 +398,15 @@ run that way: leave the strategy to the planner.
 
 TL865 Another time, out of sight
 What reaches into other times is found in the program's own methods when the class is defined. A function of the module that is given self may send an event to be handled at once, but not to another time, and cancels nothing: do that in a method.
+
+TL870 Not a sweep
+`timelapse report FOLDER` takes a run's folder, or one in which a sweep put its runs: all of one program with the same parameters, over one log.
+
+TL895 A sketch that only counts up
+`tl.Frequent` counts members n times more, n being 1 or more: what is no longer counted cannot be taken away again. Use `tl.Counter` where counts go down.
+
+TL896 A quantile that is none
+`tl.Quantiles` is asked for a share from 0 (the least value) to 1 (the greatest): 0.5 is the median.
 """
 
 

@@ -58,12 +58,11 @@ def check(
     from timelapse.cli.settings import build_program
     from timelapse.log import Log
     from timelapse.model.load import load_program
-    from timelapse.run.start import IN_PROCESS_EVENTS
 
     made = build_program(load_program(program), settings or [])
     opened = Log.open(log)
     with progress_for(as_json) as progress:
-        spark = choose_spark(opened.count, progress, master=master, local=local, limit=IN_PROCESS_EVENTS)
+        spark = choose_spark(opened.count, progress, master=master, local=local)
         found = run_check(
             made, opened, arrived=arrived, warm_up=warm_up, sample=sample, spark=spark, progress=progress
         )

@@ -151,10 +151,9 @@ def _replay(program: Program, log: Log, out: Path, progress: Progress) -> Run:
     from timelapse.cli.options import choose_spark
     from timelapse.cli.run_commands import print_run
     from timelapse.run import replay
-    from timelapse.run.start import IN_PROCESS_EVENTS
 
     _head(3, "the replay")
-    spark = choose_spark(log.count, progress, master=None, local=False, limit=IN_PROCESS_EVENTS)
+    spark = choose_spark(log.count, progress, master=None, local=False)
     run = replay(program, log, out / "run", 4, spark, progress=progress, overwrite=True)
     print_run(run, log.info(), None)
     return run
@@ -201,10 +200,9 @@ def _compare(run: Run, program: Program, log: Log, setting: str, out: Path, prog
     from timelapse.compare import diff
     from timelapse.reporting import report
     from timelapse.run import replay
-    from timelapse.run.start import IN_PROCESS_EVENTS
 
     other = build_program(type(program), [setting])
-    spark = choose_spark(log.count, progress, master=None, local=False, limit=IN_PROCESS_EVENTS)
+    spark = choose_spark(log.count, progress, master=None, local=False)
     changed = replay(other, log, out / "changed", 4, spark, progress=progress, overwrite=True)
     found = diff(run, changed)
     by = tuple(f for r in found.records.values() for f in r.a.column_names if f == "sender")[:1]

@@ -220,7 +220,6 @@ def _both(
     from timelapse.compare import what_if
     from timelapse.errors import UsageError
     from timelapse.log import Log
-    from timelapse.run.start import IN_PROCESS_EVENTS
 
     if how is None:
         if ban or flags:
@@ -245,7 +244,7 @@ def _both(
         raise UsageError(
             f"{reader.path} is not any more what {a} replayed", hint="replay the program again", code="TL815"
         )
-    spark = choose_spark(reader.count, progress, master=master, local=local, limit=IN_PROCESS_EVENTS)
+    spark = choose_spark(reader.count, progress, master=master, local=local)
     found = what_if(
         factual, reader, how, duration=None if ban is None else _span(ban), flags=flags or (), spark=spark,
         progress=progress,
@@ -276,6 +275,7 @@ def _sides(
 ) -> Iterator[tuple[Run, Run]]:  # fmt: skip
     """Both runs: opened, or made here and gone afterwards."""
     from timelapse.errors import UsageError
+    from timelapse.kernels.choose import repeated
     from timelapse.log import Log
 
     opened = None if log is None else Log.open(log)
@@ -288,8 +288,10 @@ def _sides(
         raise UsageError(
             "two programs are compared over a log", hint=f"timelapse diff {a} {b} LOG", code="TL800"
         )
-    first = _side(a, sets_a, opened, master, local, progress)
-    yield first, _side(b, sets_b, opened, master, local, progress)
+    with repeated(1 if _is_run(a) or _is_run(b) else 2):
+        first = _side(a, sets_a, opened, master, local, progress)
+        second = _side(b, sets_b, opened, master, local, progress)
+    yield first, second
 
 
 def _is_run(reference: str) -> bool:
@@ -311,14 +313,15 @@ def _side(
     from timelapse.model.program import spec_of
     from timelapse.model.versions import load_versioned
     from timelapse.run import Run
-    from timelapse.run.start import IN_PROCESS_EVENTS, Several, replay_one_of
+    from timelapse.run.request import Several
+    from timelapse.run.start import replay_one_of
 
     if _is_run(reference):
         return Run.open(find_run(reference))
     program = build_program(load_versioned(reference), settings or [])
     assert log is not None
     log.bind(heard(spec_of(program), log.types))
-    spark = choose_spark(log.count, progress, master=master, local=local, limit=IN_PROCESS_EVENTS)
+    spark = choose_spark(log.count, progress, master=master, local=local)
     return replay_one_of(Several(), program, log, None, spark, progress)
 
 

@@ -66,7 +66,6 @@ def features(
     from timelapse.cli.settings import build_program
     from timelapse.log import Log
     from timelapse.model.load import load_program
-    from timelapse.run.start import IN_PROCESS_EVENTS
     from timelapse.training import features as make_features
     from timelapse.training.rows import check_target
 
@@ -75,7 +74,7 @@ def features(
     made = build_program(load_program(program), settings or [])
     opened = leave_out(Log.open(log), without)
     with progress_for(as_json) as progress:
-        spark = choose_spark(opened.count, progress, master=master, local=local, limit=IN_PROCESS_EVENTS)
+        spark = choose_spark(opened.count, progress, master=master, local=local)
         found = make_features(
             made, opened, at, ask=ask, record=record, spark=spark, slices=slices, progress=progress
         )

@@ -9,18 +9,21 @@ from collections.abc import Iterator
 from timelapse.kernels.native.states import compiles
 from timelapse.kinds.base import Op, State
 from timelapse.kinds.counter import Counter
+from timelapse.kinds.distinct import Distinct
 from timelapse.kinds.extremum import Max, Min
 from timelapse.kinds.first import First
+from timelapse.kinds.frequent import Frequent
 from timelapse.kinds.listof import ListOf
 from timelapse.kinds.mapof import MapOf
 from timelapse.kinds.mean import Mean
+from timelapse.kinds.quantiles import Quantiles
 from timelapse.kinds.set import Set
 from timelapse.kinds.setof import SetOf
 from timelapse.kinds.smoothed import Decayed, Smoothed
 from timelapse.kinds.value import Value
 
 KINDS: tuple[type[State], ...] = (
-    Counter, Set, Value, Max, Min, First, Mean, SetOf, MapOf, ListOf, Smoothed, Decayed,
+    Counter, Set, Value, Max, Min, First, Mean, SetOf, MapOf, ListOf, Smoothed, Decayed, Distinct, Quantiles, Frequent,
 )  # fmt: skip
 
 _HEAD = """\
@@ -44,6 +47,9 @@ _COLUMNS = {
     "MapOf": "`key`, `field`, `value`: one row per field",
     "Mean": "`key`, `value` (the mean), `sum`, `count`",
     "ListOf": "`key`, `value` (a list)",
+    "Distinct": "`key`, `value` (the estimate)",
+    "Quantiles": "`key`, `value` (the middle of a bucket), `count`: one row per bucket",
+    "Frequent": "`key`, `value` (the total)",
     "Smoothed": "`key`, `value`; by time also `at`, the time of the last write",
     "Decayed": "`key`, `value` as it was at the last write, `at`, the time of that",
 }

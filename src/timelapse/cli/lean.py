@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+import types
+from typing import Any
 
 
 def without_pandas() -> None:
@@ -23,6 +26,59 @@ def without_pandas() -> None:
         sys.meta_path.remove(_Hiding)
 
 
+def without_markdown() -> None:
+    """Have the command line's library load without what it shows Markdown and tracebacks with.
+
+    It imports both for texts that this command line does not have, and they take longer to load than all of
+    `timelapse --help`. In their place stands what loads them once they should be used after all.
+    """
+    if "typer.rich_utils" in sys.modules:
+        return
+    missing = [name for name in ("rich.markdown", "rich.traceback") if name not in sys.modules]
+    for name in missing:
+        sys.modules[name] = _later(name)
+    try:
+        import typer.rich_utils  # noqa: F401 - it keeps the stand-ins that it finds
+    finally:
+        for name in missing:
+            del sys.modules[name]
+
+
+def _later(module: str) -> types.ModuleType:
+    """A stand-in for a module: its names are classes that make an object of the real one's."""
+    standing = types.ModuleType(module)
+
+    def found(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Later(module, name)
+
+    standing.__getattr__ = found  # type: ignore[method-assign]
+    return standing
+
+
+class _Later:
+    """Stands for a class of a module that is not loaded yet."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._name = module, name
+
+    def _real(self) -> Any:
+        return getattr(importlib.import_module(self._module), self._name)
+
+    def __call__(self, *args: Any, **more: Any) -> Any:
+        return self._real()(*args, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real(), name)
+
+    def __or__(self, other: Any) -> Any:
+        """In an annotation: `Markdown | Text`."""
+        return other
+
+    __ror__ = __or__
+
+
 class _Hiding:
     """An importer that says that there is no pandas."""
 
@@ -32,4 +88,4 @@ class _Hiding:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-__all__ = ["without_pandas"]
+__all__ = ["without_markdown", "without_pandas"]

@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -50,8 +50,31 @@ _SHORT = ("log", "why", "why-not", "state")
 CANCELLED = "cancelled; what was being made was removed"
 
 
-def make_app(command: str | None = None) -> typer.Typer:
-    """The commands, in the order of a first use; where one is named, it and those of its module alone."""
+class _Titles:
+    """Takes commands as an app does, and hands on what a list of them shows: their names and texts, not their options."""
+
+    def __init__(self, app: typer.Typer) -> None:
+        self._app = app
+
+    def command(self, name: str | None = None, **more: Any) -> Callable[[Any], Any]:
+        def register(function: Any) -> Any:
+            def shown() -> None:
+                """Never called."""
+
+            shown.__doc__, shown.__name__ = function.__doc__, function.__name__
+            return self._app.command(name, **more)(shown)
+
+        return register
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._app, name)
+
+
+def make_app(command: str | None = None, *, titles: bool = False) -> typer.Typer:
+    """The commands, in the order of a first use; where one is named, it and those of its module alone.
+
+    `titles`: only to be listed.
+    """
     app = typer.Typer(
         help=APP_HELP, no_args_is_help=True, add_completion=True, rich_markup_mode="rich",
         pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
@@ -59,7 +82,7 @@ def make_app(command: str | None = None) -> typer.Typer:
     app.callback()(_options)
     for module, names in _MODULES.items():
         if command not in COMMANDS or command in names:
-            importlib.import_module(f"timelapse.cli.{module}").register(app)
+            importlib.import_module(f"timelapse.cli.{module}").register(_Titles(app) if titles else app)
     for one in app.registered_commands:
         one.help = _flowing(one.callback.__doc__ or "") if one.callback is not None else None
     return app
@@ -93,6 +116,10 @@ def main(args: Sequence[str] | None = None) -> None:
         from timelapse.cli.lean import without_pandas
 
         without_pandas()
+    if args is None:
+        from timelapse.cli.lean import without_markdown
+
+        without_markdown()
     sys.exit(run(sys.argv[1:] if args is None else list(args)))
 
 
@@ -108,7 +135,11 @@ def run(args: Sequence[str]) -> int:
 
 def _guarded(args: Sequence[str], *, debug: bool, as_json: bool) -> int:
     try:
-        code = make_app(args[0] if args else None)(args, prog_name="timelapse", standalone_mode=False)
+        # A shell that asks for completions gives no arguments either, and wants options.
+        listed = list(args) in ([], ["--help"], ["-h"]) and "_TIMELAPSE_COMPLETE" not in os.environ
+        code = make_app(args[0] if args else None, titles=listed)(
+            args, prog_name="timelapse", standalone_mode=False
+        )
         sys.stdout.flush()
         if code == INTERRUPTED:  # typer turns Ctrl-C into this exit code
             return _interrupted(CANCELLED)

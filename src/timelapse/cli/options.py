@@ -70,13 +70,20 @@ def parse_time(option: str, text: str) -> int:
 
 
 def choose_spark(
-    events: int, progress: Progress, *, master: str | None, local: bool, limit: int
+    events: int, progress: Progress, *, master: str | None, local: bool, limit: int | None = None
 ) -> SparkSession | Literal[False] | None:
-    """The session for a job; False: stay in process; None: the replay decides, and says so when it starts one."""
+    """The session for a job; False: stay in process; None: the replay decides, and says so when it starts one.
+
+    `limit`: up to so many events are done in process, by default as many as `replay` does there.
+    """
     if local and master:
         from timelapse.errors import UsageError
 
         raise UsageError("--local and --master exclude each other", hint="give one of them")
+    if limit is None:
+        from timelapse.run.planning import IN_PROCESS_EVENTS
+
+        limit = IN_PROCESS_EVENTS
     if local or (master is None and events <= limit):
         return False
     return None if master is None else start_spark(progress, master)

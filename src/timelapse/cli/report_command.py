@@ -1,4 +1,4 @@
-"""`report`: a run, or two side by side, as one HTML file."""
+"""`report`: a run, two side by side, or a sweep as one HTML file."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=examples(
             "timelapse report @last",
-            "timelapse report @3 -o antispam.html --redact sender,ip",
+            "timelapse report @3 -o antispam.html --redact sender,message",
             "timelapse report @3 @4 --by sender  # what differs",
+            "timelapse report sweeps/Antispam-1f2e3d4c  # all settings of a sweep",
             "timelapse diff rules.py:Antispam@main rules.py:Antispam logs/oct --report diff.html",
         )
     )(report)
@@ -26,7 +27,10 @@ def register(app: typer.Typer) -> None:
 
 def report(
     run: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run's folder, @3 or @last.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="RUN", help="A run's folder, @3 or @last; or the folder of a sweep.", show_default=False
+        ),
     ],
     other: Annotated[
         str | None,
@@ -59,7 +63,7 @@ def report(
     """Write a report: one HTML file that needs nothing else, for a browser, a phone or paper.
 
     What ran, on which log, how fast, what proves it, the outputs over time and by value, the dependencies as a picture; for two
-    runs the differences with examples. What the log holds is shown as text. An earlier report at the place is replaced.
+    runs the differences with examples; for a sweep all settings, as a table and as plots. What the log holds is shown as text. An earlier report at the place is replaced.
     """
     from timelapse.cli.console import line, print_json
     from timelapse.cli.places import find_run
@@ -74,12 +78,11 @@ def report(
         raise UsageError(
             "--by is for two runs", hint=f"timelapse report {run} RUN --by {by[0]}", code="TL800"
         )
-    opened = Run.open(find_run(run))
     if other is None:
-        made = make(opened, redact=redact or (), examples=shown)
+        made = make(find_run(run), redact=redact or (), examples=shown)
     else:
-        second = Run.open(find_run(other))
-        made = make(diff(opened, second), redact=redact or (), by=by or (), examples=shown)
+        both = diff(Run.open(find_run(run)), Run.open(find_run(other)))
+        made = make(both, redact=redact or (), by=by or (), examples=shown)
     names = [_name(r) for r in (run, other) if r is not None]
     place = made.save(out or Path("-".join(names) + ".html"), overwrite=overwrite)
     taken, length = time.perf_counter() - started, place.stat().st_size

@@ -97,7 +97,6 @@ def replay(
     from timelapse.model.load import load_program
     from timelapse.model.program import spec_of
     from timelapse.run import replay as run_replay
-    from timelapse.run.start import IN_PROCESS_EVENTS
 
     made = build_program(load_program(program), settings or [])
     opened = leave_out(Log.open(log), without)
@@ -105,7 +104,7 @@ def replay(
     wanted = None if check is None else _amount(check, opened.count)
     place = new_run(spec_of(made).name) if out is None else nullcontext(out)
     with place as target, progress_for(as_json) as progress:
-        spark = choose_spark(opened.count, progress, master=master, local=local, limit=IN_PROCESS_EVENTS)
+        spark = choose_spark(opened.count, progress, master=master, local=local)
         run = run_replay(
             made, opened, target, slices, spark, strategy=_strategy(strategy), progress=progress,
             allow_impure=allow_impure, overwrite=overwrite, cache=not no_cache,

@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "timelapse sweep rules.py:Antispam logs/oct ratio=1,2,3 share=0.1..0.5/5",
             "timelapse sweep rules.py:Antispam logs/oct ratio=1..4/20 --labels reports.parquet --plot ratio.svg",
+            "timelapse sweep rules.py:Antispam logs/oct ratio=1..4/20 --report ratio.html",
             "timelapse diff sweeps/Antispam-1f2e3d4c/ratio=1.0-8c2b... sweeps/Antispam-1f2e3d4c/ratio=3.0-02fe...",
         )
     )(sweep)
@@ -59,6 +60,13 @@ def sweep(
     plot: Annotated[
         Path | None, typer.Option(help="Draw outputs, or precision against recall, into a .svg, .png or .pdf.")
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the sweep as an HTML file too: see `timelapse report`.")
+    ] = None,
+    redact: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME,...", help="Parameters whose values stay out of the report. May repeat."),
+    ] = None,
     master: Master = None,
     local: Local = False,
     as_json: Json = False,
@@ -68,20 +76,25 @@ def sweep(
     All combinations of the values are tried. Each is a run of its own, which diff and verify take. A
     sweep that was interrupted goes on where it stopped when the command is given again.
     """
+    from timelapse.cli.console import line
     from timelapse.cli.labels_option import judging_of
     from timelapse.cli.options import choose_spark
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
     from timelapse.compare import sweep as run_sweep
     from timelapse.compare.plots import check_plot, save
+    from timelapse.errors import UsageError
     from timelapse.log import Log
     from timelapse.log.types import heard
     from timelapse.model.load import load_program
     from timelapse.model.program import spec_of
-    from timelapse.run.start import IN_PROCESS_EVENTS, kept_of
+    from timelapse.reporting import report as make_report
+    from timelapse.run.start import kept_of
 
     if plot is not None:
         check_plot(plot)
+    if redact and report is None:
+        raise UsageError("--redact is for a report", hint="give --report sweep.html too", code="TL800")
     judging = judging_of(labels, weight=weight, items=items, until=until)
     base = build_program(load_program(program), settings or [])
     opened = Log.open(log)
@@ -89,15 +102,19 @@ def sweep(
     grid = grid_of(base, values)
     folder = out or SWEEPS / _default_name(base, opened)
     with progress_for(as_json) as progress:
-        spark = choose_spark(opened.count, progress, master=master, local=local, limit=IN_PROCESS_EVENTS)
+        spark = choose_spark(opened.count, progress, master=master, local=local)
         found = run_sweep(base, opened, grid, folder, spark=spark, progress=progress, **judging)
         if plot is not None:
             save(found, plot)
+        if report is not None:
+            make_report(found, report, redact=redact or ())
         if as_json:
             _print_json(found)
         else:
             kept = kept_of(base, opened)
             _print(found, folder, plot, kept["reason"] or kept["reads_reason"])
+            told = str(report) if report is not None else f"timelapse report {folder}"
+            line(("report: ", "dim"), told)
 
 
 def _default_name(base: Program, log: Log) -> str:

@@ -6,9 +6,9 @@ from timelapse.compare.differences import Change, Diff, EntityDiff, RecordDiff, 
 from timelapse.compare.enforcing import Counterfactual, enforce, what_if
 from timelapse.compare.labels import Labels
 from timelapse.compare.score import Judgement, Score, Scores, judge
-from timelapse.compare.sweeps import Point, Sweep, sweep
+from timelapse.compare.sweeps import Point, Sweep, open_sweep, sweep
 
 __all__ = [
     "Cause", "Change", "Condition", "Counterfactual", "Diff", "EntityDiff", "Judgement", "Labels", "Point",
-    "RecordDiff", "Score", "Scores", "Sweep", "diff", "enforce", "figures_of", "judge", "sweep", "what_if",
+    "RecordDiff", "Score", "Scores", "Sweep", "diff", "enforce", "figures_of", "judge", "open_sweep", "sweep", "what_if",
 ]  # fmt: skip

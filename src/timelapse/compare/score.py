@@ -289,7 +289,12 @@ class _Judge:
 
     def _field(self, name: str, table: pa.Table, what: str) -> pa.Array:
         if name not in table.column_names or name in ("ts", "phase", "seq", "ordinal"):
-            known = [n for n in table.column_names if n not in ("ts", "phase", "seq", "ordinal")]
+            own = [] if what == "--by" else self._labels.table.column_names
+            known = [
+                n
+                for n in dict.fromkeys([*own, *table.column_names])
+                if n not in ("ts", "phase", "seq", "ordinal")
+            ]
             raise _no_field(f"{what} {name}: neither the labels nor {self._record.name} have it", known)
         return one_array(table.column(name))
 

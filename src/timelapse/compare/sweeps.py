@@ -25,13 +25,15 @@ from timelapse.cache.key import core_key
 from timelapse.compare.differences import Diff, single
 from timelapse.compare.score import Judgement, judge
 from timelapse.engine.progress import Progress, Silent
-from timelapse.errors import RunError, UsageError
+from timelapse.errors import Place, RunError, UsageError
+from timelapse.kernels.choose import repeated
 from timelapse.log import Log
 from timelapse.log.types import heard
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, params_of, spec_of
+from timelapse.run.request import Several
 from timelapse.run.run import Run
-from timelapse.run.start import Several, replay_one_of
+from timelapse.run.start import replay_one_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,7 +145,7 @@ def sweep(
     folder = None if out is None else Path(out)
     found: dict[int, Point] = {}
     for group in _groups(programs, opened):
-        with _Shared(folder, len(group)) as several:
+        with _Shared(folder, len(group)) as several, repeated(len(programs)):
             for number in group:
                 place = None if folder is None else folder / _name(full[number], programs[number], opened)
                 known = None if place is None else _known(place, programs[number], opened)
@@ -160,6 +162,36 @@ def sweep(
     if labels is not None:
         points = _judged(points, labels, judging)
     return Sweep(spec_of(base).name, names, points)
+
+
+def open_sweep(folder: str | Path) -> Sweep:
+    """The sweep whose runs lie in a folder, with the parameters in which they differ; without what labels said.
+
+    Raises UsageError TL870 where there are no runs, or not all are of one program over one log; RunError for a damaged one.
+    """
+    place = Path(folder)
+    runs = [Run.open(path.parent) for path in sorted(place.glob("*/run.json")) if path.parent.name[0] != "."]
+    kinds = {(r.manifest.program, r.manifest.log_id, r.events, tuple(r.manifest.params)) for r in runs}
+    if len(kinds) != 1:
+        what = (
+            "holds no runs"
+            if not runs
+            else "holds runs that are not of one program, with the same parameters, over one log"
+        )
+        raise UsageError(
+            f"the folder {what}", place=Place(str(place)), code="TL870",
+            hint="name the folder that `timelapse sweep` ended with, or a single run",
+        )  # fmt: skip
+    values = [r.params for r in runs]
+    names = tuple(n for n in values[0] if len({repr(v[n]) for v in values}) > 1) or tuple(values[0])[:1]
+    points = [Point({n: v[n] for n in names}, r, resumed=True) for v, r in zip(values, runs, strict=True)]
+    return Sweep(runs[0].program, names, sorted(points, key=lambda p: [_rank(p.values[n]) for n in names]))
+
+
+def _rank(value: Any) -> tuple[bool, float, str]:
+    """Numbers by size, before all else by its text."""
+    number = isinstance(value, int | float)
+    return (not number, value if number else 0.0, repr(value))
 
 
 def describe(values: Mapping[str, Any]) -> str:

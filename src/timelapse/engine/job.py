@@ -66,17 +66,17 @@ class Job:
         """What a pass found events to do from a guessed start (kernels/recording.py)."""
         return self.scratch / "recordings" / f"{pass_index:03d}-{slice_id:06d}"
 
-    def rows_path(self, slice_id: int, state: str) -> Path:
+    def rows_path(self, slice_id: int, state: str, form: str) -> Path:
         """What a slice did to a state that is looked back on (tables/effectlog.py)."""
-        return self.rows_folder / f"{slice_id:06d}-{state}.arrow"
+        return self.rows_folder / f"{slice_id:06d}-{form}-{state}.arrow"
 
-    def found_rows_path(self, pass_index: int, slice_id: int, state: str, part: int = 0) -> Path:
+    def found_rows_path(self, pass_index: int, slice_id: int, state: str, form: str, part: int = 0) -> Path:
         """The same, as a pass found it; by key, by one worker."""
-        return self.rows_folder / f"{pass_index:03d}-{slice_id:06d}-{part:03d}-{state}.arrow"
+        return self.rows_folder / f"{pass_index:03d}-{slice_id:06d}-{part:03d}-{form}-{state}.arrow"
 
-    def attempt_rows_path(self, attempt: str, state: str) -> Path:
+    def attempt_rows_path(self, attempt: str, state: str, form: str) -> Path:
         """The same, as one attempt at the final pass did it."""
-        return self.rows_folder / f"{attempt}-{state}.arrow"
+        return self.rows_folder / f"{attempt}-{form}-{state}.arrow"
 
     @property
     def rows_folder(self) -> Path:

@@ -7,69 +7,115 @@ the same rows. A slice reads the files of those before it as far back as some vi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 
-from timelapse.analysis.views import viewed_states
 from timelapse.engine.job import Job, SliceReport, SumRow, Task
+from timelapse.kernels.windows import Earlier
+from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
-from timelapse.tables.effectlog import joined, rows_sum, since
+from timelapse.tables.effectlog import PRESENT, joined, rows_sum, since
+from timelapse.tables.lookup import MappedTable
 from timelapse.tables.rowhash import ZERO, HashSum
 from timelapse.tables.table import link_or_copy, read_table, write_table
 
-
-def before_slice(job: Job, slice_id: int, state: str, width: int) -> list[pa.Table]:
-    """The rows of earlier slices that a view which looks `width` back may still see in a slice, in order."""
-    end = job.end_of(slice_id - 1) if slice_id else None
-    if end is None:
-        return []
-    found = []
-    for index in reversed(range(slice_id)):
-        last = job.end_of(index)
-        if last is None or last <= end - width:
-            break
-        found.append(read_table(job.rows_path(index, state)))
-    return since(reversed(found), end - width)
+Rows = Mapping[tuple[str, str], pa.Table]
+"""Rows by state and form."""
 
 
-def keep_found(job: Job, task: Task, slice_id: int, rows: Mapping[str, pa.Table]) -> None:
+class Before:
+    """What a pass that begins at a slice asks of the slices before it (kernels/windows.py).
+
+    `starts`: a state at an earlier slice's start.
+    """
+
+    def __init__(self, job: Job, slice_id: int, starts: Callable[[int, str], pa.Table]) -> None:
+        self._job, self._slice, self._starts = job, slice_id, starts
+
+    def __call__(self, state: str, form: str, width: int) -> Earlier:
+        """The rows of earlier slices that a view which looks `width` back may still see in a slice, in order."""
+        job = self._job
+        end = job.end_of(self._slice - 1) if self._slice else None
+        if end is None:
+            return Earlier(())
+        found, first = [], self._slice
+        for index in reversed(range(self._slice)):
+            last = job.end_of(index)
+            if last is None or last <= end - width:
+                break
+            found.append(read_table(job.rows_path(index, state, form)))
+            first = index
+        found.reverse()
+        if form != PRESENT:
+            return Earlier(since(found, end - width), end=end)
+        # Values as of a time take what stood before the first row: the rows of whole slices.
+        spec = spec_of(job.program).states[state]
+        stood = _Stood(spec, lambda: self._starts(first, state)) if first else None
+        return Earlier([table for table in found if table.num_rows], 0, stood, end)
+
+
+class _Stood:
+    """A state at a slice's start, opened when somebody asks."""
+
+    def __init__(self, spec: StateSpec, table: Callable[[], pa.Table]) -> None:
+        self._spec, self._open = spec, table
+        self._table: MappedTable | None = None
+
+    def __call__(self, key: Any) -> Any:
+        if self._table is None:
+            self._table = MappedTable(self._spec, self._open())
+        return self._table.find(key)
+
+
+def keep_found(job: Job, task: Task, slice_id: int, rows: Rows) -> None:
     """Write what a pass found a slice to do."""
-    for state, table in rows.items():
-        write_table(table, job.found_rows_path(task.index, slice_id, state, task.part))
+    for (state, form), table in rows.items():
+        write_table(table, job.found_rows_path(task.index, slice_id, state, form, task.part))
 
 
-def keep_attempt(job: Job, report: SliceReport, rows: Mapping[str, pa.Table]) -> None:
+def keep_attempt(job: Job, report: SliceReport, rows: Rows) -> None:
     """Write what an attempt at the final pass did, and add it to what the slice changed."""
-    for state, table in rows.items():
-        write_table(table, job.attempt_rows_path(report.attempt, state))
+    for (state, form), table in rows.items():
+        write_table(table, job.attempt_rows_path(report.attempt, state, form))
         _add(report, state, rows_sum(spec_of(job.program).states[state], table))
 
 
 def publish(job: Job, task: Task, report: SliceReport) -> None:
     """At a merge: put a slice's rows where later slices look for them, and add them to what it is said to change."""
-    if task.state not in viewed_states(spec_of(job.program)):
-        return
-    target = job.rows_path(task.first, task.state)
-    target.parent.mkdir(exist_ok=True)
-    if task.attempt:
-        paths = [job.attempt_rows_path(task.attempt, task.state)]
-    else:
-        paths = [job.found_rows_path(task.index, task.first, task.state, part) for part in range(task.parts)]
-    table = joined([read_table(path) for path in paths])
-    if len(paths) == 1:
-        link_or_copy(paths[0], target)
-    else:
-        write_table(table, target)
-    _add(report, task.state, rows_sum(spec_of(job.program).states[task.state], table))
+    for state, form in _logs(job):
+        if state != task.state:
+            continue
+        target = job.rows_path(task.first, state, form)
+        target.parent.mkdir(exist_ok=True)
+        if task.attempt:
+            paths = [job.attempt_rows_path(task.attempt, state, form)]
+        else:
+            paths = [
+                job.found_rows_path(task.index, task.first, state, form, part) for part in range(task.parts)
+            ]
+        table = joined([read_table(path) for path in paths])
+        if len(paths) == 1:
+            link_or_copy(paths[0], target)
+        else:
+            write_table(table, target)
+        _add(report, state, rows_sum(spec_of(job.program).states[state], table))
 
 
 def accept(job: Job, report: SliceReport) -> None:
     """The rows of an accepted attempt are those of its slice."""
-    for state in viewed_states(spec_of(job.program)):
-        path = job.attempt_rows_path(report.attempt, state)
+    for state, form in _logs(job):
+        path = job.attempt_rows_path(report.attempt, state, form)
         if path.exists():
-            path.replace(job.rows_path(report.slice, state))
+            path.replace(job.rows_path(report.slice, state, form))
+
+
+def _logs(job: Job) -> Iterator[tuple[str, str]]:
+    """The logs of the whole program."""
+    for state, forms in job.passes[-1].logs.items():
+        for form in forms:
+            yield state, form
 
 
 def _add(report: SliceReport, state: str, rows: HashSum) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from timelapse.analysis.result import PassProgram
-from timelapse.analysis.views import viewed_states
 from timelapse.engine import rows
 from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.engine.exchange import Merge, report_of
@@ -53,6 +52,8 @@ from timelapse.tables import merge
 from timelapse.tables.apply import empty
 from timelapse.tables.table import read_table, write_table
 
+Starts = Callable[..., dict[str, pa.Table]]
+"""Gives, for a job, a pass and a slice, states at the slice's start: all that the pass knows, or some by name."""
 Report = Callable[[int], None]
 """Called with the number of events done since the last call."""
 
@@ -159,11 +160,11 @@ def _final(job: Job, task: Task, report: Report) -> TaskResult:
 
 
 def _final_chain(job: Job, task: Task, report: Report) -> TaskResult:
-    def starts(job: Job, index: int, slice_id: int) -> dict[str, pa.Table]:
+    def starts(job: Job, index: int, slice_id: int, states: Sequence[str] = ()) -> dict[str, pa.Table]:
         return {
             name: fold(spec, lambda i, n=name: change_path(job.out, i, n), slice_id)  # type: ignore[misc]
-            for name, spec in spec_of(job.program).states.items()
-        }
+            for name, spec in spec_of(job.program).states.items() if not states or name in states
+        }  # fmt: skip
 
     return _run_slices(job, task, len(job.passes) - 1, starts, report, _keep_results(job))
 
@@ -225,16 +226,16 @@ def _write_parquet(table: pa.Table, path: Path) -> None:
 # --- both -----------------------------------------------------------------------------------------
 
 
-def _starts(job: Job, index: int, slice_id: int) -> dict[str, pa.Table]:
-    """The exact states of a pass at a slice's start."""
+def _starts(job: Job, index: int, slice_id: int, states: Sequence[str] = ()) -> dict[str, pa.Table]:
+    """The exact states of a pass at a slice's start, or those asked for."""
     if slice_id == 0:
         return {}
-    exact = sorted(job.passes[index].exact)
-    return {name: read_table(job.start_path(slice_id, name)) for name in exact}
+    wanted = states or sorted(job.passes[index].exact)
+    return {name: read_table(job.start_path(slice_id, name)) for name in wanted}
 
 
 def _run_slices(
-    job: Job, task: Task, index: int, starts: Callable[[Job, int, int], dict[str, pa.Table]], report: Report,
+    job: Job, task: Task, index: int, starts: Starts, report: Report,
     keep: Callable[[SliceReport, PassResult], None],
     kernel_of: Callable[[Mapping[str, pa.Table]], RepairKernel] | None = None, *, given_up: bool = False,
 ) -> TaskResult:  # fmt: skip
@@ -250,7 +251,6 @@ def _run_slices(
     events = task.events // task.parts
 
     spec = spec_of(job.program)
-    viewed = bool(viewed_states(spec))
     serial = work.serial is not None and (given_up or not is_compiled_alone(job.program, work, events))
     if serial:
         # Fields that only a later event's handler reads are read too: rows are kept whole.
@@ -273,12 +273,15 @@ def _run_slices(
             before=before, rows=task.kind != "final_chain", folder=job.rows_folder, alone=alone,
         )  # fmt: skip
 
+    def starts_at(slice_id: int, state: str) -> pa.Table:
+        return starts(job, index, slice_id, (state,))[state]
+
     started = time.perf_counter()
     known = starts(job, index, task.first)
     # Only states whose changes are in files can be brought up to date there.
     exact = sorted(spec_of(job.program).states if final else work.exact)
     spill = Spill(job, exact, known) if final or set(exact) <= set(work.targets) else None
-    kernel = begin(known, lambda state, width: rows.before_slice(job, task.first, state, width))
+    kernel = begin(known, rows.Before(job, task.first, starts_at))
     account.update(kernel.seconds)
     account["load"] = time.perf_counter() - started - sum(kernel.seconds.values())
     for slice_id in range(task.first, task.last + 1):
@@ -304,7 +307,7 @@ def _run_slices(
         except Abandoned as why:
             if spill is not None:
                 spill.close()
-            if viewed:
+            if spec.times:
                 return _run_slices(job, task, index, starts, report, keep, given_up=True)
             plain = replace(job, passes=(*job.passes[:-1], replace(work, by_key=None)))
             again = _run_slices(plain, task, index, starts, report, keep)

@@ -92,8 +92,8 @@ class PassResult:
     events: int = 0
     effects: dict[str, pa.Table] = field(default_factory=dict)
     changes: dict[str, Change] = field(default_factory=dict)
-    rows: dict[str, pa.Table] = field(default_factory=dict)
-    """Of the states that are looked back on: the rows of their logs (tables/effectlog.py), where they are asked for."""
+    rows: dict[tuple[str, str], pa.Table] = field(default_factory=dict)
+    """Of the states that are looked back on, by form: the rows of their logs (tables/effectlog.py), where asked for."""
     outputs: dict[type[Record], pa.Table] = field(default_factory=dict)
     rejected: pa.Table | None = None
     failure: HandlerError | None = None
@@ -123,9 +123,13 @@ class PassResult:
 
 
 def _by_seq(parts: Sequence[pa.Table]) -> pa.Table:
-    """The rows of tables that are in log order, in log order."""
+    """The rows of tables that are in order, in order."""
     whole = pa.concat_tables([t for t in parts if t.num_rows] or list(parts[:1]))
     seq = whole.column("seq").to_numpy()
+    phase = whole.column("phase").to_numpy()
+    if (phase != Phase.LOG_EVENT).any():  # what is dated, and ticks, are not in the order of the log
+        ts = whole.column("ts").to_numpy()
+        return whole.take(pa.array(np.lexsort((seq, phase, ts)))).combine_chunks()
     if (seq[1:] < seq[:-1]).any():
         whole = whole.take(pa.array(np.argsort(seq, kind="stable")))
     return whole.combine_chunks()

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
-from timelapse.analysis.views import viewed_states
 from timelapse.errors import UsageError
 from timelapse.kernels import budget
 from timelapse.kernels.base import PassResult, Tick
@@ -36,6 +35,8 @@ WARM_EVENTS = 200_000
 COLD_EVENTS = 2_000_000
 """From this many events on it is worth waiting for the compiler."""
 TOO_FEW = f"for fewer than {WARM_EVENTS:,} events machine code is not worth loading"
+_TIMES = 1
+"""So many replays of about the same passes follow one another in this process."""
 SWITCH = "TIMELAPSE_KERNEL"
 """Environment variable: native (compile whatever compiles), python (handlers rewritten), interpreted, or auto."""
 FLAT_EVENTS = 20_000
@@ -74,15 +75,17 @@ class SliceKernel:
 
     `workers`: threads among which a compiled pass may share out its events by key, where it can. `run` then
     may raise Abandoned.
+
+    `asked`: what is needed of the result is what happened to this state; the rest may be missing.
     """
 
     def __init__(
         self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool,
         prefetch: bool = False, memory: int | None = None, ahead: bool = False,
         quarantine: bool = False, workers: int = 1, before: Before | None = None, rows: bool = True,
-        folder: Path | None = None, alone: bool = True,
+        folder: Path | None = None, alone: bool = True, asked: str | None = None,
     ) -> None:  # fmt: skip
-        viewed = _viewed(program, work)
+        viewed = _viewed(work)
         if workers < 2:
             work = replace(work, by_key=None)
         self._program, self._work, self._final = program, work, final
@@ -94,10 +97,11 @@ class SliceKernel:
         self._python: InterpretedKernel | None = None
         self._clock = Clock()
         with self._clock.phase("compile"):
-            unit = _unit(program, work, events, final=final) if alone or not viewed else None
+            alone = alone or not (viewed or _is_called_late(program, work))
+            unit = _unit(program, work, events, final=final) if alone else None
             if unit is None and work.by_key is not None:
                 work = self._work = replace(work, by_key=None)
-                unit = _unit(program, work, events, final=final) if alone or not viewed else None
+                unit = _unit(program, work, events, final=final) if alone else None
         if unit is not None and unit.shared:
             from timelapse.kernels.native.shared import SharedKernel
 
@@ -110,7 +114,7 @@ class SliceKernel:
             self._native = NativeKernel(
                 program, work, unit, starts, final=final, prefetch=prefetch, events=events, memory=memory,
                 ahead=ahead,
-                quarantine=quarantine,
+                quarantine=quarantine, asked=asked,
             )  # fmt: skip
         else:
             self._interpret(starts, before)
@@ -158,6 +162,8 @@ class SliceKernel:
         if self._native is not None:
             from timelapse.kernels.native.kernel import TooOften
 
+            if self._native.steps:
+                return self._native.run_steps(source, tick)
             try:
                 return self._native.run(source.chunks(), tick, source.event)
             except TooOften as often:
@@ -205,6 +211,30 @@ class SliceKernel:
         )
 
 
+@contextmanager
+def repeated(times: int) -> Iterator[None]:
+    """Within this block passes are run about so many times: the compiler is worth waiting for with fewer events.
+
+    For all threads of this process. What runs compiled gives the same, so nobody else is harmed.
+    """
+    global _TIMES
+    before, _TIMES = _TIMES, max(1, times)
+    try:
+        yield
+    finally:
+        _TIMES = before
+
+
+def is_repeated() -> bool:
+    """Whether passes are run several times."""
+    return _TIMES > 1
+
+
+def cold_events() -> int:
+    """From this many events on it is worth waiting for the compiler now."""
+    return COLD_EVENTS if _TIMES == 1 else max(WARM_EVENTS, COLD_EVENTS // _TIMES)
+
+
 def choice(program: Program, work: PassProgram, *, final: bool) -> Choice:
     """Whether a pass can be compiled, and if not why not. Compiles nothing."""
     try:
@@ -223,7 +253,7 @@ def foresee(program: Program, work: PassProgram, events: int, *, final: bool) ->
         unit = _lowered(program, work, final=final)
     except _refused() as refusal:
         return Choice(False, str(refusal), getattr(refusal, "line", 0))
-    if switch == "native" or events >= COLD_EVENTS:
+    if switch == "native" or events >= cold_events():
         return Choice(True)
     if events < WARM_EVENTS:
         return Choice(False, TOO_FEW)
@@ -232,7 +262,8 @@ def foresee(program: Program, work: PassProgram, events: int, *, final: bool) ->
     if is_compiled(unit):
         return Choice(True)
     return Choice(
-        False, f"for fewer than {COLD_EVENTS:,} events nobody waits for the compiler, and it has not run yet"
+        False,
+        f"for fewer than {cold_events():,} events nobody waits for the compiler, and it has not run yet",
     )
 
 
@@ -256,7 +287,7 @@ def uncompiled(
         except _refused():
             continue
         if not is_compiled(unit):
-            (now if switch == "native" or events >= COLD_EVENTS else later).append(unit)
+            (now if switch == "native" or events >= cold_events() else later).append(unit)
     return now, later
 
 
@@ -286,7 +317,7 @@ def is_compiled_alone(program: Program, work: PassProgram, events: int) -> bool:
 
 def prepare(program: Program, work: PassProgram, events: int, *, final: bool) -> None:
     """Have a pass compiled if it is worth it for so many events, of which its tasks see fewer each."""
-    if events >= COLD_EVENTS:
+    if events >= cold_events():
         _unit(program, work, events, final=final)
 
 
@@ -301,7 +332,7 @@ def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> U
         return None
     from timelapse.kernels.native.build import NotCompiled, compiled, loaded
 
-    if switch == "auto" and events < COLD_EVENTS:
+    if switch == "auto" and events < cold_events():
         return unit if loaded(unit) else None
     try:
         compiled(unit)
@@ -348,7 +379,7 @@ def _same(one: PassProgram, other: PassProgram) -> bool:
 
 
 def _lower(program: Program, work: PassProgram, *, final: bool) -> Unit:
-    if not final and (viewed := _viewed(program, work)):
+    if not final and (viewed := _viewed(work)):
         raise _refused()(f"the rows of windows ({', '.join(sorted(viewed))}) are found as Python")
     from timelapse.kernels.native.lower import lowered
 
@@ -357,9 +388,16 @@ def _lower(program: Program, work: PassProgram, *, final: bool) -> Unit:
     return lowered(program, work, final=final)
 
 
-def _viewed(program: Program, work: PassProgram) -> set[str]:
+def _is_called_late(program: Program, work: PassProgram) -> bool:
+    """Whether handlers of a pass are called at times of their own."""
+    specs = {h.name: h for h in spec_of(program).handlers}
+    found = (specs.get(h.name) for h in work.handlers)
+    return any(h is not None and (h.after is not None or h.every is not None) for h in found)
+
+
+def _viewed(work: PassProgram) -> set[str]:
     """The states of a pass that are looked back on."""
-    return viewed_states(spec_of(program)).keys() & {*work.exact, *work.targets}
+    return work.logs.keys() & {*work.exact, *work.targets}
 
 
 def _refused() -> type[Exception]:

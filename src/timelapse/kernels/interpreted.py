@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
-from timelapse.analysis.views import viewed_states
 from timelapse.errors import HandlerError, UsageError
 from timelapse.ids import Phase
 from timelapse.kernels.base import (
@@ -26,11 +25,12 @@ from timelapse.kernels.base import (
 from timelapse.kernels.source import Source
 from timelapse.kernels.starts import bytes_of
 from timelapse.kernels.stores import NullStore, PlainStore, TrackedStore
-from timelapse.kernels.windows import LoggedStore, Windows
+from timelapse.kernels.windows import Windows
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Delta, Journal, undo
 from timelapse.model.events import Event, Record
 from timelapse.model.failure import handler_error, is_reproducible
+from timelapse.model.pending import WRITES
 from timelapse.model.program import Program, Rejection, bind, rejection, spec_of
 from timelapse.model.times import check_sent, loop_bound
 from timelapse.tables.apply import changes_table
@@ -79,7 +79,7 @@ class InterpretedKernel:
             self._journal = []
         self.windows: Windows | None = None
         """Its views of the past, where the program has any."""
-        if viewed_states(self._spec):
+        if work.logs or WRITES in self._spec.states:
             self.windows = Windows(program, work, self._journal, final=final, folder=folder, keep=rows)
         self._deltas: dict[str, Delta] = {}
         self._tracked: dict[str, TrackedStore] = {}
@@ -120,14 +120,15 @@ class InterpretedKernel:
 
     def _state(self, name: str, start: dict[Any, Any]) -> Any:
         spec, work = self._spec.states[name], self._work
-        log = None if self.windows is None else self.windows.logs.get(name)
         if name in work.delta:
             delta = self._deltas[name] = spec.kind.delta(spec, self._journal)
-            if log is not None:
-                delta.told = log.told
+            if self.windows is not None:
+                delta.told = self.windows.told(name)
             return delta
         if name not in work.exact:
-            return spec.kind(spec, NullStore())
+            ignored: Any = spec.kind(spec, NullStore())
+            ignored._clock = self.windows
+            return ignored
         store: TrackedStore | PlainStore
         if name in work.targets or self._final or self._journal is not None:
             store = tracked = TrackedStore(start, self._journal)
@@ -136,7 +137,7 @@ class InterpretedKernel:
         else:
             store = self._plain[name] = PlainStore(start)
         self._stores[name] = store
-        state = spec.kind(spec, store if log is None else LoggedStore(store, log))
+        state: Any = spec.kind(spec, store) if self.windows is None else self.windows.state(name, store)
         state._clock = self.windows
         return state
 

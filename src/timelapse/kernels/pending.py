@@ -1,4 +1,4 @@
-"""What lies ahead, while a slice runs: a heap over the entries of the pending state, and which of them are timers."""
+"""What lies ahead, while a slice runs: heaps over the entries of the pending states, and which events are timers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,59 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from timelapse.kinds.base import ABSENT, IndexedStore
+from timelapse.kinds.base import ABSENT, IndexedStore, StateSpec
 from timelapse.model.events import Event
-from timelapse.model.pending import Place, kind_of, pack, timer_code, unpack
+from timelapse.model.pending import (
+    DatedWrite,
+    Place,
+    WritePlace,
+    kind_of,
+    pack,
+    pack_write,
+    timer_code,
+    unpack,
+    unpack_write,
+)
 from timelapse.model.times import timer_of
+from timelapse.model.types import OptionalType, TupleType
+
+
+class Writes:
+    """The dated writes of one pass. The store is the truth, as in `Pending`."""
+
+    def __init__(self, store: IndexedStore, entries: Iterable[tuple[Any, bytes]]) -> None:
+        self._store = store
+        self._heap = [WritePlace(*key) for key, _ in entries]
+        heapify(self._heap)
+        self._issued = (0, -1, 0)
+
+    def date(self, write: DatedWrite, due: int, now: int, root: int) -> None:
+        """A write is to take effect at a later time."""
+        ts, seq, number = self._issued
+        number = number + 1 if (ts, seq) == (now, root) else 0
+        self._issued = (now, root, number)
+        place = WritePlace(due, now, root, number)
+        self._store.put(tuple(place), pack_write(write))
+        heappush(self._heap, place)
+
+    def first(self) -> WritePlace | None:
+        """Where the next one stands. To be asked between two transactions."""
+        heap = self._heap
+        while heap and self._store.get(tuple(heap[0]), ABSENT) is ABSENT:
+            heappop(heap)
+        return heap[0] if heap else None
+
+    def take(self) -> DatedWrite:
+        """The next one, which is pending no more: `first` says whether there is one."""
+        place = tuple(heappop(self._heap))
+        write = unpack_write(self._store.get(place, ABSENT))
+        self._store.drop(place)
+        return write
+
+    def counted(self) -> Counter[str]:
+        """How many are pending, by state."""
+        return Counter(unpack_write(v).state for _, v in self._store.items() if v is not ABSENT)
+
 
 _MANY = 64
 """So many places that are empty by now do no harm."""
@@ -86,3 +135,11 @@ class Pending:
 
 def _timer(event: type[Event], key: Any) -> bytes:
     return timer_code(timer_of(event, key)[1])
+
+
+def as_given(spec: StateSpec, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a dated write as they were issued: with a NamedTuple that entries do not tell from a tuple."""
+    kind = spec.value.inner if isinstance(spec.value, OptionalType) else spec.value
+    if len(arguments) == 2 and isinstance(kind, TupleType) and isinstance(arguments[1], tuple):
+        return arguments[0], kind.checker("it")(arguments[1])
+    return arguments

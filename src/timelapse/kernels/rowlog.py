@@ -5,7 +5,7 @@ leaves it next. So an event costs its rows once in and once out, whatever a wind
 wait in files once there are many of them: in memory are a window's keys, the newest rows and one block per cursor.
 
 `last(W)` of what is added up is the sum of a window's rows; of sets and values it is what the latest row of each key in the
-window left. `ago(L)` of what is added up is the value now minus the sum of the last L.
+window left. `ago(L)` of what is added up is the value now minus the sum of the last L. Other kinds: kernels/versions.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from timelapse.errors import IntRange, UsageError
@@ -24,25 +25,31 @@ from timelapse.ids import INT64_MAX
 from timelapse.kernels.stores import PlainStore
 from timelapse.kinds.base import ABSENT, State, StateSpec
 from timelapse.kinds.effects import Journal
+from timelapse.kinds.grouped import Grouped
 from timelapse.kinds.past import ReadOnly
 from timelapse.tables.effectlog import Rows, rows_of, rows_table
-from timelapse.tables.table import read_table, write_table
+from timelapse.tables.rowhash import one_array
+from timelapse.tables.table import key_list, key_names, read_table, write_table
 
 BLOCK = 1 << 16
 """Rows that go to a file together."""
+
+_LOW = (1 << 32) - 1
 
 _NEVER = INT64_MAX
 """When the next row leaves a window that is empty."""
 
 
 class EffectLog:
-    """The rows of one state during a pass, and the windows over them."""
+    """The rows of one form of one state during a pass, and the windows over them."""
 
-    def __init__(self, spec: StateSpec, journal: Journal | None, folder: Path | None) -> None:
-        self.spec = spec
+    def __init__(self, spec: StateSpec, form: str, journal: Journal | None, folder: Path | None) -> None:
+        self.spec, self.form = spec, form
         self.windows: list[Window] = []
         self.live: Mapping[str, Any] = {"now": 0}
         """Where the pass keeps the time of the step."""
+        self.old: Any = ABSENT
+        """What stood under the key that is being written, where a window asks for it."""
         self._journal = journal
         self._folder = folder
         self._blocks: list[tuple[int, pa.Table]] = []
@@ -52,6 +59,8 @@ class EffectLog:
         """The number of the tail's first row."""
         self._begin = 0
         """The number of the slice's first row."""
+        self.asked = True
+        """Whether anybody asks for the slice's rows."""
 
     @property
     def count(self) -> int:
@@ -93,12 +102,20 @@ class EffectLog:
         self.tail = (old[0][size:], old[1][size:], old[2][size:])
         for column in old:
             del column[size:]
-        self._blocks.append((self.base, self._put_away(rows_table(self.spec, old))))
+        self._blocks.append((self.base, self._put_away(rows_table(self.spec, old, self.form))))
         for window in self.windows:
             window.tail_moved(self.base, size)
         self.base += size
         for window in self.windows:
             window.leave(now - window.width - 1)
+        if not self.asked:
+            self._forget()
+
+    def _forget(self) -> int:
+        """Forget the rows that every window has left behind. Gives the number of the first that none has."""
+        needed = min((window.place for window in self.windows), default=self.count)
+        self._blocks = [b for b in self._blocks if b[0] + b[1].num_rows > needed]
+        return needed
 
     def _put_away(self, table: pa.Table) -> pa.Table:
         if self._folder is None:
@@ -128,13 +145,32 @@ class EffectLog:
         """The number of the oldest row that is there."""
         return self._blocks[0][0] if self._blocks else self.base
 
-    def after(self, number: int) -> Iterator[tuple[int, Any, Any]]:
-        """The rows from one on: number, key, and what it says."""
+    def after(self, number: int) -> Iterator[tuple[int, int, Any, Any]]:
+        """The rows from one on: number, time, key, and what it says."""
         while number < self.count:
-            first, (_, keys, values) = self.block(number)
+            first, (times, keys, values) = self.block(number)
             for at in range(number - first, len(keys)):
-                yield first + at, keys[at], values[at]
+                yield first + at, times[at], keys[at], values[at]
             number = first + len(keys)
+
+    def number_after(self, ts: int) -> int:
+        """The number of the first row that is later than a time."""
+        for first, table in self._blocks:
+            times = np.asarray(one_array(table.column("ts")))
+            if len(times) and times[-1] > ts:
+                return first + int(np.searchsorted(times, ts, side="right"))
+        return self.base + bisect_right(self.tail[0], ts)
+
+    def tables(self, number: int) -> Iterator[tuple[int, pa.Table]]:
+        """The rows from one on, in tables, each with the number of its first."""
+        for first, table in self._blocks:
+            if first + table.num_rows > number:
+                skip = max(0, number - first)
+                yield first + skip, table.slice(skip)
+        if self.tail[0]:
+            skip = max(0, number - self.base)
+            rows = tuple(column[skip:] for column in self.tail)
+            yield self.base + skip, rows_table(self.spec, rows, self.form)  # type: ignore[arg-type]
 
     def rows(self) -> pa.Table:
         """The rows of the slice."""
@@ -145,13 +181,12 @@ class EffectLog:
         ]
         skip = max(0, self._begin - self.base)
         tail = (self.tail[0][skip:], self.tail[1][skip:], self.tail[2][skip:])
-        return pa.concat_tables([*found, rows_table(self.spec, tail)])
+        return pa.concat_tables([*found, rows_table(self.spec, tail, self.form)])
 
     def begin(self) -> None:
         """A new slice begins: rows that every window has left behind are forgotten."""
         self._begin = self.count
-        needed = min((window.place for window in self.windows), default=self.count)
-        self._blocks = [b for b in self._blocks if b[0] + b[1].num_rows > needed]
+        needed = self._forget()
         if needed >= self.count:
             self.base, self.tail = self.count, ([], [], [])
             for window in self.windows:
@@ -159,7 +194,7 @@ class EffectLog:
 
     def kept(self) -> list[pa.Table]:
         """All rows that are still there."""
-        return [*(table for _, table in self._blocks), rows_table(self.spec, self.tail)]
+        return [*(table for _, table in self._blocks), rows_table(self.spec, self.tail, self.form)]
 
 
 class Window:
@@ -181,14 +216,19 @@ class Window:
         """The number of the row that leaves next."""
         return self._first + self._at
 
-    def fill(self) -> None:
-        """Take in all rows that there are; the first use then has the old ones leave."""
+    def fill(self, skip: int = 0) -> None:
+        """Take in all rows that there are but the first few; the first use then has the old ones leave."""
         log = self._log
-        self._first, self._rows = log.block(log.first)
-        self._at = 0
-        for number, key, value in log.after(log.first):
-            self.come(number, key, value)
+        first = min(log.first + skip, log.count)
+        self._first, self._rows = log.block(first)
+        self._at = first - self._first
+        self.take_in(first)
         self._set_due()
+
+    def take_in(self, first: int) -> None:
+        """Take in the rows from a number on."""
+        for number, ts, key, value in self._log.after(first):
+            self.come(ts, number, key, value)
 
     def enter(self, now: int, number: int, key: Any, value: Any) -> Any:
         """A row is written. Gives what `take_back` needs."""
@@ -196,7 +236,7 @@ class Window:
             self._first, self._rows = self._log.base, self._log.tail
             self._at = number - self._first
             self._due = now
-        return self.come(number, key, value)
+        return self.come(now, number, key, value)
 
     def take_back(self, number: int, key: Any, value: Any, before: Any) -> None:
         """The latest row goes again."""
@@ -235,7 +275,7 @@ class Window:
             self._at = number - self._first
         self._due = self._rows[0][self._at]
 
-    def come(self, number: int, key: Any, value: Any) -> Any:
+    def come(self, ts: int, number: int, key: Any, value: Any) -> Any:
         """A row is in the window."""
         raise TypeError("abstract")
 
@@ -263,27 +303,52 @@ class Sums(Window):
             ReadOnly(self._get, self._items) if self._checked else ReadOnly(self._sums.get, self._sums.items)
         )
         self.state = spec.kind(spec, store)
+        self._grouped = self.state if isinstance(self.state, Grouped) else None
+        """Where it has an index of what stands under a key, that has to follow."""
 
-    def come(self, number: int, key: Any, value: Any) -> None:
-        sums = self._sums
-        found = sums.get(key, 0) + value
-        if found:
-            sums[key] = found
-        else:
-            del sums[key]
+    def come(self, ts: int, number: int, key: Any, value: Any) -> None:
+        self._add(key, value)
         if self._checked:
             self._size += abs(value)
+
+    def _add(self, key: Any, value: Any) -> None:
+        sums = self._sums
+        was = sums.get(key, 0)
+        found = was + value
+        if found:
+            sums[key] = found
+            if not was and self._grouped is not None:
+                self._grouped._enter(key)
+        elif was:
+            del sums[key]
+            if self._grouped is not None:
+                self._grouped._leave(key)
 
     def go(self, number: int, key: Any, value: Any) -> None:
         self.undo(key, value, None)
 
+    def take_in(self, first: int) -> None:
+        """Added up by key before they are looked at."""
+        spec, sums = self._log.spec, self._sums
+        for _, table in self._log.tables(first):
+            n = np.asarray(one_array(table.column("n")))
+            names = key_names(spec)
+            halves = table.select(names).append_column("high", pa.array(n >> 32))
+            halves = halves.append_column("low", pa.array(n & _LOW))
+            found = halves.group_by(names).aggregate([("high", "sum"), ("low", "sum")])
+            high, low = (one_array(found.column(name)).to_pylist() for name in ("high_sum", "low_sum"))
+            for key, h, w in zip(key_list(spec, found), high, low, strict=True):
+                total = sums.get(key, 0) + (h << 32) + w
+                if total:
+                    sums[key] = total
+                else:
+                    sums.pop(key, None)
+            if self._checked:
+                size = np.where(n < 0, ~n, n)  # of the smallest integer there is no opposite
+                self._size += int((size >> 32).sum() << 32) + int((size & _LOW).sum()) + int((n < 0).sum())
+
     def undo(self, key: Any, value: Any, before: Any) -> None:
-        sums = self._sums
-        found = sums.get(key, 0) - value
-        if found:
-            sums[key] = found
-        else:
-            del sums[key]
+        self._add(key, -value)
         if self._checked:
             self._size -= abs(value)
 
@@ -300,7 +365,7 @@ class Sums(Window):
     def _check(self, under: Any) -> None:
         """Raise IntRange where adding the window up from nothing leaves int64 on the way: under one key, or any."""
         totals: dict[Any, int] = {}
-        for _, key, n in self._log.after(self.place):
+        for _, _, key, n in self._log.after(self.place):
             if under is None or key[:-1] == under:
                 total = totals[key] = totals.get(key, 0) + n
                 if not -INT64_MAX - 1 <= total <= INT64_MAX:
@@ -312,6 +377,8 @@ class Sums(Window):
     def past(self, now: Any) -> State:
         """The state as it was `width` ago, from the one now: always the same object."""
         if self._past is not None:
+            if isinstance(self._past, Grouped):
+                self._past._own.clear()  # its index, if it made one, is of another time
             return self._past
         spec, sums = self._log.spec, self._sums
 
@@ -341,11 +408,22 @@ class Latest(Window):
         self.state = _read_only(kind)(log.spec, PlainStore(self._values))
         self._put, self._drop = self.state._put, self.state._drop
 
-    def come(self, number: int, key: Any, value: Any) -> Any:
+    def come(self, ts: int, number: int, key: Any, value: Any) -> Any:
         before = (self._number.get(key, -1), self._values.get(key, ABSENT))
         self._number[key] = number
         self._leave(key, value)
         return before
+
+    def take_in(self, first: int) -> None:
+        """Of each key only the latest row counts, which is looked for before rows are looked at."""
+        spec = self._log.spec
+        names = key_names(spec)
+        for number, table in self._log.tables(first):
+            places = table.select(names).append_column("at", pa.array(np.arange(table.num_rows)))
+            latest = one_array(places.group_by(names).aggregate([("at", "max")]).column("at_max"))
+            rows = rows_of(spec, table.take(latest))
+            for at, ts, key, value in zip(latest.to_pylist(), *rows, strict=True):
+                self.come(ts, number + at, key, value)
 
     def go(self, number: int, key: Any, value: Any) -> None:
         if self._number[key] == number:

@@ -57,5 +57,7 @@ class Source:
         reader = self.reader
         if isinstance(reader, LogReader):
             reader = replace(reader, encoded=True)
-        chunks = reader.chunks(self.lo, self.hi, self.columns)
+        # Events that handlers send need not be a type of the log.
+        columns = {name: fields for name, fields in self.columns.items() if name in self.classes}
+        chunks = reader.chunks(self.lo, self.hi, columns)
         return chunks if self.part is None else map(self.part.chunk, chunks)

@@ -7,25 +7,27 @@ up to and including its own last event (of whatever type).
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 from timelapse.analysis.result import PassProgram
+from timelapse.analysis.views import LOOKING
 from timelapse.errors import HandlerError
 from timelapse.ids import INT64_MAX, Phase
 from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.interpreted import InterpretedKernel, refuse_dated
-from timelapse.kernels.pending import Pending
+from timelapse.kernels.pending import Pending, Writes, as_given
 from timelapse.kernels.source import Source
-from timelapse.kinds.effects import undo
+from timelapse.kinds.effects import Journal, undo
 from timelapse.model.events import Event
 from timelapse.model.failure import handler_error
-from timelapse.model.pending import PENDING
+from timelapse.model.pending import PENDING, WRITES, DatedWrite
 from timelapse.model.program import HandlerSpec, Program, Rejection, spec_of
 from timelapse.model.times import calendar_of, check_sent, due_at, not_a_type, span_of, timer_of
 
@@ -43,7 +45,8 @@ class Step(NamedTuple):
     order: tuple[int, ...]
     """Among those of one instant and root: the handler's place in the program; behind them pending events, in the order
     in which they were sent."""
-    event: Event | None
+    event: Any
+    """An event, a dated write (DatedWrite), or None: a tick."""
 
 
 class SteppingKernel(InterpretedKernel):
@@ -51,9 +54,9 @@ class SteppingKernel(InterpretedKernel):
 
     def __init__(
         self, program: Program, work: PassProgram, starts: Any, *, final: bool, rows: bool = True,
-        folder: Path | None = None,
+        folder: Path | None = None, live: Callable[[str, Journal | None], Any] = lambda name, journal: None,
     ) -> None:  # fmt: skip
-        super().__init__(program, work, starts, final=final, rows=rows, folder=folder)
+        super().__init__(program, work, starts, final=final, rows=rows, folder=folder, live=live)
         specs = {h.name: (n, h) for n, h in enumerate(self._spec.handlers)}
         self._at_once: dict[type[Event], tuple[Any, ...]] = {}
         self._alone: dict[int, tuple[HandlerSpec, Any]] = {}
@@ -70,6 +73,12 @@ class SteppingKernel(InterpretedKernel):
         self._root = -1
         if PENDING in work.exact:
             self._pending = Pending(self._stores[PENDING], starts.get(PENDING, {}).items(), self._spec.events)
+        self._writes: Writes | None = None
+        if WRITES in work.exact:
+            self._writes = Writes(self._stores[WRITES], starts.get(WRITES, {}).items())
+        if WRITES in self._spec.states:
+            assert self.windows is not None
+            self.windows.date = self._date_write
         self._place: tuple[int, int, int] | None = None
         self._ordinal = 0
 
@@ -87,11 +96,10 @@ class SteppingKernel(InterpretedKernel):
         if end is not None and source.begin is not None:
             for place, (spec, _) in self._alone.items():
                 if spec.every is not None:
-                    first = source.begin if source.since is None else max(source.begin, source.since + 1)
-                    streams.append(_ticks(self._program, spec, place, first, end))
+                    streams.append(ticks_of(self._program, spec, place, source))
                 else:
                     streams.append(_later(self._program, spec, place, source, source.since, end))
-        if self._pending is None or end is None:
+        if end is None or (self._pending is None and self._writes is None):
             return merge(*streams)
         return self._with_pending(merge(*streams), end)
 
@@ -99,17 +107,17 @@ class SteppingKernel(InterpretedKernel):
         """The steps, with the pending events whose time comes. What is sent meanwhile lies ahead of all."""
         last = Step(end, Phase.LOG_EVENT, INT64_MAX, (), None)
         for step in chain(steps, (last,)):
-            while (due := self._next_pending(step)) is not None:
+            while (due := self._next_write(step) or self._next_pending(step)) is not None:
                 yield due
             if step is not last:
                 yield step
 
     def _next_pending(self, before: Step) -> Step | None:
         """The next pending event, if it comes before a step. It is pending no more, even if it should be rejected."""
-        assert self._pending is not None
-        first = self._pending.first()
+        first = None if self._pending is None else self._pending.first()
         if first is None:
             return None
+        assert self._pending is not None
         order = (_BEHIND, first.issued, first.number)
         if (first.due, Phase.DATED_EVENT, first.root, order) >= before[:4]:
             return None
@@ -117,6 +125,34 @@ class SteppingKernel(InterpretedKernel):
         if self._journal is not None:
             self._journal.clear()
         return Step(first.due, Phase.DATED_EVENT, first.root, order, event)
+
+    def _next_write(self, before: Step) -> Step | None:
+        """The next dated write, if it comes before a step and before the next pending event."""
+        first = None if self._writes is None else self._writes.first()
+        if first is None:
+            return None
+        assert self._writes is not None
+        event = None if self._pending is None else self._pending.first()
+        if (first.due, Phase.DATED_WRITE) >= before[:2] or (event is not None and event.due < first.due):
+            return None
+        write = self._writes.take()
+        if self._journal is not None:
+            self._journal.clear()
+        return Step(first.due, Phase.DATED_WRITE, first.root, (_BEHIND, first.issued, first.number), write)
+
+    def _date_write(self, state: str, at: int, method: str, arguments: tuple[Any, ...]) -> None:
+        if self._writes is not None:
+            write = DatedWrite(state, method, arguments, self._handler_under_way())
+            self._writes.date(write, at, self._bound.__dict__["now"], self._root)
+
+    def _handler_under_way(self) -> str:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            name = self._names.get(frame.f_code)
+            if name is not None:
+                return name
+            frame = frame.f_back
+        return ""
 
     def _send(
         self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None
@@ -145,13 +181,16 @@ class SteppingKernel(InterpretedKernel):
     def _count_pending(self, source: Source) -> dict[str, int]:
         """How many calls of `after=` handlers and dated events lie beyond the end."""
         found = Counter[str]() if self._pending is None else self._pending.counted()
-        for spec, _ in self._alone.values():
-            if spec.after is not None and source.end is not None:
-                lag = span_of(self._program, spec.after)
-                behind = source.between(spec.events, _seq_after(source, source.end - lag), INT64_MAX)
-                if count := sum(1 for _ in behind.events()):
-                    found[spec.name] += count
+        found += Counter() if self._writes is None else self._writes.counted()
+        found.update(calls_ahead(self._program, [spec for spec, _ in self._alone.values()], source))
         return dict(sorted(found.items()))
+
+    def one_step(self, step: Step, shown: Callable[[], Event]) -> HandlerError | None:
+        """Process a single step; the failure, if it fails, at the step's event as it is `shown`."""
+        _, failure, _ = self._chunk(iter((step,)))
+        if failure is None:
+            return None
+        return self._failed(step if step.event is None else step._replace(event=shown()), failure)
 
     def _chunk(self, events: Iterator[Any]) -> tuple[int, Exception | None, Any]:
         """The hot loop, over steps."""
@@ -172,6 +211,9 @@ class SteppingKernel(InterpretedKernel):
                 try:
                     if event is None:
                         self._alone[order[0]][1](bound)
+                    elif phase == Phase.DATED_WRITE:
+                        if event.state in self._work.exact:  # to others it does not matter
+                            getattr(self.states[event.state], event.method)(*event.arguments)
                     elif phase == Phase.LOG_EVENT or order[0] == _BEHIND:
                         for handler in self._at_once.get(type(event), ()):
                             handler(bound, event)
@@ -213,18 +255,23 @@ class SteppingKernel(InterpretedKernel):
         return -1 if is_sent else int(event.seq)
 
     def _failed(self, event: Any, failure: Exception) -> HandlerError:
+        if event.phase == Phase.DATED_WRITE:
+            write: DatedWrite = event.event
+            arguments = as_given(self._spec.states[write.state], write.arguments)
+            shown = f"the write {write.state}.{write.method}{arguments!r} dated {event.ts}"
+            return handler_error(self._program, shown, write.handler, failure, (event.ts, event.seq))
         handler = self._handler_of(failure.__traceback__)
         if not handler and _deep(failure.__traceback__):
             raise failure  # reading the log failed, no handler did
-        shown = event.event if self._current is None else self._current
-        if shown is None:
-            shown = "a tick"
-        return handler_error(self._program, shown, handler, failure, (event.ts, event.seq))
+        current = event.event if self._current is None else self._current
+        return handler_error(
+            self._program, "a tick" if current is None else current, handler, failure, (event.ts, event.seq)
+        )
 
 
 def has_steps(program: Program) -> bool:
-    """Whether a program has ticks, `after=` handlers, dated events or timers."""
-    return any(use.what not in ("derive", "last", "ago") for use in spec_of(program).times)
+    """Whether a program has ticks, `after=` handlers, dated events or writes, or timers."""
+    return any(use.what not in ("derive", *LOOKING) for use in spec_of(program).times)
 
 
 def _deep(trace: TracebackType | None) -> bool:
@@ -236,12 +283,27 @@ def _log(source: Source) -> Iterator[Step]:
         yield Step(event.ts, Phase.LOG_EVENT, event.seq, (), event)
 
 
-def _ticks(program: Program, spec: HandlerSpec, place: int, first: int, end: int) -> Iterator[Step]:
+def ticks_of(program: Program, spec: HandlerSpec, place: int, source: Source) -> Iterator[Step]:
+    """The ticks of a handler that a slice owns."""
+    if source.begin is None or source.end is None:
+        return
     calendar = calendar_of(program, spec)
-    at = calendar.first(first)
-    while at <= end:
+    at = calendar.first(source.begin if source.since is None else max(source.begin, source.since + 1))
+    while at <= source.end:
         yield Step(at, Phase.TICK, -1, (place,), None)
         at = calendar.after(at)
+
+
+def calls_ahead(program: Program, handlers: Iterable[HandlerSpec], source: Source) -> dict[str, int]:
+    """How many calls of `after=` handlers lie beyond the end, by handler."""
+    found: dict[str, int] = {}
+    for spec in handlers:
+        if spec.after is not None and source.end is not None:
+            lag = span_of(program, spec.after)
+            behind = source.between(spec.events, _seq_after(source, source.end - lag), INT64_MAX)
+            if count := sum(1 for _ in behind.events()):
+                found[spec.name] = count
+    return found
 
 
 def _later(

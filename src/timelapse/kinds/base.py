@@ -84,25 +84,31 @@ class StateOptions:
     alpha: float | None = None
     half_life: int | None = None
     last: int | None = None
+    size: int | None = None
+    error: float | None = None
 
     def given(self) -> dict[str, Any]:
         """What was said beside the default, by name."""
-        said = {"alpha": self.alpha, "half_life": self.half_life, "last": self.last}
+        said = {
+            "alpha": self.alpha, "half_life": self.half_life, "last": self.last, "size": self.size, "error": self.error,
+        }  # fmt: skip
         return {name: value for name, value in said.items() if value is not None}
 
 
 def state(
     *, default: Any = ABSENT, history: int | None = None, alpha: float | None = None,
-    half_life: int | None = None, last: int | None = None,
+    half_life: int | None = None, last: int | None = None, size: int | None = None,
+    error: float | None = None,
 ) -> Any:  # fmt: skip
     """Options of a state.
 
     `default` is what reading a missing key gives; `history` (microseconds) is how far back
     `get(k, at=t)` may go. For `tl.Smoothed` and `tl.Decayed`: `alpha`, the weight of the
     newest value, or `half_life` (microseconds), after which a value weighs half. For `tl.ListOf`:
-    `last`, how many values per key are kept.
+    `last`, how many values per key are kept. For `tl.Distinct` and `tl.Frequent`: `size`, how much of a key is
+    kept. For `tl.Quantiles`: `error`, the largest relative one.
     """
-    return StateOptions(default, history, alpha, half_life, last)
+    return StateOptions(default, history, alpha, half_life, last, size, error)
 
 
 class Clock(Protocol):
@@ -188,9 +194,9 @@ class State:
     """Whether `last(W)` is the value now minus the value W ago (integers that are added up)."""
     log_form: ClassVar[str] = ""
     """What a row of the state's log says of a stored key (tables/effectlog.py): "net", by how much the integer changed;
-    "present", whether it is there now, with which value. Empty: no rows are kept of this kind."""
+    "present", whether it is there now, with which value. Empty: the same, but `last` takes the operations themselves."""
     unlogged: ClassVar[frozenset[str]] = frozenset()
-    """Effects whose part in a window does not follow from what they did to the state."""
+    """Effects whose part in a window does not follow from what they did to the state: `last` takes the operations."""
 
     __slots__ = (
         "_check_key", "_check_value", "_clock", "_default", "_drop", "_get", "_items", "_now", "_put",
@@ -341,6 +347,12 @@ class State:
         from timelapse.kinds.effects import FuncDelta
 
         return FuncDelta(spec, journal)
+
+    @classmethod
+    def join(cls, spec: StateSpec, before: Any, more: Any) -> Any:
+        """What a key holds after a slice that did not empty it, from what it held and what the slice made of nothing:
+        for kinds whose delta has the form *list*."""
+        raise TypeError("abstract")
 
     @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:

@@ -5,7 +5,7 @@ step are kept in four forms (design.md, section 3, strategy scan):
 
 - *const*: present with a value, or absent, whatever was there (Set, and every exact pass);
 - *count*: v -> v + n, or v -> n after a reset (Counter);
-- *list*: values appended, perhaps after a reset (ListOf, kinds/listof.py);
+- *list*: values appended, or members sketched, perhaps after a reset (ListOf, Distinct: they join what two slices did);
 - *func*: what an absent key becomes (a concrete result, as absence is a known input), and one
   symbolic step for a present one: KEEP, SET c, DEL, ADD n, UP c, DOWN c (Value, Max, Min, First).
 

@@ -132,6 +132,14 @@ class Grouped(State):
 
     def _put_indexed(self, key: Any, value: Any) -> None:
         self._store_put(key, value)
+        self._enter(key)
+
+    def _drop_indexed(self, key: Any) -> None:
+        self._store_drop(key)
+        self._leave(key)
+
+    def _enter(self, key: Any) -> None:
+        """A stored key is there: the index is told, if there is one."""
         groups = self._own.get(GROUPS)
         if groups is not None:
             k, m = self._key_and_member(key)
@@ -141,8 +149,8 @@ class Grouped(State):
             elif m not in under:
                 self._side(under, m, key)
 
-    def _drop_indexed(self, key: Any) -> None:
-        self._store_drop(key)
+    def _leave(self, key: Any) -> None:
+        """A stored key is gone."""
         groups = self._own.get(GROUPS)
         if groups is not None:
             k, m = self._key_and_member(key)

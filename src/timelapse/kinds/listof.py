@@ -122,6 +122,10 @@ class ListOf(State, Generic[K, V]):
         return ListDelta(spec, journal)
 
     @classmethod
+    def join(cls, spec: StateSpec, before: Any, more: Any) -> Any:
+        return newest((*before, *more), spec.option("last"))
+
+    @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
         if "pop" in effects:
             return f"what {spec.name}.pop() removes depends on what the list holds"

@@ -138,22 +138,32 @@ class Done:
     def window(self, spec: StateSpec, since: int, now: int, *, before: bool = False) -> Any:
         """What the operations after everything at `since` (with `before`: at it and after) make of nothing."""
 
-        def rebuilt(keys: Iterable[Any]) -> State:
-            data: dict[Any, Any] = {}
-            state = spec.kind(spec, _Plain(data))
-            at = now
-            state._now = lambda: at
-            for key in keys:
-                times, operations = self._done.get(key, ([], []))
-                first = bisect_left(times, since) if before else bisect_right(times, since)
-                for place in range(first, len(times)):
-                    at = times[place]
-                    method, arguments, named = operations[place]
-                    getattr(state, method)(*arguments, **named)
-            at = now
-            return state
+        def done(key: Any) -> Iterable[tuple[int, Operation]]:
+            times, operations = self._done.get(key, ([], []))
+            first = bisect_left(times, since) if before else bisect_right(times, since)
+            return zip(times[first:], operations[first:], strict=True)
 
-        return Window(spec, rebuilt, lambda: list(self._done))
+        return rebuilding(spec, done, lambda: list(self._done), lambda: now)
+
+
+def rebuilding(
+    spec: StateSpec, done: Callable[[Any], Iterable[tuple[int, Operation]]], keys: Callable[[], list[Any]],
+    now: Callable[[], int],
+) -> Window:  # fmt: skip
+    """What operations make of nothing: `done` gives those of a key, with their times, in order."""
+
+    def rebuilt(wanted: Iterable[Any]) -> State:
+        data: dict[Any, Any] = {}
+        state = spec.kind(spec, _Plain(data))
+        at = now()
+        state._now = lambda: at
+        for key in wanted:
+            for at, (method, arguments, named) in done(key):  # noqa: B007 what `_now` gives
+                getattr(state, method)(*arguments, **named)
+        at = now()
+        return state
+
+    return Window(spec, rebuilt, keys)
 
 
 class _Plain:

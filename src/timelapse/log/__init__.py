@@ -8,12 +8,13 @@ from timelapse.log.reader import Chunk, EventReader, LogReader
 from timelapse.log.types import EventType, bind
 
 if TYPE_CHECKING:
-    from timelapse.log.log import Log, LogInfo, TypeInfo
+    from timelapse.log.info import LogInfo, TypeInfo
+    from timelapse.log.log import Log
     from timelapse.log.memory import MemoryLog
     from timelapse.log.source import Source
 
 # Loaded when first used: reading a log needs nothing of what makes one.
-_LATER = {"Log": "log", "LogInfo": "log", "TypeInfo": "log", "MemoryLog": "memory", "Source": "source"}
+_LATER = {"Log": "log", "LogInfo": "info", "TypeInfo": "info", "MemoryLog": "memory", "Source": "source"}
 
 __all__ = [
     "Chunk",

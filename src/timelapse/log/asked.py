@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from timelapse.errors import LogError
 from timelapse.ids import INT64_MAX
-from timelapse.log.log import Log, LogInfo, TypeInfo
+from timelapse.log.info import LogInfo, TypeInfo
+from timelapse.log.log import Log
 from timelapse.log.reader import Chunk, Columns, EventReader, even_cuts, rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event

@@ -4,74 +4,38 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, timedelta
 from functools import cached_property
-from importlib.metadata import version as package_version
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from timelapse.errors import EventOrderError, IngestError, LogError, Place
+from timelapse.errors import IngestError, LogError, Place
+from timelapse.log import making
 from timelapse.log import manifest as stored
 from timelapse.log.derived import Outputs, write_outputs
-from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry, SourceEntry
+from timelapse.log.info import LogInfo, info_of
+from timelapse.log.manifest import IngestEntry, Manifest
 from timelapse.log.place import as_path, check_free, locked, process_folder, whole_folder
 from timelapse.log.reader import LogReader, unreadable
 from timelapse.log.segment import BLOCK_EVENTS, write_events
 from timelapse.log.source import Source, as_source
-from timelapse.log.task import BadRow, TaskReport
 from timelapse.log.types import EventType, bind, event_types
 from timelapse.log.without import name_of, seqs_of
 from timelapse.model.events import Event
-from timelapse.serial import in_order
+from timelapse.model.order import in_order
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from rich.console import RenderableType
 
     from timelapse.charts import Figure
-    from timelapse.log.prepare import Prepared
 
     SourceLike = Source | DataFrame | str | Path | Sequence[str | Path]
 
 MAX_BAD = 0.001
 E = TypeVar("E", bound=Event)
-_EPOCH_DAY = date(1970, 1, 1)
-
-
-@dataclass(frozen=True)
-class TypeInfo:
-    """One event type of a log: its fields (name, type text), events, and bytes on disk."""
-
-    name: str
-    fields: tuple[tuple[str, str], ...]
-    count: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class LogInfo:
-    """What `timelapse log` shows. Times are microseconds; `days` has events per day (UTC) and type, by ISO date."""
-
-    path: str
-    id: str
-    version: int
-    count: int
-    ts_first: int | None
-    ts_last: int | None
-    types: tuple[TypeInfo, ...]
-    days: dict[str, dict[str, int]]
-    missing_days: tuple[str, ...]
-    bytes: int
-    segments: int
-    bad: int
-    skipped: int
-    ingests: tuple[IngestEntry, ...]
 
 
 class Log:
@@ -116,9 +80,9 @@ class Log:
         with whole_folder(target, overwrite=overwrite) as folder:
             (folder / "segments").mkdir()
             (folder / "quarantine").mkdir()
-            prepared, reports = _ingest(spark, wanted, folder, None, rows, partitions)
-            segments, entry = _accept(prepared, reports, max_bad, 1)
-            _clean(folder, segments, entry)
+            prepared, reports = making.ingest(spark, wanted, folder, None, rows, partitions)
+            segments, entry = making.accepted(prepared, reports, max_bad, 1)
+            making.clean(folder, segments, entry)
             manifest = stored.build(types, segments, [entry])
             stored.write(folder, manifest)
         return cls.open(target)
@@ -145,7 +109,7 @@ class Log:
         with whole_folder(target, overwrite=overwrite) as folder:
             (folder / "segments").mkdir()
             segments = list(write_events(folder / "segments", kinds, ordered, block))
-            entry = IngestEntry(1, len(ordered), 0.0, [], [], _tool())
+            entry = IngestEntry(1, len(ordered), 0.0, [], [], making.tool())
             stored.write(folder, stored.build(kinds, segments, [entry]))
         return cls.open(target)
 
@@ -175,7 +139,7 @@ class Log:
         with whole_folder(target, overwrite=overwrite) as folder:
             (folder / "segments").mkdir()
             kinds, segments = write_outputs(folder / "segments", run, events, origin)
-            entry = IngestEntry(1, sum(s.count for s in segments), 0.0, [], [], _tool())
+            entry = IngestEntry(1, sum(s.count for s in segments), 0.0, [], [], making.tool())
             stored.write(folder, stored.build(kinds, segments, [entry]))
         return cls.open(target)
 
@@ -226,19 +190,19 @@ class Log:
                     )  # fmt: skip
                 wanted[known[kind.name]] = (kind, source)
             numbers = sorted(wanted)  # the declared order of the log, whatever the order of `sources`
-            _remove_unnamed(self.path, current)
-            staging = self.path / f".append-{_unique()}"
+            making.remove_unnamed(self.path, current)
+            staging = self.path / f".append-{making.unique()}"
             staging.mkdir()
             try:
                 (staging / "segments").mkdir()
                 (staging / "quarantine").mkdir()
-                prepared, reports = _ingest(
+                prepared, reports = making.ingest(
                     spark, [wanted[n] for n in numbers], staging, current.ts_last, rows, partitions
                 )
-                _refuse_early(reports, current.ts_last)
-                segments, entry = _accept(prepared, reports, max_bad, current.version + 1)
-                segments = [_renumbered(s, numbers) for s in segments]
-                _adopt(staging, self.path, segments, entry)
+                making.refuse_early(reports, current.ts_last)
+                segments, entry = making.accepted(prepared, reports, max_bad, current.version + 1)
+                segments = [making.renumbered(s, numbers) for s in segments]
+                making.adopt(staging, self.path, segments, entry)
                 manifest = stored.build(
                     current.event_types,
                     [*current.segments, *segments],
@@ -298,30 +262,7 @@ class Log:
 
     def info(self) -> LogInfo:
         """Types, counts, span, events per day, sizes, and what each ingest left out: of the whole log, as stored."""
-        manifest = self.manifest
-        names = [t.name for t in manifest.types]
-        per_day: dict[int, dict[str, int]] = {}
-        sizes = [0] * len(names)
-        for segment in manifest.segments:
-            for number, days in segment.days.items():
-                for day, n in days.items():
-                    own = per_day.setdefault(day, {})
-                    own[names[number]] = own.get(names[number], 0) + n
-            for file in segment.files:
-                sizes[file.type] += file.bytes
-        present = sorted(per_day)
-        absent = [b for a, c in pairwise(present) if c - a <= 3660 for b in range(a + 1, c)]
-        sources = [s for i in manifest.ingests for s in i.sources]
-        return LogInfo(
-            path=str(self.path), id=manifest.id, version=manifest.version, count=manifest.count,
-            ts_first=manifest.ts_first, ts_last=manifest.ts_last,
-            types=tuple(
-                TypeInfo(t.name, tuple(t.fields), t.count, size) for t, size in zip(manifest.types, sizes, strict=True)
-            ),
-            days={_iso(day): per_day[day] for day in present}, missing_days=tuple(map(_iso, absent)),
-            bytes=sum(sizes), segments=len(manifest.segments), bad=sum(s.bad for s in sources),
-            skipped=sum(s.skipped for s in sources), ingests=tuple(manifest.ingests),
-        )  # fmt: skip
+        return info_of(self.path, self.manifest)
 
     def quarantine(self) -> pa.Table:
         """The bad rows: file, line (null for DataFrames), type, reason, raw text."""
@@ -352,146 +293,3 @@ class Log:
         from timelapse.log.views import card
 
         return card(self).html()
-
-
-def _iso(day: int) -> str:
-    try:
-        return (_EPOCH_DAY + timedelta(days=day)).isoformat()
-    except OverflowError:  # outside the years 1 to 9999
-        return f"day {day}"
-
-
-def _unique() -> str:
-    from uuid import uuid4
-
-    return uuid4().hex[:12]
-
-
-def _tool() -> str:
-    return f"timelapse {package_version('timelapse')}"
-
-
-def _ingest(
-    spark: SparkSession | None, sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None,
-    rows: int | None, partitions: int | None,
-) -> tuple[list[Prepared], list[TaskReport]]:  # fmt: skip
-    from timelapse.log import ingest
-
-    for kind, source in sources:  # before Spark is started
-        if not source.is_files and not hasattr(source.data, "mapInArrow"):
-            raise IngestError(
-                f"{type(source.data).__name__} is no source", place=Place(what=kind.name), code="TL411",
-                hint="give a Spark DataFrame, a path, or tl.Source(...)",
-            )  # fmt: skip
-    given = [s for _, s in sources]
-    small = ingest.fits(given)
-    if (
-        small
-        and spark is None
-        and partitions is None
-        and (done := ingest.run(sources, folder, floor)) is not None
-    ):
-        return done[0], [done[1]]
-    from timelapse.env.spark_session import session
-    from timelapse.log import ingest_spark, prepare_spark
-
-    frames = [s.data for s in given if not s.is_files]
-    used = session(spark or (frames[0].sparkSession if frames else None))  # type: ignore[union-attr]
-    prepared = prepare_spark.prepare(used, sources, floor, rows)
-    reports = ingest_spark.run(used, prepared, folder, partitions)
-    for report in reports:
-        if report.fatal is not None:
-            code, message, place, hint = report.fatal
-            raise IngestError(str(message), place=Place(what=place), hint=hint, code=str(code))
-    return prepared, reports
-
-
-def _accept(
-    prepared: Sequence[Prepared], reports: Sequence[TaskReport], max_bad: float, version: int
-) -> tuple[list[SegmentEntry], IngestEntry]:
-    """The segments and the ingest's entry. Raises IngestError when a source has too many bad rows."""
-    segments = [s for r in reports for s in r.segments]
-    entries: list[SourceEntry] = []
-    for number, one in enumerate(prepared):
-        good = sum(sum(f.rows) for s in segments for f in s.files if f.type == number)
-        bad = sum(r.bad.get(number, 0) for r in reports)
-        skipped = sum(r.skipped.get(number, 0) for r in reports)
-        name = one.plan.kind.name
-        if bad > max_bad * (good + bad):
-            shown = [b for r in reports for b in r.first_bad if b.type == name][:5]
-            raise IngestError(
-                f"{name}: {bad:,} of {good + bad:,} rows are bad ({bad / (good + bad):.2%}), more than {max_bad:.2%}\n"
-                + "\n".join(map(_show, shown)),
-                place=Place(shown[0].file, shown[0].line) if shown else None, code="TL414",
-                hint="fix the rows or how they are read; max_bad= (--max-bad) allows a larger share",
-            )  # fmt: skip
-        entries.append(SourceEntry(name, one.source.describe(), good, bad, skipped))
-    total = sum(s.count for s in segments)
-    quarantine = [r.quarantine for r in reports if r.quarantine is not None]
-    return segments, IngestEntry(version, total, max_bad, entries, quarantine, _tool())
-
-
-def _show(bad: BadRow) -> str:
-    where = bad.file if bad.line is None else f"{bad.file}:{bad.line}"
-    raw = bad.raw if len(bad.raw) <= 100 else bad.raw[:97] + "..."
-    return f"      {where}: {bad.reason}: {raw}"
-
-
-def _refuse_early(reports: Sequence[TaskReport], last: int | None) -> None:
-    early = sum(r.early for r in reports)
-    if early:
-        first = next(b for r in reports for b in r.first_early)
-        raise EventOrderError(
-            f"{early:,} events are not later than the log, which ends at {last}; "
-            f"the first is at {first.reason}: {first.raw[:100]}",
-            place=Place(first.file, first.line, first.type), code="TL408",
-            hint="only later events can be appended: take these out, or write the whole log again",
-        )  # fmt: skip
-
-
-def _clean(folder: Path, segments: Sequence[SegmentEntry], entry: IngestEntry) -> None:
-    """Remove what attempts of tasks that did not count have left."""
-    keep = {s.folder for s in segments}
-    for left in (folder / "segments").iterdir():
-        if left.name not in keep:
-            shutil.rmtree(left)
-    for left in (folder / "quarantine").iterdir():
-        if left.name not in entry.quarantine:
-            left.unlink()
-    if not entry.quarantine:
-        (folder / "quarantine").rmdir()
-
-
-def _remove_unnamed(log: Path, manifest: Manifest) -> None:
-    """Remove what a killed append left: files that no manifest names (those before `manifest` name fewer)."""
-    segments = {s.folder for s in manifest.segments}
-    bad = {name for i in manifest.ingests for name in i.quarantine}
-    left = [p for p in log.iterdir() if p.name.startswith((".append-", f".{stored.NAME}."))]
-    left += (log / "manifests").glob(".*")
-    left += [p for p in (log / "segments").iterdir() if p.name not in segments]
-    if (log / "quarantine").is_dir():
-        left += [p for p in (log / "quarantine").iterdir() if p.name not in bad]
-    for path in left:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def _adopt(staging: Path, log: Path, segments: Sequence[SegmentEntry], entry: IngestEntry) -> None:
-    """Move an append's files into the log. No manifest names them yet, so a crash here changes nothing."""
-    for segment in segments:
-        (staging / "segments" / segment.folder).rename(log / "segments" / segment.folder)
-    for name in entry.quarantine:
-        (log / "quarantine").mkdir(exist_ok=True)
-        (staging / "quarantine" / name).rename(log / "quarantine" / name)
-    stored.sync_folder(log / "segments")
-
-
-def _renumbered(segment: SegmentEntry, numbers: Sequence[int]) -> SegmentEntry:
-    """A segment of an append, with the log's numbers of the types instead of the append's."""
-    return msgspec.structs.replace(
-        segment,
-        files=[msgspec.structs.replace(f, type=numbers[f.type]) for f in segment.files],
-        days={numbers[n]: days for n, days in segment.days.items()},
-    )

@@ -14,7 +14,7 @@ from timelapse.log.reader import Chunk, Columns, _check_fields, _type_named, eve
 from timelapse.log.segment import table_of
 from timelapse.log.types import EventType, bind, event_types
 from timelapse.model.events import Event
-from timelapse.serial import in_order
+from timelapse.model.order import in_order
 
 CHUNK_EVENTS = 64 * 1024
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from timelapse.log.log import Log, LogInfo
+from timelapse.log.info import LogInfo
+from timelapse.log.log import Log
 from timelapse.log.reader import Chunk, Columns, EventReader, even_cuts, rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event

@@ -13,7 +13,8 @@ from timelapse.display import moment, size, span
 from timelapse.ids import DAY
 
 if TYPE_CHECKING:
-    from timelapse.log.log import Log, LogInfo
+    from timelapse.log.info import LogInfo
+    from timelapse.log.log import Log
 
 _DAYS = 3_660
 _EPOCH = date(1970, 1, 1)

@@ -20,7 +20,7 @@ from timelapse.model.pending import pending_states
 from timelapse.model.program import RUNTIME_NAMES, HandlerSpec, Listens, ParamSpec, Program, ProgramSpec
 from timelapse.model.resource import Resource
 from timelapse.model.source import function_source
-from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TupleType, ValueType, parse_value
+from timelapse.model.types import TupleType, parse_value
 
 _RESERVED = {*RUNTIME_NAMES, *(n for n in dir(Program) if not n.startswith("__"))}
 
@@ -165,9 +165,6 @@ def _is_literal(node: ast.expr) -> bool:
     except ValueError:
         return isinstance(node, ast.Tuple) and all(_is_literal(e) for e in node.elts)
     return True
-
-
-_INFERRED: dict[type, ValueType] = {int: INT, float: FLOAT, bool: BOOL, str: STR, bytes: BYTES}
 
 
 def _declare_param(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import traceback
+from pathlib import Path
 
 from timelapse.errors import HandlerError, Place
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 
 _LONGEST = 500
+
+
+_NOTES = str(Path("kinds", "past.py"))
 
 
 def is_reproducible(error: BaseException) -> bool:
@@ -41,8 +45,9 @@ def handler_error(
         assert place is not None
         shown, (ts, seq) = event, place
     frames = traceback.extract_tb(error.__traceback__)
-    # The first frame is the loop that called the handler; the user's code comes after it.
-    user = frames[1:] or frames
+    # The first frame is the loop that called the handler; the user's code comes after it. A dated write has none, and
+    # may pass through who takes notes of it (kinds/past.py).
+    user = [f for f in frames[1:] if f.name != "write" or not f.filename.endswith(_NOTES)] or frames
     text = "".join(traceback.format_list(user)) + "".join(traceback.format_exception_only(error))
     last = user[0] if user else None
     qualname = f"{spec_of(program).name}.{handler}"

@@ -194,11 +194,9 @@ def _beside(folder: Path) -> Iterator[None]:
     These stay what they are: functions keep the modules that they were defined with.
     """
     own = {entry.stem for entry in folder.iterdir() if entry.suffix == ".py" or entry.is_dir()}
-    others = {
-        m.__name__: m
-        for m in user_modules()
-        if m.__name__.partition(".")[0] in own and not _file_of(m).is_relative_to(folder)
-    }
+    # Names first: asking for a module's file costs more, and hundreds may be loaded.
+    near = [(n, m) for n, m in list(sys.modules.items()) if n.partition(".")[0] in own]
+    others = {n: m for n, m in near if _is_users(n, m) and not _file_of(m).is_relative_to(folder)}
     for name in others:
         del sys.modules[name]
     first = str(folder)

@@ -1,7 +1,7 @@
-"""What lies ahead as a state like any other: the events that are dated, and the timers among them.
+"""What lies ahead as states like any other: the events that are dated, with the timers among them, and dated writes.
 
-Programs never see it. It has one entry per pending event, is carried from slice to slice with the declared states
-and proven like them, and what handlers of dated events do depends on it.
+Programs never see them. They have one entry per pending event or write, are carried from slice to slice with the declared
+states and proven like them. What handlers of dated events do depends on the first, states with dated writes on the second.
 """
 
 from __future__ import annotations
@@ -19,10 +19,34 @@ if TYPE_CHECKING:
     from timelapse.model.program import TimeUse
 
 PENDING = "~pending"
-"""The state's name: no declared state can have it."""
+"""The name of the state of dated events: no declared state can have it."""
+WRITES = "~writes"
+"""That of dated writes."""
 
-HANDLED = ("after", "every", "derive", "send", "cancel")
-"""Uses of other times that slices know: what lies ahead is in this state, or follows from the log and the calendar."""
+HANDLED = ("after", "every", "derive", "send", "cancel", "dated")
+"""Uses of other times that slices know: what lies ahead is in these states, or follows from the log and the calendar."""
+
+
+class WritePlace(NamedTuple):
+    """Where a dated write stands: places compare by the order in which writes take effect, which is that of issue."""
+
+    due: int
+    issued: int
+    """When it was issued, in microseconds."""
+    root: int
+    """The seq of the log event that it stems from; -1 for ticks."""
+    number: int
+    """Among those that were issued then and stem from the same root."""
+
+
+class DatedWrite(NamedTuple):
+    """A write that takes effect at a later time."""
+
+    state: str
+    method: str
+    arguments: tuple[Any, ...]
+    handler: str
+    """Which handler issued it."""
 
 
 class Place(NamedTuple):
@@ -38,14 +62,32 @@ class Place(NamedTuple):
 
 
 def pending_states(times: Sequence[TimeUse]) -> dict[str, StateSpec]:
-    """The state of a program with these uses of other times: none where it dates no events, or runs serially anyway."""
+    """The states of a program with these uses of other times: none where it dates nothing, or runs serially anyway."""
     found = {use.what for use in times}
-    if not found & {"send", "cancel"} or not found <= set(HANDLED):
+    if any(is_hidden(use) for use in times):
         return {}
     from timelapse.kinds.base import StateSpec
     from timelapse.kinds.value import Value
 
-    return {PENDING: StateSpec(PENDING, Value, parse_key(tuple[int, int, int, int]), parse_value(bytes))}
+    names = [PENDING] * bool(found & {"send", "cancel"}) + [WRITES] * ("dated" in found)
+    key, value = parse_key(tuple[int, int, int, int]), parse_value(bytes)
+    return {name: StateSpec(name, Value, key, value) for name in names}
+
+
+def is_hidden(use: TimeUse) -> bool:
+    """Whether a method whose text cannot be read may date writes: of which states, nobody knows."""
+    return use.what == "dated" and not use.state
+
+
+def pack_write(write: DatedWrite) -> bytes:
+    """A dated write as an entry's value."""
+    return msgspec.msgpack.encode(tuple(write))
+
+
+def unpack_write(value: bytes) -> DatedWrite:
+    """The dated write of an entry. NamedTuples come back as tuples: the state makes them what they were."""
+    state, method, arguments, handler = msgspec.msgpack.decode(value)
+    return DatedWrite(state, method, tuple(map(_tuples, arguments)), handler)
 
 
 def timer_code(timer: tuple[Any, ...]) -> bytes:

@@ -12,7 +12,7 @@ from timelapse.ids import DAY, INT64_MAX
 from timelapse.kinds.base import State, StateAlias, StateSpec
 from timelapse.model.calendar import Calendar
 from timelapse.model.events import Event, Record
-from timelapse.model.pending import HANDLED, PENDING
+from timelapse.model.pending import HANDLED, is_hidden
 from timelapse.model.types import Check
 
 if TYPE_CHECKING:
@@ -179,12 +179,12 @@ class ProgramSpec:
     def serial_only(self) -> TimeUse | None:
         """The first use of another time that slices know nothing of: such programs run one event after the other.
         None where there is none."""
-        return next((u for u in self.times if u.what not in HANDLED), None)
+        return next((u for u in self.times if u.what not in HANDLED or is_hidden(u)), None)
 
     @property
     def declared(self) -> dict[str, StateSpec]:
         """The states that the program declares: without what slices carry beside them (model/pending.py)."""
-        return {name: state for name, state in self.states.items() if name != PENDING}
+        return {name: state for name, state in self.states.items() if not name.startswith("~")}
 
     @property
     def events(self) -> tuple[type[Event], ...]:

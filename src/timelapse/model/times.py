@@ -10,12 +10,11 @@ import ast
 import inspect
 import types
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from timelapse.errors import DefinitionError, LoopBound, Place, TimeRange, UsageError
 from timelapse.ids import INT64_MAX
-from timelapse.kinds.base import State, StateSpec
+from timelapse.kinds.base import StateSpec
 from timelapse.model.calendar import Calendar
 from timelapse.model.events import Event
 from timelapse.model.program import (
@@ -320,23 +319,3 @@ def unseen(state: str, what: str) -> UsageError:
         hint=f"write self.{state}.last(...) in a method of the program whose file can be read, with constants and "
         "parameters", code="TL207",
     )  # fmt: skip
-
-
-@dataclass(eq=False)
-class Dated:
-    """Something that is to happen at a time: a write, an event, or the call of an `after=` handler."""
-
-    due: int
-    root: int
-    """The seq of the log event that it stems from; -1 for what ticks date."""
-    issue: int
-    """Its number among all dated things, in the order of issue."""
-    name: str
-    """What it is counted under: a state, an event type, a handler."""
-    handler: str
-    """Which handler dated it."""
-    write: tuple[State, str, tuple[Any, ...]] | None = None
-    event: Event | None = None
-    handlers: tuple[HandlerSpec, ...] = ()
-    timer: Any = None
-    alive: bool = True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from timelapse.analysis.result import Diagnostic, PassProgram
 from timelapse.errors import Place, PlanError, UsageError
-from timelapse.model.pending import PENDING
+from timelapse.model.pending import PENDING, WRITES
 from timelapse.model.program import Program, as_program, params_of, spec_of
 from timelapse.plan.make import make_plan
 from timelapse.plan.plan import Plan, columns_of, place_text
@@ -292,7 +292,8 @@ def _own_doc(program: Program) -> str:
 
 
 def _kind(analysis: Analysed, name: str) -> str:
-    return "dated events, timers" if name == PENDING else analysis.spec.states[name].text
+    hidden = {PENDING: "dated events, timers", WRITES: "dated writes"}
+    return hidden.get(name) or analysis.spec.states[name].text
 
 
 def _state_rows(plan: Plan, analysis: Analysed, codes: list[Code]) -> list[StateRow]:

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from timelapse.analysis.keys import NotByKey
 from timelapse.analysis.result import ByKey, PassProgram
-from timelapse.analysis.views import viewed_states
+from timelapse.analysis.views import LOOKING, viewed_states
 from timelapse.errors import PlanError
-from timelapse.model.program import Program, TimeUse
+from timelapse.model.program import Program, ProgramSpec, TimeUse
 from timelapse.plan.cost import TYPICAL_CONFLICTS, IsCompiled, Measured, cost_of, law_of
 from timelapse.plan.plan import Mode, Plan, Stage
 from timelapse.plan.strategy import (
@@ -171,7 +171,7 @@ class _ProgramPasses:
     def share_out(self, analysis: Any, targets: Sequence[str]) -> ByKey | NotByKey | None:
         from timelapse.analysis import share_out
 
-        return _not_by_key(analysis, ("last", "ago")) or share_out(analysis, targets)
+        return _not_by_key(analysis, LOOKING) or share_out(analysis, targets)
 
     def share_out_all(self, analysis: Any) -> ByKey | NotByKey | None:
         from timelapse.analysis import share_out_all
@@ -380,8 +380,13 @@ def _mode(
 ) -> tuple[Mode, str]:
     if plan.final.serial is not None:
         return _timed(plan.final.serial, force)
-    if force is None and viewed_states(plan.spec) and compiled is not None and compiled(plan.final, True):
-        return "chain", "windows run compiled in one pass, and as Python in time slices"
+    if (
+        force is None
+        and (what := _elsewhere(plan.spec))
+        and compiled is not None
+        and compiled(plan.final, True)
+    ):
+        return "chain", f"{what} compiled in one pass, and as Python in time slices"
     if force == "by key" and plan.whole is not None:
         return "by key", f"asked for: events are shared out, {plan.whole.text}"
     mode, reason = _sliced(plan, slices, force)
@@ -396,6 +401,17 @@ def _mode(
         times = f"{keyed:.2f} of the serial time against {other:.2f} {'in time slices' if mode == 'staged' else 'as a chain'}"
         return "by key", f"events are shared out among {plan.threads} threads, {plan.whole.text}: {times}"
     return mode, reason
+
+
+def _elsewhere(spec: ProgramSpec) -> str:
+    """What of a program compiles only where one pass goes through the whole log."""
+    if viewed_states(spec):
+        return "windows run"
+    return (
+        "what is called at times of its own runs"
+        if any(u.what in ("after", "every") for u in spec.times)
+        else ""
+    )
 
 
 def _sliced(plan: Plan, slices: int | None, force: str | Mapping[str, str] | None) -> tuple[Mode, str]:

@@ -52,11 +52,13 @@ class ScaleRow:
 
 
 def scale(
-    make: Callable[[int], Plan], events: int, writes: float, machines: Sequence[int], cores: int
-) -> list[ScaleRow]:
+    make: Callable[[int], Plan], events: int, writes: float, machines: Sequence[int], cores: int,
+    forced: int | None = None,
+) -> list[ScaleRow]:  # fmt: skip
     """Foretell a replay of so many events on each number of machines with `cores` cores each.
 
-    `make` gives the plan for a number of cores; `writes` is how many effects an event has in passes over slices.
+    `make` gives the plan for a number of cores; `writes` is how many effects an event has in passes over slices;
+    `forced` how many slices there are, where that is not the planner's choice.
     Raises UsageError for numbers that are no numbers of machines.
     """
     if not machines or any(n < 1 for n in machines):
@@ -66,12 +68,12 @@ def scale(
         plan = make(n * cores)
         whole = plan.law.serial_seconds
         staged = plan.mode == "staged"
-        slices = plan.slices() if staged else 1
+        slices = (forced or plan.slices()) if staged else 1
         exchange = 0.0
         if staged and n > 1:
             share = (slices - 1) / slices * (n - 1) / n
             exchange = events * writes * EFFECT_BYTES * share / (n * NETWORK_BYTES)
-        seconds = plan.ratio() * whole + exchange
+        seconds = plan.ratio(slices=slices) * whole + exchange
         chained = sum(s.cost for s in plan.stages if s.strategy is Strategy.CHAIN) * (slices - 1) / slices
         # Each state's merges are one after the other.
         merges = (
@@ -102,6 +104,6 @@ def scale_lines(rows: Sequence[ScaleRow], cores: int) -> list[str]:
     lines = ["  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in cells]
     lines.append(
         f"a model: {cores} core{'s' if cores != 1 else ''} and 10 Gbit/s per machine, the planner's costs, warm; every write counted as "
-        "another key. It has not been checked on a cluster"
+        "another key. `timelapse bench scale` holds it against runs on this machine; it has not been checked on a cluster"
     )
     return lines

@@ -11,7 +11,7 @@ from timelapse.analysis.keys import NotByKey
 from timelapse.analysis.result import ByKey, Dependency, Diagnostic, StateFacts, Write
 from timelapse.errors import Place, PlanError
 from timelapse.kinds.base import StateSpec
-from timelapse.model.pending import PENDING
+from timelapse.model.pending import PENDING, WRITES
 from timelapse.model.program import ProgramSpec
 
 
@@ -81,7 +81,7 @@ def choose(component: tuple[str, ...], analysis: Analysed) -> Choice:
                       _cycle_rewrite(component, inner))  # fmt: skip
     name = component[0]
     known, spec = facts[name], analysis.spec.states[name]
-    opaque = next((w for w in known.writes if w.effect == "opaque"), None)
+    opaque = next((w for w in known.writes if w.effect in ("opaque", "dated")), None)
     own = next((d for d in analysis.dependencies if d.target == d.source == name), None)
     if opaque is not None:
         reason = known.composes or "a write that does not compose"
@@ -144,7 +144,7 @@ _EFFECTS = {
     "set": "last write", "del": "delete", "add": "integer add", "first": "first write",
     "up": "maximum", "up_always": "maximum", "top": "maximum",
     "down": "minimum", "down_always": "minimum", "bottom": "minimum",
-    "append": "append", "more": "integer sum and number", "less": "integer sum and number",
+    "append": "append", "sketch": "union of sketches", "count": "count of frequent members", "more": "integer sum and number", "less": "integer sum and number",
 }  # fmt: skip
 _SET_EFFECTS = {"set": "set add", "del": "set discard"}
 
@@ -219,6 +219,8 @@ def _own_rewrite(name: str, spec: StateSpec, via: str) -> str:
 
 
 def _opaque_rewrite(spec: StateSpec, name: str) -> str:
+    if name == WRITES:
+        return "what every event of a type does after the same time, a handler of @tl.on(T, after=L) does without it"
     if name == PENDING:
         return "where every event of a type is followed up after the same time, @tl.on(T, after=L) needs no timers"
     if spec.kind.__name__ in ("Counter", "Value"):

@@ -1,4 +1,4 @@
-"""The report: a run or a diff as one HTML file."""
+"""The report: a run, a diff or a sweep as one HTML file."""
 
 from timelapse.reporting.page import Report, report
 

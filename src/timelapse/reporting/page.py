@@ -1,4 +1,4 @@
-"""`tl.report`: a run or a diff as one HTML file that needs nothing else.
+"""`tl.report`: a run, a diff or a sweep as one HTML file that needs nothing else.
 
 Everything that stems from logs and programs is text: the templates escape it, control characters were made visible
 before (display.py), and a content security policy in the page allows exactly the style and the script that belong to it, by
@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from timelapse.charts import Timeline
+from timelapse.charts import Figure, Timeline
 from timelapse.charts.figure import STYLE as CHART_STYLE
-from timelapse.compare import Diff
+from timelapse.compare import Diff, Sweep, open_sweep
 from timelapse.display import clean
 from timelapse.errors import Place, UsageError
 from timelapse.reporting.diff_part import diff_part
 from timelapse.reporting.redact import Redaction
 from timelapse.reporting.run_part import run_part
+from timelapse.reporting.sweep_part import sweep_part
 from timelapse.run import Run
 
 if TYPE_CHECKING:
@@ -77,33 +78,49 @@ class Report:
 
 
 def report(
-    of: Run | Diff | str | Path, path: str | Path | None = None, *, redact: Iterable[str] = (), by: Sequence[str] = (),
+    of: Run | Diff | Sweep | str | Path, path: str | Path | None = None, *, redact: Iterable[str] = (), by: Sequence[str] = (),
     examples: int = 20, judged: Judgement | None = None, names: tuple[str, str] | None = None, overwrite: bool = False,
 ) -> Report:  # fmt: skip
-    """The report of a run (or the path of one), or of a diff; written to `path` where one is given.
+    """The report of a run, a diff or a sweep (or the path of a run or of a sweep's folder); written to `path` where
+    one is given.
 
     `redact` names fields and parameters whose values stay out (`"sender"`, `"Spam.sender"`). For a diff, `by` names
     fields to count by, `judged` is what `Diff.judge` said of labels, `names` what both sides are called. `examples` is the
     number of rows or differences shown of each record type. An earlier report at `path` is replaced, anything else only
-    with `overwrite`. Raises UsageError: TL816 for names that are not there, TL830 for a path that is taken.
+    with `overwrite`. Raises UsageError: TL816 for names that are not there, TL830 for a path that is taken, TL870 for a
+    folder whose runs are no sweep.
     """
-    found = of if isinstance(of, Run | Diff) else Run.open(of)
-    if isinstance(found, Run):
+    found = of if isinstance(of, Run | Diff | Sweep) else _opened(Path(of))
+    if isinstance(found, Sweep):
+        redaction = Redaction.of(redact, [p.run for p in found.points])
+        title = f"{found.program}: {len(found.points):,} settings"
+        swept = sweep_part(found, redaction)
+        first = run_part(found.points[0].run, redaction, 0, with_states=False)
+        html = _page(title, run=first, diff=None, other=None, sweep=swept, redaction=redaction)
+    elif isinstance(found, Run):
         redaction = Redaction.of(redact, [found])
         title = f"{found.program}: a run over {found.events:,} events"
         html = _page(
-            title, run=run_part(found, redaction, examples), diff=None, other=None, redaction=redaction
-        )
+            title, run=run_part(found, redaction, examples), diff=None, other=None, sweep=None,
+            redaction=redaction,
+        )  # fmt: skip
     else:
         redaction = Redaction.of(redact, [found.a, found.b])
         compared = diff_part(found, redaction, by, examples, names, judged)
         both = [run_part(run, redaction, 0, with_states=False) for run in (found.a, found.b)]
         title = f"{found.a.program}: two versions over {found.a.events:,} events"
-        html = _page(title, run=both[1], diff=compared, other=both[0], redaction=redaction)
+        html = _page(title, run=both[1], diff=compared, other=both[0], sweep=None, redaction=redaction)
     made = Report(clean(title), html)
     if path is not None:
         made.save(path, overwrite=overwrite)
     return made
+
+
+def _opened(path: Path) -> Run | Sweep:
+    """What lies at a path: a run, or a folder of runs that a sweep made."""
+    if not (path / "run.json").exists() and next(path.glob("*/run.json"), None) is not None:
+        return open_sweep(path)
+    return Run.open(path)
 
 
 @cache
@@ -128,6 +145,7 @@ def _environment() -> Environment:
     made.filters["clean"] = clean
     made.filters["number"] = lambda value: f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
     made.globals["chart"] = _chart
+    made.globals["drawing"] = _drawing
     made.globals["bar"] = _bar
     made.globals["picture"] = _picture
     return made
@@ -167,6 +185,11 @@ def _chart(one: Timeline) -> Any:
         f'<figure class="chart" tabindex="0">{one.figure().markup(style=False)}'
         f'<script type="application/json">{data}</script></figure>'
     )
+
+
+def _drawing(one: Figure) -> Any:
+    """A picture that needs no script."""
+    return _safe(one.markup(style=False))
 
 
 def _bar(percent: float, css: str = "c1") -> Any:

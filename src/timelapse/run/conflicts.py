@@ -52,8 +52,9 @@ def measured(
 
 
 def plan_of(
-    program: Program, analysis: Analysis, reader: EventReader, counts: Mapping[str, int] | None, slices: int | None,
-    force: str | Mapping[str, str] | None, cores: int, threads: int, known: dict[str, Measured | None],
+    program: Program, analysis: Analysis, reader: EventReader, counts: Mapping[str, int] | None, *, cores: int,
+    threads: int, slices: int | None = None, force: str | Mapping[str, str] | None = None,
+    known: dict[str, Measured | None],
 ) -> Plan:  # fmt: skip
     """The plan of a replay, with iterate in it where that is foretold to be faster than a chain."""
 

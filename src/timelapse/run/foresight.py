@@ -22,6 +22,7 @@ from timelapse.kernels.choose import (
     Choice,
     choice,
     foresee,
+    is_repeated,
     uncompiled,
 )
 from timelapse.model.program import Program, as_program, spec_of
@@ -62,6 +63,11 @@ def compiling(program: Program, plan: Plan, job: Job, cores: int) -> Iterator[No
         yield
         return
     now, later = uncompiled(program, works)
+    if now and is_repeated():  # workers do not know that, and load what is there
+        from timelapse.kernels.native.parallel import compile_all
+
+        compile_all(now, max(cores, 1))
+        now = []
     if len(now) < 2 and not later:  # a single one is made where it is needed
         yield
         return
@@ -165,7 +171,9 @@ def explain(
     events = None if counts is None else sum(counts.get(e.__name__, 0) for e in spec_of(bound).events)
     plan, reader = None, getattr(log, "reader", None)
     if reader is not None and force is None:
-        found = plan_of(bound, analyse(bound), reader, counts, slices, None, cores, cores, {})
+        found = plan_of(
+            bound, analyse(bound), reader, counts, cores=cores, threads=cores, slices=slices, known={}
+        )
         plan = found if any(s.strategy is Strategy.ITERATE for s in found.stages) else None
     return explain_analysis(
         bound, analyse(bound), log, slices=slices, cores=cores, force=force,
@@ -174,11 +182,12 @@ def explain(
 
 
 def scale(
-    program: Program | type[Program], log: Any, machines: Sequence[int], cores: int | None = None
-) -> list[ScaleRow]:
+    program: Program | type[Program], log: Any, machines: Sequence[int], cores: int | None = None, *,
+    slices: int | None = None, force: str | None = None,
+) -> list[ScaleRow]:  # fmt: skip
     """What a replay of the log would take on each of these numbers of machines, with `cores` cores each (this machine's).
 
-    Raises UsageError for numbers of machines below 1, or a log that does not count its events.
+    `slices` and `force` are as for `replay`. Raises UsageError for numbers of machines below 1, or a log that does not count its events.
     """
     from timelapse.analysis import analyse
 
@@ -193,11 +202,19 @@ def scale(
     events = sum(counts.get(e.__name__, 0) for e in spec_of(bound).events)
 
     def make(total: int) -> Plan:
-        compiler = Compiler(bound, events, None, total)
-        return make_plan(analysis, counts=counts, cores=total, threads=cores, compiled=compiler.compiled)
+        compiler = Compiler(bound, events, slices, total)
+        return make_plan(
+            analysis,
+            counts=counts,
+            cores=total,
+            slices=slices,
+            force=force,
+            threads=cores,
+            compiled=compiler.compiled,
+        )
 
     writes = sum(writes_of(stage.work, counts) for stage in make(cores).stages) / max(1, events)
-    return foretold(make, events, writes, machines, cores)
+    return foretold(make, events, writes, machines, cores, slices)
 
 
 def _file(function: Any) -> str:

@@ -11,11 +11,14 @@ import msgspec
 from timelapse.errors import Place, RunError
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.counter import Counter
+from timelapse.kinds.distinct import Distinct
 from timelapse.kinds.extremum import Max, Min
 from timelapse.kinds.first import First
+from timelapse.kinds.frequent import Frequent
 from timelapse.kinds.listof import ListOf
 from timelapse.kinds.mapof import MapOf
 from timelapse.kinds.mean import Mean
+from timelapse.kinds.quantiles import Quantiles
 from timelapse.kinds.set import Set
 from timelapse.kinds.setof import SetOf
 from timelapse.kinds.smoothed import Decayed, Smoothed
@@ -26,7 +29,23 @@ FORMAT = 1
 NAME = "run.json"
 KINDS = {
     kind.__name__: kind
-    for kind in (Counter, Set, Value, Max, Min, First, Mean, SetOf, MapOf, ListOf, Smoothed, Decayed)
+    for kind in (
+        Counter,
+        Set,
+        Value,
+        Max,
+        Min,
+        First,
+        Mean,
+        SetOf,
+        MapOf,
+        ListOf,
+        Smoothed,
+        Decayed,
+        Distinct,
+        Frequent,
+        Quantiles,
+    )
 }
 
 

@@ -1,11 +1,18 @@
-"""The record types of a program."""
+"""The record types of a program, and what a run says of each."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 
+import pyarrow as pa
+
+from timelapse.engine.job import schema_bytes
+from timelapse.kernels.base import output_schema
 from timelapse.model.events import Record
 from timelapse.model.program import Program, spec_of
+from timelapse.run.manifest import RecordEntry
+from timelapse.tables.rowhash import ZERO, HashSum
 
 
 def record_types(program: Program) -> list[type[Record]]:
@@ -25,3 +32,22 @@ def record_types(program: Program) -> list[type[Record]]:
             if isinstance(value, type) and issubclass(value, Record) and value is not Record:
                 found.setdefault(value.__name__, value)
     return list(found.values())
+
+
+def record_entries(
+    program: Program, outputs: Mapping[str, HashSum], schemas: Mapping[str, pa.Schema]
+) -> list[RecordEntry]:
+    """What a manifest says of the record types that were put out, and of those that the program's code names."""
+    named = {cls.__name__: cls for cls in record_types(program)}
+    known = {**{name: output_schema(cls) for name, cls in named.items()}, **schemas}
+    return [
+        RecordEntry(
+            name,
+            found.rows,
+            found.hex,
+            schema_bytes(known[name]),
+            named[name].__key__ if name in named else (),
+        )
+        for name in sorted(known)
+        for found in [outputs.get(name, ZERO)]
+    ]

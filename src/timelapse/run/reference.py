@@ -11,26 +11,27 @@ import pyarrow as pa
 
 from timelapse import __version__, serial
 from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest, state_digest
-from timelapse.engine.job import same_name, schema_bytes
+from timelapse.engine.job import same_name
 from timelapse.ids import INT64_MAX
 from timelapse.kernels import timed
-from timelapse.kernels.base import Quarantined, output_schema, quarantined_row, quarantined_table
+from timelapse.kernels.base import Quarantined, quarantined_row, quarantined_table
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.log import Log, MemoryLog
 from timelapse.log.reader import EventReader, LogReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.model.fingerprint import fingerprint
+from timelapse.model.order import in_order
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.run.data import MemoryData
-from timelapse.run.manifest import FORMAT, RecordEntry, RunManifest, StateEntry
-from timelapse.run.records import record_types
+from timelapse.run.manifest import FORMAT, RunManifest, StateEntry
+from timelapse.run.records import record_entries
 from timelapse.run.run import Run, RunContext, params_text
-from timelapse.run.start import end_of
+from timelapse.run.source import end_of
 from timelapse.run.takeout import taken_out
 from timelapse.serial import SerialOutcome
 from timelapse.tables.apply import changes_table
-from timelapse.tables.rowhash import ZERO, HashSum
+from timelapse.tables.rowhash import HashSum
 
 
 class _SerialRun(Run):
@@ -97,7 +98,7 @@ def run_serial(
         _, reader, taken = taken_out(reader, lambda reader, _: run_serial(program, reader, until=until))
         quarantine = False
     if reader is None:
-        listed = list(serial.in_order(events))
+        listed = list(in_order(events))
     else:
         classes = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
         listed = list(reader.events(0, INT64_MAX, classes))
@@ -160,10 +161,6 @@ def _manifest(
     refused = rejected_table(outcome)
     hashes = {name: hash_outputs(name, table) for name, table in tables.items()}
     schemas = {name: table.schema for name, table in tables.items()}
-    keys: dict[str, tuple[str, ...]] = {}
-    for cls in record_types(program):
-        schemas.setdefault(cls.__name__, output_schema(cls))
-        keys[cls.__name__] = cls.__key__
     return RunManifest(
         format=FORMAT,
         timelapse=__version__,
@@ -175,11 +172,7 @@ def _manifest(
         log_id=log_id,
         events=events,
         cuts=[0, events],
-        records=[
-            RecordEntry(name, found.rows, found.hex, schema_bytes(schemas[name]), keys.get(name, ()))
-            for name in sorted(schemas)
-            for found in [hashes.get(name, ZERO)]
-        ],
+        records=record_entries(program, hashes, schemas),
         states=[StateEntry.of(s) for s in spec.declared.values()],
         rejected=refused.num_rows,
         digest=run_digest(hashes, schemas, hash_rejected(refused)),

@@ -9,9 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.kinds.base import StateSpec
+from timelapse.kinds.distinct import Distinct, estimate
+from timelapse.kinds.frequent import Frequent, total
 from timelapse.kinds.grouped import parts_of
 from timelapse.kinds.mapof import MapOf
 from timelapse.kinds.mean import NUMBER, SUM, Mean
+from timelapse.kinds.quantiles import Quantiles, bits_of, middle_of
 from timelapse.kinds.smoothed import Decayed, Smoothed
 from timelapse.model.types import TIME, TupleType, ValueType
 from timelapse.tables.table import key_names, to_dict
@@ -32,11 +35,20 @@ def presentable(spec: StateSpec, table: pa.Table) -> pa.Table:
         columns["key"] = _key(table, names[:width], spec.outer)
         if spec.kind is Mean:
             return _means(columns["key"], table, width)
+        if spec.kind is Quantiles:
+            bits = bits_of(spec.option("error"))
+            middles = [middle_of(n, bits) for n in table.column(names[width]).to_pylist()]
+            columns |= {"value": pa.array(middles, pa.float64()), "count": table.column("v")}
+            return pa.table(columns)
         columns["field" if spec.kind is MapOf else "member"] = _key(table, names[width:], spec.inner)
     elif spec.key is not None:
         columns["key"] = _key(table, names, spec.key)
     if spec.kind in (Smoothed, Decayed):
         columns |= _smoothed(spec, table.column("v").combine_chunks())
+    elif spec.kind is Frequent:
+        columns["value"] = pa.array([total(spec.inner, v) for v in table.column("v").to_pylist()], pa.int64())
+    elif spec.kind is Distinct:
+        columns["value"] = pa.array([estimate(v) for v in table.column("v").to_pylist()], pa.float64())
     elif spec.value is not None:
         columns["value"] = table.column("v")
     return pa.table(columns)

@@ -39,7 +39,14 @@ def state_before(
     """
     work = final_pass(analyse(program))
     kernel = SliceKernel(
-        program, work, starts, hi - lo, final=True, prefetch=cores() > 1, quarantine=quarantine
+        program,
+        work,
+        starts,
+        hi - lo,
+        final=True,
+        prefetch=cores() > 1,
+        quarantine=quarantine,
+        asked=spec.name,
     )
     classes = {cls.__name__: cls for cls in spec_of(program).events if cls.__name__ in work.columns}
     result = kernel.run(Source(reader, lo, hi, classes, work.columns), lambda _: None)

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.effects import ADD, DEL, DOWN, KEEP, SET, UP
-from timelapse.kinds.listof import newest
 from timelapse.model.types import INT, TIME
 from timelapse.tables.loops import loops
 from timelapse.tables.rowhash import (
@@ -211,13 +210,12 @@ def _count(effects: pa.Table, hit: Bools, old: pa.Array | None) -> tuple[Bools, 
 
 
 def _list(spec: StateSpec, effects: pa.Table, old: pa.Array | None) -> tuple[Bools, pa.Array]:
-    """The list form: what was there, unless it was reset, then what was appended; the newest of it."""
+    """The list form: what was there, unless it was reset, joined with what the slice made of nothing."""
     assert spec.value is not None
     more = to_python(effects.column("v"), spec.value)
     was = to_python(old, spec.value) if old is not None else [None] * len(more)
-    keep = spec.option("last")
     found = [
-        newest(new if reset or not before else (*before, *new), keep)
+        new if reset or not before else spec.kind.join(spec, before, new)
         for reset, before, new in zip(_bools(effects, "reset"), was, more, strict=True)
     ]
     return np.array([bool(v) for v in found], np.bool_), pa.array(found, spec.value.arrow)

@@ -1,25 +1,29 @@
 """The log of a state that is looked back on: what was done to its stored keys, when. One table of rows per slice.
 
 A row has `ts` (int64 microseconds, of the step that wrote), the key's parts `k0`, `k1`, ... as in state tables, and by the
-kind's `log_form`
+log's form
 
 - *net* (Counter, Mean): `n`, the key's integer after the write minus that before it; writes that change nothing have no row;
-- *present* (Set, SetOf, Value, MapOf): `present`, and for kinds with values `v`: what the write leaves under the key. Every
-  write has its row, also one that changes nothing: the window is what its writes make of nothing.
+- *present* (all other kinds): `present`, and for kinds with values `v`: what the write leaves under the key. Every
+  write has its row, also one that changes nothing: the window of a Set, SetOf, Value or MapOf is what its writes make of nothing;
+- *ops* (where a window is more than that): `op`, the operation as MessagePack (its name, what it was called with). The
+  key is the one as declared: operations on a SetOf's key may concern all that stands under it.
 
 Rows are in the order in which they were done, so times do not decrease. Those of a transaction that was undone are not
 there. Work shared out by key gives one table per worker: a key's rows are all in one of them.
 
-A window of W at a cut is made of the rows of the last W before it; `x[k]` as of L ago is x[k] minus the sum of the last L. So
-what a slice needs at its start is no more than the rows of earlier slices with ts > (end of the slice before) - (the
-longest W or L).
+A window of W at a cut is made of the rows of the last W before it; `x[k]` as of L ago is, for integers, x[k] minus the sum of
+the last L. So what a slice needs at its start is no more than the rows of earlier slices with ts > (end of the slice before) -
+(the longest W or L). Values as of a time take the rows of whole slices, and the state before the first of these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -29,26 +33,39 @@ from timelapse.tables.rowhash import HashSum, both_lanes, one_array, seed_of, su
 from timelapse.tables.table import key_arrays, key_hashes, key_list, key_names, to_python, value_array
 
 Rows = tuple[list[int], list[Any], list[Any]]
-"""Times, stored keys, and what each row says: n, or the value left (True for a Set), or ABSENT."""
+"""Times, stored keys, and what each row says: n, or the value left (True for a Set), or ABSENT, or (ts, operation)."""
+
+NET, PRESENT, OPS = "net", "present", "ops"
+"""The forms."""
 
 _WORD = 1 << 64
 
 
-def is_net(spec: StateSpec) -> bool:
-    """Whether rows say by how much an integer changed."""
-    return spec.kind.log_form == "net"
+def form_of_rows(table: pa.Table) -> str:
+    """What a table of rows says."""
+    names = table.column_names
+    return NET if "n" in names else OPS if "op" in names else PRESENT
 
 
-def rows_table(spec: StateSpec, rows: Rows) -> pa.Table:
+def keyed(spec: StateSpec, form: str) -> StateSpec:
+    """The state with the key that the rows have."""
+    return replace(spec, key=spec.outer) if form == OPS and spec.outer is not None else spec
+
+
+def rows_table(spec: StateSpec, rows: Rows, form: str) -> pa.Table:
     """Rows as a table."""
     times, keys, values = rows
-    if is_net(spec) and values and not (min(values) >= INT64_MIN and max(values) <= INT64_MAX):
+    if form == NET and values and not (min(values) >= INT64_MIN and max(values) <= INT64_MAX):
         times, keys, values = _split(times, keys, values)
-    columns = [pa.array(times, pa.int64()), *key_arrays(spec, keys)]
-    names = ["ts", *key_names(spec)]
-    if is_net(spec):
+    seen = keyed(spec, form)
+    columns = [pa.array(times, pa.int64()), *key_arrays(seen, keys)]
+    names = ["ts", *key_names(seen)]
+    if form == NET:
         columns.append(pa.array(values, pa.int64()))
         names.append("n")
+    elif form == OPS:
+        columns.append(pa.array([_packed(operation) for _, operation in values], pa.large_binary()))
+        names.append("op")
     else:
         columns.append(pa.array([v is not ABSENT for v in values], pa.bool_()))
         names.append("present")
@@ -56,6 +73,36 @@ def rows_table(spec: StateSpec, rows: Rows) -> pa.Table:
             columns.append(value_array(spec.value, [None if v is ABSENT else v for v in values]))
             names.append("v")
     return pa.table(columns, names=names)
+
+
+def _packed(operation: Any) -> bytes:
+    return msgspec.msgpack.encode(_plain(operation))
+
+
+def _plain(value: Any) -> Any:
+    """What handlers gave, as the plainest value that a state takes for the same."""
+    if value is None or type(value) in (bool, str, bytes, float):
+        return value
+    if isinstance(value, int):
+        return int(value) if INT64_MIN <= value <= INT64_MAX else float(value)  # only floats go so far
+    if isinstance(value, dict):
+        return {name: _plain(v) for name, v in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    if isinstance(value, float | str):
+        return float(value) if isinstance(value, float) else str.__str__(value)
+    if isinstance(value, bytes):
+        return bytes(value)
+    raise TypeError(f"{type(value).__name__} is no value of a state")
+
+
+def _unpacked(data: bytes) -> Any:
+    method, arguments, named = msgspec.msgpack.decode(data)
+    return method, tuple(map(_tuples, arguments)), {name: _tuples(v) for name, v in named.items()}
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _split(times: Sequence[int], keys: Sequence[Any], values: Sequence[int]) -> Rows:
@@ -66,7 +113,7 @@ def _split(times: Sequence[int], keys: Sequence[Any], values: Sequence[int]) -> 
     found: Rows = ([], [], [])
     for ts, key, n in zip(times, keys, values, strict=True):
         parts = [n] if INT64_MIN <= n <= INT64_MAX else [n // 2, n // 2, n % 2] if abs(n) < _WORD else []
-        for part in parts:
+        for part in filter(None, parts):  # a row of nothing could leave a window that has nothing
             for column, value in zip(found, (ts, key, part), strict=True):
                 column.append(value)
     return found
@@ -75,9 +122,12 @@ def _split(times: Sequence[int], keys: Sequence[Any], values: Sequence[int]) -> 
 def rows_of(spec: StateSpec, table: pa.Table) -> Rows:
     """A table's rows."""
     times = one_array(table.column("ts")).to_pylist()
-    keys = key_list(spec, table)
-    if is_net(spec):
+    form = form_of_rows(table)
+    keys = key_list(keyed(spec, form), table)
+    if form == NET:
         return times, keys, one_array(table.column("n")).to_pylist()
+    if form == OPS:
+        return times, keys, list(zip(times, map(_unpacked, table.column("op").to_pylist()), strict=True))
     present = one_array(table.column("present")).to_pylist()
     if spec.value is None:
         return times, keys, [True if p else ABSENT for p in present]
@@ -91,9 +141,11 @@ def rows_sum(spec: StateSpec, table: pa.Table) -> HashSum:
     if not rows:
         return HashSum(0, 0, 0)
     columns = [one_array(c) for c in table.columns]
-    if not is_net(spec):
-        columns.append(_rank(spec, table))
-    return sum_of(both_lanes(columns, rows, seed_of(f"log:{spec.name}")), np.ones(rows, np.bool_))
+    form = form_of_rows(table)
+    if form != NET:
+        columns.append(_rank(keyed(spec, form), table))
+    seed = seed_of(f"ops:{spec.name}" if form == OPS else f"log:{spec.name}")
+    return sum_of(both_lanes(columns, rows, seed), np.ones(rows, np.bool_))
 
 
 def _rank(spec: StateSpec, table: pa.Table) -> pa.Array:

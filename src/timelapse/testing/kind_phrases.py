@@ -83,4 +83,19 @@ FURTHER: dict[str, Phrases] = {
         ("int({x}[{key}])", "len({x}.top(2))", "int({x}.get({key}))"),
         ("{x}.add({key}, {v})", "{x}.add({key}, 1)", "del {x}[{key}]"),
     ),
+    "distinct": Phrases(
+        "tl.Distinct[int, int] = tl.state(size=32)",
+        ("int({x}[{key}])", "int({x}.get({key}))", "int({x}.bounds({key})[1])", "len({x}.items())"),
+        ("{x}.add({key}, {v})", "{x}.add({key}, {v} * 3)", "{x}.add(member={v}, key=1)", "del {x}[{key}]"),
+    ),
+    "quantiles": Phrases(
+        "tl.Quantiles[int] = tl.state(error=0.1, default=0.0)",
+        ("int({x}.quantile({key}, 0.5))", "int({x}.quantile({key}, 1))", "{x}.count({key})"),
+        ("{x}.add({key}, {v})", "{x}.add({key}, 0.1 * {v})", "{x}.remove({key}, {v})", "del {x}[{key}]"),
+    ),
+    "frequent": Phrases(
+        "tl.Frequent[int, int] = tl.state(size=8)",
+        ("{x}.count({key}, 1)", "{x}.total({key})", "sum(n for _, n in {x}.top({key}, 2))"),
+        ("{x}.add({key}, {v})", "{x}.add({key}, {v} % 3, 2)", "{x}.add(n=3, member={v}, key=1)", "del {x}[{key}]"),
+    ),
 }  # fmt: skip

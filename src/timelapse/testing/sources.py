@@ -31,7 +31,7 @@ def random_program(rng: random.Random, size: int = 4, *, further: bool = False) 
     """The source of a module with a program `P` of 2 to 4 states, its events and its record.
 
     `size` is the largest number of statements at the top of a handler; with `further` also states of the kinds
-    that are always interpreted (testing/kind_phrases.py).
+    beyond the first ones (testing/kind_phrases.py).
     """
     return Writer(rng, size, further).program()
 

@@ -16,9 +16,9 @@ from timelapse.ids import DAY, HOUR, INT64_MAX, MINUTE, SECOND, Phase
 from timelapse.kinds.base import ABSENT, State
 from timelapse.kinds.past import Window
 from timelapse.log.types import heard
+from timelapse.model.agenda import Dated
 from timelapse.model.events import Event
 from timelapse.model.program import HandlerSpec, spec_of
-from timelapse.model.times import Dated
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
 from timelapse.serial import Loop

@@ -10,10 +10,20 @@ from typing import Any
 
 import timelapse as tl
 from timelapse.bench.programs import Deviation, Ewma, IntAntispam, Scored, Spam, TextAntispam, WindowedSpam
+from timelapse.bench.stream_programs import (
+    GrepSum,
+    Ledger,
+    LibraryLedger,
+    Refused,
+    Toll,
+    TollProcessing,
+    Total,
+)
 
 _FLAGS: dict[Any, tuple[type[tl.Record], str]] = {
     IntAntispam: (Spam, "message"), TextAntispam: (Spam, "message"), Ewma: (Deviation, "reading"),
-    WindowedSpam: (Scored, "score"),
+    WindowedSpam: (Scored, "score"), Ledger: (Refused, "move"), LibraryLedger: (Refused, "move"), GrepSum: (Total, "value"),
+    TollProcessing: (Toll, "toll"),
 }  # fmt: skip
 """For each program the records that are compared, and the field that is."""
 _COMPILED: set[tuple[str, int, str]] = set()
@@ -34,8 +44,10 @@ class Replay:
         options: dict[str, Any],
         settings: int = 1,
         report: bool = False,
+        params: dict[str, Any] | None = None,
     ) -> None:
         self._log, self._program, self._spark, self._options = log, program, spark, options
+        self._params = params
         self._settings = settings
         self._report = report
         self._run: tl.Run | None = None
@@ -51,15 +63,23 @@ class Replay:
         if self._report:
             return self._reported(ratio)
         flags = _FLAGS.get(self._program)
-        made = self._program(ratio=ratio) if flags else self._program()
-        run = tl.replay(made, tl.Log.open(self._log), spark=self._spark, **self._options)
+        run = tl.replay(self._made(ratio), tl.Log.open(self._log), spark=self._spark, **self._options)
         self.details = {
             "mode": run.manifest.certificate["mode"],
             "slices": run.manifest.certificate["slices"],
             "by key": run.manifest.certificate["by_key"],
             "timings": run.manifest.timings,
+            "repairs": run.manifest.certificate["repairs"],
+            "passes": run.manifest.certificate["passes"],
+            "seconds": run.manifest.seconds,
+            "digest": run.digest,
         }
         return run.table(flags[0])[flags[1]].to_numpy() if flags else []
+
+    def _made(self, ratio: float) -> tl.Program:
+        if self._params is not None:
+            return self._program(**self._params)
+        return self._program(ratio=ratio) if self._program in _FLAGS else self._program()
 
     def _reported(self, ratio: float) -> Any:
         """The report of a run that is made once, at the first call."""
@@ -102,7 +122,7 @@ class Replay:
             forced = []
         for options in forced:
             tl.replay(
-                self._program(),
+                self._made(2.0),
                 tl.Log.open(self._log),
                 spark=False,
                 **{**self._options, **options, "cache": False},
@@ -123,6 +143,8 @@ def candidate(
     program: str | None = None,
     settings: int = 1,
     report: bool = False,
+    params: dict[str, Any] | None = None,
+    master: str | None = None,
     **_: Any,
 ) -> Callable[[float], Any]:
     """What replays the log at `place` and returns the flagged messages' ids. The session is started here."""
@@ -131,10 +153,16 @@ def candidate(
     if spark:
         from timelapse.env.spark_session import session as start
 
-        session = start(master=f"local[{cores}]", conf={"spark.driver.memory": "3g"})
+        conf = {"spark.driver.memory": "3g"}
+        if master is not None:  # local-cluster: its workers are started by scripts below SPARK_HOME
+            import pyspark
+
+            os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+            conf["spark.executor.memory"] = "1g"
+        session = start(master=master or f"local[{cores}]", conf=conf)
         session.range(1).count()
     chosen: type[tl.Program] = TextAntispam if text else IntAntispam
-    own = {"Ewma": Ewma, "WindowedSpam": WindowedSpam}
+    own = {one.__name__: one for one in _FLAGS}
     if program in own:
         chosen = own[program]
     elif program is not None:
@@ -142,4 +170,4 @@ def candidate(
 
         chosen = load_program(program)
     options: dict[str, Any] = {"slices": slices, "strategy": strategy, "cache": cache}
-    return Replay(place / "log", chosen, session, options, settings, report)
+    return Replay(place / "log", chosen, session, options, settings, report, params)

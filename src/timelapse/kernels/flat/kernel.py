@@ -46,8 +46,8 @@ class FlatKernel(InterpretedKernel):
             program, work, starts, final=final, quarantine=quarantine, live=live, journal=journal
         )
         self._dicts = {name: store.data for name, store in self._stores.items()}
-        self._kinds: dict[types.CodeType, str] = {}
-        """The event types of handlers' code; "" for handlers that stayed as they are."""
+        self._kinds: dict[int, str] = {}
+        """The event types of handlers' code objects, by id: those of two types may be equal. "" for handlers that stayed as they are."""
         self._lists: dict[type[Record], list[tuple[Any, ...]]] = {}
         self._cells: dict[str, types.CellType] = {
             n: types.CellType(0) for n in ("_tl_ts", "_tl_seq", "_tl_n")
@@ -175,7 +175,7 @@ class FlatKernel(InterpretedKernel):
         trace = refusal.__traceback__
         while trace is not None and trace.tb_frame.f_code not in self._names:
             trace = trace.tb_next
-        kind = "" if trace is None else self._kinds.get(trace.tb_frame.f_code, "")
+        kind = "" if trace is None else self._kinds.get(id(trace.tb_frame.f_code), "")
         name = self._handler_of(refusal.__traceback__)
         kind = kind or type(source.event(seq)).__name__
         self._refused.append((ts, Phase.LOG_EVENT, seq, kind, name, refusal.reason))
@@ -254,13 +254,13 @@ class Loop:
                 if made is None:
                     kept = True
                     self._functions[name] = spec_.function
-                    kernel._kinds[spec_.function.__code__] = ""
+                    kernel._kinds[id(spec_.function.__code__)] = ""
                     calls.append(f"{name}(_tl_self, event)")
                     whole = True
                 else:
                     self._functions[name] = made
                     kernel._names[made.code] = spec_.name
-                    kernel._kinds[made.code] = event.__name__
+                    kernel._kinds[id(made.code)] = event.__name__
                     arguments = [f"_tl_f_{f}" for f in made.fields] + (["event"] if made.event else [])
                     calls.append(f"{name}({', '.join(arguments)})")
                     fields += made.fields

@@ -15,7 +15,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from timelapse.kernels.flat import states as kinds
+from timelapse.kernels.flat import states, writes
 from timelapse.kernels.flat.functions import Made, Pass, Unrewritable, can_be_rewritten, compiled
 from timelapse.kernels.flat.infer import called_scope, plain_arguments, tree_of
 from timelapse.kernels.flat.operands import Operands
@@ -106,24 +106,24 @@ class Rewriter(Operands):
                     return self._emit(args[0], node)
                 code = self._state(base)
                 if code is not None and not named and name != "get":
-                    return kinds.write(code, name, args, self, call)
+                    return writes.write(code, name, args, self, call)
             case ast.AugAssign(target=ast.Subscript(value=base, slice=key), op=op, value=value):
                 code = self._state(base)
-                return None if code is None else kinds.augmented(code, key, op, value, self, node)
+                return None if code is None else writes.augmented(code, key, op, value, self, node)
             case ast.AugAssign(target=ast.Attribute() as base, op=op, value=value):
                 code = self._total(base)
                 key = ast.copy_location(unit, node)
-                return None if code is None else kinds.augmented(code, key, op, value, self, node)
+                return None if code is None else writes.augmented(code, key, op, value, self, node)
             case ast.Assign(targets=[ast.Subscript(value=base, slice=key)], value=value):
                 code = self._state(base)
-                return None if code is None else kinds.write(code, "setitem", [key, value], self, node)
+                return None if code is None else writes.write(code, "setitem", [key, value], self, node)
             case ast.Assign(targets=[ast.Attribute() as base], value=value):
                 code = self._total(base)
                 key = ast.copy_location(unit, node)
-                return None if code is None else kinds.write(code, "setitem", [key, value], self, node)
+                return None if code is None else writes.write(code, "setitem", [key, value], self, node)
             case ast.Delete(targets=[ast.Subscript(value=base, slice=key)]):
                 code = self._state(base)
-                return None if code is None else kinds.write(code, "delitem", [key], self, node)
+                return None if code is None else writes.write(code, "delitem", [key], self, node)
         return None
 
     def _emit(self, given: ast.expr, node: ast.stmt) -> list[ast.stmt] | None:
@@ -197,13 +197,13 @@ class Rewriter(Operands):
             case ast.Subscript(value=base, slice=key, ctx=ast.Load()):
                 code = self._state(base)
                 if code is not None:
-                    found = kinds.read(code, "getitem", [key], self, node)
+                    found = states.read(code, "getitem", [key], self, node)
                     if found is not None:
                         return found
             case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[base]):
                 code = self._state(base)
                 if code is not None:
-                    found = kinds.read(code, "contains", [left], self, node)
+                    found = states.read(code, "contains", [left], self, node)
                     if found is not None:
                         is_in = isinstance(node.ops[0], ast.In)
                         return found if is_in else ast.copy_location(ast.UnaryOp(ast.Not(), found), node)
@@ -223,7 +223,7 @@ class Rewriter(Operands):
             return expression("_tl_ts", node)
         code = self._work.states.get(name)
         if code is not None:
-            found = kinds.read(code, "getitem", [], self, node) if code.attribute else None
+            found = states.read(code, "getitem", [], self, node) if code.attribute else None
             return found or (self._bound(node) if code.attribute else expression(f"_tl_S_{name}", node))
         if name in self._work.params:
             return expression(f"_tl_p_{name}", node)
@@ -242,7 +242,7 @@ class Rewriter(Operands):
             case ast.Call(func=ast.Attribute(value=base, attr=name), args=args, keywords=named) if (
                 code := self._state(base)
             ) is not None:
-                return None if named else kinds.read(code, name, args, self, node)
+                return None if named else states.read(code, name, args, self, node)
             case ast.Call(func=ast.Attribute(value=base, attr=name)) if self._is_self(base):
                 found = self._work.member(name)
                 if isinstance(found, types.FunctionType):

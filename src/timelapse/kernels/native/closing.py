@@ -54,12 +54,16 @@ class _Open(Exception):
 
 
 class Closing:
-    """Closes expressions of one function, for one type of event. `fields`: those that it met."""
+    """Closes expressions of one function, for one type of event. `fields`: those that it met.
+
+    `now`: whether the time of the step is the event's own.
+    """
 
     def __init__(
         self, names: Mapping[str, Any], env: Env, members: Mapping[str, Any], named: Callable[[Any], str],
-        event: type[Event],
+        event: type[Event], *, now: bool = True,
     ) -> None:  # fmt: skip
+        self._now = now
         self._names, self._env, self._members, self._named = names, env, members, named
         self._event = event
         self.fields: set[str] = set()
@@ -130,7 +134,7 @@ class Closing:
         return ast.Name(f"_f_{name}", ast.Load())
 
     def _member(self, name: str) -> ast.expr:
-        if name == "now":
+        if name == "now" and self._now:
             return self._field("ts")
         if name not in self._members:
             return self._refuse()

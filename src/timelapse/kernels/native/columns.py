@@ -48,7 +48,8 @@ class Columns(Iteration):
     def _computed(self, node: ast.expr, env: Env, frame: Frame, mark: Any) -> Value | None:
         """The expression as a column, in place of what was written since `mark`; None if it cannot be one."""
         event = self.unit.events[self._event]
-        closing = Closing(frame.names, env, self._program_parts(), self._object, event)
+        later = self._event in self.unit.later
+        closing = Closing(frame.names, env, self._program_parts(), self._object, event, now=not later)
         closed = closing.closed(node)
         if closed is None or not closing.fields or not is_pure(closed, self._objects):
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from timelapse.kernels.native.numbers import EXACT, Writer, as_float, as_int
+from timelapse.kernels.native.numbers import EXACT, Writer, as_float, as_int, is_exact
 from timelapse.kernels.native.values import Refused, Value
 
 _SIGNS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
@@ -86,7 +86,7 @@ def _numbers(out: Writer, sign: str, a: Value, b: Value) -> str:
             return f"({a.code} {sign} {b.code})"
         return f"({as_int(a)} {sign} {as_int(b)})"
     for whole in (a, b):
-        if whole.kind == "int" and not (isinstance(whole.const, int) and abs(whole.const) <= 2**53):
+        if whole.kind == "int" and not is_exact(whole):
             out.exit_if(f"not (-{EXACT} <= {whole.code} <= {EXACT})")
     return f"({as_float(a)} {sign} {as_float(b)})"
 

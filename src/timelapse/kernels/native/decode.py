@@ -41,6 +41,8 @@ class Batch:
     kinds: npt.NDArray[np.int8]
     arrays: list[Array]
     chunk: Chunk
+    when: Array | None = None
+    """The time of each step, where there is more than the log's events."""
 
     @property
     def events(self) -> int:
@@ -69,9 +71,12 @@ class Decoder:
 
     def decode(self, chunk: Chunk) -> Batch:
         unit = self._unit
-        tables = [chunk.tables.get(event.__name__) for event in unit.events]
+        tables = [chunk.tables.get(unit.table_of(number)) for number in range(len(unit.events))]
         seqs = [_column(t.column("seq"), "int") if t is not None else _EMPTY["int"] for t in tables]
         times = [_column(t.column("ts"), "int") if t is not None else _EMPTY["int"] for t in tables]
+        for number, later in unit.later.items():
+            times[number] = times[number] + later.lag
+            times[number].setflags(write=False)
         arrays = [array for pair in zip(times, seqs, strict=True) for array in pair]
         done: dict[tuple[int, Computed], Entries] = {}
         for column in unit.columns:
@@ -85,7 +90,13 @@ class Decoder:
                 if which not in done:
                     done[which] = compute(column.computed, unit.events[column.event], table)
                 arrays.append(self._entries(done[which], column))
-        return Batch(_kinds(seqs), arrays, chunk)
+        if not unit.steps:
+            return Batch(_kinds(seqs), arrays, chunk)
+        kinds = np.repeat(np.arange(len(seqs), dtype=np.int8), [len(s) for s in seqs])
+        at, seq = (np.concatenate(a) if a else _EMPTY["int"] for a in (times, seqs))
+        # At one time what is called later comes first.
+        order = np.lexsort((seq, np.array([n not in unit.later for n in range(len(seqs))], bool)[kinds], at))
+        return Batch(kinds[order], arrays, chunk, at[order])
 
     def _entries(self, entries: Entries, column: Column) -> Array:
         """A part of what was computed beforehand."""

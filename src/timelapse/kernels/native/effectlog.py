@@ -31,7 +31,7 @@ class EffectLog:
         self.marks: Ints = np.zeros(HEAD + 2 * len(views.lags), np.int64)
         self.marks[BASE] = 1  # a stamp is never 0
         self.marks[HEAD + 1 :: 2] = views.lags
-        table.hash.moved = self._moved
+        table.hash.moved.append(self._moved)
 
     def has_room(self, more: int) -> bool:
         """Whether so many operations go into it as it is."""
@@ -95,6 +95,21 @@ class EffectLog:
         layout, slots = self._table.layout, self._table.slots
         before = int(slots[row, layout.twins + self._views.lags.index(lag)])
         return int(slots[row, layout.place]) - before if last else before
+
+    def rows_within(self, lag: int) -> Ints:
+        """The rows of the table of which something was done within the lag."""
+        first, used = int(self.marks[self._views.cursor(lag)]), int(self.marks[USED])
+        return np.unique(self.rows[first:used, 1])
+
+    def values(self, lag: int, *, last: bool) -> tuple[Ints, list[int]]:
+        """The rows whose integer was not 0 the lag ago, with it; or those that may have changed since, with by how much."""
+        at, slots = self._table.layout.twins + self._views.lags.index(lag), self._table.slots
+        if not last:
+            rows = np.flatnonzero(slots[:, at])
+            return rows, slots[rows, at].tolist()
+        rows = self.rows_within(lag)
+        now, before = slots[rows, self._table.layout.place].tolist(), slots[rows, at].tolist()
+        return rows, [a - b for a, b in zip(now, before, strict=True)]
 
     def keep(self) -> None:
         """The event is through."""

@@ -13,7 +13,7 @@ from typing import Any
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.native.comparisons import truth
 from timelapse.kernels.native.flow import Join, Level, Line, Moves, is_simple
-from timelapse.kernels.native.layout import Layout, beside, layout_of
+from timelapse.kernels.native.layout import Layout, beside, layout_of, mode_of
 from timelapse.kernels.native.states import StateCode
 from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, ROOM, SPENT, Column, Unit
 from timelapse.kernels.native.values import (
@@ -79,19 +79,22 @@ class Emitter:
     """The text written so far and what it refers to."""
 
     def __init__(
-        self, program: Program, work: PassProgram, *, final: bool, tables: Sequence[tuple[str, ...]] = ()
-    ) -> None:
-        """`tables`: states that share a table. Others have one each."""
+        self, program: Program, work: PassProgram, *, final: bool, tables: Sequence[tuple[str, ...]] = (),
+        steady: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        """`tables`: states that share a table. Others have one each. `steady`: counters of which that is known (steady.py)."""
         self._program, self._work, self._final = program, work, final
         self._together = {name: table for table in tables for name in table}
         self._beside: dict[str, Layout] = {}
         """The layouts of states that share a table."""
+        self._views = sliding_of(program)
         for table in tables:
-            alone = [layout_of(spec_of(program).states[n], work, final=final) for n in table]
+            alone = [self._layout(n) for n in table]
             self._beside |= dict(zip(table, beside(alone) or alone, strict=True))
         self._keys: dict[int, dict[str, set[tuple[str, ...]]]] = {}
         """For each type of event each state's keys, as they are spelt."""
-        self.unit = Unit()
+        self.steady: Mapping[str, int] = steady or {}
+        self.unit = Unit(steady=self.steady)
         self._lines: list[Line] = []
         self._indent = 3
         self._names = 0
@@ -115,11 +118,16 @@ class Emitter:
         """What `room_if` asked for in loops."""
         self._objects: dict[str, Any] = {}
         self._parts: dict[str, Any] | None = None
-        self._views = sliding_of(program)
         self._slides: list[tuple[int, str, int]] = []
         """Which event's code looks at which state's views, and their lags."""
         self._own: tuple[str, ...] | None = None
         """The words of the key by which the event is shared out; None where events are not, or this one has none."""
+
+    def _layout(self, name: str) -> Layout:
+        """The row of a state in a table of its own."""
+        views = self._views.get(name) if mode_of(name, self._work) == "exact" else None
+        extra = 0 if views is None else views.extra
+        return layout_of(spec_of(self._program).states[name], self._work, final=self._final, extra=extra)
 
     # --- lines ------------------------------------------------------------------------------------
 
@@ -358,6 +366,8 @@ class Emitter:
         """The value of a field of the event."""
         if node.attr in ("ts", "seq"):
             origin = ast.Name(f"_f_{node.attr}", ast.Load())
+            if node.attr == "ts" and (later := self.unit.later.get(self._event)) is not None:
+                return Value("int", self.temp("int", f"{self.now} - {later.lag}").code, origin=origin)
             return Value("int", f"{node.attr}{self._event}[q{self._event}]", origin=origin)
         event = self.unit.events[self._event]
         for field in event.__fields__:

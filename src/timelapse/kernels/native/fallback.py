@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from timelapse.analysis.result import ByKey, PassProgram
+from timelapse.errors import HandlerError
+from timelapse.ids import Phase
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.effectlog import EffectLog
 from timelapse.kernels.native.looking import Views
 from timelapse.kernels.native.table import NativeTable
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.views import Turn, fill, live_state
+from timelapse.kernels.steps import Step, SteppingKernel
 from timelapse.kinds.effects import Journal
 from timelapse.log.reader import Chunk, row_maker
 from timelapse.model.events import Event
@@ -68,18 +71,40 @@ class Fallback:
                 return live_state(table, journal)
             return live_state(table, journal, turn, self._keys.states[name])
 
-        self.python = InterpretedKernel(program, work, {}, final=final, quarantine=quarantine, live=live)
+        self._steps: SteppingKernel | None = None
+        if unit.steps:
+            self.python: InterpretedKernel = SteppingKernel(program, work, {}, final=final, live=live)
+            self._steps = self.python
+        else:
+            self.python = InterpretedKernel(program, work, {}, final=final, quarantine=quarantine, live=live)
         self._makers: dict[type[Event], Any] = {}
 
-    def event(self, chunk: Chunk, cls: type[Event], row: int) -> Event:
-        """An event of a chunk, by its row in its type's table."""
+    def one(self, chunk: Chunk, kind: int, row: int, shown: Callable[[], Event]) -> HandlerError | None:
+        """Process one event, by its row in its table; the failure, if it fails and stays in the log."""
+        event = self._event(chunk, kind, row)
+        later = self._unit.later.get(kind)
+        ts = event.ts if later is None else event.ts + later.lag
+        if self._logs:
+            self._views.begin(ts)
+        if self._steps is None:
+            return self.python.one(event, shown)
+        phase, order = (Phase.LOG_EVENT, ()) if later is None else (Phase.DATED_EVENT, (later.place,))
+        return self._steps.one_step(Step(ts, phase, event.seq, order, event), shown)
+
+    def tick(self, step: Step) -> HandlerError | None:
+        """Process a tick: it sees what was there before its time."""
+        assert self._steps is not None
+        if self._logs:
+            self._views.begin(step.ts, tick=True)
+        return self._steps.one_step(step, _nothing)
+
+    def _event(self, chunk: Chunk, kind: int, row: int) -> Event:
+        cls = self._unit.events[kind]
         maker = self._makers.get(cls)
         if maker is None:
             maker = self._makers[cls] = row_maker(cls, self._work.columns[cls.__name__])
-        (event,) = maker(chunk.tables[cls.__name__].slice(row, 1))
+        (event,) = maker(chunk.tables[self._unit.table_of(kind)].slice(row, 1))
         found: Event = event
-        if self._logs:
-            self._views.begin(found.ts)
         if self._keys is not None:
             self._turn.key = self._key(self._keys, found)
         return found
@@ -90,6 +115,10 @@ class Fallback:
             return object() if key is None else key.function(self._program, event)
         except Exception:  # then no use of a state is under it
             return object()
+
+
+def _nothing() -> Event:
+    raise LookupError("a tick has no event")
 
 
 def handed_over(

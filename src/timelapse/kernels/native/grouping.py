@@ -22,18 +22,23 @@ def together(
     """The states of each table, from the layouts that they have alone. `used`: for each type of event each state's keys,
     as generated code spells them."""
 
-    def fit(a: str, b: str) -> bool:
+    def fit(a: str, b: str, *, views: bool) -> bool:
         both = [(keys[a], keys[b]) for keys in used if a in keys and b in keys]
         alike = bool(both) and all(one == other for one, other in both)
         one, other = specs[a], specs[b]
-        mapped = can_be_mapped(one, layouts[a]) is can_be_mapped(other, layouts[b])
+        # Beside a state with views none is mapped.
+        mapped = views or can_be_mapped(one, layouts[a]) is can_be_mapped(other, layouts[b])
         return alike and mapped and key_types(one) == key_types(other)
 
     tables: list[tuple[str, ...]] = []
     for name in states:
         for place, table in enumerate(tables):
             joined = (*table, name)
-            if all(fit(name, other) for other in table) and beside([layouts[n] for n in joined]) is not None:
+            views = any(layouts[n].extra for n in joined)
+            if (
+                all(fit(name, other, views=views) for other in table)
+                and beside([layouts[n] for n in joined]) is not None
+            ):
                 tables[place] = joined
                 break
         else:

@@ -44,11 +44,11 @@ class HashTable:
         self.width = first.width
         self.exact, self.tracked = first.form == "exact", first.tracked
         self._live = max(layout.at + layout.live for layout in layouts)
-        used = 1 + first.width + self._live + sum(layout.extra for layout in layouts)
-        # Rows of 3 or 7 words would often lie in two lines.
-        self._words = used + 1 if used in (3, 7) else used
+        used = max(1 + first.width + self._live, *(layout.twins + layout.extra for layout in layouts))
+        # Rows of 3 or 7 words would often lie in two lines, those of a few less than 16 in three.
+        self._words = used + 1 if used in (3, 7) else 16 if 12 < used < 16 else used
         self.mapped: MappedRows | None = None
-        self.moved: Callable[[Ints], None] = lambda old: None
+        self.moved: list[Callable[[Ints], None]] = []
         """Called when rows have other places than in the array that is given."""
         self.clear()
 
@@ -73,19 +73,20 @@ class HashTable:
     def nbytes(self) -> int:
         return self.slots.nbytes + self.base.nbytes
 
-    def reserve(self, more: int) -> None:
-        """Make room for `more` keys beside those there are."""
+    def reserve(self, more: int, expected: int = 0) -> None:
+        """Make room for `more` keys beside those there are. Where that takes a larger table: for `expected` keys in all."""
         wanted = len(self.slots)
-        while wanted < 2 * (self.rows + more):
-            wanted *= 2
-        if wanted == len(self.slots):
+        if 2 * (self.rows + more) <= wanted:
             return
+        while wanted < 2 * max(self.rows + more, expected):
+            wanted *= 2
         slots, base = _empty(wanted, self._words), self._base(wanted if len(self.base) else 0)
         if self.rows:
             prim.rehash(self.slots, slots, self.base, base, np.uint64(wanted - 1), self.width)
         old, self.slots, self.base = self.slots, slots, base
         if self.rows:
-            self.moved(old)
+            for tell in self.moved:
+                tell(old)
 
     def load(self, layout: Layout, keys: Ints, values: Ints) -> None:
         """Put one state's keys and values in. What they hold is what they held at the start, once a slice has begun."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +21,19 @@ from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
 from timelapse.kernels.native.effectlog import EffectLog
 from timelapse.kernels.native.fallback import Credit, Fallback, handed_over
+from timelapse.kernels.native.growth import Growth
 from timelapse.kernels.native.hashtable import HashTable
+from timelapse.kernels.native.later import Ticks, with_later
 from timelapse.kernels.native.layout import layout_of
 from timelapse.kernels.native.outputs import Outputs
+from timelapse.kernels.native.steady import Reach
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.table import NativeTable, load
 from timelapse.kernels.native.unit import ABROAD, HOPELESS, ROOM, SPENT, Unit, left
 from timelapse.kernels.native.views import Foreign, live_state
 from timelapse.kernels.native.windows import members_spec
+from timelapse.kernels.source import Source
+from timelapse.kernels.steps import calls_ahead
 from timelapse.kernels.stores import TrackedStore
 from timelapse.kinds.effects import Journal
 from timelapse.log.reader import Chunk
@@ -76,15 +81,17 @@ class NativeKernel:
     """Runs one compiled pass. `starts` are state tables; a state missing there starts empty.
 
     An event that the compiled function leaves is undone in the tables and runs as Python on them; the
-    function goes on with the next one. `left` counts them.
+    function goes on with the next one. `left` counts them. `asked`: a slice's result is what it did to this state, no more.
     """
 
     def __init__(
         self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, pa.Table], *, final: bool,
         prefetch: bool = False, events: int = 0, memory: int | None = None, ahead: bool = False,
         quarantine: bool = False, interned: Interned | None = None, share: tuple[int, int] = (0, 1),
+        asked: str | None = None,
     ) -> None:  # fmt: skip
         loops.install()
+        self._asked = asked
         self._program, self._work, self._unit, self._final = program, work, unit, final
         self._prefetch, self._quarantine = prefetch, quarantine
         self._rounds = budget.ROUNDS if ahead else budget.UNBOUNDED
@@ -115,9 +122,13 @@ class NativeKernel:
             large = memory is not None and rows * table.row_bytes > memory
             if known:
                 load([self._tables[n] for n in known], [starts[n] for n in known], key_by_key=few or large)
+        self._reach = Reach(unit.steady, {n: t for n, t in starts.items() if n in work.exact})
+        self._events = events
+        self._growth = self._watch()
         self._logs = {name: self._log(name) for name in unit.windows}
         self._outputs = Outputs(unit)
         self._fallback: Fallback | None = None
+        self._ticks: Ticks | None = None
         self.credit = Credit()
         self._done = 0
         self.left = 0
@@ -127,6 +138,18 @@ class NativeKernel:
         views, spec = self._unit.windows[name], self._spec.states[name]
         hidden = {lag: self._tables.get(members_spec(spec, lag).name) for lag in views.lags}
         return EffectLog(self._tables[name], views, {lag: t for lag, t in hidden.items() if t is not None})
+
+    def _watch(self) -> list[Growth]:
+        return [Growth(self._events, table.rows) for table in self._hashes]
+
+    def run_steps(self, source: Source, tick: Tick) -> PassResult:
+        """Process one slice of a program that is called at other times than those of the log's events too."""
+        self._ticks = Ticks(self._program, source) if self._unit.ticks else None
+        result = self.run(with_later(source, self._unit), tick, source.event)
+        if self._final and source.is_last and result.failure is None:
+            ahead = calls_ahead(self._program, self._spec.handlers, source)
+            result.pending = dict(sorted(ahead.items()))
+        return result
 
     def run(self, chunks: Iterator[Chunk], tick: Tick, shown: Shown) -> PassResult:
         """Process one slice. After a failure the kernel is of no use. `shown` gives an event by seq for errors.
@@ -141,6 +164,8 @@ class NativeKernel:
                 for batch in batches:
                     with clock.phase("kernel"):
                         self.feed(batch, tick, shown)
+            with clock.phase("kernel"):
+                self._tick_until(None, tick)
         except Failed as failed:
             result.failure, result.failed_seq = failed.failure, failed.seq
             return result
@@ -154,6 +179,7 @@ class NativeKernel:
         for table in self._hashes:
             table.begin()
         self._outputs = Outputs(self._unit)
+        self._growth = self._watch()
         if self._fallback is not None:
             self._fallback.python.begin()
         self._done = 0
@@ -162,7 +188,7 @@ class NativeKernel:
         """The slice ends: what it did."""
         result.events = self._done
         self._collect(result)
-        if self._final:
+        if self._final and self._asked is None:
             self._put_out(result)
         self._list_quarantined(result)
 
@@ -214,6 +240,11 @@ class NativeKernel:
         return True
 
     @property
+    def steps(self) -> bool:
+        """Whether there is more than the log's events: see `run_steps`."""
+        return self._unit.steps
+
+    @property
     def turn(self) -> object:
         """Which event runs as Python, if one does."""
         return None if self._fallback is None else self._fallback.python.turn
@@ -252,6 +283,8 @@ class NativeKernel:
     def _collect(self, result: PassResult) -> None:
         work = self._work
         wanted = set(work.exact if self._final else work.targets) | set(work.delta)
+        if self._asked is not None:
+            wanted = {self._asked}
         tables: dict[str, NativeTable] = {}
         for name, spec in self._spec.states.items():
             if name in wanted:  # one that no handler mentions has no table yet
@@ -271,7 +304,27 @@ class NativeKernel:
 
     def feed(self, batch: Batch, tick: Tick, shown: Shown) -> None:
         """The next events. Raises Failed, TooOften, and where events are shared out Foreign."""
-        self._span(batch, 0, batch.events, np.zeros(len(self._unit.events), np.int64), tick, shown)
+        lo, position = 0, np.zeros(len(self._unit.events), np.int64)
+        while self._ticks is not None and (at := self._ticks.place(batch)) is not None:
+            self._span(batch, lo, at, position, tick, shown)
+            lo = at
+            self._tick_until(batch, tick, at)
+        self._span(batch, lo, batch.events, position, tick, shown)
+
+    def _tick_until(self, batch: Batch | None, tick: Tick, at: int = 0) -> None:
+        """The ticks before a step of a batch; without one all that are left."""
+        if self._ticks is None:
+            return
+        for step in self._ticks.take(batch, at):
+            fallback = self._python()
+            self._outputs.keep()
+            failure = fallback.tick(step)
+            for log in self._logs.values():
+                log.keep()
+            if failure is not None:
+                raise Failed(-1, failure)
+            tick(1)
+            self._done += 1
 
     def _span(
         self, batch: Batch, lo: int, end: int, position: npt.NDArray[np.int64], tick: Tick, shown: Shown
@@ -286,6 +339,8 @@ class NativeKernel:
 
         while lo < end:
             hi = min(lo + PIECE, end)
+            if not self._reach.goes_on(hi - lo):
+                self._hand_back(self._place(batch, lo, position)[2])
             at, entries, why = left(self._call(batch, lo, hi, position))
             if why == SPENT:
                 raise budget.Spent
@@ -318,11 +373,11 @@ class NativeKernel:
             more = sum(unit.claims.get(n, 0) for n in names)
             if table.mapped is not None:
                 more += sum(unit.finds.get(n, 0) for n in names)
-            table.reserve(more * (hi - lo))
+            table.reserve(more * (hi - lo), self._growth[index].expected(self._done, table.rows))
             counts[index] = table.rows
             rest += [table.slots, table.mask, table.description(*pool), table.base]
-            if (name := names[0]) in self._logs:
-                rest += self._ready(self._logs[name], unit.pushes[name] * (hi - lo), batch, lo, position)
+        for name in unit.windows:
+            rest += self._ready(self._logs[name], unit.pushes[name] * (hi - lo), batch, lo, position)
         rest += self._params
         rest += outputs.buffers(hi - lo)
         head = [position, counts, outputs.used, self._undo, outputs.refused(hi - lo), self._rounds]
@@ -345,7 +400,7 @@ class NativeKernel:
         """An event's type, its row there, its seq."""
         kind = int(batch.kinds[at])
         row = int(position[kind])
-        table = batch.chunk.tables[self._unit.events[kind].__name__]
+        table = batch.chunk.tables[self._unit.table_of(kind)]
         return kind, row, table.column("seq")[row].as_py()
 
     def _take_back(self, batch: Batch, at: int, entries: int, position: npt.NDArray[np.int64]) -> None:
@@ -358,7 +413,8 @@ class NativeKernel:
             table.slots[entry[1], layout.place : layout.end] = entry[3 : 3 + layout.live]
         for log in self._logs.values():
             log.rewind()
-        self._outputs.take_back(self._place(batch, at, position)[2])
+        kind, row, seq = self._place(batch, at, position)
+        self._outputs.take_back(seq, int(batch.arrays[2 * kind][row]))
 
     def _grow(self) -> None:
         """Make room after one event of a loop needed more than there was."""
@@ -369,6 +425,21 @@ class NativeKernel:
         self._outputs.grow()
         self._undo = np.zeros((2 * len(self._undo), self._undo.shape[1]), np.int64)
 
+    def _hand_back(self, seq: int) -> NoReturn:
+        """From this event on everything runs as Python."""
+        if self._logs or self._unit.steps:
+            raise Abandoned("too many events of a program with windows or ticks leave the compiled function")
+        raise TooOften(seq)
+
+    def _python(self) -> Fallback:
+        """What runs single steps as Python."""
+        if self._fallback is None:
+            self._fallback = Fallback(
+                self._program, self._work, self._unit, self._tables, self._logs, final=self._final,
+                quarantine=self._quarantine,
+            )  # fmt: skip
+        return self._fallback
+
     def _as_python(
         self, batch: Batch, at: int, position: npt.NDArray[np.int64], since: int, shown: Shown
     ) -> None:
@@ -376,23 +447,10 @@ class NativeKernel:
         kind, row, seq = self._place(batch, at, position)
         self.left += 1
         if not self.credit.spend(since):
-            if self._logs:
-                raise Abandoned("too many events of a program with windows leave the compiled function")
-            raise TooOften(seq)
-        if self._fallback is None:
-            self._fallback = Fallback(
-                self._program,
-                self._work,
-                self._unit,
-                self._tables,
-                self._logs,
-                final=self._final,
-                quarantine=self._quarantine,
-            )
-        fallback = self._fallback
-        event = fallback.event(batch.chunk, self._unit.events[kind], row)
+            self._hand_back(seq)
+        fallback = self._python()
         try:
-            failure = fallback.python.one(event, lambda: shown(seq))
+            failure = fallback.one(batch.chunk, kind, row, lambda: shown(seq))
         except Foreign as foreign:
             if not self._logs:
                 raise

@@ -4,7 +4,7 @@ A row is `flags, key words..., live words..., words of views...`, all int64. The
 are the value's (exact), nothing (a Set's delta), the sum (a Counter's), or the two branches of a step
 (`func`: the words for an absent key, the step's number, the step's words). Those of views (windows.py) are only there
 where a program has some. States that are used under the same keys share a table: then a row has the live words of
-each, one after the other, and two flags of each.
+each, one after the other, then the words of views of each, and two flags of each.
 
 A value is one word per scalar: integers as they are, floats by their bits, strings by their codes, and for an
 optional a word that is 1 where there is a value, before the value's own.
@@ -30,6 +30,8 @@ LASTING = OCCUPIED | sum(PRESENT << _BITS * number for number in range(30))
 """The flags that a row keeps from slice to slice."""
 MOST_WORDS = 8
 """Rows that several states share are no longer than a line of the processor's caches."""
+MOST_WITH_VIEWS = 16
+"""Those with words of views, than two lines: alone each state would have one."""
 
 Mode = Literal["exact", "delta", "ignored"]
 Form = Literal["exact", "const", "count", "func", "list"]
@@ -50,7 +52,8 @@ class Layout:
     `extra`: words of views.
 
     `tracked`: what its keys held at the slice's start is asked for. `number`: how many states' live words, `at`: how
-    many live words come before its own.
+    many live words come before its own. `beyond`: how many words come between its own and those of its views.
+    `mappable`: False where a state that shares the row has views.
     """
 
     width: int
@@ -60,6 +63,8 @@ class Layout:
     extra: int = 0
     number: int = 0
     at: int = 0
+    beyond: int = 0
+    mappable: bool = True
 
     @property
     def size(self) -> int:
@@ -94,23 +99,28 @@ class Layout:
     @property
     def twins(self) -> int:
         """Where the words of views begin."""
-        return self.end
+        return self.end + self.beyond
 
 
 def beside(layouts: Sequence[Layout]) -> list[Layout] | None:
     """The layouts of states that share a table, in place of those of states that have their own.
 
-    None where they cannot: their keys must have as many words, all must be known exactly or none, without views, and a
+    None where they cannot: their keys must have as many words, all must be known exactly or none, and a
     row must not become too long.
     """
     first, words, found = layouts[0], 0, []
+    live, extra = sum(layout.live for layout in layouts), 0
+    plain = not any(layout.extra for layout in layouts)
     for number, layout in enumerate(layouts):
         same = (layout.width, layout.form == "exact", layout.tracked)
-        if layout.extra or same != (first.width, first.form == "exact", first.tracked):
+        if same != (first.width, first.form == "exact", first.tracked):
             return None
-        found.append(replace(layout, number=number, at=words))
+        beyond = live - words - layout.live + extra if layout.extra else 0
+        found.append(replace(layout, number=number, at=words, beyond=beyond, mappable=plain))
         words += layout.live
-    return found if 1 + first.width + words <= MOST_WORDS else None
+        extra += layout.extra
+    most = MOST_WORDS if plain else MOST_WITH_VIEWS
+    return found if 1 + first.width + words + extra <= most else None
 
 
 def mode_of(name: str, work: PassProgram) -> Mode:
@@ -144,4 +154,5 @@ def can_be_mapped(spec: StateSpec, layout: Layout) -> bool:
     kinds, stored = key_types(spec), layout.stored
     plain = all(isinstance(k, ScalarType) and k.name != "float" for k in kinds)
     value = stored is None or (isinstance(stored, ScalarType) and stored.name not in ("str", "bytes"))
-    return layout.form == "exact" and not layout.extra and bool(kinds) and plain and value
+    alone = layout.mappable and not layout.extra
+    return layout.form == "exact" and alone and bool(kinds) and plain and value

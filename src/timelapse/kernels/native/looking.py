@@ -96,11 +96,11 @@ class Views:
         self._tables, self._logs = tables, logs
         self._at = 0
 
-    def begin(self, ts: int) -> None:
-        """An event begins: every view comes up to its time."""
+    def begin(self, ts: int, *, tick: bool = False) -> None:
+        """A step begins: every view comes up to its time. A tick sees W back what stood before."""
         self._at = ts
         for log in self._logs.values():
-            log.advance(ts)
+            log.advance(ts - tick)
 
     def live(self, name: str, journal: Journal | None) -> State:
         """A state with views, as handlers use it."""
@@ -128,7 +128,12 @@ class Views:
             row = table.find(key)
             return table.value(row, table.layout.place) if row >= 0 and log.within(row, width) else default
 
-        view: Any = state._spec.kind(state._spec, ReadOnly(get, tuple))
+        def items() -> list[tuple[Any, Any]]:
+            rows = [row for row in log.rows_within(width).tolist() if log.within(row, width)]
+            place = table.layout.place
+            return [(key, table.value(row, place)) for key, row in zip(table.keys(rows), rows, strict=True)]
+
+        view: Any = state._spec.kind(state._spec, ReadOnly(get, items))
         return _Members(view, log.hidden[width]) if state._spec.kind is SetOf else view
 
     def _summed(self, spec: StateSpec, lag: int, *, last: bool) -> State:
@@ -138,7 +143,11 @@ class Views:
             row = table.find(key)
             return default if row < 0 else log.value(row, lag, last=last) or default
 
-        return spec.kind(spec, ReadOnly(get, tuple))
+        def items() -> list[tuple[Any, int]]:
+            rows, values = log.values(lag, last=last)
+            return [(key, n) for key, n in zip(table.keys(rows), values, strict=True) if n]
+
+        return spec.kind(spec, ReadOnly(get, items))
 
     def dated(self, state: State, at: int, method: str, arguments: tuple[Any, ...]) -> None:
         """No program with dated writes is compiled."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from timelapse.analysis.result import PassProgram
+from timelapse.analysis.result import PassHandler, PassProgram
 from timelapse.kernels.native.emitter import LEAVE_ALL, REJECT, SPEND
 from timelapse.kernels.native.flow import Level, rendered
 from timelapse.kernels.native.folds import Folds
@@ -20,12 +20,15 @@ from timelapse.kernels.native.lookahead import look_ahead
 from timelapse.kernels.native.records import record_columns
 from timelapse.kernels.native.rows import share_rows
 from timelapse.kernels.native.states.base import UNDO, word
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.states.counter import CounterCode
+from timelapse.kernels.native.unit import Later, Unit
 from timelapse.kernels.native.values import EventRef, ReadsAll, Refused, SelfRef
 from timelapse.kernels.native.wide import WIDTHS, wide
 from timelapse.kernels.native.windows import KEPT, USED, members_spec
 from timelapse.kinds.grouped import Grouped
+from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
+from timelapse.model.times import span_of
 
 _PLAIN = re.compile(r"[\w\[\]]+$")
 _NOTED = re.compile(r"^\s*(?:push|stamp)\(w(\d+),")
@@ -59,11 +62,17 @@ def _is_exit(line: str) -> bool:
 
 
 def lowered(program: Program, work: PassProgram, *, final: bool) -> Unit:
-    """A pass as source, with a table for states that are used under the same keys. Raises Refused."""
+    """A pass as source, with a table for states that are used under the same keys. Raises Refused.
+
+    It is written once to see which those are, and which counters are steady, and then knowing that.
+    """
     alone = Lowering(program, work, final=final)
     unit = alone.run()
     tables = [states for states in alone.together() if len(states) > 1]
-    return Lowering(program, work, final=final, tables=tables).run() if tables else unit
+    steady = alone.steady_counters()
+    if not tables and not steady:
+        return unit
+    return Lowering(program, work, final=final, tables=tables, steady=steady).run()
 
 
 class Lowering(Folds):
@@ -73,15 +82,27 @@ class Lowering(Folds):
         """The states of each table, once it is written."""
         used = [{name: frozenset(keys) for name, keys in event.items()} for event in self._keys.values()]
         unit = self.unit
-        states = [n for n in unit.states if n not in unit.windows and n not in unit.hidden]
+        stamped = {n for n, views in unit.windows.items() if views.stamped}
+        states = [n for n in unit.states if n not in stamped and n not in unit.hidden]
         return together(states, spec_of(self._program).states, unit.layouts, used)
+
+    def steady_counters(self) -> dict[str, int]:
+        """The exact counters of which nothing but small constants is told, once it is written; and how much an event adds."""
+        if self.unit.left or self.unit.shared or self.unit.ticks:
+            return {}
+        return {
+            name: code.steps.most
+            for name, code in self._states.items()
+            if isinstance(code, CounterCode) and code.mode == "exact" and code.steps.steady
+            and name not in self.unit.hidden
+        }  # fmt: skip
 
     def run(self) -> Unit:
         """Write everything."""
         unit, work = self.unit, self._work
-        unit.events = list(dict.fromkeys(e for h in work.handlers for e in h.events))
+        own = self._events()
         unit.handlers = [h.name for h in work.handlers]
-        unit.shared = self._final and work.by_key is not None
+        unit.shared = self._final and work.by_key is not None and not unit.steps
         bodies: list[list[str]] = []
         heads: list[list[str]] = []
         first: Refused | None = None
@@ -90,7 +111,7 @@ class Lowering(Folds):
             heads.append(self._ownership(event.__name__) if unit.shared else [])
             self._lines = []
             mark = self._mark()
-            for handler in work.handlers:
+            for handler in own[index]:
                 if event in handler.events:
                     self._handler = unit.handlers.index(handler.name)
                     try:
@@ -111,16 +132,17 @@ class Lowering(Folds):
             bodies.append(body)
         if first is not None and not self._has_tables():
             raise first
+        if unit.ticks:
+            self._for_ticks()
         columns = self._used_columns([*heads, *bodies])
         heads, bodies = columns[: len(heads)], columns[len(heads) :]
         self._lines = []
         unit.windows = {n: v for n in unit.states if (v := self._states[n].views) is not None}
         unit.hidden = {name: spec for name, spec in unit.hidden.items() if name in unit.states}
         unit.pushes = {name: self._states[name].pushes for name in unit.windows}
-        unit.claims = {name: self._states[name].claims for name in unit.states}
-        unit.finds = {name: self._states[name].finds for name in unit.states}
         bodies = [self._without_idle_room(body) for body in bodies]
         bodies = [share_rows(without_idle_saves(body)) for body in bodies]
+        self._count_rows(bodies)
         unit.undo = max((sum(line.endswith(UNDO) for line in body) for body in bodies), default=0)
         unit.rejects = bool(self._rejections)
         bodies = [
@@ -129,6 +151,55 @@ class Lowering(Folds):
         ]
         unit.source = self._source(bodies, heads)
         return unit
+
+    def _count_rows(self, bodies: list[list[str]]) -> None:
+        """How many rows an event can take, as the code now has it. Of a table the first state stands for all."""
+        unit = self.unit
+        for number, names in enumerate(unit.tables):
+            made, taken = (
+                re.compile(rf"= claim\d+\(t{number},|counts\[N{number}\] \+= 1$"),
+                f"counts[N{number}] += take(",
+            )
+            first = next(name for name in names if name in unit.states)
+            unit.claims[first] = max(
+                (sum(bool(made.search(line)) for line in body) for body in bodies), default=0
+            )
+            unit.finds[first] = max((sum(taken in line for line in body) for body in bodies), default=0)
+
+    def _events(self) -> list[list[PassHandler]]:
+        """Find the unit's events; each one's handlers. What is called later is an event of its own."""
+        unit, specs = self.unit, {h.name: (n, h) for n, h in enumerate(spec_of(self._program).handlers)}
+        at_once: list[PassHandler] = []
+        late: list[tuple[type[Event], Later, PassHandler]] = []
+        for handler in self._work.handlers:
+            place, spec = specs.get(handler.name, (0, None))
+            if spec is not None and spec.every is not None:
+                unit.ticks = True
+            elif spec is not None and spec.after is not None:
+                later = Later(span_of(self._program, spec.after), handler.name, place)
+                late += [(event, later, handler) for event in handler.events]
+            else:
+                at_once.append(handler)
+        unit.events = list(dict.fromkeys(e for h in at_once for e in h.events))
+        own = [at_once for _ in unit.events]
+        for event, later, handler in late:
+            if any(unit.events[n] is event and known.lag == later.lag for n, known in unit.later.items()):
+                raise Refused(f"{handler.name}: a second handler with after= of the same length")
+            unit.later[len(unit.events)] = later
+            unit.events.append(event)
+            own.append([handler])
+        if unit.steps and not self._final:
+            raise Refused("what is called at other times than the log's runs as Python in this pass")
+        if unit.ticks:
+            for state in spec_of(self._program).states.values():
+                if issubclass(state.kind, Grouped):
+                    raise Refused(f"@tl.every beside {state.name}, which may need an index")
+        return own
+
+    def _for_ticks(self) -> None:
+        """Have a table for every state: what ticks use is not looked at."""
+        for name in sorted(self._work.exact):
+            self._state(name)
 
     def _may_leave(self) -> bool:
         """Whether all events of a type may be left to Python.
@@ -175,14 +246,15 @@ class Lowering(Folds):
         self._lines, self._event, self._indent = [], event, 3
         unit = self.unit
         for _, name, lag in dict.fromkeys(s for s in self._slides if s[0] == event):
-            i, views = unit.tables.index((name,)), unit.windows[name]
+            i, views, log = unit.table_with(name), unit.windows[name], unit.states.index(name)
             cursor, layout = views.cursor(lag), unit.layouts[name]
             edge = self.name("x")
-            self.line(f"{edge} = minus({self.now}, k{i}[{cursor + 1}])")
-            soon = f"k{i}[{cursor}] < k{i}[{USED}] and w{i}[np.uint64(k{i}[{cursor}]), 0] <= {edge}"
+            self.line(f"{edge} = minus({self.now}, k{log}[{cursor + 1}])")
+            place = f"k{log}[{cursor}]"
+            soon = f"{place} < k{log}[{USED}] and w{log}[np.uint64({place}), 0] <= {edge}"
             with self.block(f"if {soon} and {edge} < {self.now}:"):
                 hidden = members_spec(spec_of(self._program).states[name], lag).name
-                given = f"w{i}, k{i}, {cursor}"
+                given = f"w{log}, k{log}, {cursor}"
                 if hidden in unit.states:
                     h = unit.tables.index((hidden,))
                     counts = f"t{h}, m{h}, {unit.layouts[hidden].place}, {unit.layouts[hidden].width}"
@@ -211,10 +283,11 @@ class Lowering(Folds):
             found += [(f"ts{i}", "RINTS"), (f"seq{i}", "RINTS")]
         for i, column in enumerate(unit.columns):
             found.append((f"col{i}", {"float": "RFLOATS", "bool": "RBOOLS"}.get(column.kind, "RINTS")))
-        for i, names in enumerate(unit.tables):
+        for i in range(len(unit.tables)):
             found += [(f"t{i}", "TABLE"), (f"m{i}", "uint64"), (f"s{i}", "INTS"), (f"b{i}", "TABLE")]
-            if names[0] in unit.windows:
-                found += [(f"w{i}", "TABLE"), (f"k{i}", "INTS")]
+        for name in unit.windows:
+            log = unit.states.index(name)
+            found += [(f"w{log}", "TABLE"), (f"k{log}", "INTS")]
         found += [(f"p_{n}", {"float": "float64", "bool": "boolean"}.get(k, "int64")) for n, k in unit.params]
         for i, record in enumerate(unit.records):
             found.append((f"o{i}_place", "TABLE"))
@@ -294,11 +367,12 @@ class Lowering(Folds):
                     with self.block(f"{'if' if i == 0 else 'elif'} undo[u, 0] == {i}:"):
                         self.line(f"restore(undo, u, {table}, N{layout.place}, N{layout.live})")
             for name in unit.windows:
-                i = unit.tables.index((name,))
+                log = unit.states.index(name)
                 if unit.windows[name].stamped:
-                    self.line(f"unstamp(w{i}, k{i}, t{i}, {unit.layouts[name].twins})")
+                    table = self._states[name].table
+                    self.line(f"unstamp(w{log}, k{log}, {table}, {unit.layouts[name].twins})")
                 else:
-                    self.line(f"k{i}[{USED}] = k{i}[{KEPT}]")
+                    self.line(f"k{log}[{USED}] = k{log}[{KEPT}]")
             own = f"seq{event}[q{event}]"
             for i in (n for n, cls in enumerate(unit.records) if not cls.__reads__):
                 with self.block(f"while emitted[{i}] > 0 and o{i}_place[emitted[{i}] - 1, 1] == {own}:"):

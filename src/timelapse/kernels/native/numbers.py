@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from timelapse.kernels.native.values import NOT_CONSTANT, Refused, Value
 
 EXACT = "9007199254740992"
+_SMALL = 2**62
 _WORDS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
     ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.MatMult: "@",
@@ -44,6 +46,32 @@ def as_int(value: Value) -> str:
     if value.kind == "int":
         return value.code
     return str(int(value.const)) if isinstance(value.const, bool) else f"np.int64({value.code})"
+
+
+def bound_of(value: Value) -> int | None:
+    """What an integer's absolute value does not exceed; None if that is not known."""
+    return abs(value.const) if type(value.const) is int else value.bound
+
+
+def is_exact(value: Value) -> bool:
+    """Whether an integer is known to be a float without rounding."""
+    bound = bound_of(value)
+    return bound is not None and bound <= 2**53
+
+
+def _bounded(value: Value, bound: int | None) -> Value:
+    return value if bound is None else replace(value, bound=bound)
+
+
+def _sum_bound(x: Value, y: Value) -> int | None:
+    """A bound of a sum or a difference that cannot leave int64."""
+    a, b = bound_of(x), bound_of(y)
+    return a + b if a is not None and b is not None and a + b < _SMALL else None
+
+
+def _product_bound(x: Value, y: Value) -> int | None:
+    a, b = bound_of(x), bound_of(y)
+    return a * b if a is not None and b is not None and a * b < _SMALL else None
 
 
 def arithmetic(out: Writer, op: ast.operator, a: Value, b: Value) -> Value:
@@ -84,19 +112,21 @@ def _integers(out: Writer, op: ast.operator, x: Value, y: Value) -> Value:
     a, b = x.code, y.code
     # Numba takes it for granted that `+` and `-` never leave int64, and drops tests of whether they did.
     if isinstance(op, ast.Add):
-        total = out.temp("int", f"plus({a}, {b})")
-        out.exit_if(_beyond(total.code, a, y.const) or f"plus_left({total.code}, {a}, {b})")
+        total = _bounded(out.temp("int", f"plus({a}, {b})"), bound := _sum_bound(x, y))
+        if bound is None:
+            out.exit_if(_beyond(total.code, a, y.const) or f"plus_left({total.code}, {a}, {b})")
         return total
     if isinstance(op, ast.Sub):
-        total = out.temp("int", f"minus({a}, {b})")
+        total = _bounded(out.temp("int", f"minus({a}, {b})"), bound := _sum_bound(x, y))
         less = -y.const if type(y.const) is int else NOT_CONSTANT
-        out.exit_if(_beyond(total.code, a, less) or f"minus_left({total.code}, {a}, {b})")
+        if bound is None:
+            out.exit_if(_beyond(total.code, a, less) or f"minus_left({total.code}, {a}, {b})")
         return total
     if isinstance(op, ast.Mult):
-        return _product(out, a, b)
+        return _product(out, x, y)
     if isinstance(op, ast.Div):
         for side in (x, y):
-            if not (type(side.const) is int and abs(side.const) <= 2**53):
+            if not is_exact(side):
                 out.exit_if(f"not (-{EXACT} <= {side.code} <= {EXACT})")
         if type(y.const) is not int or y.const == 0:
             out.exit_if(f"{b} == 0")
@@ -129,9 +159,11 @@ def _beyond(total: str, a: str, n: object) -> str:
     return f"{total} < {a}" if n >= 0 else f"{total} > {a}"
 
 
-def _product(out: Writer, a: str, b: str) -> Value:
-    out.exit_if(f"times_left({a}, {b})")
-    return out.temp("int", f"{a} * {b}")
+def _product(out: Writer, x: Value, y: Value) -> Value:
+    bound = _product_bound(x, y)
+    if bound is None:
+        out.exit_if(f"times_left({x.code}, {y.code})")
+    return _bounded(out.temp("int", f"{x.code} * {y.code}"), bound)
 
 
 def _power(out: Writer, a: Value, b: Value) -> Value:
@@ -139,7 +171,7 @@ def _power(out: Writer, a: Value, b: Value) -> Value:
         raise Refused("`**` with an exponent that is no small constant")
     result = Value("int", "1", const=1)
     for place in range(b.const):
-        result = a if place == 0 else _product(out, result.code, a.code)
+        result = a if place == 0 else _product(out, result, a)
     return result
 
 
@@ -149,8 +181,10 @@ def negated(out: Writer, value: Value) -> Value:
     if value.kind == "float":
         return out.temp("float", f"-{value.code}")
     value = _int(out, value)
-    out.exit_if(f"{value.code} == INT64_MIN")
-    return out.temp("int", f"-{value.code}")
+    bound = bound_of(value)
+    if bound is None:
+        out.exit_if(f"{value.code} == INT64_MIN")
+    return _bounded(out.temp("int", f"-{value.code}"), bound)
 
 
 def inverted(out: Writer, value: Value) -> Value:
@@ -170,4 +204,6 @@ def extreme(out: Writer, values: Sequence[Value], *, least: bool) -> Value:
     for value in rest:
         a, b = value, best
         best = out.temp(a.kind, f"{a.code} if {a.code} {'<' if least else '>'} {b.code} else {b.code}")
+        ends = bound_of(a), bound_of(b)
+        best = _bounded(best, max(ends) if None not in ends else None)  # type: ignore[type-var]
     return best

@@ -14,6 +14,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 import numba.core.types
+import numpy as np
 from numba.core import sigutils
 from numba.core.compiler import CompileResult
 from numba.core.environment import _rebuild_env
@@ -38,8 +39,8 @@ def to_bytes(made: Any, *, linked: bool) -> bytes:
     if library.has_dynamic_globals or made.reload_init or made.objectmode or made.lifted:
         raise NotKept(described.qualname)
     environments = [made.environment, *made._find_referenced_environments()]
-    if any(e.consts or not e.can_cache() for e in environments):
-        raise NotKept(f"{described.qualname} has constants that are Python objects")
+    if not all(e.can_cache() for e in environments):
+        raise NotKept(f"{described.qualname} belongs to no module")
     name, _, (code, bitcode) = library.serialize_using_object_code()
     head = {
         "library": name,
@@ -52,7 +53,10 @@ def to_bytes(made: Any, *, linked: bool) -> bytes:
         "inline": bool(described.inline),
         "noalias": bool(described.noalias),
         "result": _described(made.signature.return_type),
-        "environments": [[e.env_name, e.globals.get("__name__", "")] for e in environments],
+        "environments": [
+            [e.env_name, e.globals.get("__name__", ""), [_constant(c, described.qualname) for c in e.consts]]
+            for e in environments
+        ],
         "symbols": sorted(_defined(library._final_module)),
         "code": len(code),
     }
@@ -77,7 +81,10 @@ def from_bytes(payload: bytes, sig: Any, target: Any) -> Any:
         noalias=head["noalias"], env_name=head["environment"],
     )  # fmt: skip
     library = _library(target.codegen(), head, code, bitcode)
-    environments = [_rebuild_env(module, [], name) for name, module in head["environments"]]
+    environments = [
+        _rebuild_env(module, [np.dtype(c) for c in constants], name)
+        for name, module, constants in head["environments"]
+    ]
     entry = target.get_executable(library, described, environments[0])
     for environment in environments[1:]:
         library.codegen.set_env(environment.env_name, environment)
@@ -105,6 +112,14 @@ def _defined(module: Any) -> Iterable[str]:
         for value in values:
             if not value.is_declaration:
                 yield value.name
+
+
+def _constant(value: Any, function: str) -> str:
+    """A constant of the code that is a Python object: the type of an array's elements, which arrays that are returned
+    are made with. Raises NotKept for any other."""
+    if isinstance(value, np.dtype) and value.kind in "iufb" and value.isnative:
+        return value.str
+    raise NotKept(f"{function} has constants that are Python objects")
 
 
 def _described(kind: Any) -> Any:

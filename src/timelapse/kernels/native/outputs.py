@@ -13,7 +13,7 @@ from timelapse.ids import Phase
 from timelapse.kernels.base import REJECTED_SCHEMA, output_schema
 from timelapse.kernels.native.decode import Array
 from timelapse.kernels.native.emitter import scalar
-from timelapse.kernels.native.records import record_columns
+from timelapse.kernels.native.records import LATER, record_columns
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.unit import Unit
 from timelapse.model.events import Record
@@ -58,15 +58,15 @@ class Outputs:
         """One event put out more than there was room for."""
         self._least = max(64, 2 * max((len(b[-1]) for b in self._buffers), default=0))
 
-    def take_back(self, seq: int) -> None:
-        """Drop what this event, the last one, has put out."""
+    def take_back(self, seq: int, ts: int) -> None:
+        """Drop what this event, the last one, has put out. `ts`: the time of its step."""
         count = len(self._buffers)
         for index, buffers in enumerate(self._buffers):
             if self._unit.records[index].__reads__:
                 self.used[index] = self.used[count + 1 + index]
                 continue
             place, used = buffers[0], int(self.used[index])
-            while used and place[used - 1, 1] == seq:
+            while used and place[used - 1, 1] == seq and place[used - 1, 0] == ts:
                 used -= 1
             self.used[index] = used
 
@@ -147,9 +147,9 @@ def _output(record: type[Record], columns: list[Array], interned: Interned) -> p
     schema = output_schema(record)
     place, *values = columns
     rows = len(place)
+    phases = np.where(place[:, 2] >= LATER, Phase.DATED_EVENT, Phase.LOG_EVENT).astype(np.int8)
     arrays = [
-        pa.array(place[:, 0]), pa.array(np.full(rows, Phase.LOG_EVENT, np.int8)), pa.array(place[:, 1]),
-        pa.array(place[:, 2]),
+        pa.array(place[:, 0]), pa.array(phases), pa.array(place[:, 1]), pa.array(place[:, 2] & LATER - 1),
     ]  # fmt: skip
     columns_of = iter(values)
     for field in record.__fields__:

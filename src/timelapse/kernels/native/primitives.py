@@ -299,16 +299,14 @@ def _counts(slots, base, j, place, live, base_place, flag, changed):  # type: ig
 
 
 @primitive()
-def written(slots, base, width, place, live, base_place, flag, changed):  # type: ignore[no-untyped-def]
-    """What a slice wrote to one state: a column for each row of it, in the order of the table.
+def written(found, slots, base, width, place, live, base_place, flag, changed):  # type: ignore[no-untyped-def]
+    """What a slice wrote to one state: a column for each row of it, in the order of the table. Returns how many.
+
+    `found` is empty (zeros), with room for every row in use: counting them first would be another way through the table.
 
     In its lines: whether the key is there, whether it was, the key's words, the live words, those at the slice's
     start (zeros where nothing was). `changed`: without those that are what they were.
     """
-    n = 0
-    for j in range(slots.shape[0]):
-        n += _counts(slots, base, j, place, live, base_place, flag, changed)
-    found = np.zeros((2 + width + 2 * live, n), np.int64)
     n = 0
     for j in range(slots.shape[0]):
         if _counts(slots, base, j, place, live, base_place, flag, changed):
@@ -322,4 +320,4 @@ def written(slots, base, width, place, live, base_place, flag, changed):  # type
                 for w in range(live):
                     found[2 + width + live + w, n] = base[j, base_place + w]
             n += 1
-    return found
+    return n

@@ -24,6 +24,10 @@ def record_columns(cls: type[Record]) -> list[tuple[str, str]]:
     return found
 
 
+LATER = 1 << 40
+"""Added to the ordinals of what later events put out (`Unit.later`)."""
+
+
 class Records(Columns):
     """Writes what puts out records."""
 
@@ -37,6 +41,8 @@ class Records(Columns):
 
     def _reject(self, node: ast.Call, env: Env, frame: Frame) -> None:
         """`self.reject(reason)`: what the event did is undone where its code ends."""
+        if self._event in self.unit.later:
+            raise Refused("self.reject() in a handler with after=", self._line)
         given = [*node.args, *(k.value for k in node.keywords)]
         if len(given) > 1 or any(k.arg != "reason" for k in node.keywords):
             raise Refused("the arguments of self.reject()", self._line)
@@ -129,6 +135,7 @@ class Records(Columns):
         if not cls.__reads__:  # those are no outputs: their row is their place
             self.line(f"o{i}_place[{row}, 0] = ts{e}[q{e}]")
             self.line(f"o{i}_place[{row}, 1] = seq{e}[q{e}]")
-            self.line(f"o{i}_place[{row}, 2] = ordinal")
+            ordinal = f"ordinal + {LATER}" if e in unit.later else "ordinal"
+            self.line(f"o{i}_place[{row}, 2] = {ordinal}")
             self.line("ordinal += 1")
         self.line(f"emitted[{i}] = {row} + 1")

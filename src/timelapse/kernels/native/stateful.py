@@ -6,7 +6,7 @@ import ast
 
 from timelapse.errors import Place
 from timelapse.kernels.native.emitter import Emitter
-from timelapse.kernels.native.layout import Layout, layout_of, mode_of
+from timelapse.kernels.native.layout import Layout, mode_of
 from timelapse.kernels.native.states import StateCode, state_code
 from timelapse.kernels.native.states.sliding import view_of
 from timelapse.kernels.native.values import Env, SelfRef
@@ -30,11 +30,10 @@ class Stateful(Emitter):
             spec, work, unit = spec_of(self._program).states[name], self._work, self.unit
             mode = mode_of(name, work)
             views = self._views.get(name) if mode == "exact" else None
-            layout = layout_of(spec, work, final=self._final, extra=0 if views is None else views.extra)
             states = self._together.get(name, (name,))
             if mode != "ignored" and states not in unit.tables:
                 unit.tables.append(states)
-            layout = self._beside.get(name, layout)
+            layout = self._beside.get(name) or self._layout(name)
             table = unit.tables.index(states) if mode != "ignored" else -1
             self._states[name] = state_code(spec, mode, layout, self, len(unit.states), table, views)
             if mode != "ignored":

@@ -102,7 +102,10 @@ class NativeTable:
         layout, spec = self.layout, self.spec
         exact = layout.form == "exact"
         place = (layout.width, layout.place, layout.live, 1 + layout.at, layout.present)
-        lines = prim.written(self.slots, self.hash.base, *place, exact)
+        lines: Ints = np.zeros((2 + layout.width + 2 * layout.live, self.rows), np.int64)
+        count = int(prim.written(lines, self.slots, self.hash.base, *place, exact))
+        if count < self.rows:
+            lines = np.ascontiguousarray(lines[:, :count])
         hashing = Hashing(spec, layout.stored, layout.width, self._interned)
         change = None
         if exact:
@@ -115,9 +118,9 @@ class NativeTable:
             else key_hashes(self._key_columns(lines), lines.shape[1])
         )
         order = hash_order(h)
-        lines = ordered(lines, order, np.arange(2 + layout.width + layout.live))
-        present, live = lines[0] != 0, lines[2 + layout.width :].T
-        columns = [pa.array(h[order]), *self._key_columns(lines)]
+        lines = ordered(lines, order, np.delete(np.arange(2 + layout.width + layout.live), 1))
+        present, live = lines[0] != 0, lines[1 + layout.width :].T
+        columns = [pa.array(h[order]), *self._key_columns(lines, 1)]
         names = ["h", *key_names(spec)]
         form = "const" if exact else layout.form
         if form == "func":
@@ -141,8 +144,8 @@ class NativeTable:
             old = self._values(lines[begin + layout.live :].T, ~was)
         return change_of(self.spec, self._key_columns(lines), was, old, present, now)
 
-    def _key_columns(self, lines: Ints) -> list[pa.Array]:
-        kinds = enumerate(key_types(self.spec), 2)
+    def _key_columns(self, lines: Ints, first: int = 2) -> list[pa.Array]:
+        kinds = enumerate(key_types(self.spec), first)
         return [to_arrow(lines[i : i + 1].T, kind, self._interned) for i, kind in kinds]
 
     def _steps(self, live: Ints, present: Bools) -> dict[str, pa.Array]:
@@ -178,6 +181,10 @@ class NativeTable:
             self.hash.claim(self._key_words(key))
             row = self.find(key)
         return row
+
+    def keys(self, rows: Sequence[int] | Ints) -> list[Any]:
+        """The keys of rows."""
+        return self._key_list(self.slots[np.asarray(rows, np.int64)])
 
     def words(self, row: int, at: int) -> list[int]:
         """A value's words from `at` on."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from timelapse.kernels.native.computed import Computed
 from timelapse.kernels.native.layout import Layout
@@ -30,14 +32,22 @@ class Column:
     computed: Computed | None = None
 
 
+class Later(NamedTuple):
+    """A handler that is called so long after an event: its name, and its place in the program."""
+
+    lag: int
+    handler: str
+    place: int
+
+
 @dataclass
 class Unit:
     """One pass. The function's arguments, in order: see `Lowering.arguments`.
 
     `tables`: the states of each table, with the layouts of all of them in `layouts`; those in `states` are used.
 
-    `claims` bounds how many rows one event can add to each state's table outside of loops, `finds` how many more
-    where the table's start state is mapped (touch.py), `emits` how many
+    `claims` bounds how many rows one event can add to a table (by its first state) outside of loops, `finds` how many
+    more where the table's start state is mapped (touch.py), `emits` how many
     records of each class it can put out. `undo`: how many writes it can make that may have to be undone
     (0: none, in loops each counts once). `handlers`: names, for events that are rejected. `loops`: whether an event
     may go round a loop.
@@ -65,10 +75,30 @@ class Unit:
     loops: bool = False
     shared: bool = False
     """Several workers share out the events by key: the last arguments list its own, its number, and how many."""
+    steady: Mapping[str, int] = field(default_factory=dict)
+    """Counters that the function takes to be small, and how much an event can change them by (steady.py)."""
     handlers: list[str] = field(default_factory=list)
+    later: dict[int, Later] = field(default_factory=dict)
+    """The events that are those of the log a lag later, by their number."""
+    ticks: bool = False
+    """Whether handlers are called at times of their own: as Python, on the tables of this pass."""
     left: dict[str, str] = field(default_factory=dict)
     """Event types that always run as Python, on the tables of this pass, and why."""
     source: str = ""
+
+    def table_of(self, event: int) -> str:
+        """The name of an event's table in a chunk."""
+        name = self.events[event].__name__
+        return f"{name} {self.later[event].handler}" if event in self.later else name
+
+    def table_with(self, state: str) -> int:
+        """The number of the table that has a state's rows."""
+        return next(number for number, states in enumerate(self.tables) if state in states)
+
+    @property
+    def steps(self) -> bool:
+        """Whether there is more than the log's events."""
+        return self.ticks or bool(self.later)
 
 
 LEAVE, ROOM, SPENT, ABROAD, HOPELESS = 1, 2, 3, 4, 5

@@ -34,7 +34,8 @@ class Value:
     there is a value, and the value, which means nothing where there is none. None where it is known to
     be None is of kind none. A list is a part of an event's column: its items are the first place in the
     array `code`, the place behind the last, and something of the elements' kind. `const`: the Python
-    value where it is known. `origin`: how Python computes it from the event alone, if it does.
+    value where it is known. `origin`: how Python computes it from the event alone, if it does. `bound`: an integer's
+    absolute value is no larger, if that is known (`steady.py`).
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Value:
     const: Any = NOT_CONSTANT
     cls: type | None = None
     origin: Any = field(default=None, compare=False, repr=False)
+    bound: int | None = field(default=None, compare=False, repr=False)
 
     @property
     def shape(self) -> str:

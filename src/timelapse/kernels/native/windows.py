@@ -59,6 +59,8 @@ def sliding_of(program: Program) -> Mapping[str, Sliding]:
     windowed = set()
     for use in spec.times:
         line = use.place.line or 0
+        if use.what in ("after", "every"):
+            continue
         if use.what not in VIEWS:
             raise Refused(f"{use.text_of_what} runs as Python in this version", line)
         kind = spec.states[use.state].kind

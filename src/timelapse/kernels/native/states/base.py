@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol
 
@@ -38,6 +38,8 @@ class Writer(Protocol):
     @property
     def now(self) -> str: ...
     @property
+    def steady(self) -> Collection[str]: ...
+    @property
     def in_loop(self) -> bool: ...
 
 
@@ -55,14 +57,12 @@ class StateCode:
         self, spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int, table: int,
         views: Sliding | None = None,
     ) -> None:  # fmt: skip
-        """`index`: the state's number, `table`: that of its table."""
+        """`index`: the state's number, also that of its log; `table`: that of its table."""
         self.spec, self.mode, self.layout, self._out = spec, mode, layout, out
         self.views = views if layout.extra else None
         self.ordinal, self.table, self._index = index, f"t{table}", table
         self._parts = [_KIND_OF[kind] for kind in key_kinds(spec)]
-        self.claims = 0
         self.pushes = 0
-        self.finds = 0
         self.mapped = mode == "exact" and can_be_mapped(spec, layout)
 
     @property
@@ -164,7 +164,6 @@ class StateCode:
         row = out.name("r")
         if self.mapped:
             self._room(f"s{i}.shape[0] != 0 and ")
-            self.finds += 1
         width = self.layout.width
         if self.mapped:
             out.line(f"{row} = look{width}({table}, m{i}, s{i}, b{i}, N{i}, {key})")
@@ -179,7 +178,6 @@ class StateCode:
     def claim(self, key: str) -> str:
         """The row of a key, made if there is none."""
         self._room()
-        self.claims += 1
         out, table, i, width = self._out, self.table, self._index, self.layout.width
         row = out.name("r")
         if self.mapped:
@@ -211,7 +209,7 @@ class StateCode:
         )
 
     def _push_room(self) -> None:
-        self._out.room_if(f"k{self._index}[{USED}] >= w{self._index}.shape[0]")
+        self._out.room_if(f"k{self.ordinal}[{USED}] >= w{self.ordinal}.shape[0]")
         self.pushes += 1
 
     def note(self, row: str, value: str) -> None:
@@ -219,19 +217,19 @@ class StateCode:
         if self.views is not None and not self.views.stamped:
             self._push_room()
             added = f"minus({value}, {self.word(row, self.layout.place)})"
-            self._out.line(f"push(w{self._index}, k{self._index}, {self._out.now}, {row}, {added})")
+            self._out.line(f"push(w{self.ordinal}, k{self.ordinal}, {self._out.now}, {row}, {added})")
 
     def stamp(self, row: str) -> None:
         """The row's latest operation is this one."""
         if self.views is not None:
             self._push_room()
-            i = self._index
+            i = self.ordinal
             self._out.line(f"stamp(w{i}, k{i}, {self.table}, {row}, {self.layout.twins}, {self._out.now})")
 
     def edge(self, lag: int) -> str:
         """The stamp from which on operations are within a lag."""
         assert self.views is not None
-        return f"k{self._index}[{BASE}] + k{self._index}[{self.views.cursor(lag)}]"
+        return f"k{self.ordinal}[{BASE}] + k{self.ordinal}[{self.views.cursor(lag)}]"
 
     def put(self, row: str, words: Sequence[str]) -> None:
         """Write a value. The row's key is present then."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from typing import ClassVar
 
 from timelapse.kernels.native.expressions import arithmetic
 from timelapse.kernels.native.states.base import StateCode, one
+from timelapse.kernels.native.steady import BOUND, Steps
 from timelapse.kernels.native.values import NONE, Refused, Value
 
 
@@ -15,6 +17,8 @@ class CounterCode(StateCode):
     """`tl.Counter`: exact, or as sums (modulo 2^64) and values after a reset."""
 
     parameters: ClassVar = {"add": ("n",)}
+    steps = Steps()
+    """What the pass does to it so far."""
 
     def contains(self, key: Value) -> Value:
         return self._out.temp("bool", f"{self.get(key).code} != 0")
@@ -25,11 +29,16 @@ class CounterCode(StateCode):
             return Value("int", "0", const=0)
         if self.mode == "delta":
             raise Refused(f"a read of {self.spec.name}, which this pass does not know")
-        return self._out.temp("int", self.word(self.find(words), self.layout.place))
+        return self._read(self.find(words))
+
+    def _read(self, row: str) -> Value:
+        value = self._out.temp("int", self.word(row, self.layout.place))
+        return replace(value, bound=BOUND) if self.spec.name in self._out.steady else value
 
     def set(self, key: Value | None, value: Value) -> None:
         number = self._number(value)
         words = self.key(key)
+        self.steps = self.steps.sets(number)
         if self.mode != "ignored":
             self.put_word(self.claim(words), number.code, f"{number.code} != 0")
 
@@ -49,8 +58,10 @@ class CounterCode(StateCode):
             return
         # Where n writes nothing the row is looked up once.
         row = self.find(words) if writes else self.claim(words)
-        old = self._out.temp("int", self.word(row, self.layout.place))
-        total = self._number(arithmetic(self._out, op, old, amount()))
+        old, n = self._read(row), amount()
+        adds = isinstance(op, ast.Add | ast.Sub)
+        self.steps = self.steps.adds(n, in_loop=self._out.in_loop) if adds else self.steps.else_()
+        total = self._number(arithmetic(self._out, op, old, n))
         if writes:
             row = self.claim(words)
         self.put_word(row, total.code, f"{total.code} != 0")

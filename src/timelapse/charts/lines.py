@@ -1,0 +1,144 @@
+"""Numbers against a setting as lines: outputs over thresholds, precision against recall."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from math import floor, isfinite, log10
+
+from timelapse.charts.figure import Figure
+from timelapse.display import clean
+
+COLOURS = 6
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 22.0, 44.0, 44.0
+
+
+@dataclass(frozen=True)
+class Spot:
+    """One mark. `text` is told when it is pointed at."""
+
+    x: float
+    y: float
+    text: str
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A series of marks, joined in their order."""
+
+    name: str
+    spots: tuple[Spot, ...]
+
+
+def lines(
+    title: str, x: str, y: str, series: Sequence[Line], *, share: tuple[bool, bool] = (False, False),
+    named: Sequence[str] | None = None, width: float = 480.0, height: float = 270.0,
+) -> Figure:  # fmt: skip
+    """A picture of up to COLOURS lines. `x`, `y`: what the axes are; `y` may be empty where the title says it.
+
+    `share`: whether an axis (x, y) goes from 0 to 1 and is written in percent. `named`: what stands at x = 0, 1, 2, ...
+    in place of numbers.
+    """
+    title = clean(title)
+    head = f'<text class="title" x="4" y="16">{escape(title)}</text>'
+    known = [
+        Line(one.name, tuple(s for s in one.spots if isfinite(s.x) and isfinite(s.y)))
+        for one in series[:COLOURS]
+    ]
+    spots = [s for one in known for s in one.spots]
+    if not spots:
+        return Figure(title, f'{head}<text x="4" y="44">nothing to draw</text>', width, 60.0)
+    inner, tall = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
+    x_ends, x_ticks = _axis([s.x for s in spots], share[0], from_zero=False)
+    y_ends, y_ticks = _axis([s.y for s in spots], share[1], from_zero=True)
+    if named is not None:
+        x_ends = (0.0, float(max(1, len(named) - 1)))
+        every = max(1, -(-len(named) // 6))
+        x_ticks = [float(n) for n in range(0, len(named), every)]
+
+    def across(value: float) -> float:
+        return _LEFT + (value - x_ends[0]) / (x_ends[1] - x_ends[0]) * inner
+
+    def up(value: float) -> float:
+        return _TOP + tall - (value - y_ends[0]) / (y_ends[1] - y_ends[0]) * tall
+
+    parts = [head, *_legend(known, width)]
+    for tick in y_ticks:
+        parts.append(f'<path class="grid" d="M{_LEFT:g} {up(tick):.1f}h{inner:g}"/>')
+        parts.append(_text(_LEFT - 8, up(tick) + 4, _number(tick, y_ticks, share[1]), "end"))
+    for tick in x_ticks:
+        text = named[int(tick)] if named is not None else _number(tick, x_ticks, share[0])
+        text = text if len(text) <= 14 else f"{text[:13]}…"
+        parts.append(f'<path class="grid" d="M{across(tick):.1f} {_TOP:g}v{tall:g}"/>')
+        parts.append(_text(across(tick), height - _BOTTOM + 16, text, "middle"))
+    parts.append(f'<path class="base" d="M{_LEFT:g} {_TOP + tall:.1f}h{inner:g}"/>')
+    parts.append(_text(_LEFT + inner / 2, height - 6, x, "middle"))
+    parts.append(_text(4, _TOP - 8, y, "start") if y else "")
+    for place, one in enumerate(known):
+        path = "L".join(f"{across(s.x):.1f} {up(s.y):.1f}" for s in one.spots)
+        parts.append(f'<g class="line c{place + 1}">' + (f'<path d="M{path}"/>' if path else ""))
+        for s in one.spots:
+            told = f"<title>{escape(clean(s.text))}</title>"
+            at = f'cx="{across(s.x):.1f}" cy="{up(s.y):.1f}"'
+            ring = f'<circle class="ring" {at} r="8"/>' if s.best else ""
+            parts.append(f'{ring}<circle {at} r="{5 if s.best else 3.5:g}">{told}</circle>')
+        parts.append("</g>")
+    return Figure(title, "".join(parts), width, height)
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(clean(text))}</text>'
+
+
+def _axis(
+    values: Sequence[float], share: bool, *, from_zero: bool
+) -> tuple[tuple[float, float], list[float]]:
+    """Where an axis begins and ends, and its ticks."""
+    if share:
+        return (0.0, 1.0), [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    low, high = min(values), max(values)
+    if from_zero:
+        low, high = min(0.0, low), max(0.0, high)
+    if low == high:
+        low, high = low - (0.5 if low else 0.0), high + (0.5 if low else 1.0)
+    step = _step((high - low) / 5)
+    if from_zero:
+        high = step * -floor(-high / step)
+        low = step * floor(low / step)
+    first = -floor(-low / step + 1e-9)
+    return (low, high), [n * step for n in range(first, floor(high / step + 1e-9) + 1)]
+
+
+def _step(wish: float) -> float:
+    """The smallest of ..., 0.1, 0.2, 0.5, 1, 2, 5, ... that is not below the wish."""
+    power = 10.0 ** floor(log10(wish))
+    return next(digit * power for digit in (1, 2, 5, 10) if digit * power >= wish * (1 - 1e-9))
+
+
+def _number(value: float, ticks: Sequence[float], share: bool) -> str:
+    if share:
+        return f"{100 * value:.0f}%"
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+    if step >= 1 and abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:.{max(0, min(12, -floor(log10(step) + 1e-9)))}f}" if 1e-12 < step < 1 else f"{value:g}"
+
+
+def _legend(series: Sequence[Line], width: float) -> list[str]:
+    if len(series) < 2:
+        return []
+    parts, x = [], width - _RIGHT
+    for place in range(len(series) - 1, -1, -1):
+        name = clean(series[place].name)
+        name = name if len(name) <= 28 else f"{name[:27]}…"
+        x -= len(name) * 6.2 + 6
+        parts.append(f'<text x="{x:.1f}" y="16">{escape(name)}</text>')
+        x -= 14
+        parts.append(f'<rect class="c{place + 1}" x="{x:.1f}" y="7" width="10" height="10" rx="2"/>')
+        x -= 12
+    return parts
+
+
+__all__ = ["COLOURS", "Line", "Spot", "lines"]

@@ -1,0 +1,76 @@
+"""What a log holds, for people: types, counts, span, events per day, sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+from timelapse.log.manifest import IngestEntry, Manifest
+
+_EPOCH_DAY = date(1970, 1, 1)
+
+
+@dataclass(frozen=True)
+class TypeInfo:
+    """One event type of a log: its fields (name, type text), events, and bytes on disk."""
+
+    name: str
+    fields: tuple[tuple[str, str], ...]
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class LogInfo:
+    """What `timelapse log` shows. Times are microseconds; `days` has events per day (UTC) and type, by ISO date."""
+
+    path: str
+    id: str
+    version: int
+    count: int
+    ts_first: int | None
+    ts_last: int | None
+    types: tuple[TypeInfo, ...]
+    days: dict[str, dict[str, int]]
+    missing_days: tuple[str, ...]
+    bytes: int
+    segments: int
+    bad: int
+    skipped: int
+    ingests: tuple[IngestEntry, ...]
+
+
+def info_of(path: Path, manifest: Manifest) -> LogInfo:
+    """What the manifest of the log at `path` says, counted together. No events are read."""
+    names = [t.name for t in manifest.types]
+    per_day: dict[int, dict[str, int]] = {}
+    sizes = [0] * len(names)
+    for segment in manifest.segments:
+        for number, days in segment.days.items():
+            for day, n in days.items():
+                own = per_day.setdefault(day, {})
+                own[names[number]] = own.get(names[number], 0) + n
+        for file in segment.files:
+            sizes[file.type] += file.bytes
+    present = sorted(per_day)
+    absent = [b for a, c in pairwise(present) if c - a <= 3660 for b in range(a + 1, c)]
+    sources = [s for i in manifest.ingests for s in i.sources]
+    return LogInfo(
+        path=str(path), id=manifest.id, version=manifest.version, count=manifest.count,
+        ts_first=manifest.ts_first, ts_last=manifest.ts_last,
+        types=tuple(
+            TypeInfo(t.name, tuple(t.fields), t.count, size) for t, size in zip(manifest.types, sizes, strict=True)
+        ),
+        days={_iso(day): per_day[day] for day in present}, missing_days=tuple(map(_iso, absent)),
+        bytes=sum(sizes), segments=len(manifest.segments), bad=sum(s.bad for s in sources),
+        skipped=sum(s.skipped for s in sources), ingests=tuple(manifest.ingests),
+    )  # fmt: skip
+
+
+def _iso(day: int) -> str:
+    try:
+        return (_EPOCH_DAY + timedelta(days=day)).isoformat()
+    except OverflowError:  # outside the years 1 to 9999
+        return f"day {day}"

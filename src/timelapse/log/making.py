@@ -1,0 +1,165 @@
+"""What writing a log and adding to it have in common: run the ingest, judge what it found, put files in their places."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from importlib.metadata import version as package_version
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import msgspec
+
+from timelapse.errors import EventOrderError, IngestError, Place
+from timelapse.log import manifest as stored
+from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry, SourceEntry
+from timelapse.log.source import Source
+from timelapse.log.task import BadRow, TaskReport
+from timelapse.log.types import EventType
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from timelapse.log.prepare import Prepared
+
+
+def unique() -> str:
+    """A name that no other folder has."""
+    return uuid4().hex[:12]
+
+
+def tool() -> str:
+    """What wrote a log, and its version: for the manifest."""
+    return f"timelapse {package_version('timelapse')}"
+
+
+def ingest(
+    spark: SparkSession | None, sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None,
+    rows: int | None, partitions: int | None,
+) -> tuple[list[Prepared], list[TaskReport]]:  # fmt: skip
+    """Read and sort the sources and write them below `folder`: in this process where that is enough, else on Spark.
+
+    `floor`: no event may be earlier (microseconds). `rows`, `partitions`: as for `Log.write`. Raises IngestError.
+    """
+    from timelapse.log import ingest as in_process
+
+    for kind, source in sources:  # before Spark is started
+        if not source.is_files and not hasattr(source.data, "mapInArrow"):
+            raise IngestError(
+                f"{type(source.data).__name__} is no source", place=Place(what=kind.name), code="TL411",
+                hint="give a Spark DataFrame, a path, or tl.Source(...)",
+            )  # fmt: skip
+    given = [s for _, s in sources]
+    small = in_process.fits(given)
+    if (
+        small
+        and spark is None
+        and partitions is None
+        and (done := in_process.run(sources, folder, floor)) is not None
+    ):
+        return done[0], [done[1]]
+    from timelapse.env.spark_session import session
+    from timelapse.log import ingest_spark, prepare_spark
+
+    frames = [s.data for s in given if not s.is_files]
+    used = session(spark or (frames[0].sparkSession if frames else None))  # type: ignore[union-attr]
+    prepared = prepare_spark.prepare(used, sources, floor, rows)
+    reports = ingest_spark.run(used, prepared, folder, partitions)
+    for report in reports:
+        if report.fatal is not None:
+            code, message, place, hint = report.fatal
+            raise IngestError(str(message), place=Place(what=place), hint=hint, code=str(code))
+    return prepared, reports
+
+
+def accepted(
+    prepared: Sequence[Prepared], reports: Sequence[TaskReport], max_bad: float, version: int
+) -> tuple[list[SegmentEntry], IngestEntry]:
+    """The segments and the ingest's entry. Raises IngestError when a source has too many bad rows."""
+    segments = [s for r in reports for s in r.segments]
+    entries: list[SourceEntry] = []
+    for number, one in enumerate(prepared):
+        good = sum(sum(f.rows) for s in segments for f in s.files if f.type == number)
+        bad = sum(r.bad.get(number, 0) for r in reports)
+        skipped = sum(r.skipped.get(number, 0) for r in reports)
+        name = one.plan.kind.name
+        if bad > max_bad * (good + bad):
+            shown = [b for r in reports for b in r.first_bad if b.type == name][:5]
+            raise IngestError(
+                f"{name}: {bad:,} of {good + bad:,} rows are bad ({bad / (good + bad):.2%}), more than {max_bad:.2%}\n"
+                + "\n".join(map(_show, shown)),
+                place=Place(shown[0].file, shown[0].line) if shown else None, code="TL414",
+                hint="fix the rows or how they are read; max_bad= (--max-bad) allows a larger share",
+            )  # fmt: skip
+        entries.append(SourceEntry(name, one.source.describe(), good, bad, skipped))
+    total = sum(s.count for s in segments)
+    quarantine = [r.quarantine for r in reports if r.quarantine is not None]
+    return segments, IngestEntry(version, total, max_bad, entries, quarantine, tool())
+
+
+def _show(bad: BadRow) -> str:
+    where = bad.file if bad.line is None else f"{bad.file}:{bad.line}"
+    raw = bad.raw if len(bad.raw) <= 100 else bad.raw[:97] + "..."
+    return f"      {where}: {bad.reason}: {raw}"
+
+
+def refuse_early(reports: Sequence[TaskReport], last: int | None) -> None:
+    """Raise EventOrderError where an append has events that are not later than the log's last."""
+    early = sum(r.early for r in reports)
+    if early:
+        first = next(b for r in reports for b in r.first_early)
+        raise EventOrderError(
+            f"{early:,} events are not later than the log, which ends at {last}; "
+            f"the first is at {first.reason}: {first.raw[:100]}",
+            place=Place(first.file, first.line, first.type), code="TL408",
+            hint="only later events can be appended: take these out, or write the whole log again",
+        )  # fmt: skip
+
+
+def clean(folder: Path, segments: Sequence[SegmentEntry], entry: IngestEntry) -> None:
+    """Remove what attempts of tasks that did not count have left."""
+    keep = {s.folder for s in segments}
+    for left in (folder / "segments").iterdir():
+        if left.name not in keep:
+            shutil.rmtree(left)
+    for left in (folder / "quarantine").iterdir():
+        if left.name not in entry.quarantine:
+            left.unlink()
+    if not entry.quarantine:
+        (folder / "quarantine").rmdir()
+
+
+def remove_unnamed(log: Path, manifest: Manifest) -> None:
+    """Remove what a killed append left: files that no manifest names (those before `manifest` name fewer)."""
+    segments = {s.folder for s in manifest.segments}
+    bad = {name for i in manifest.ingests for name in i.quarantine}
+    left = [p for p in log.iterdir() if p.name.startswith((".append-", f".{stored.NAME}."))]
+    left += (log / "manifests").glob(".*")
+    left += [p for p in (log / "segments").iterdir() if p.name not in segments]
+    if (log / "quarantine").is_dir():
+        left += [p for p in (log / "quarantine").iterdir() if p.name not in bad]
+    for path in left:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def adopt(staging: Path, log: Path, segments: Sequence[SegmentEntry], entry: IngestEntry) -> None:
+    """Move an append's files into the log. No manifest names them yet, so a crash here changes nothing."""
+    for segment in segments:
+        (staging / "segments" / segment.folder).rename(log / "segments" / segment.folder)
+    for name in entry.quarantine:
+        (log / "quarantine").mkdir(exist_ok=True)
+        (staging / "quarantine" / name).rename(log / "quarantine" / name)
+    stored.sync_folder(log / "segments")
+
+
+def renumbered(segment: SegmentEntry, numbers: Sequence[int]) -> SegmentEntry:
+    """A segment of an append, with the log's numbers of the types instead of the append's."""
+    return msgspec.structs.replace(
+        segment,
+        files=[msgspec.structs.replace(f, type=numbers[f.type]) for f in segment.files],
+        days={numbers[n]: days for n, days in segment.days.items()},
+    )

@@ -1,0 +1,120 @@
+"""What a run says of itself once it is made: its manifest, with the certificate."""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from timelapse import __version__
+from timelapse.cache.rerun import Reuse
+from timelapse.engine.digest import run_digest, state_digest
+from timelapse.engine.driver import Outcome
+from timelapse.engine.job import Job
+from timelapse.model.fingerprint import fingerprint
+from timelapse.model.program import Program, spec_of
+from timelapse.model.versions import origin_of
+from timelapse.plan import Plan
+from timelapse.run.foresight import used_kernels
+from timelapse.run.manifest import FORMAT, RunManifest, StateEntry
+from timelapse.run.records import record_entries
+from timelapse.run.request import Request
+from timelapse.run.run import params_text
+from timelapse.tables.rowhash import ZERO
+
+
+def source_of(program: Program) -> str | None:
+    """`FILE:Class`, where the class can be found again by name."""
+    cls = type(program)
+    if (origin := origin_of(cls)) is not None:
+        return origin
+    try:
+        file = inspect.getsourcefile(cls)
+    except (TypeError, OSError):  # OSError: a class of a notebook
+        return None
+    if file is None or "<" in cls.__qualname__ or not Path(file).is_file():
+        return None
+    return f"{Path(file).resolve()}:{cls.__qualname__}"
+
+
+def manifest_of(
+    request: Request, plan: Plan, job: Job, outcome: Outcome, reuse: Reuse, foretold: Mapping[str, str], *,
+    started: float, seconds: float,
+) -> RunManifest:  # fmt: skip
+    """The manifest of a replay that is done. `foretold`: how each pass was expected to run (run/foresight.py);
+    `started` is a Unix time; `seconds` is what it took so far."""
+    program, source = request.program, request.source
+    spec = spec_of(program)
+    totals = outcome.totals
+    content = {name: totals.content.get(name, ZERO) for name in spec.declared}
+    return RunManifest(
+        format=FORMAT,
+        timelapse=__version__,
+        program=spec.name,
+        source=source_of(program),
+        fingerprint=fingerprint(program),
+        params=params_text(program),
+        log=source.path,
+        log_id=source.id,
+        events=source.reader.count,
+        cuts=list(job.cuts),
+        records=record_entries(program, totals.outputs, outcome.schemas),
+        states=[StateEntry.of(s) for s in spec.declared.values()],
+        rejected=totals.rejected.rows,
+        digest=run_digest(totals.outputs, outcome.schemas, totals.rejected),
+        state_digest=state_digest(content),
+        started=datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
+        seconds=seconds,
+        timings=outcome.timings,
+        executor=outcome.executor,
+        certificate=_certificate(request, plan, job, outcome, reuse, foretold, seconds),
+        plan=plan.text(),
+        without=list(source.without),
+        quarantined=totals.quarantined if job.quarantine else None,
+        pending=outcome.pending,
+        until=job.until,
+    )
+
+
+def _certificate(
+    request: Request, plan: Plan, job: Job, outcome: Outcome, reuse: Reuse, foretold: Mapping[str, str],
+    seconds: float,
+) -> dict[str, Any]:  # fmt: skip
+    """What a reader of the result may rely on, and why: what was verified, what was trusted, what went otherwise."""
+    return {
+        "mode": plan.mode,
+        "slices": job.slices,
+        "leading_slices": outcome.lead,
+        "validated_slices": outcome.validated,
+        "by_key": None
+        if plan.mode != "by key" or plan.whole is None
+        else {"keys": plan.whole.text, "workers": outcome.workers, "abandoned": outcome.abandoned},
+        "repairs": outcome.repair_account,
+        "fallback": None
+        if outcome.fallback is None
+        else {
+            "from_slice": outcome.fallback.from_slice,
+            "reason": outcome.fallback.reason,
+            "is_bug": outcome.fallback.is_bug,
+        },
+        "trusted": [str(t) for t in request.analysis.trusted],
+        "diagnostics": [
+            {"code": d.code, "severity": d.severity.value, "place": str(d.place), "message": d.message}
+            for d in request.analysis.diagnostics
+        ],
+        "cache": reuse.certificate(seconds),
+        "passes": used_kernels(foretold, outcome.compiled),
+    }
+
+
+def about(manifest: RunManifest) -> dict[str, str]:
+    """What `timelapse cache` says of an entry."""
+    params = ", ".join(f"{name}={text}" for name, text in manifest.params.items())
+    return {
+        "program": f"{manifest.program}({params})"[:200],
+        "log": manifest.log or "",
+        "events": str(manifest.events),
+        "slices": str(len(manifest.cuts) - 1),
+    }

@@ -1,0 +1,58 @@
+"""What is asked of a replay: which program, over which log, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from timelapse.analysis import Analysis
+from timelapse.engine.progress import Progress, Silent
+from timelapse.log.reader import EventReader
+from timelapse.model.program import Program
+from timelapse.run.source import Source
+
+
+@dataclass(frozen=True)
+class Several:
+    """A replay is one of several over a log, of programs that may differ in their last rules only.
+
+    Then what the last rules read of the states is recorded by the first of them, whatever that costs. `decoded` is a
+    folder for what they share beyond the cache, as long as they take.
+    """
+
+    decoded: Path | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a program is replayed, as `tl.replay` describes it. `several` says that others follow."""
+
+    slices: int | None = None
+    strategy: str | Mapping[str, str] | None = None
+    progress: Progress = field(default_factory=Silent)
+    allow_impure: bool = False
+    overwrite: bool = False
+    cache: bool = True
+    quarantine: bool = False
+    until: int | None = None
+    several: Several | None = None
+
+    @property
+    def reuses(self) -> bool:
+        """Whether what earlier replays found may be used, and what this one finds be kept."""
+        return self.cache and self.strategy is None and not self.allow_impure and not self.quarantine
+
+
+@dataclass(frozen=True)
+class Request:
+    """One replay, checked: the program is analysed, the log has what it needs."""
+
+    program: Program
+    analysis: Analysis
+    source: Source
+    settings: Settings = field(default_factory=Settings)
+
+    def over(self, reader: EventReader) -> Request:
+        """The same over a part of its log."""
+        return replace(self, source=replace(self.source, reader=reader))

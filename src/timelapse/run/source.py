@@ -1,0 +1,72 @@
+"""What a replay reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from timelapse.errors import UsageError
+from timelapse.ids import INT64_MAX
+from timelapse.log import Log, MemoryLog
+from timelapse.log.reader import EventReader
+from timelapse.log.types import heard
+from timelapse.model.events import Event
+from timelapse.model.program import Program, spec_of
+
+_SHIPPED_EVENTS = 20_000
+"""Events in memory that may travel to Spark's workers inside the job."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a replay reads: the reader, and where the log is, if it is stored."""
+
+    reader: EventReader
+    counts: Mapping[str, int] | None
+    path: str | None
+    id: str | None
+    without: tuple[int, ...] = ()
+
+
+def open_source(log: Any, program: Program) -> Source:
+    """A log, its path, or a list of events, checked against the program's event types."""
+    if isinstance(log, str | Path):
+        log = Log.open(log)
+    events = spec_of(program).events
+    if isinstance(log, Log):
+        log.bind(heard(spec_of(program), log.types))
+        counts = {t.name: t.count for t in log.info().types}
+        return Source(log.reader, counts, str(log.path), log.id, log.left_out)
+    if isinstance(log, Iterable) and not isinstance(log, MemoryLog):
+        listed: list[Event] = list(log)
+        log = MemoryLog(listed, list(dict.fromkeys([*events, *(type(e) for e in listed)])))
+    if isinstance(log, MemoryLog):
+        return Source(log, None, None, None)
+    raise UsageError(
+        f"a log is needed, not {type(log).__name__}",
+        hint="a tl.Log, the path of one, or a list of events", code="TL810",
+    )  # fmt: skip
+
+
+def spilled(reader: EventReader, scratch: Path) -> EventReader:
+    """Many events in memory as a log in files, so that they are not shipped inside every task."""
+    if not isinstance(reader, MemoryLog) or reader.count <= _SHIPPED_EVENTS:
+        return reader
+    events = list(reader.events(0, INT64_MAX, {cls.__name__: cls for cls in reader.classes}))
+    if events[0].seq != 0 or events[-1].seq != len(events) - 1:
+        return reader  # a stored log numbers its events without gaps, and seq must stay what it is
+    return Log.from_events(scratch / "log", events, reader.classes).reader
+
+
+def end_of(last: int | None, until: int | None) -> int | None:
+    """The time at which a run's clock stops. Raises UsageError for an `until` before the last event."""
+    if until is None:
+        return last
+    if type(until) is not int or (last is not None and until < last):
+        raise UsageError(
+            f"until={until!r} is no time after the last event, at {last}", code="TL810",
+            hint="until= is a time in int64 microseconds UTC: it moves the clock on after the log's end",
+        )  # fmt: skip
+    return until

@@ -1,0 +1,84 @@
+"""Tables are made as large as they will be needed."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from timelapse.kernels.native.growth import Growth
+from timelapse.kernels.native.hashtable import HashTable
+from timelapse.kernels.native.layout import Layout
+
+PIECE = 32_768
+EVENTS = 6_000_000
+
+
+def sizes(keys: np.ndarray[tuple[int], np.dtype[np.int64]], first: int = 0) -> list[int]:
+    """How large a table becomes, one after the other, when these keys come."""
+    growth, size, made = Growth(len(keys), first), 1024, []
+    firsts = np.zeros(len(keys), np.int64)
+    firsts[np.unique(keys, return_index=True)[1]] = 1
+    rows = first + np.concatenate([[0], np.cumsum(firsts)])
+    for done in range(0, len(keys), PIECE):
+        expected = growth.expected(done, int(rows[done]))
+        if 2 * (rows[done] + PIECE) > size:
+            while size < 2 * max(rows[done] + PIECE, expected):
+                size *= 2
+            made.append(size)
+    return made
+
+
+def needed(keys: int) -> int:
+    return 1 << (2 * keys - 1).bit_length()
+
+
+def test_keys_that_are_all_new_take_one_step_from_the_time_that_they_are_known_to_be() -> None:
+    made = sizes(np.arange(EVENTS))
+    assert made[-1] == needed(EVENTS)
+    assert len([n for n in made if n > 1 << 19]) == 1
+
+
+@pytest.mark.parametrize("users", [50_000, 400_000, 3_000_000])
+def test_users_who_come_again(users: int) -> None:
+    rng = np.random.default_rng(4)
+    keys = rng.integers(0, users, EVENTS)
+    made = sizes(keys)
+    assert made[-1] <= 2 * needed(len(np.unique(keys)) + PIECE), "at most one size more than it takes"
+    assert len(made) <= 6
+
+
+def test_a_heavy_tail() -> None:
+    rng = np.random.default_rng(5)
+    keys = rng.zipf(1.3, EVENTS) % (1 << 40)
+    made = sizes(keys)
+    assert made[-1] <= 2 * needed(len(np.unique(keys)) + PIECE)
+    assert len(made) <= 8
+
+
+def test_what_was_there_before_does_not_grow() -> None:
+    assert Growth(1 << 24, 10**6).expected(1 << 20, 10**6) == 10**6
+    growth = Growth(1 << 24, 10**6)
+    growth.expected(1 << 18, 10**6 + 10)
+    assert growth.expected(1 << 20, 10**6 + 20) < 10**6 + 200
+
+
+def test_a_slice_of_unknown_length_doubles() -> None:
+    growth = Growth(0, 0)
+    for done in range(0, 1 << 21, PIECE):
+        assert growth.expected(done, done // 2) == done // 2
+
+
+def test_more_room_than_asked_for_changes_nothing() -> None:
+    rng = random.Random(2)
+    keys = [rng.randrange(50) for _ in range(200)]
+    tables = [HashTable([Layout(1, None, "exact", tracked=False)]) for _ in range(2)]
+    tables[1].reserve(600, 9000)
+    for key in keys:
+        for table in tables:
+            if table.find([key], np.zeros(0, np.int64), np.zeros(0, np.uint8)) < 0:
+                table.claim([key])
+    assert len(tables[1].slots) == 32768
+    assert len(tables[0].slots) == 1024
+    assert sorted(map(tuple, tables[0].used()[0])) == sorted(map(tuple, tables[1].used()[0]))
