@@ -131,19 +131,24 @@ def test_an_event_that_takes_long_by_right_runs_again_without_a_budget(
 @pytest.mark.parametrize("catch", [Exception, BaseException])
 def test_what_spends_it_is_interrupted_whatever_it_catches(catch: type[BaseException]) -> None:
     began = time.thread_time()
-    with pytest.raises(budget.Spent), budget.Budget(0.05, lambda: 1):
+
+    def call() -> None:
         while time.thread_time() - began < 30:
             try:
                 sum(range(100))
             except catch:
                 if time.thread_time() - began > 20:
                     raise AssertionError("it cannot be interrupted") from None
-    assert threading.active_count() < 20
+
+    with pytest.raises(budget.Spent):
+        budget.within(0.05, lambda: 1, call)
+    assert not _watching()
 
 
 def test_turns_that_change_or_rest_are_left_alone() -> None:
     turn: list[object] = [0]
-    with budget.Budget(0.05, lambda: turn[0]):
+
+    def call() -> str:
         end = time.thread_time() + 0.4
         while time.thread_time() < end:
             turn[0] = time.thread_time()
@@ -153,16 +158,70 @@ def test_turns_that_change_or_rest_are_left_alone() -> None:
             pass
         turn[0] = "waiting costs no processor time"
         time.sleep(0.2)
+        return "done"
+
+    assert budget.within(0.05, lambda: turn[0], call) == "done"
 
 
-def test_nothing_comes_once_it_is_over() -> None:
-    for _ in range(200):
+def test_nothing_comes_once_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "_AGAIN", 0.0005)  # what it waits for otherwise would hide that it goes on
+
+    def call(seconds: float) -> None:
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            pass
+
+    spent = 0
+    for i in range(300):  # about as long as the other thread waits for its turn: before, after, and just then
         try:
-            with budget.Budget(0.0005, lambda: 1):
-                end = time.perf_counter() + 0.0008
-                while time.perf_counter() < end:
-                    pass
+            budget.within(0.0005, lambda: 1, lambda seconds=(4 + i % 30 / 10) / 1000: call(seconds))  # type: ignore[misc]
         except budget.Spent:
-            continue
+            spent += 1
     for _ in range(100_000):
         pass
+    assert spent
+    assert not _watching()
+
+
+def test_what_comes_where_it_ends_leaves_nothing_watching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the thread is told just before it calls `end`: Spent is raised before the first line of that."""
+    real = budget._Watch.end
+    late = [True]
+
+    def end(self: Any) -> None:
+        if late.pop() if late else False:
+            raise budget.Spent
+        real(self)
+
+    monkeypatch.setattr(budget._Watch, "end", end)
+    with pytest.raises(budget.Spent):
+        budget.within(0.01, lambda: 1, lambda: None)
+    assert not _watching()
+
+
+def test_a_thread_is_told_only_inside_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not while `begin` or `end` run, however long the machine leaves them there."""
+
+    def dawdle() -> None:
+        end = time.thread_time() + 0.1
+        while time.thread_time() < end:
+            pass
+
+    real = budget._Watch.end
+
+    def end(self: Any) -> None:
+        dawdle()
+        real(self)
+
+    monkeypatch.setattr(budget._Watch, "end", end)
+    monkeypatch.setattr(budget, "_OURS", (*budget._OURS, end.__code__))
+    assert budget.within(0.02, lambda: 1, lambda: 7) == 7
+    assert not _watching()
+
+
+def _watching() -> list[threading.Thread]:
+    """The threads that still bound something, but for those that are just ending."""
+    found = [t for t in threading.enumerate() if t.name == "timelapse-budget"]
+    for thread in found:
+        thread.join(5)
+    return [t for t in found if t.is_alive()]

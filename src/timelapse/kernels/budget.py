@@ -9,11 +9,14 @@ as unknown, and runs again once its start is exact, without one.
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+from types import FrameType
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 ROUNDS = 100_000_000
 """Rounds of loops that one event may take in compiled code that runs ahead."""
@@ -22,43 +25,55 @@ UNBOUNDED = 2**62
 SECONDS = 5.0
 """Processor seconds that one event may take as Python, in a pass that runs ahead."""
 _LOOK = 0.1
-
-
-def _raise(ident: int, error: type[BaseException] | None) -> None:
-    """Have a thread raise this at its next instruction; None takes back what it has not raised yet."""
-    what = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), what)
+_AGAIN = 0.5
+"""Processor seconds, at least, between telling a thread and telling it again, where a handler has caught it."""
 
 
 class Spent(BaseException):
     """The budget of one event is spent. No handler catches it as an error of its own."""
 
 
-class Budget:
-    """Raises Spent in this thread when one turn takes more than so many seconds of its processor time.
+def within(seconds: float, turn: Callable[[], object], call: Callable[[], _T]) -> _T:
+    """What `call` returns. Raises Spent when one turn takes more than so many seconds of this thread's processor time.
 
     `turn` says what the thread is at: anything that changes when it goes on to something else, None while there is
-    nothing to bound. It is asked by another thread, ten times a second. Code in C that does not come back to the
-    interpreter cannot be interrupted. Where the system does not tell a thread's processor time, time passes instead.
+    nothing to bound. It is asked by another thread, ten times a second. `call` is a function in Python. Code in C
+    that does not come back to the interpreter cannot be interrupted. Where the system does not tell a thread's
+    processor time, time passes instead.
 
-    Spent may come a moment late, in the turn after. It does not come once the block is left.
+    Spent may come a moment late, in the turn after, and where `call` has just returned. It never comes once this has.
     """
+    watch = _Watch(seconds, turn, sys._getframe())
+    try:
+        try:
+            watch.begin()
+            return call()
+        finally:
+            watch.end()
+    except Spent:
+        watch.end()  # it may have come in the first `end`, before that did anything
+        raise
 
-    def __init__(self, seconds: float, turn: Callable[[], object]) -> None:
+
+class _Watch:
+    """The other thread, and what ends it."""
+
+    def __init__(self, seconds: float, turn: Callable[[], object], within: FrameType) -> None:
         self._seconds, self._turn = seconds, turn
+        self._within: FrameType | None = within
         self._over = threading.Event()
         self._lock = threading.Lock()
-        self._ident = 0
-        self._clock: Callable[[], float] = time.monotonic
-
-    def __enter__(self) -> Self:
         self._ident = threading.get_ident()
-        clock_of = getattr(time, "pthread_getcpuclockid", None)
-        if clock_of is not None:
-            clock = clock_of(self._ident)
-            self._clock = lambda: time.clock_gettime(clock)
+        self._clock = _clock(self._ident)
+
+    def begin(self) -> None:
         threading.Thread(target=self._watch, name="timelapse-budget", daemon=True).start()
-        return self
+
+    def end(self) -> None:
+        self._over.set()
+        with self._lock:  # the other thread is not in the middle of it
+            _raise(self._ident, None)
+            self._within = None
 
     def _watch(self) -> None:
         last, since = self._turn(), self._clock()
@@ -68,19 +83,34 @@ class Budget:
                 last, since = now, self._clock()
             elif self._clock() - since > self._seconds:
                 with self._lock:
-                    if not self._over.is_set():
+                    if not self._over.is_set() and self._interruptible():
                         _raise(self._ident, Spent)
-                since = self._clock() - self._seconds / 2  # again, where a handler has caught it
+                since = self._clock() - self._seconds + max(self._seconds / 2, _AGAIN)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._stop()
-        except Spent:  # it came just now, when all was done
-            self._stop()
+    def _interruptible(self) -> bool:
+        """Whether the thread is in what `call` called.
 
-    def _stop(self) -> None:
-        self._over.set()
-        with self._lock:  # the other thread is not in the middle of it
-            _raise(self._ident, None)
+        Not so in `within`, `begin` and `end`: what comes there twice would be raised outside of every `try`, and
+        leave this thread raising for ever.
+        """
+        frame, below = sys._current_frames().get(self._ident), None
+        while frame is not None and frame is not self._within:
+            frame, below = frame.f_back, frame
+        return frame is not None and below is not None and below.f_code not in _OURS
+
+
+_OURS = (_Watch.begin.__code__, _Watch.end.__code__)
+
+
+def _clock(ident: int) -> Callable[[], float]:
+    clock_of = getattr(time, "pthread_getcpuclockid", None)
+    if clock_of is None:
+        return time.monotonic
+    clock = clock_of(ident)
+    return lambda: time.clock_gettime(clock)
+
+
+def _raise(ident: int, error: type[BaseException] | None) -> None:
+    """Have a thread raise this at its next instruction; None takes back what it has not raised yet."""
+    what = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), what)

@@ -149,8 +149,7 @@ class SliceKernel:
         """Process one slice. After a failure the kernel is of no use."""
         if not self._ahead:
             return self._run(source, tick)
-        with budget.Budget(budget.SECONDS, self._turn):
-            return self._run(source, tick)
+        return budget.within(budget.SECONDS, self._turn, lambda: self._run(source, tick))
 
     def _turn(self) -> object:
         kernel = self._native or self._python

@@ -69,18 +69,22 @@ def guess(
     recorder = Recorder(states)
     stores = list(tracer.stores.values())
     done = 0
+
+    def record() -> None:
+        nonlocal done
+        for event in source.events():
+            done += 1
+            try:
+                tracer.run(event)
+            except Failed:
+                recorder.add_failed(event.seq)
+            else:
+                recorder.add(event.seq, stores, data)
+            if done % _TICK == 0:
+                tick(_TICK)
+
     try:
-        with budget.Budget(budget.SECONDS, lambda: tracer.turn):
-            for event in source.events():
-                done += 1
-                try:
-                    tracer.run(event)
-                except Failed:
-                    recorder.add_failed(event.seq)
-                else:
-                    recorder.add(event.seq, stores, data)
-                if done % _TICK == 0:
-                    tick(_TICK)
+        budget.within(budget.SECONDS, lambda: tracer.turn, record)
     except budget.Spent:
         return recorder.recording("an event spent its budget on the guessed state")
     except Untraceable as why:
@@ -142,8 +146,7 @@ class RepairKernel:
 
     def run(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice. After a failure the kernel is of no use. Raises budget.Spent."""
-        with budget.Budget(budget.SECONDS, self._turn):
-            return self._run(source, tick)
+        return budget.within(budget.SECONDS, self._turn, lambda: self._run(source, tick))
 
     def _turn(self) -> object:
         return self._python.turn or (None if self._tracer is None else self._tracer.turn)

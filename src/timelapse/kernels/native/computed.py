@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.kernels.budget import Budget, Spent
+from timelapse.kernels.budget import Spent, within
 from timelapse.log.reader import ints, python_values
 from timelapse.model.events import Event
 
@@ -74,8 +74,8 @@ def compute(computed: Computed, event: type[Event], table: pa.Table) -> Entries:
     every, one = _functions(computed.text, computed.fields)
     objects = dict(computed.objects)
     try:
-        with Budget(ALL_SECONDS, lambda: 0):
-            found = eval(every, {**objects, "_rows": zip(*columns, strict=True)})  # noqa: S307 the user's own code
+        rows = {**objects, "_rows": zip(*columns, strict=True)}
+        found = within(ALL_SECONDS, lambda: 0, lambda: eval(every, rows))  # noqa: S307 the user's own code
         entries = _entries(found, computed)
         if entries is not None:
             return entries
@@ -115,21 +115,21 @@ def _singly(function: Callable[..., Any], columns: Sequence[list[Any]], computed
     raised = np.ones(len(rows), np.bool_)
     row = -1
 
-    def turn() -> int:
-        return row
+    def go_on() -> None:
+        nonlocal row
+        while row + 1 < len(rows):
+            row += 1
+            try:
+                value = function(*rows[row])
+            except Exception:  # noqa: S112 it stays marked
+                continue
+            if (maybe and value is None) or _fits(value, kind):
+                found[row] = value
+                raised[row] = False
 
     for _ in range(LONG_ROWS):
         try:
-            with Budget(ROW_SECONDS, turn):
-                while row + 1 < len(rows):
-                    row += 1
-                    try:
-                        value = function(*rows[row])
-                    except Exception:  # noqa: S112 it stays marked
-                        continue
-                    if (maybe and value is None) or _fits(value, kind):
-                        found[row] = value
-                        raised[row] = False
+            within(ROW_SECONDS, lambda: row, go_on)
         except Spent:
             continue
         break
