@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import textwrap
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import timelapse as tl
+from tests.native.oracle import passes
+from tests.native.test_oracle import PROGRAMS
+from timelapse.kernels.native.lower import lowered
 from timelapse.kernels.native.rows import _written, share_rows
 
 SIZE = 16
@@ -98,13 +103,13 @@ class Writer:
             row = f"r{self.names}"
             find, claim = ("look", "own") if t else ("find", "claim")
             if self.rng.random() < 0.6:
-                given = f"s1, b1, 1, {key}" if t else key
+                given = f"s1, b1, N1, {key}" if t else key
                 self.lines += [
                     f"{pad}{row} = {find}1(t{t}, m{t}, {given})",
                     f"{pad}trace.append(int(t{t}[{row}, 2]))",
                 ]
             else:
-                given = f"s1, b1, 1, {key}" if t else f"counts, 0, {key}"
+                given = f"s1, b1, N1, {key}" if t else f"counts, N0, {key}"
                 self.lines += [
                     f"{pad}{row} = {claim}1(t{t}, m{t}, {given})",
                     f"{pad}t{t}[{row}, 2] += {self.names}",
@@ -155,7 +160,7 @@ def run(lines: list[str], seed: int) -> tuple[Any, ...]:
 
     functions: dict[str, Callable[..., Any]] = {"find1": find1, "claim1": claim1, "take": take}
     scope: dict[str, Any] = {
-        **functions, "t0": tables[0], "t1": tables[1], "m0": 0, "m1": 0, "s1": np.ones(1), "b1": None, "N1": 1, "counts": counts,
+        **functions, "t0": tables[0], "t1": tables[1], "m0": 0, "m1": 0, "s1": np.ones(1), "b1": None, "N0": 0, "N1": 1, "counts": counts,
         "trace": trace, "more": lambda: rng.randrange(8),
     }  # fmt: skip
     text = "def go(a, b, c):\n" + textwrap.indent("\n".join(lines), "    ")
@@ -177,3 +182,16 @@ def test_random_code_reads_and_writes_the_same() -> None:
         for again in range(3):
             assert run(made, again) == run(plain, again), f"seed {seed}"
     assert changed > 60
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_every_row_that_is_made_is_counted_for_the_room(program: type[tl.Program]) -> None:
+    """In a table without a free row a look-up would go round for ever."""
+    for work, final in passes(program):
+        unit = lowered(program(), work, final=final)
+        for number, names in enumerate(unit.tables):
+            makes = re.findall(rf"= claim\d+\(t{number}\b|\bt{number}\[\w+, 0\] = 1\b", unit.source)
+            takes = re.findall(rf"\+= take\(\w+, t{number}\b", unit.source)
+            first = next(n for n in names if n in unit.states)
+            assert bool(makes) == bool(unit.claims[first]), (names, makes)
+            assert bool(takes) == bool(unit.finds[first]), (names, takes)
