@@ -188,7 +188,7 @@ def _probe(node: ast.expr) -> _Probe | None:
             width = int(found[2])
             keys = rest[-width:]
             names = {n.id for key in keys for n in ast.walk(key) if isinstance(n, ast.Name)}
-            index = "N" + table.removeprefix("t")  # as the primitives are given it: `Lowering._count_rows` looks for it
+            index = "N" + table.removeprefix("t")  # as where a row is claimed: `Lowering` counts by it
             return _Probe(found[1], width, table, index, tuple(map(ast.unparse, keys)), frozenset(names))
     return None
 
