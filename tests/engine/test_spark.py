@@ -185,7 +185,10 @@ def _spark_home() -> str:
 
 
 SLOW = """
-    import sys, time, timelapse as tl
+    import faulthandler, signal, sys, time, timelapse as tl
+
+    faulthandler.dump_traceback_later(240, exit=True)  # where it hangs
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores it
 
     class Tick(tl.Event):
         k: int

@@ -26,6 +26,7 @@ CHILD = """
     import os, signal, sys
     from pathlib import Path
     import timelapse.log.log as log_module
+    import timelapse.log.making as making
     import timelapse.log.place as place
     import timelapse.log.manifest as manifest
     from tests.log.test_kill import FIRST, Hit, fake_ingest
@@ -42,7 +43,7 @@ CHILD = """
             return function(*args, **kwargs)
         return call
 
-    log_module._ingest = fake_ingest
+    making.ingest = fake_ingest
     if where == "rename":
         Path.rename = dying(Path.rename)
     elif where == "replace":
