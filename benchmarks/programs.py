@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 import timelapse as tl
-from tests.programs.catalogue import CATALOGUE, SIZES, Entry
+from tests.programs.catalogue import CATALOGUE, FEATURES, SIZES, Entry
 from tests.programs.data import make
 from timelapse.run.foresight import explain
 
@@ -35,8 +35,8 @@ _HEAD = """\
 
 Each program is written as a user would write it. In `tests/programs/` its outputs are compared with those of an independent
 loop in plain Python, to the last bit, and replays in several slicings and strategies with the serial meaning, states
-included. This page is written by `python -m benchmarks.programs` (`benchmarks/programs.py`); what is not a figure is tested
-to be up to date.
+included. (`examples/sshd.py`, brute-force logins in a real sshd log, has its oracle in `tests/example_programs/`.)
+This page is written by `python -m benchmarks.programs` (`benchmarks/programs.py`); what is not a figure is tested to be up to date.
 
 How each state's start values are found: *scan* adds up what slices do, *by key* shares events out by a key, *chain* goes
 slice after slice ([semantics.md](semantics.md)). Which of these is worth its while on two cores is the planner's choice:
@@ -45,6 +45,16 @@ the reasons and the lines.
 
 | program | what | states | passes | compiled |
 |---|---|---|---|---|
+"""
+_FEATURES = """
+## Features
+
+Feature programs put out a row at each message, vote, login or view, with what was known then. Rows come to labels by the
+event's `id`, the key of the record ([training.md](training.md)): `timelapse features FILE:Class LOG --at labels.parquet`. In
+`tests/programs/test_training_rows.py` such rows are compared with what the oracle finds in the log up to that event.
+
+| feature | field |
+|---|---|
 """
 _FIGURES = """
 ## How fast
@@ -73,7 +83,10 @@ def page(figures: Mapping[str, Figures], note: str) -> str:
         f"| [`{e.name}`](../examples/{_file(e)}) | {' | '.join(figures.get(e.name, Figures()))} |"
         for e in CATALOGUE
     ]
-    return _HEAD + "\n".join(rows) + "\n" + _FIGURES + "\n".join(measured) + f"\n\n{note}\n"
+    features = [f"| {what} | [`{where.partition(':')[2]}`](../examples/{where.partition(':')[0]}) |" for what, where in FEATURES]
+    return "\n".join([
+        _HEAD + "\n".join(rows), _FEATURES + "\n".join(features), _FIGURES + "\n".join(measured), "", note, "",
+    ])  # fmt: skip
 
 
 def without_figures(text: str) -> str:

@@ -11,11 +11,13 @@ EMAIL = re.compile(r"[\w.]+@[\w.]+")
 
 
 class Login(tl.Event):
+    id: int
     user: int
     address: str
 
 
 class Message(tl.Event):
+    id: int
     sender: int
     recipient: int
     text: str
@@ -27,14 +29,16 @@ class Report(tl.Event):
     text: str
 
 
-class LoginRow(tl.Record):
+class LoginRow(tl.Record, key="login"):
+    login: int
     user: int
     new_address: bool
     addresses: int
     users_of_address: int
 
 
-class MessageRow(tl.Record):
+class MessageRow(tl.Record, key="message"):
+    message: int
     sender: int
     recipients: int
     with_email: float
@@ -66,7 +70,7 @@ class AccountFeatures(tl.Program):
         self.used.add(e.user, e.address)
         self.users.add(e.address, e.user)
         self.emit(LoginRow(
-            user=e.user, new_address=new, addresses=self.used.count(e.user),
+            login=e.id, user=e.user, new_address=new, addresses=self.used.count(e.user),
             users_of_address=self.users.count(e.address),
         ))  # fmt: skip
 
@@ -99,7 +103,7 @@ class AccountFeatures(tl.Program):
     def row(self, m: Message) -> None:
         sent = self.sent[m.sender]
         self.emit(MessageRow(
-            sender=m.sender, recipients=self.recipients.count(m.sender), with_email=self.with_email[m.sender] / sent,
-            with_reported=self.with_reported[m.sender] / sent, answered=self.answered[m.sender] / sent,
+            message=m.id, sender=m.sender, recipients=self.recipients.count(m.sender),
+            with_email=self.with_email[m.sender] / sent, with_reported=self.with_reported[m.sender] / sent, answered=self.answered[m.sender] / sent,
             last_texts=len(set(self.texts[m.sender])), rate=self.rate[m.sender],
         ))  # fmt: skip

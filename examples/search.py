@@ -25,11 +25,13 @@ class Clicked(tl.Event):
 class Shown(tl.Event):
     """An item that is about to be shown for a query."""
 
+    id: int
     item: int
     words: list[str]
 
 
-class Row(tl.Record):
+class Row(tl.Record, key="shown"):
+    shown: int
     item: int
     popularity: float
     given_query: float
@@ -80,5 +82,6 @@ class SearchFeatures(tl.Program):
             if often:
                 fit += often * math.log(self.documents / self.containing[word])
         self.emit(Row(
-            item=e.item, popularity=(self.of_item[e.item] + 1) / (self.clicks + 2), given_query=given, tf_idf=fit
+            shown=e.id, item=e.item, popularity=(self.of_item[e.item] + 1) / (self.clicks + 2), given_query=given,
+            tf_idf=fit,
         ))  # fmt: skip

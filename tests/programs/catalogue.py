@@ -37,6 +37,8 @@ class Entry:
     oracle: Callable[[oracles.Rows], oracles.Out]
     mix: Callable[[int], Mix]
     params: dict[str, Any] = field(default_factory=dict)
+    grain: int = 1
+    """A time that divides the program's windows, for logs with events exactly on their ends."""
 
     @property
     def loop(self) -> Callable[[oracles.Rows], oracles.Out]:
@@ -105,7 +107,9 @@ def _votes(keys: int) -> Mix:
     return Mix({
         "Profile": (1.0, {"user": user, "born": some(1960, 2000)}),
         "Login": (3.0, {"user": user, "region": one_of(["north", "east", "south", "west"])}),
-        "Vote": (6.0, {"voter": user, "receiver": user, "up": chance(0.4)}),
+        "Vote": (6.0, {
+            "id": number, "voter": user, "receiver": user, "up": chance(0.4), "score": lambda rng, n: rng.random(n),
+        }),
     }, tl.DAY // keys)  # fmt: skip
 
 
@@ -114,15 +118,15 @@ def _search(keys: int) -> Mix:
     return Mix({
         "Title": (1.0, {"item": item, "words": words}),
         "Clicked": (3.0, {"item": item, "words": words}),
-        "Shown": (6.0, {"item": item, "words": words}),
+        "Shown": (6.0, {"id": number, "item": item, "words": words}),
     }, tl.SECOND)  # fmt: skip
 
 
 def _accounts(keys: int) -> Mix:
     user = skewed(keys)
     return Mix({
-        "Login": (2.0, {"user": user, "address": _ips(keys)}),
-        "Message": (7.0, {"sender": user, "recipient": user, "text": one_of(TEXTS)}),
+        "Login": (2.0, {"id": number, "user": user, "address": _ips(keys)}),
+        "Message": (7.0, {"id": number, "sender": user, "recipient": user, "text": one_of(TEXTS)}),
         "Report": (1.0, {"text": one_of(TEXTS)}),
     }, tl.HOUR // keys)  # fmt: skip
 
@@ -139,6 +143,14 @@ def _mail(keys: int) -> Mix:
 def _letters(keys: int) -> Mix:
     fields = dict(_mail(keys).fields)
     return Mix({"Message": fields["Message"]}, 5 * tl.HOUR if keys < 100 else tl.SECOND)
+
+
+def _messages(keys: int) -> Mix:
+    user = skewed(keys)
+    message = {"id": number, "sender": user, "recipient": user, "address": _ips(keys), "text": one_of(TEXTS)}
+    return Mix({
+        "Friendship": (0.5, {"a": user, "b": user}), "Report": (0.2, {"text": one_of(TEXTS)}), "Message": (9.3, message),
+    }, 12 * tl.HOUR if keys < 100 else 3 * tl.SECOND)  # fmt: skip
 
 
 def _logins(keys: int) -> Mix:
@@ -188,17 +200,96 @@ CATALOGUE = (
         _accounts,
     ),
     Entry(
-        "Windowed spam, five rules (ReStream)", "windows.py:WindowedSpam", timed_oracles.windowed_spam, _mail
+        "Features of recent votes", "dating.py:RecentVotes", timed_oracles.recent_votes, _votes, grain=tl.DAY
     ),
-    Entry("Answered within a day", "windows.py:AnsweredInADay", timed_oracles.answered_in_a_day, _letters),
+    Entry(
+        "Features of a message",
+        "messages.py:MessageFeatures",
+        timed_oracles.message_features,
+        _messages,
+        grain=tl.DAY,
+    ),
+    Entry(
+        "Answered by now", "messages.py:AnsweredByNow", timed_oracles.answered_by_now, _messages, grain=tl.DAY
+    ),
+    Entry(
+        "Windowed spam, five rules (ReStream)",
+        "windows.py:WindowedSpam",
+        timed_oracles.windowed_spam,
+        _mail,
+        grain=120 * tl.MINUTE,
+    ),
+    Entry(
+        "Answered within a day",
+        "windows.py:AnsweredInADay",
+        timed_oracles.answered_in_a_day,
+        _letters,
+        grain=4 * tl.HOUR,
+    ),
     Entry(
         "Brute-force logins in a window",
         "windows.py:RecentBruteForce",
         timed_oracles.recent_brute_force,
         _logins,
+        grain=tl.MINUTE,
     ),
-    Entry("Toll Processing", "windows.py:TollProcessing", timed_oracles.toll_processing, _cars),
-    Entry("Top words over 30 s (ReStream)", "timed.py:TopWords", timed_oracles.top_words, _posts),
-    Entry("Alerts per user every 5 s", "timed.py:AlertsPerUser", timed_oracles.alerts_per_user, _alerts),
+    Entry(
+        "Toll Processing", "windows.py:TollProcessing", timed_oracles.toll_processing, _cars, grain=tl.MINUTE
+    ),
+    Entry(
+        "Top words over 30 s (ReStream)",
+        "timed.py:TopWords",
+        timed_oracles.top_words,
+        _posts,
+        grain=10 * tl.SECOND,
+    ),
+    Entry(
+        "Alerts per user every 5 s",
+        "timed.py:AlertsPerUser",
+        timed_oracles.alerts_per_user,
+        _alerts,
+        grain=5 * tl.SECOND,
+    ),
     Entry("Connected components", "timed.py:Components", timed_oracles.components, _edges),
 )
+
+FEATURES = (
+    (
+        "Sends that are responses to a message of the 14 days before, of the last 7 days",
+        "messages.py:Row.responses",
+    ),
+    ("Sends of 7 days to 24 hours ago that were answered within 24 hours", "windows.py:Answered.share"),
+    ("Sends of the last 7 days that are answered by now", "messages.py:AnswerRow.answered"),
+    ("Sends of the last 7 days that were made in the last 24 hours", "messages.py:Row.today"),
+    (
+        "Conversations of the last 7 days that were initiated, after 30 days of silence",
+        "messages.py:Row.initiated",
+    ),
+    ("Sends of the last 30 days with an e-mail address", "messages.py:Row.with_email"),
+    ("The same with an address that an earlier report names", "messages.py:Row.with_reported"),
+    ("Sends of the last 7 days to friends", "messages.py:Row.to_friends"),
+    ("Login from an address never seen for the user", "accounts.py:LoginRow.new_address"),
+    ("Volume of an address in the last 24 hours", "messages.py:Row.volume"),
+    ("More than half of an address's last 7 days' volume in the last 24 hours", "messages.py:Row.surge"),
+    ("Same last-known region", "dating.py:Row.same_region"),
+    ("Bordering regions", "dating.py:Row.bordering"),
+    ("Time since the last action", "dating.py:Row.idle"),
+    ("Age difference", "dating.py:Row.age_difference"),
+    ("Same 5-year bucket", "dating.py:Row.same_age_bucket"),
+    ("Share of positive votes, all time", "dating.py:Row.positive_share"),
+    ("The same, exponentially smoothed", "dating.py:Row.positive_lately"),
+    ("The same, recent window", "dating.py:RecentRow.positive"),
+    ("Votes above a threshold, all time", "dating.py:RecentRow.strong"),
+    ("The same, recent window", "dating.py:RecentRow.strong_lately"),
+    ("Active within a period", "dating.py:Row.receiver_active"),
+    ("Votes received since the user last voted", "dating.py:Row.received_since"),
+    ("Outstanding votes", "dating.py:Row.outstanding"),
+    ("Mean time to answer a vote", "dating.py:Row.mean_answer"),
+    ("Share of recent votes still outstanding", "dating.py:RecentRow.outstanding"),
+    ("Mean score of recent votes that are not responses", "dating.py:RecentRow.mean_score"),
+    ("Lowest score of recent votes that are not responses", "dating.py:RecentRow.lowest_score"),
+    ("Overall popularity of an item", "search.py:Row.popularity"),
+    ("Popularity given each term of the query, multiplied", "search.py:Row.given_query"),
+    ("TF-IDF over the latest titles", "search.py:Row.tf_idf"),
+)
+"""Features of a message, vote, login or view, and the record's field that has it."""

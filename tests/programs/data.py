@@ -134,11 +134,14 @@ class Columns:
         return tl.Log.open(path)
 
 
-def make(mix: Mix, count: int, seed: int = 1) -> Columns:
-    """A log of `count` events; the same for the same arguments. About one event in four has the time of the one before."""
+def make(mix: Mix, count: int, seed: int = 1, grain: int = 1) -> Columns:
+    """A log of `count` events; the same for the same arguments. About one event in four has the time of the one before.
+
+    All times are multiples of `grain`: where that divides windows, events stand exactly on their ends.
+    """
     rng = np.random.default_rng(seed)
     steps = np.where(rng.random(count) < 0.25, 0, rng.integers(0, mix.gap * 8 // 3 + 1, count))
-    ts = 1_700_000_000_000_000 + np.cumsum(steps)
+    ts = (1_700_000_000_000_000 + np.cumsum(steps)) // grain * grain
     shares = np.cumsum([share for share, _ in mix.fields.values()])
     kinds = np.searchsorted(shares, rng.random(count) * shares[-1]).astype(np.uint8)
     tables = {

@@ -6,6 +6,7 @@ the place up to which it has left. tests/programs/timed_oracles.py has their def
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
 
 from tests.programs.oracles import DAY, SECOND, Out, Rows
@@ -116,6 +117,176 @@ def answered_in_a_day(rows: Rows) -> Out:
         if mine and mine[0] <= ts - 2 * DAY:
             mine[:] = [t for t in mine if t > ts - 2 * DAY]
         mine.append(ts)
+    return out
+
+
+def message_features(rows: Rows) -> Out:
+    out: Out = []
+    pattern = re.compile(r"[\w.]+@[\w.]+")
+    friends: set[tuple[int, int]] = set()
+    reported: set[str] = set()
+    latest: dict[tuple[int, int], int] = {}
+    day: dict[int, int] = defaultdict(int)
+    week: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])  # sent, responses, to friends
+    month: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])  # sent, with an address, with a reported one
+    began: dict[int, list[int]] = defaultdict(lambda: [0, 0])  # conversations, begun oneself
+    busy: dict[str, list[int]] = defaultdict(lambda: [0, 0])  # today, this week
+    log: list[tuple[int, int, int, str, bool, bool, bool, bool, bool]] = []
+    in_day = in_week = in_month = 0
+    for kind, ts, f in rows:
+        if kind == "Friendship":
+            a, b = f
+            friends.add((a, b) if a < b else (b, a))
+            continue
+        if kind == "Report":
+            reported.update(pattern.findall(f[0]))
+            continue
+        number, s, r, address, text = f
+        found = pattern.findall(text)
+        mail, bad = bool(found), not reported.isdisjoint(found)
+        there, back = latest.get((s, r)), latest.get((r, s))
+        new = (there is None or there <= ts - 30 * DAY) and (back is None or back <= ts - 30 * DAY)
+        answer = back is not None and back > ts - 14 * DAY
+        near = ((s, r) if s < r else (r, s)) in friends
+        latest[s, r] = ts
+        log.append((ts, s, r, address, answer, near, mail, bad, new))
+        while log[in_day][0] <= ts - DAY:
+            x = log[in_day]
+            day[x[1]] -= 1
+            busy[x[3]][0] -= 1
+            in_day += 1
+        while log[in_week][0] <= ts - 7 * DAY:
+            x = log[in_week]
+            counts = week[x[1]]
+            counts[0] -= 1
+            counts[1] -= x[4]
+            counts[2] -= x[5]
+            busy[x[3]][1] -= 1
+            if x[8]:
+                began[x[1]][0] -= 1
+                began[x[1]][1] -= 1
+                if x[1] != x[2]:
+                    began[x[2]][0] -= 1
+            in_week += 1
+        while log[in_month][0] <= ts - 30 * DAY:
+            x = log[in_month]
+            counts = month[x[1]]
+            counts[0] -= 1
+            counts[1] -= x[6]
+            counts[2] -= x[7]
+            in_month += 1
+        day[s] += 1
+        mine, long, traffic = week[s], month[s], busy[address]
+        mine[0] += 1
+        mine[1] += answer
+        mine[2] += near
+        long[0] += 1
+        long[1] += mail
+        long[2] += bad
+        traffic[0] += 1
+        traffic[1] += 1
+        if new:
+            began[s][0] += 1
+            began[s][1] += 1
+            if s != r:
+                began[r][0] += 1
+        n, all_began = mine[0], began[s]
+        out.append((ts, "Row", (
+            number, day[s] / n, mine[1] / n, mine[2] / n, all_began[1] / all_began[0] if all_began[0] else None,
+            long[1] / long[0], long[2] / long[0], traffic[0], 2 * traffic[0] > traffic[1],
+        )))  # fmt: skip
+    return out
+
+
+def answered_by_now(rows: Rows) -> Out:
+    out: Out = []
+    week: deque[tuple[int, int, int]] = deque()
+    sent: dict[int, int] = defaultdict(int)
+    answered: dict[int, int] = defaultdict(int)
+    counts: dict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])  # waiting, answered
+    for kind, ts, f in rows:
+        while week and week[0][0] <= ts - 7 * DAY:
+            _, s, r = week.popleft()
+            sent[s] -= 1
+            pair = counts[s, r]
+            if pair[1]:
+                pair[1] -= 1
+                answered[s] -= 1
+            else:
+                pair[0] -= 1
+        if kind != "Message":
+            continue
+        number, s, r = f[:3]
+        back = counts[r, s]
+        answered[r] += back[0]
+        back[1] += back[0]
+        back[0] = 0
+        counts[s, r][0] += 1
+        week.append((ts, s, r))
+        sent[s] += 1
+        out.append((ts, "AnswerRow", (number, answered[s] / sent[s])))
+    return out
+
+
+def recent_votes(rows: Rows) -> Out:
+    out: Out = []
+    votes: deque[tuple[int, int, bool, bool]] = deque()  # time, receiver, positive, strong
+    got: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])  # in 30 days: votes, positive, strong
+    strong: dict[int, int] = defaultdict(int)
+    asked: deque[tuple[int, int, int]] = deque()  # time, receiver, voter
+    asking: dict[int, int] = defaultdict(int)
+    waiting: dict[int, dict[int, int]] = defaultdict(dict)  # by receiver, by voter: when
+    outstanding: dict[int, int] = defaultdict(int)  # in 7 days
+    own: dict[int, deque[tuple[int, float]]] = defaultdict(deque)
+    total: dict[int, int] = defaultdict(int)
+    lowest: dict[int, deque[tuple[int, float]]] = defaultdict(deque)  # ascending: what may yet be the lowest
+    for kind, ts, f in rows:
+        if kind != "Vote":
+            continue
+        number, v, r, up, score = f
+        while votes and votes[0][0] <= ts - 30 * DAY:
+            _, user, was_up, was_strong = votes.popleft()
+            counts = got[user]
+            counts[0] -= 1
+            counts[1] -= was_up
+            counts[2] -= was_strong
+        while asked and asked[0][0] <= ts - 7 * DAY:
+            then, user, other = asked.popleft()
+            asking[user] -= 1
+            if waiting[user].get(other) == then:
+                outstanding[user] -= 1
+                waiting[user][other] = -1  # still without an answer, and no longer recent
+        mine, least = own[v], lowest[v]
+        while mine and mine[0][0] <= ts - 30 * DAY:
+            total[v] -= round(1000 * mine.popleft()[1])
+        while least and least[0][0] <= ts - 30 * DAY:
+            least.popleft()
+        counts = got[r]
+        out.append((ts, "RecentRow", (
+            number, counts[1] / counts[0] if counts[0] else None, strong[r], counts[2],
+            outstanding[v] / asking[v] if asking[v] else None,
+            total[v] / len(mine) if mine else None, least[0][1] if least else None,
+        )))  # fmt: skip
+        much = score > 0.8
+        votes.append((ts, r, up, much))
+        counts[0] += 1
+        counts[1] += up
+        counts[2] += much
+        strong[r] += much
+        if r in waiting[v]:
+            if waiting[v].pop(r) >= 0:
+                outstanding[v] -= 1
+            continue
+        mine.append((ts, score))
+        total[v] += round(1000 * score)
+        while least and least[-1][1] > score:
+            least.pop()
+        least.append((ts, score))
+        if v not in waiting[r]:
+            waiting[r][v] = ts
+            outstanding[r] += 1
+            asking[r] += 1
+            asked.append((ts, r, v))
     return out
 
 

@@ -164,11 +164,11 @@ def vote_features(rows: Rows) -> Out:
     born: dict[int, int] = {}
     region: dict[int, str] = {}
     acted: dict[int, int] = {}
-    ups: dict[int, list[int]] = defaultdict(list)
+    ups: dict[int, list[int]] = defaultdict(lambda: [0, 0])  # votes, positive
     lately: dict[int, float] = {}
     since: dict[int, int] = defaultdict(int)
     pending: dict[int, dict[int, int]] = defaultdict(dict)  # receiver -> voter -> when
-    waits: dict[int, list[int]] = defaultdict(list)
+    waits: dict[int, list[int]] = defaultdict(lambda: [0, 0])  # answers, how long all took
     borders = [{"north", "east"}, {"east", "south"}, {"south", "west"}]
     for kind, ts, f in rows:
         if kind == "Profile":
@@ -177,24 +177,26 @@ def vote_features(rows: Rows) -> Out:
             region[f[0]] = f[1]
             acted[f[0]] = ts
         else:
-            v, r, up = f
+            number, v, r, up, _ = f
             here, there = region.get(v), region.get(r)
             both = v in born and r in born
             got = ups[r]
             out.append((ts, "Row", (
-                v, r, up, here is not None and here == there, {here, there} in borders,
+                number, v, r, up, here is not None and here == there, {here, there} in borders,
                 abs(born[v] - born[r]) if both else None, both and born[v] // 5 == born[r] // 5,
                 ts - acted[v] if v in acted else None, r in acted and ts - acted[r] <= 7 * DAY,
-                sum(got) / len(got) if got else None, lately.get(r), since[v], len(pending[v]),
-                sum(waits[v]) / len(waits[v]) if waits[v] else None,
+                got[1] / got[0] if got[0] else None, lately.get(r), since[v], len(pending[v]),
+                waits[v][1] / waits[v][0] if waits[v][0] else None,
             )))  # fmt: skip
             acted[v] = ts
-            got.append(int(up))
+            got[0] += 1
+            got[1] += up
             lately[r] = lately[r] + 0.1 * (float(up) - lately[r]) if r in lately else float(up)
             since[v] = 0
             since[r] += 1
             if r in pending[v]:
-                waits[v].append(ts - pending[v].pop(r))
+                waits[v][0] += 1
+                waits[v][1] += ts - pending[v].pop(r)
             elif v not in pending[r]:
                 pending[r][v] = ts
     return out
@@ -208,7 +210,8 @@ def search_features(rows: Rows) -> Out:
     both_clicks: dict[tuple[str, int], int] = defaultdict(int)
     titles: dict[int, list[str]] = {}
     containing: dict[str, set[int]] = defaultdict(set)
-    for kind, ts, (item, words) in rows:
+    for kind, ts, f in rows:
+        item, words = f[-2:]
         if kind == "Clicked":
             clicks.append((item, set(words)))
             total[item] += 1
@@ -228,7 +231,7 @@ def search_features(rows: Rows) -> Out:
                 often = titles.get(item, []).count(word)
                 if often:
                     fit += often * math.log(len(titles) / len(containing[word]))
-            out.append((ts, "Row", (item, (total[item] + 1) / (len(clicks) + 2), given, fit)))
+            out.append((ts, "Row", (f[0], item, (total[item] + 1) / (len(clicks) + 2), given, fit)))
     return out
 
 
@@ -248,15 +251,15 @@ def account_features(rows: Rows) -> Out:
     pattern = re.compile(r"[\w.]+@[\w.]+")
     for kind, ts, f in rows:
         if kind == "Login":
-            user, address = f
+            number, user, address = f
             new = address not in addresses[user]
             addresses[user].add(address)
             users[address].add(user)
-            out.append((ts, "LoginRow", (user, new, len(addresses[user]), len(users[address]))))
+            out.append((ts, "LoginRow", (number, user, new, len(addresses[user]), len(users[address]))))
         elif kind == "Report":
             reported.update(pattern.findall(f[0]))
         else:
-            sender, recipient, text = f
+            number, sender, recipient, text = f
             found = pattern.findall(text)
             sent[sender] += 1
             mail[sender] += bool(found)
@@ -272,7 +275,7 @@ def account_features(rows: Rows) -> Out:
                 open_.add((sender, recipient))
             n = sent[sender]
             out.append((ts, "MessageRow", (
-                sender, len(partners[sender]), mail[sender] / n, bad[sender] / n, answered[sender] / n,
+                number, sender, len(partners[sender]), mail[sender] / n, bad[sender] / n, answered[sender] / n,
                 len(set(texts[sender])), rate[sender][0],
             )))  # fmt: skip
     return out

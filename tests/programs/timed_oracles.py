@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
+from dataclasses import dataclass
 
 from tests.programs.oracles import DAY, SECOND, Out, Rows
 
@@ -77,6 +79,90 @@ def toll_processing(rows: Rows) -> Out:
             cars = len({x[1] for x in here})
             slow = sum(x[3] for x in here) / len(here) < 60.0
             out.append((ts, "Toll", (vehicle, segment, 2 * (cars - 3) ** 2 if slow and cars > 3 else 0)))
+    return out
+
+
+def message_features(rows: Rows) -> Out:
+    out: Out = []
+    friends: set[frozenset[int]] = set()
+    reported: set[str] = set()
+    # time, sender, recipient, address; to somebody who had written, to a friend, found, reported; a new conversation
+    sent: list[tuple[int, int, int, str, bool, bool, bool, bool, bool]] = []
+    for kind, ts, f in rows:
+        if kind == "Friendship":
+            friends.add(frozenset(f))
+            continue
+        if kind == "Report":
+            reported.update(re.findall(r"[\w.]+@[\w.]+", f[0]))
+            continue
+        number, s, r, address, text = f
+        found = re.findall(r"[\w.]+@[\w.]+", text)
+        sent.append((
+            ts, s, r, address,
+            any(x[1] == r and x[2] == s and ts - x[0] < 14 * DAY for x in sent),
+            frozenset((s, r)) in friends, bool(found), not reported.isdisjoint(found),
+            all({x[1], x[2]} != {s, r} or ts - x[0] >= 30 * DAY for x in sent),
+        ))  # fmt: skip
+        own = [x for x in sent if x[1] == s]
+        week, month = ([x for x in own if ts - x[0] < n * DAY] for n in (7, 30))
+        began = [x for x in sent if x[8] and s in x[1:3] and ts - x[0] < 7 * DAY]
+        there = [ts - x[0] for x in sent if x[3] == address and ts - x[0] < 7 * DAY]
+        busy = sum(age < DAY for age in there)
+        out.append((ts, "Row", (
+            number, sum(ts - x[0] < DAY for x in week) / len(week), sum(x[4] for x in week) / len(week),
+            sum(x[5] for x in week) / len(week), sum(x[1] == s for x in began) / len(began) if began else None,
+            sum(x[6] for x in month) / len(month), sum(x[7] for x in month) / len(month), busy, busy / len(there) > 0.5,
+        )))  # fmt: skip
+    return out
+
+
+def answered_by_now(rows: Rows) -> Out:
+    out: Out = []
+    sent: list[tuple[int, int, int]] = []
+    for kind, ts, f in rows:
+        if kind == "Message":
+            number, s, r = f[:3]
+            sent.append((ts, s, r))
+            week = [(i, x) for i, x in enumerate(sent) if x[1] == s and ts - x[0] < 7 * DAY]
+            answered = [x for i, x in week if any(y[1:] == (x[2], x[1]) for y in sent[i + 1 :])]
+            out.append((ts, "AnswerRow", (number, len(answered) / len(week))))
+    return out
+
+
+@dataclass
+class _Vote:
+    ts: int
+    voter: int
+    receiver: int
+    up: bool
+    score: float
+    is_answer: bool
+    asks: bool
+    answered: bool = False
+
+
+def recent_votes(rows: Rows) -> Out:
+    out: Out = []
+    votes: list[_Vote] = []
+    for kind, ts, f in rows:
+        if kind != "Vote":
+            continue
+        number, v, r, up, score = f
+        got = [x for x in votes if x.receiver == r]
+        lately = [x for x in got if ts - x.ts < 30 * DAY]
+        asking = [x for x in votes if x.receiver == v and x.asks and ts - x.ts < 7 * DAY]
+        own = [x.score for x in votes if x.voter == v and not x.is_answer and ts - x.ts < 30 * DAY]
+        out.append((ts, "RecentRow", (
+            number, sum(x.up for x in lately) / len(lately) if lately else None,
+            sum(x.score > 0.8 for x in got), sum(x.score > 0.8 for x in lately),
+            sum(not x.answered for x in asking) / len(asking) if asking else None,
+            sum(round(1000 * x) for x in own) / len(own) if own else None, min(own, default=None),
+        )))  # fmt: skip
+        waiting = [x for x in votes if x.voter == r and x.receiver == v and x.asks and not x.answered]
+        asked = any(x.voter == v and x.receiver == r and x.asks and not x.answered for x in votes)
+        for x in waiting:
+            x.answered = True
+        votes.append(_Vote(ts, v, r, up, score, bool(waiting), not waiting and not asked))
     return out
 
 
