@@ -89,6 +89,21 @@ def test_small_runs_say_that_they_are_small() -> None:
     assert run.passes == {"final": f"Python: {choose.TOO_FEW}"}
 
 
+@pytest.mark.parametrize("strategy", ["staged", "chain"])
+def test_slices_that_are_small_alone_run_compiled_where_there_are_many(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether machine code is worth having is asked of all that a process does of a pass, not of a single task."""
+    monkeypatch.setattr(choose, "WARM_EVENTS", 100)
+    monkeypatch.setattr(choose, "COLD_EVENTS", 200)
+    log = MemoryLog(random_log([Message, Friendship], seed=1, count=300), [Message, Friendship])
+    run = replay(Antispam, log, slices=4, spark=False, strategy=strategy)
+    assert set(run.passes.values()) == {"compiled"}
+    assert choose.share_of(300, 4, cores=2) == choose.share_of(300, 2, cores=8) == 150
+    assert choose.share_of(300, 1, cores=2) == 300
+    assert choose.share_of(300, 1, cores=8, parts=3) == 100
+
+
 def test_explain_names_what_is_compiled_and_what_is_not_with_line_and_reason() -> None:
     found = tl.explain(Antispam, {"Message": 9_000_000, "Friendship": 1_000_000}, cores=2)
     assert [p.kernel for p in found.passes] == ["compiled"] * 3

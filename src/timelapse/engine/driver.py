@@ -38,6 +38,7 @@ from timelapse.engine.loop import Loop
 from timelapse.engine.progress import Progress
 from timelapse.engine.stages import Stages
 from timelapse.errors import HandlerError, Place
+from timelapse.kernels.choose import share_of
 from timelapse.model.program import spec_of
 from timelapse.plan.schedule import Schedule, Step
 
@@ -321,9 +322,12 @@ class Driver:
         events = 0 if kind == "merge" else cuts[last + 1] - cuts[first]
         self._next_task += 1
         threads = self._executor.threads if kind == "final_chain" else 1
+        share = share_of(
+            self._job.reader.count, self._job.slices if self._staged else 1, self._executor.cores, parts
+        )
         return Task(
             self._next_task, kind, name, index, first, last, state, events, attempt, threads, ahead,  # type: ignore[arg-type]
-            part, parts, seed,
+            part, parts, seed, share,
         )  # fmt: skip
 
     def _outcome(self, reports: list[SliceReport]) -> Outcome:

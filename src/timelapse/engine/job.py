@@ -123,7 +123,8 @@ class Task(msgspec.Struct, frozen=True):
     - `final_chain`: the final pass over slices `first` to `last`, from the changes before `first`
 
     `threads`: how many cores the task has for itself. `ahead`: its start states may turn out to be wrong, so each
-    event has a budget (kernels/budget.py).
+    event has a budget (kernels/budget.py). `share`: how many events the pass has for the process that runs the task, in
+    this task and others; 0: those of the task. It tells whether machine code is worth having.
     """
 
     id: int
@@ -140,6 +141,7 @@ class Task(msgspec.Struct, frozen=True):
     part: int = 0
     parts: int = 1
     seed: int = 0
+    share: int = 0
 
 
 class SumRow(msgspec.Struct, frozen=True):

@@ -249,9 +249,10 @@ def _run_slices(
 
     part = None if task.parts == 1 else Part.of(job.program, work, task.part, task.parts)
     events = task.events // task.parts
+    share = max(events, task.share)
 
     spec = spec_of(job.program)
-    serial = work.serial is not None and (given_up or not is_compiled_alone(job.program, work, events))
+    serial = work.serial is not None and (given_up or not is_compiled_alone(job.program, work, share))
     if serial:
         # Fields that only a later event's handler reads are read too: rows are kept whole.
         classes = job.classes
@@ -270,7 +271,7 @@ def _run_slices(
             job.program, work, known, events, final=final, prefetch=task.threads > 1, memory=memory,
             ahead=task.ahead,
             quarantine=job.quarantine, workers=task.threads if final else 1,
-            before=before, rows=task.kind != "final_chain", folder=job.rows_folder, alone=alone,
+            before=before, rows=task.kind != "final_chain", folder=job.rows_folder, alone=alone, share=share,
         )  # fmt: skip
 
     def starts_at(slice_id: int, state: str) -> pa.Table:

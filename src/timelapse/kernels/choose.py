@@ -77,14 +77,17 @@ class SliceKernel:
     may raise Abandoned.
 
     `asked`: what is needed of the result is what happened to this state; the rest may be missing.
+
+    `share`: how many events this process has for the pass, those of other kernels with them (`share_of`).
     """
 
     def __init__(
         self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool,
         prefetch: bool = False, memory: int | None = None, ahead: bool = False,
         quarantine: bool = False, workers: int = 1, before: Before | None = None, rows: bool = True,
-        folder: Path | None = None, alone: bool = True, asked: str | None = None,
+        folder: Path | None = None, alone: bool = True, asked: str | None = None, share: int = 0,
     ) -> None:  # fmt: skip
+        share = max(events, share)
         viewed = _viewed(work)
         if workers < 2:
             work = replace(work, by_key=None)
@@ -98,10 +101,10 @@ class SliceKernel:
         self._clock = Clock()
         with self._clock.phase("compile"):
             alone = alone or not (viewed or _is_called_late(program, work))
-            unit = _unit(program, work, events, final=final) if alone else None
+            unit = _unit(program, work, share, final=final) if alone else None
             if unit is None and work.by_key is not None:
                 work = self._work = replace(work, by_key=None)
-                unit = _unit(program, work, events, final=final) if alone else None
+                unit = _unit(program, work, share, final=final) if alone else None
         if unit is not None and unit.shared:
             from timelapse.kernels.native.shared import SharedKernel
 
@@ -232,6 +235,11 @@ def is_repeated() -> bool:
 def cold_events() -> int:
     """From this many events on it is worth waiting for the compiler now."""
     return COLD_EVENTS if _TIMES == 1 else max(WARM_EVENTS, COLD_EVENTS // _TIMES)
+
+
+def share_of(events: int, slices: int, cores: int, parts: int = 1) -> int:
+    """How many of a log's events a process sees of a pass that is done in so many slices, or parts, side by side."""
+    return events // max(1, min(max(slices, parts), cores))
 
 
 def choice(program: Program, work: PassProgram, *, final: bool) -> Choice:

@@ -23,6 +23,7 @@ from timelapse.kernels.choose import (
     choice,
     foresee,
     is_repeated,
+    share_of,
     uncompiled,
 )
 from timelapse.model.program import Program, as_program, spec_of
@@ -39,7 +40,7 @@ def compiled_facts(program: Program, events: int, slices: int | None, cores: int
     """Tells of a pass whether it will run compiled; None where none will."""
     if os.environ.get(SWITCH, "auto") == "auto" and events < WARM_EVENTS:
         return None
-    each = events // max(1, slices or cores)
+    each = share_of(events, slices or cores, cores)
 
     def compiled(work: PassProgram, final: bool) -> bool:
         return foresee(program, work, events if final else each, final=final).compiled
@@ -55,9 +56,9 @@ def compiling(program: Program, plan: Plan, job: Job, cores: int) -> Iterator[No
     Passes that run as Python because nobody should wait for the compiler are compiled too, after the others and for
     the next run: the compiler may go on when this one is done.
     """
-    works = [(job.passes[-1], job.reader.count // (1 if plan.mode != "staged" else job.slices), True)]
+    each = share_of(job.reader.count, job.slices if plan.mode == "staged" else 1, cores)
+    works = [(job.passes[-1], each, True)]
     if plan.mode == "staged" and job.slices > 1:
-        each = job.reader.count // job.slices
         works += [(s.work, each, False) for s in plan.stages if s.strategy is not Strategy.ITERATE]
     if job.reader.count < WARM_EVENTS:
         yield
@@ -78,7 +79,7 @@ def compiling(program: Program, plan: Plan, job: Job, cores: int) -> Iterator[No
         yield
 
 
-def foreseen(program: Program, plan: Plan, job: Job) -> dict[str, str]:
+def foreseen(program: Program, plan: Plan, job: Job, cores: int) -> dict[str, str]:
     """For each pass "compiled", or "Python" and why, as it looks before the run."""
     if job.reader.count < WARM_EVENTS and os.environ.get(SWITCH, "auto") == "auto":
         why = f"Python: {TOO_FEW}"
@@ -87,7 +88,7 @@ def foreseen(program: Program, plan: Plan, job: Job) -> dict[str, str]:
     works = [(s.name, s.work, False) for s in plan.stages if s.name not in guessed] + [
         ("final", job.passes[-1], True)
     ]
-    events = job.reader.count // (job.slices if plan.mode == "staged" else 1)
+    events = share_of(job.reader.count, job.slices if plan.mode == "staged" else 1, cores)
     found = _guessed(plan)
     for name, work, final in works:
         why_not = foresee(program, work, events, final=final)
@@ -123,8 +124,8 @@ class Compiler:
     def __init__(self, program: Program, events: int | None, slices: int | None, cores: int) -> None:
         """`events`: the log's, or None for one that is large enough for everything."""
         self._program = program
-        self._events = COLD_EVENTS * max(1, slices or cores) if events is None else events
-        self._each = self._events // max(1, slices or cores)
+        self._events = COLD_EVENTS * max(1, cores) if events is None else events
+        self._each = share_of(self._events, slices or cores, cores)
 
     def _choice(self, work: PassProgram, *, final: bool) -> Choice:
         return foresee(self._program, work, self._events if final else self._each, final=final)

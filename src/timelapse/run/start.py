@@ -144,7 +144,7 @@ def run_plan(
     try:
         job, lead, reuse = _job(request, plan, executor, partial, taking=gone is None)
         (partial.scratch / "results").mkdir()
-        foretold = foreseen(program, plan, job)
+        foretold = foreseen(program, plan, job, executor.cores)
         prepared = time.perf_counter() - clock
         outcome = reuse.run(
             job, plan, executor, settings.progress, lead,
