@@ -26,7 +26,7 @@ import pyarrow as pa
 import timelapse as tl
 from tests.programs.catalogue import CATALOGUE, FEATURES, SIZES, Entry
 from tests.programs.data import make
-from timelapse.run.foresight import explain
+from timelapse.run.explain import explain
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "programs.md"
 _MARK = re.compile(r"^\| \[`(\w+)`\]\([^)|]*\) \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", re.M)

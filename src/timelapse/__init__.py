@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from timelapse.model.types import Time
     from timelapse.reporting import report
     from timelapse.run import Run, replay, run_serial
-    from timelapse.run.foresight import explain
+    from timelapse.run.explain import explain
     from timelapse.training import features
 
 # Loaded when first used: `timelapse --help` needs none of them, a program's definition few. Handlers name no others than
@@ -75,7 +75,7 @@ _LATER = {
     "Run": "timelapse.run",
     "replay": "timelapse.run",
     "run_serial": "timelapse.run",
-    "explain": "timelapse.run.foresight",
+    "explain": "timelapse.run.explain",
     "diff": "timelapse.compare",
     "check": "timelapse.checks",
     "enforce": "timelapse.compare",

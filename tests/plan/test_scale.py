@@ -13,7 +13,7 @@ from timelapse.bench.programs import IntAntispam
 from timelapse.errors import UsageError
 from timelapse.log import Log
 from timelapse.plan import make_plan
-from timelapse.run.foresight import scale
+from timelapse.run.explain import scale
 from timelapse.testing import random_log
 
 BILLION = {"Friendship": 200_000_000, "Sent": 800_000_000}

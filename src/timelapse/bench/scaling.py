@@ -25,7 +25,7 @@ from timelapse.bench.stream_programs import Ledger
 from timelapse.bench.streams import OPENING
 from timelapse.bench.suites import Settings
 from timelapse.plan.scale import DOUBLING, ScaleRow
-from timelapse.run.foresight import scale
+from timelapse.run.explain import scale
 
 CLUSTER = "local-cluster[2,1,2048]"
 

@@ -141,7 +141,7 @@ def _ingested(data: Path, program: Path, out: Path, progress: Progress) -> Log:
 
 def _explain(program: Program, log: Log) -> None:
     from timelapse.cli.console import console
-    from timelapse.run.foresight import explain
+    from timelapse.run.explain import explain
 
     _head(2, f"the plan: timelapse explain, for {type(program).__name__}")
     console().print(explain(program, log).rich())

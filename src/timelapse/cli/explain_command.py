@@ -58,7 +58,7 @@ def explain(
     from timelapse.cli.settings import build_program
     from timelapse.log import Log
     from timelapse.model.load import load_program
-    from timelapse.run.foresight import explain as make_explanation
+    from timelapse.run.explain import explain as make_explanation
     from timelapse.run.start import kept_of
 
     made = build_program(load_program(program), settings or [])
@@ -95,7 +95,7 @@ def print_scale(program: Any, log: Any, machines: str, cores: int | None, *, as_
     from timelapse.env.cores import usable_cores
     from timelapse.errors import UsageError
     from timelapse.plan.scale import scale_lines
-    from timelapse.run.foresight import scale
+    from timelapse.run.explain import scale
 
     try:
         wanted = [int(n) for n in machines.split(",")]

@@ -1,0 +1,121 @@
+"""What a replay would do, said before it is done: the explanation, and what more machines would gain."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from timelapse.analysis.result import PassProgram
+from timelapse.env.cores import usable_cores
+from timelapse.errors import UsageError
+from timelapse.kernels.choose import COLD_EVENTS, Choice, choice, foresee, share_of
+from timelapse.model.program import Program, as_program, spec_of
+from timelapse.plan import make_plan
+from timelapse.plan.cost import writes_of
+from timelapse.plan.explanation import Explanation, HandlerRow, PassRow, counts_of, explain_analysis
+from timelapse.plan.plan import Plan
+from timelapse.plan.scale import ScaleRow
+from timelapse.plan.scale import scale as foretold
+from timelapse.plan.strategy import Strategy
+from timelapse.run.foresight import file_of, why_text
+
+
+class Compiler:
+    """What the compiler makes of a program's passes, for `explain`."""
+
+    def __init__(self, program: Program, events: int | None, slices: int | None, cores: int) -> None:
+        """`events`: the log's, or None for one that is large enough for everything."""
+        self._program = program
+        self._events = COLD_EVENTS * max(1, cores) if events is None else events
+        self._each = share_of(self._events, slices or cores, cores)
+
+    def _choice(self, work: PassProgram, *, final: bool) -> Choice:
+        return foresee(self._program, work, self._events if final else self._each, final=final)
+
+    def compiled(self, work: PassProgram, final: bool) -> bool:
+        """Whether a pass will run compiled."""
+        return self._choice(work, final=final).compiled
+
+    def describe(self, row: PassRow, work: PassProgram) -> PassRow:
+        """The row with how the pass runs, and why, handler by handler."""
+        final = row.stage is None
+        found = self._choice(work, final=final)
+        handlers = []
+        for handler in work.handlers:
+            alone = choice(self._program, dataclasses.replace(work, handlers=(handler,)), final=final)
+            at = f"{file_of(handler.function)}:{alone.line}" if alone.line else ""
+            names = tuple(event.__name__ for event in handler.events)
+            handlers.append(HandlerRow(handler.name, names, alone.compiled, alone.reason, at))
+        return dataclasses.replace(
+            row,
+            kernel="compiled" if found.compiled else "Python",
+            why=why_text(work, found),
+            handlers=tuple(handlers),
+        )
+
+
+def explain(
+    program: Program | type[Program], log: Any = None, *, slices: int | None = None, cores: int | None = None,
+    force: str | Mapping[str, str] | None = None,
+) -> Explanation:  # fmt: skip
+    """Explain how a program would be replayed: states, dependencies, stages, strategies, costs, and what is not seen.
+
+    `log` is a tl.Log (or anything that counts its events): costs are then weighted with its event counts, seconds are
+    predicted, and what will be compiled is said for a log of this size. `slices`, `cores` and `force` are as for
+    `replay`; `cores` defaults to this machine's. Raises UsageError for something that is not a program or a log,
+    PlanError for a forced strategy that is not exact.
+    """
+    from timelapse.analysis import analyse
+    from timelapse.run.conflicts import plan_of
+
+    bound = as_program(program)
+    counts = counts_of(log)
+    cores = cores or usable_cores()
+    events = None if counts is None else sum(counts.get(e.__name__, 0) for e in spec_of(bound).events)
+    plan, reader = None, getattr(log, "reader", None)
+    if reader is not None and force is None:
+        found = plan_of(
+            bound, analyse(bound), reader, counts, cores=cores, threads=cores, slices=slices, known={}
+        )
+        plan = found if any(s.strategy is Strategy.ITERATE for s in found.stages) else None
+    return explain_analysis(
+        bound, analyse(bound), log, slices=slices, cores=cores, force=force,
+        kernels=Compiler(bound, events, slices, cores), plan=plan,
+    )  # fmt: skip
+
+
+def scale(
+    program: Program | type[Program], log: Any, machines: Sequence[int], cores: int | None = None, *,
+    slices: int | None = None, force: str | None = None,
+) -> list[ScaleRow]:  # fmt: skip
+    """What a replay of the log would take on each of these numbers of machines, with `cores` cores each (this machine's).
+
+    `slices` and `force` are as for `replay`. Raises UsageError for numbers of machines below 1, or a log that does not count its events.
+    """
+    from timelapse.analysis import analyse
+
+    bound = as_program(program)
+    analysis = analyse(bound)
+    counts = counts_of(log)
+    if counts is None:
+        raise UsageError(
+            "--scale needs a log", hint="timelapse explain rules.py:Program LOG --scale 1,2,4", code="TL810"
+        )
+    cores = cores or usable_cores()
+    events = sum(counts.get(e.__name__, 0) for e in spec_of(bound).events)
+
+    def make(total: int) -> Plan:
+        compiler = Compiler(bound, events, slices, total)
+        return make_plan(
+            analysis,
+            counts=counts,
+            cores=total,
+            slices=slices,
+            force=force,
+            threads=cores,
+            compiled=compiler.compiled,
+        )
+
+    writes = sum(writes_of(stage.work, counts) for stage in make(cores).stages) / max(1, events)
+    return foretold(make, events, writes, machines, cores, slices)
