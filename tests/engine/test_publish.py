@@ -21,6 +21,7 @@ EVENTS = [A(k=i % 3, v=i % 2, s="x", ts=i) for i in range(12)]
 CHILD = """
     import importlib, os, sys
     import timelapse.engine.publish as publish
+    import timelapse.engine.results as results
     import timelapse.engine.tasks as tasks
     replay_module = importlib.import_module("timelapse.run.start")
     from tests.engine.dying import dying
@@ -32,9 +33,9 @@ CHILD = """
     if where == "rename":
         os.rename = dying(os.rename, count)
     elif where == "write":
-        tasks.write_table = dying(tasks.write_table, count)
+        tasks.write_table = results.write_table = dying(tasks.write_table, count)
     elif where == "parquet":
-        tasks._write_parquet = dying(tasks._write_parquet, count)
+        results._write_parquet = dying(results._write_parquet, count)
     elif where == "manifest":
         replay_module.write_manifest = dying(replay_module.write_manifest, count)
     elif where == "cleanup":
@@ -55,7 +56,7 @@ def _log() -> MemoryLog:
 def _child(out: Path, where: str, count: int) -> int:
     command = [sys.executable, "-c", textwrap.dedent(CHILD), str(out), where, str(count)]
     root = Path(__file__).parents[2]
-    env = {**os.environ, "PYTHONPATH": str(root)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
     return subprocess.run(command, cwd=root, env=env, check=False, timeout=120).returncode
 
 

@@ -51,18 +51,18 @@ class PartialRun:
         """Remove what only the making needed, and make the rest durable."""
         shutil.rmtree(self.scratch, ignore_errors=True)
         for path in [*self.path.rglob("*"), self.path]:
-            _sync(path)
+            sync(path)
 
     def commit(self) -> None:
         """Put the finished and settled run in its place."""
-        _sync(self.path)
+        sync(self.path)
         self._check()
         old: Path | None = None
         if self.out.exists():
             old = aside_path(self.out)
             os.rename(self.out, old)
         os.rename(self.path, self.out)
-        _sync(self.out.parent)
+        sync(self.out.parent)
         if old is not None:
             shutil.rmtree(old, ignore_errors=True)
 
@@ -75,7 +75,7 @@ class PartialRun:
             time.sleep(_DISCARD_PAUSE)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Make a file or a folder's entries durable."""
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -4,39 +4,29 @@ from __future__ import annotations
 
 import gc
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from timelapse.analysis.result import PassProgram
 from timelapse.engine import rows
-from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.engine.exchange import Merge, report_of
 from timelapse.engine.job import (
     Failure,
     Job,
     RepairRow,
     SliceReport,
-    SumRow,
     Task,
     TaskResult,
     change_path,
-    outputs_path,
-    quarantined_path,
-    record_name,
-    rejected_path,
-    same_name,
-    schema_bytes,
 )
-from timelapse.engine.reads import is_reads, write_reads
+from timelapse.engine.results import keep_results
 from timelapse.engine.spill import Spill
 from timelapse.env.machine import state_memory
 from timelapse.errors import HandlerError
-from timelapse.kernels.base import Abandoned, PassResult, Quarantined, quarantined_table
+from timelapse.kernels.base import Abandoned, PassResult
 from timelapse.kernels.budget import Spent
 from timelapse.kernels.choose import SliceKernel, is_compiled_alone
 from timelapse.kernels.parts import Part
@@ -156,7 +146,7 @@ def _merge(job: Job, task: Task) -> TaskResult:
 
 
 def _final(job: Job, task: Task, report: Report) -> TaskResult:
-    return _run_slices(job, task, len(job.passes) - 1, _starts, report, _keep_results(job))
+    return _run_slices(job, task, len(job.passes) - 1, _starts, report, keep_results(job, task.threads))
 
 
 def _final_chain(job: Job, task: Task, report: Report) -> TaskResult:
@@ -166,61 +156,13 @@ def _final_chain(job: Job, task: Task, report: Report) -> TaskResult:
             for name, spec in spec_of(job.program).states.items() if not states or name in states
         }  # fmt: skip
 
-    return _run_slices(job, task, len(job.passes) - 1, starts, report, _keep_results(job))
+    return _run_slices(job, task, len(job.passes) - 1, starts, report, keep_results(job, task.threads))
 
 
 def fold(spec: StateSpec, path_of: Callable[[int], Path], slices: int) -> pa.Table:
     """The state after the first `slices` slices, from what each of them changed."""
     paths = [path for path in map(path_of, range(slices)) if path.exists()]
     return merge.fold(spec, empty(spec), [read_table(path) for path in paths])
-
-
-def _keep_results(job: Job) -> Callable[[SliceReport, PassResult], None]:
-    """Write a slice's results to a folder of this attempt's own; the driver takes over what it accepts.
-
-    An attempt that Spark gave up on, and that goes on all the same, can so never spoil a run.
-    """
-
-    def keep(report: SliceReport, result: PassResult) -> None:
-        report.attempt = uuid.uuid4().hex
-        folder = job.attempt_path(report.attempt)
-        for inner in (folder, folder / "state", folder / "outputs"):
-            inner.mkdir()
-        report.put_changes(result.changes)
-        rows.keep_attempt(job, report, result.rows)
-        for state, table in result.effects.items():
-            if table.num_rows:
-                write_table(table, change_path(folder, report.slice, state))
-        for cls, table in result.outputs.items():
-            if is_reads(cls):
-                write_reads(table, cls, folder, report.slice)
-                continue
-            name = record_name(cls)
-            if name in report.classes:
-                raise same_name(name)
-            _write_parquet(table, outputs_path(folder, name, report.slice))
-            report.classes[name] = f"{cls.__module__}.{cls.__qualname__}"
-            report.outputs[name] = SumRow.of(hash_outputs(name, table))
-            report.schemas[name] = schema_bytes(table.schema)
-        assert result.rejected is not None
-        if result.rejected.num_rows:
-            _write_parquet(result.rejected, rejected_path(folder, report.slice))
-        report.rejected = SumRow.of(hash_rejected(result.rejected))
-        write_quarantined(result.quarantined, folder, report.slice)
-        report.quarantined = len(result.quarantined)
-
-    return keep
-
-
-def write_quarantined(rows: list[Quarantined], folder: Path, slice_id: int) -> None:
-    """Write which events were taken out of the log, where there are any."""
-    if rows:
-        _write_parquet(quarantined_table(rows), quarantined_path(folder, slice_id))
-
-
-def _write_parquet(table: pa.Table, path: Path) -> None:
-    path.parent.mkdir(exist_ok=True)
-    pq.write_table(table, path, compression="zstd")
 
 
 # --- both -----------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from timelapse.engine.job import Job
 from timelapse.engine.notebook import default_progress
 from timelapse.engine.progress import Progress
 from timelapse.engine.publish import PartialRun
-from timelapse.engine.tasks import write_quarantined
+from timelapse.engine.results import write_quarantined
 from timelapse.env.machine import memory_setting
 from timelapse.errors import ImpureProgram
 from timelapse.ids import INT64_MAX

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,13 +21,13 @@ import pyarrow.ipc
 from timelapse.kinds.base import StateSpec
 from timelapse.tables.apply import NO_CHANGE, Change, apply
 from timelapse.tables.rowhash import hash_order
+from timelapse.tables.sharing import in_order
 from timelapse.tables.table import hashes_of, key_names, read_table
 
 RANGE_ROWS = 1 << 18
 """Rows of all tables together that are merged at a time."""
 
 Write = Callable[[pa.Table], None]
-T = TypeVar("T")
 
 
 def cut_points(tables: Sequence[pa.Table], part: tuple[int, int] = (0, 1)) -> list[list[int]]:
@@ -80,26 +77,11 @@ def prefix(
 
     with ExitStack() as stack:
         writes = [stack.enter_context(writing(path, start.schema)) for path in paths]
-        for found in _in_order(merged, len(bounds[0]) - 1, threads):
+        for found in in_order(merged, len(bounds[0]) - 1, threads):
             for i, (state, change) in enumerate(found):
                 changes[i] += change
                 writes[i](state)
     return changes
-
-
-def _in_order(call: Callable[[int], T], count: int, threads: int) -> Iterator[T]:
-    """What `call` gives for 0 to `count` - 1, in order; so many at a time as there are threads."""
-    if min(threads, count) < 2:
-        yield from map(call, range(count))
-        return
-    with ThreadPoolExecutor(min(threads, count)) as pool:
-        waiting: deque[Future[T]] = deque()
-        for at in range(count):
-            waiting.append(pool.submit(call, at))
-            if len(waiting) >= threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
 
 
 def fold(spec: StateSpec, start: pa.Table, changes: Sequence[pa.Table]) -> pa.Table:

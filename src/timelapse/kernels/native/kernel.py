@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
 import numpy as np
@@ -39,6 +38,7 @@ from timelapse.kinds.effects import Journal
 from timelapse.log.reader import Chunk
 from timelapse.model.events import Event
 from timelapse.model.program import Program, params_of, spec_of
+from timelapse.tables.sharing import at_once
 from timelapse.tables.table import to_dict
 
 Shown = Callable[[int], Event]
@@ -290,15 +290,11 @@ class NativeKernel:
             if name in wanted:  # one that no handler mentions has no table yet
                 layout = layout_of(spec, work, final=self._final)
                 tables[name] = self._tables.get(name) or NativeTable(spec, layout, self._interned)
-        # Hashing and sorting leave the interpreter's lock alone; the thread that decoded is done by now.
-        if self._prefetch and sum(table.rows for table in tables.values()) > WORTH_THREADS:
-            order = sorted(tables, key=lambda name: -tables[name].rows)
-            with ThreadPoolExecutor(2) as pool:
-                found = dict(zip(order, pool.map(lambda name: tables[name].effects(), order), strict=True))
-        else:
-            found = {name: table.effects() for name, table in tables.items()}
-        for name in tables:
-            result.effects[name], change = found[name]
+        # The thread that decoded is done by now.
+        two = self._prefetch and sum(table.rows for table in tables.values()) > WORTH_THREADS
+        found = at_once([(table.rows, table.effects) for table in tables.values()], 2 if two else 1)
+        for name, (effects, change) in zip(tables, found, strict=True):
+            result.effects[name] = effects
             if change is not None:
                 result.changes[name] = change
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pyarrow as pa
 
@@ -30,6 +30,7 @@ from timelapse.kernels.native.views import Foreign
 from timelapse.log.reader import Chunk
 from timelapse.model.program import Program
 from timelapse.tables.rowhash import hash_order
+from timelapse.tables.sharing import at_once
 from timelapse.tables.table import hashes_of
 
 _WAITING = 2
@@ -158,9 +159,8 @@ def _together(hands: list[_Hand]) -> PassResult:
             whole.changes[name] += change
     whole.quarantined.sort(key=lambda row: row[2])
     names = list(whole.effects)
-    with ThreadPoolExecutor(len(hands)) as pool:  # sorting leaves the interpreter's lock alone
-        made = pool.map(lambda name: _sorted([r.effects[name] for r in results]), names)
-        whole.effects = dict(zip(names, made, strict=True))
+    calls = [(whole.effects[n].num_rows, partial(_sorted, [r.effects[n] for r in results])) for n in names]
+    whole.effects = dict(zip(names, at_once(calls, len(hands)), strict=True))
     return whole
 
 
