@@ -31,6 +31,9 @@ from timelapse.kernels.base import PassResult, Quarantined, quarantined_table
 from timelapse.tables.sharing import at_once
 from timelapse.tables.table import write_table
 
+_FILES = 4
+"""Files that are written at a time where there are cores: who writes one mostly waits for the disk."""
+
 
 def keep_results(job: Job, threads: int) -> Callable[[SliceReport, PassResult], None]:
     """Write a slice's results to a folder of this attempt's own; the driver takes over what it accepts.
@@ -63,7 +66,7 @@ def keep_results(job: Job, threads: int) -> Callable[[SliceReport, PassResult], 
                 (table.nbytes, partial(_write_parquet, table, outputs_path(folder, name, report.slice)))
             )
             tables[name] = table
-        at_once(files, threads)
+        at_once(files, _FILES if threads > 1 else 1)
         report.outputs = {name: SumRow.of(hash_outputs(name, table)) for name, table in tables.items()}
         assert result.rejected is not None
         if result.rejected.num_rows:

@@ -37,7 +37,7 @@ def _kind(kind: ValueType) -> int | None:
 
 
 class Hashing:
-    """Hashes one state's lines (`primitives.written`)."""
+    """Hashes what was written to one state (`primitives.written`)."""
 
     def __init__(self, spec: StateSpec, stored: ValueType | None, width: int, interned: Interned) -> None:
         keys = [_kind(kind) for kind in key_types(spec)]
@@ -50,18 +50,18 @@ class Hashing:
         self._seed = np.uint64(seed_of(f"state:{spec.name}"))
         self._width, self._interned = width, interned
 
-    def keys(self, lines: Ints) -> npt.NDArray[np.uint64]:
+    def keys(self, rows: Ints) -> npt.NDArray[np.uint64]:
         """As `tables.table.key_hashes`."""
-        found: npt.NDArray[np.uint64] = key_hashes(lines, self._keys, *self._pool())
+        found: npt.NDArray[np.uint64] = key_hashes(rows, self._keys, *self._pool())
         return found
 
-    def change(self, lines: Ints) -> tuple[Change, Bools]:
-        """As `tables.apply.change_of`, of lines that may have changed."""
-        moved: Bools = np.ones(lines.shape[1], np.bool_)
-        sums, rows = change_sums(
-            lines, self._width, self._keys, self._value, self._seed, _SALTS, *self._pool(), moved
+    def change(self, rows: Ints) -> tuple[Change, Bools]:
+        """As `tables.apply.change_of`, of rows that may have changed."""
+        moved: Bools = np.ones(rows.shape[0], np.bool_)
+        sums, counts = change_sums(
+            rows, self._width, self._keys, self._value, self._seed, _SALTS, *self._pool(), moved
         )
-        added, gone, removed = (HashSum(int(sums[i, 0]), int(sums[i, 1]), int(rows[i])) for i in range(3))
+        added, gone, removed = (HashSum(int(sums[i, 0]), int(sums[i, 1]), int(counts[i])) for i in range(3))
         content = HashSum(
             (added.low - removed.low) % 2**64, (added.high - removed.high) % 2**64, added.rows - removed.rows
         )
@@ -84,63 +84,52 @@ def _element(word, kind, salt, starts, data):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def key_hashes(lines, kinds, starts, data):  # type: ignore[no-untyped-def]
-    """The hash that tables are sorted by, for each of these lines' columns."""
-    found = np.empty(lines.shape[1], np.uint64)
-    for n in range(lines.shape[1]):
+def key_hashes(rows, kinds, starts, data):  # type: ignore[no-untyped-def]
+    """The hash that tables are sorted by, for each of these rows."""
+    found = np.empty(rows.shape[0], np.uint64)
+    for n in range(rows.shape[0]):
         h = FIRST
         for c in range(kinds.shape[0]):
-            h = mix(h * STEP_U + _element(lines[2 + c, n], kinds[c], _SALTS[0], starts, data))
+            h = mix(h * STEP_U + _element(rows[n, 2 + c], kinds[c], _SALTS[0], starts, data))
         found[n] = h
     return found
 
 
 @primitive()
-def change_sums(lines, width, kinds, value, seed, salts, starts, data, moved):  # type: ignore[no-untyped-def]
+def change_sums(rows, width, kinds, value, seed, salts, starts, data, moved):  # type: ignore[no-untyped-def]
     """The sums, both lanes, and the number of what was added (or became another), what is gone, what was there before.
 
     `moved` loses those that hash as before: NaN is one value, whatever its bits.
     """
     sums = np.zeros((3, 2), np.uint64)
-    rows = np.zeros(3, np.int64)
+    counts = np.zeros(3, np.int64)
     live = 2 + width
-    for n in range(lines.shape[1]):
-        now, was = lines[0, n], lines[1, n]
+    for n in range(rows.shape[0]):
+        now, was = rows[n, 0], rows[n, 1]
         if value == _FLOAT and now != 0 and was != 0:
-            a, b = unbits(lines[live, n]), unbits(lines[live + 1, n])
+            a, b = unbits(rows[n, live]), unbits(rows[n, live + 1])
             if a != a and b != b:
                 moved[n] = False
                 continue
         to = 0 if now != 0 else 1
-        rows[to] += 1
-        rows[2] += was != 0
+        counts[to] += 1
+        counts[2] += was != 0
         for lane in range(2):
             salt = salts[lane]
             own = seed ^ salt
             for c in range(kinds.shape[0]):
-                own = mix(own * STEP_U + _element(lines[2 + c, n], kinds[c], salt, starts, data))
+                own = mix(own * STEP_U + _element(rows[n, 2 + c], kinds[c], salt, starts, data))
             after = mix(own * STEP_U + mix(_U(now) + salt))
             if value >= 0:
-                part = _element(lines[live, n], value, salt, starts, data) if now != 0 else _NULL ^ salt
+                part = _element(rows[n, live], value, salt, starts, data) if now != 0 else _NULL ^ salt
                 after = mix(after * STEP_U + part)
             sums[to, lane] += after
             if was != 0:
                 before = mix(own * STEP_U + mix(_ONE + salt))
                 if value >= 0:
-                    before = mix(before * STEP_U + _element(lines[live + 1, n], value, salt, starts, data))
+                    before = mix(before * STEP_U + _element(rows[n, live + 1], value, salt, starts, data))
                 sums[2, lane] += before
-    return sums, rows
+    return sums, counts
 
 
 _ONE = np.uint64(1)
-
-
-@primitive()
-def ordered(lines, order, rows):  # type: ignore[no-untyped-def]
-    """These rows of the lines, their columns in another order."""
-    found = np.empty((rows.shape[0], order.shape[0]), np.int64)
-    for r in range(rows.shape[0]):
-        row = rows[r]
-        for n in range(order.shape[0]):
-            found[r, n] = lines[row, order[n]]
-    return found

@@ -300,24 +300,24 @@ def _counts(slots, base, j, place, live, base_place, flag, changed):  # type: ig
 
 @primitive()
 def written(found, slots, base, width, place, live, base_place, flag, changed):  # type: ignore[no-untyped-def]
-    """What a slice wrote to one state: a column for each row of it, in the order of the table. Returns how many.
+    """What a slice wrote to one state: its rows, in the order of the table. Returns how many.
 
     `found` is empty (zeros), with room for every row in use: counting them first would be another way through the table.
 
-    In its lines: whether the key is there, whether it was, the key's words, the live words, those at the slice's
+    A row has: whether the key is there, whether it was, the key's words, the live words, those at the slice's
     start (zeros where nothing was). `changed`: without those that are what they were.
     """
     n = 0
     for j in range(slots.shape[0]):
         if _counts(slots, base, j, place, live, base_place, flag, changed):
-            found[0, n] = (slots[j, 0] & flag) != 0
+            found[n, 0] = (slots[j, 0] & flag) != 0
             for w in range(width):
-                found[2 + w, n] = slots[j, 1 + w]
+                found[n, 2 + w] = slots[j, 1 + w]
             for w in range(live):
-                found[2 + width + w, n] = slots[j, place + w]
+                found[n, 2 + width + w] = slots[j, place + w]
             if base.shape[0] != 0:
-                found[1, n] = (base[j, 0] & flag) != 0
+                found[n, 1] = (base[j, 0] & flag) != 0
                 for w in range(live):
-                    found[2 + width + live + w, n] = base[j, base_place + w]
+                    found[n, 2 + width + live + w] = base[j, base_place + w]
             n += 1
     return n

@@ -10,16 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.kernels.native import primitives as prim
-from timelapse.kernels.native.changes import Hashing, ordered
+from timelapse.kernels.native.changes import Hashing
 from timelapse.kernels.native.hashtable import HashTable
 from timelapse.kernels.native.layout import Layout, can_be_mapped
+from timelapse.kernels.native.ordering import columns_by_hash
 from timelapse.kernels.native.strings import Interned
 from timelapse.kernels.native.touch import Mapped, MappedRows, fetchable
 from timelapse.kernels.native.words import decode, encode, to_arrow, to_words
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.kinds.effects import ADD, SET
 from timelapse.tables.apply import Change, change_of
-from timelapse.tables.rowhash import hash_order
 from timelapse.tables.table import key_hashes, key_list, key_names, key_types, to_python
 
 Ints = npt.NDArray[np.int64]
@@ -102,25 +102,19 @@ class NativeTable:
         layout, spec = self.layout, self.spec
         exact = layout.form == "exact"
         place = (layout.width, layout.place, layout.live, 1 + layout.at, layout.present)
-        lines: Ints = np.zeros((2 + layout.width + 2 * layout.live, self.rows), np.int64)
-        count = int(prim.written(lines, self.slots, self.hash.base, *place, exact))
-        if count < self.rows:
-            lines = np.ascontiguousarray(lines[:, :count])
+        rows: Ints = np.zeros((self.rows, 2 + layout.width + 2 * layout.live), np.int64)
+        rows = rows[: int(prim.written(rows, self.slots, self.hash.base, *place, exact))]
         hashing = Hashing(spec, layout.stored, layout.width, self._interned)
         change = None
         if exact:
-            change, moved = hashing.change(lines) if hashing.known else self._change(lines)
+            change, moved = hashing.change(rows) if hashing.known else self._change(rows)
             if not moved.all():
-                lines = np.ascontiguousarray(lines[:, moved])
-        h = (
-            hashing.keys(lines)
-            if hashing.keys_known
-            else key_hashes(self._key_columns(lines), lines.shape[1])
-        )
-        order = hash_order(h)
-        lines = ordered(lines, order, np.delete(np.arange(2 + layout.width + layout.live), 1))
-        present, live = lines[0] != 0, lines[1 + layout.width :].T
-        columns = [pa.array(h[order]), *self._key_columns(lines, 1)]
+                rows = rows[moved]
+        keys_known = hashing.keys_known
+        h = hashing.keys(rows) if keys_known else key_hashes(self._key_columns(rows.T, 2), len(rows))
+        lines = columns_by_hash(rows, h, np.delete(np.arange(2 + layout.width + layout.live), 1))
+        present, live = lines[1] != 0, lines[2 + layout.width :].T
+        arrays = [pa.array(lines[0].view(np.uint64)), *self._key_columns(lines, 2)]
         names = ["h", *key_names(spec)]
         form = "const" if exact else layout.form
         if form == "func":
@@ -131,20 +125,20 @@ class NativeTable:
             more = {"present": pa.array(present)}
             if exact and layout.stored is not None:
                 more["v"] = self._values(live, ~present)
-        made = pa.table([*columns, *more.values()], names=[*names, *more])
+        made = pa.table([*arrays, *more.values()], names=[*names, *more])
         return made.replace_schema_metadata({"form": form}), change
 
-    def _change(self, lines: Ints) -> tuple[Change, Bools]:
-        """The change, and which lines changed, by way of Arrow."""
-        layout, present, was = self.layout, lines[0] != 0, lines[1] != 0
+    def _change(self, rows: Ints) -> tuple[Change, Bools]:
+        """The change, and which rows changed, by way of Arrow."""
+        layout, present, was = self.layout, rows[:, 0] != 0, rows[:, 1] != 0
         begin = 2 + layout.width
         now = old = None
         if layout.stored is not None:
-            now = self._values(lines[begin : begin + layout.live].T, ~present)
-            old = self._values(lines[begin + layout.live :].T, ~was)
-        return change_of(self.spec, self._key_columns(lines), was, old, present, now)
+            now = self._values(rows[:, begin : begin + layout.live], ~present)
+            old = self._values(rows[:, begin + layout.live :], ~was)
+        return change_of(self.spec, self._key_columns(rows.T, 2), was, old, present, now)
 
-    def _key_columns(self, lines: Ints, first: int = 2) -> list[pa.Array]:
+    def _key_columns(self, lines: Ints, first: int) -> list[pa.Array]:
         kinds = enumerate(key_types(self.spec), first)
         return [to_arrow(lines[i : i + 1].T, kind, self._interned) for i, kind in kinds]
 
