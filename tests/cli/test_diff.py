@@ -74,6 +74,16 @@ def test_two_settings(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "the same" in capsys.readouterr().out
 
 
+def test_two_settings_of_one_program_named_once(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["diff", "rules_to_compare.py:Rules", "log", "--local"]
+    assert run_cli([*arguments, "--set-b", "limit=4"]) == 1
+    out = capsys.readouterr().out
+    assert "A rules_to_compare.py:Rules   limit=2" in out
+    assert "B rules_to_compare.py:Rules   limit=4" in out
+    assert run_cli(arguments) == 2
+    assert "--set-b NAME=VALUE" in capsys.readouterr().err
+
+
 def test_json(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One document with counts, days, examples."""
     assert (

@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=examples(
             "timelapse diff rules.py:Antispam@main rules.py:Antispam logs/oct --by sender",
-            "timelapse diff rules.py:Antispam rules.py:Antispam logs/oct --set-b ratio=3.0",
+            "timelapse diff rules.py:Antispam logs/oct --set-b ratio=3.0",
             "timelapse diff @3 @last --labels reports.parquet --segment country --by sender",
             "timelapse diff rules.py:Antispam logs/oct --enforce event",
             "timelapse diff @3 --enforce sender --for 30d --by sender",
@@ -44,7 +44,9 @@ def diff(
     b: Annotated[
         str | None,
         typer.Argument(
-            metavar="B", help="The same, for the new version; with --enforce the log.", show_default=False
+            metavar="B",
+            help="The same, for the new version. The log, where A is compared with itself: --set-b, --enforce.",
+            show_default=False,
         ),
     ] = None,
     log: Annotated[
@@ -153,6 +155,13 @@ def diff(
 
     if redact and report is None:
         raise UsageError("--redact is for a report", hint="give --report diff.html too", code="TL800")
+    if enforce is None and b is not None and log is None and _is_log(b) and not _is_run(a):
+        if not (sets_a or sets_b):
+            raise UsageError(
+                f"{b} is a log, and {a} would be compared with itself", code="TL800",
+                hint=f"give it another setting: timelapse diff {a} {b} --set-b NAME=VALUE; or name a second version before the log",
+            )  # fmt: skip
+        b, log = a, Path(b)
     conditions = [Condition(text) for text in fail_if or ()]
     judging = judging_of(labels, segments=segment or (), weight=weight, items=items, until=until)
     with (
@@ -292,6 +301,12 @@ def _sides(
         first = _side(a, sets_a, opened, master, local, progress)
         second = _side(b, sets_b, opened, master, local, progress)
     yield first, second
+
+
+def _is_log(reference: str) -> bool:
+    from timelapse.log.manifest import NAME
+
+    return (Path(reference) / NAME).is_file()
 
 
 def _is_run(reference: str) -> bool:
