@@ -82,3 +82,13 @@ def test_more_room_than_asked_for_changes_nothing() -> None:
     assert len(tables[1].slots) == 32768
     assert len(tables[0].slots) == 1024
     assert sorted(map(tuple, tables[0].used()[0])) == sorted(map(tuple, tables[1].used()[0]))
+
+
+def test_slices_of_one_run_are_foretold_as_one() -> None:
+    """What later slices bring is known from the first."""
+    whole, sliced = Growth(EVENTS, 0), Growth(EVENTS, 0)
+    for done in range(0, EVENTS, PIECE):
+        if done and done % (EVENTS // PIECE // 3 * PIECE) == 0:
+            sliced.go_on(EVENTS // PIECE // 3 * PIECE)
+        expected = whole.expected(done, done // 2)
+        assert sliced.expected(done - sliced._past, done // 2) == expected

@@ -23,12 +23,14 @@ def test_few_rows(values: list[int], wanted: list[int]) -> None:
     """Also where hashes agree in the upper bits, or altogether."""
     h, some = np.array(values, np.uint64), np.array(wanted[:2], np.int64)
     rows: Ints = np.arange(3 * len(h), dtype=np.int64).reshape(len(h), 3)
-    assert columns_by_hash(rows, h, some).tolist() == _expected(rows, h, some)
+    expected = _expected(rows, h, some)
+    assert columns_by_hash(rows, h, some).tolist() == expected
 
 
 @pytest.mark.parametrize("limit", [2**64 - 1, 2**40, 3])
 def test_many_rows(limit: int) -> None:
     """Random hashes; hashes that differ in the lower bits alone, and few different ones: those are sorted otherwise."""
     h = np.random.default_rng(5).integers(0, limit, 50_000, dtype=np.uint64)
-    rows: Ints = np.arange(2 * len(h), dtype=np.int64).reshape(len(h), 2)
-    assert columns_by_hash(rows, h, np.array([1, 0])).tolist() == _expected(rows, h, np.array([1, 0]))
+    rows: Ints = np.arange(3 * len(h), dtype=np.int64).reshape(len(h), 3)
+    expected = _expected(rows, h, np.array([2, 0]))
+    assert columns_by_hash(rows, h, np.array([2, 0])).tolist() == expected

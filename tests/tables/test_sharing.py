@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from timelapse.tables.sharing import at_once, in_order
+from timelapse.tables.sharing import Beside, at_once, in_order
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -36,3 +36,24 @@ def test_the_first_error_in_order_is_raised(threads: int) -> None:
 
     with pytest.raises(ValueError, match="number 0"):
         at_once([(size, partial(fail, at)) for at, size in enumerate([1, 2, 3])], threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_work_beside_is_done_in_order_and_its_errors_are_raised(threads: int) -> None:
+    """A piece at a time; leaving the block waits. What is raised in the block itself comes first."""
+    done: list[int] = []
+    with Beside(threads) as beside:
+        for at in range(4):
+            beside.do(partial(done.append, at))
+            assert done[:at] == list(range(at))
+        beside.wait()
+        assert done == [0, 1, 2, 3]
+
+    def fail() -> None:
+        raise ValueError("beside")
+
+    with pytest.raises(ValueError, match="beside"), Beside(threads) as beside:
+        beside.do(fail)
+    with pytest.raises(KeyError), Beside(2) as beside:
+        beside.do(fail)
+        raise KeyError

@@ -17,6 +17,7 @@ from timelapse.engine.job import (
     Job,
     SliceReport,
     SumRow,
+    Task,
     change_path,
     outputs_path,
     quarantined_path,
@@ -28,54 +29,63 @@ from timelapse.engine.job import (
 from timelapse.engine.publish import sync
 from timelapse.engine.reads import is_reads, write_reads
 from timelapse.kernels.base import PassResult, Quarantined, quarantined_table
-from timelapse.tables.sharing import at_once
+from timelapse.tables.sharing import Beside, at_once
 from timelapse.tables.table import write_table
 
 _FILES = 4
 """Files that are written at a time where there are cores: who writes one mostly waits for the disk."""
 
 
-def keep_results(job: Job, threads: int) -> Callable[[SliceReport, PassResult], None]:
+def keep_results(job: Job, task: Task, beside: Beside) -> Callable[[SliceReport, PassResult], None]:
     """Write a slice's results to a folder of this attempt's own; the driver takes over what it accepts.
 
-    An attempt that Spark gave up on, and that goes on all the same, can so never spoil a run.
+    An attempt that Spark gave up on, and that goes on all the same, can so never spoil a run. The files are written
+    `beside` the task's next slice; the report is only whole then. After the last one nothing else is to be done.
     """
 
     def keep(report: SliceReport, result: PassResult) -> None:
         report.attempt = uuid.uuid4().hex
-        folder = job.attempt_path(report.attempt)
-        for inner in (folder, folder / "state", folder / "outputs"):
-            inner.mkdir()
         report.put_changes(result.changes)
-        rows.keep_attempt(job, report, result.rows)
-        files: list[tuple[int, Callable[[], object]]] = [
-            (table.nbytes, partial(_put_state, table, change_path(folder, report.slice, state)))
-            for state, table in result.effects.items() if table.num_rows
-        ]  # fmt: skip
-        tables: dict[str, pa.Table] = {}
-        for cls, table in result.outputs.items():
-            if is_reads(cls):
-                files.append((table.nbytes, partial(write_reads, table, cls, folder, report.slice)))
-                continue
-            name = record_name(cls)
-            if name in report.classes:
-                raise same_name(name)
-            report.classes[name] = f"{cls.__module__}.{cls.__qualname__}"
-            report.schemas[name] = schema_bytes(table.schema)
-            files.append(
-                (table.nbytes, partial(_write_parquet, table, outputs_path(folder, name, report.slice)))
-            )
-            tables[name] = table
-        at_once(files, _FILES if threads > 1 else 1)
-        report.outputs = {name: SumRow.of(hash_outputs(name, table)) for name, table in tables.items()}
-        assert result.rejected is not None
-        if result.rejected.num_rows:
-            _write_parquet(result.rejected, rejected_path(folder, report.slice))
-        report.rejected = SumRow.of(hash_rejected(result.rejected))
-        write_quarantined(result.quarantined, folder, report.slice)
         report.quarantined = len(result.quarantined)
+        last = report.slice == task.last
+        write = partial(_write, job, report, result, _FILES if last and task.threads > 1 else 1)
+        beside.do(write)
+        if last:
+            beside.wait()
 
     return keep
+
+
+def _write(job: Job, report: SliceReport, result: PassResult, threads: int) -> None:
+    """Write a slice's results, and add to its report what they are."""
+    folder = job.attempt_path(report.attempt)
+    for inner in (folder, folder / "state", folder / "outputs"):
+        inner.mkdir()
+    rows.keep_attempt(job, report, result.rows)
+    files: list[tuple[int, Callable[[], object]]] = [
+        (table.nbytes, partial(_put_state, table, change_path(folder, report.slice, state)))
+        for state, table in result.effects.items() if table.num_rows
+    ]  # fmt: skip
+    tables: dict[str, pa.Table] = {}
+    for cls, table in result.outputs.items():
+        if is_reads(cls):
+            files.append((table.nbytes, partial(write_reads, table, cls, folder, report.slice)))
+            continue
+        name = record_name(cls)
+        if name in report.classes:
+            raise same_name(name)
+        report.classes[name] = f"{cls.__module__}.{cls.__qualname__}"
+        report.schemas[name] = schema_bytes(table.schema)
+        files.append((table.nbytes, partial(_write_parquet, table, outputs_path(folder, name, report.slice))))
+        tables[name] = table
+    assert result.rejected is not None
+    if result.rejected.num_rows:
+        path = rejected_path(folder, report.slice)
+        files.append((result.rejected.nbytes, partial(_write_parquet, result.rejected, path)))
+    at_once(files, threads)
+    report.outputs = {name: SumRow.of(hash_outputs(name, table)) for name, table in tables.items()}
+    report.rejected = SumRow.of(hash_rejected(result.rejected))
+    write_quarantined(result.quarantined, folder, report.slice)
 
 
 def _put_state(table: pa.Table, path: Path) -> None:

@@ -40,6 +40,7 @@ from timelapse.model.events import Event
 from timelapse.model.program import spec_of
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
+from timelapse.tables.sharing import Beside
 from timelapse.tables.table import read_table, write_table
 
 Starts = Callable[..., dict[str, pa.Table]]
@@ -146,7 +147,7 @@ def _merge(job: Job, task: Task) -> TaskResult:
 
 
 def _final(job: Job, task: Task, report: Report) -> TaskResult:
-    return _run_slices(job, task, len(job.passes) - 1, _starts, report, keep_results(job, task.threads))
+    return _run_final(job, task, _starts, report)
 
 
 def _final_chain(job: Job, task: Task, report: Report) -> TaskResult:
@@ -156,7 +157,15 @@ def _final_chain(job: Job, task: Task, report: Report) -> TaskResult:
             for name, spec in spec_of(job.program).states.items() if not states or name in states
         }  # fmt: skip
 
-    return _run_slices(job, task, len(job.passes) - 1, starts, report, keep_results(job, task.threads))
+    return _run_final(job, task, starts, report)
+
+
+def _run_final(job: Job, task: Task, starts: Starts, report: Report) -> TaskResult:
+    with Beside(task.threads) as beside:
+        keep = keep_results(job, task, beside)
+        result = _run_slices(job, task, len(job.passes) - 1, starts, report, keep, written=beside.wait)
+    result.seconds["write"] = result.seconds.get("write", 0.0) + beside.seconds
+    return result
 
 
 def fold(spec: StateSpec, path_of: Callable[[int], Path], slices: int) -> pa.Table:
@@ -180,8 +189,12 @@ def _run_slices(
     job: Job, task: Task, index: int, starts: Starts, report: Report,
     keep: Callable[[SliceReport, PassResult], None],
     kernel_of: Callable[[Mapping[str, pa.Table]], RepairKernel] | None = None, *, given_up: bool = False,
+    written: Callable[[], None] = lambda: None,
 ) -> TaskResult:  # fmt: skip
-    """Run a pass over the task's slices, one after the other. `given_up`: it could not do so compiled."""
+    """Run a pass over the task's slices, one after the other. `given_up`: it could not do so compiled.
+
+    `written` returns when all that `keep` was given is in its files.
+    """
     work = job.passes[index]
     classes = _classes(job, work)
     result = TaskResult(task.id)
@@ -251,9 +264,9 @@ def _run_slices(
             if spill is not None:
                 spill.close()
             if spec.times:
-                return _run_slices(job, task, index, starts, report, keep, given_up=True)
+                return _run_slices(job, task, index, starts, report, keep, given_up=True, written=written)
             plain = replace(job, passes=(*job.passes[:-1], replace(work, by_key=None)))
-            again = _run_slices(plain, task, index, starts, report, keep)
+            again = _run_slices(plain, task, index, starts, report, keep, written=written)
             again.abandoned, again.abandoned_is_bug = why.reason, why.is_bug
             return again
         middle = time.perf_counter()
@@ -275,6 +288,7 @@ def _run_slices(
             for name in exact:
                 spill.add(name, _written(job, task, index, slice_report, name))
             if kernel.state_bytes > memory:
+                written()
                 now = spill.stop()
                 if now is not None:
                     carried = kernel.carried() if isinstance(kernel, SliceKernel) else None

@@ -5,10 +5,12 @@ It is worth it for calls that leave the interpreter's lock alone: machine code, 
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
 T = TypeVar("T")
 
@@ -40,3 +42,50 @@ def at_once(calls: Sequence[tuple[int, Callable[[], T]]], threads: int) -> list[
         for at in sorted(range(len(calls)), key=lambda at: -calls[at][0]):
             made[at] = pool.submit(calls[at][1])
         return [made[at].result() for at in range(len(calls))]
+
+
+class Beside:
+    """Work done in one other thread while this one goes on, a piece at a time; here and at once where there is none.
+
+    Leaving the block waits for it, and raises what it raised unless something else is being raised.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._pool = ThreadPoolExecutor(1, "timelapse-beside") if threads > 1 else None
+        self._last: Future[None] | None = None
+        self.seconds = 0.0
+        """What the work took that was done beside."""
+
+    def do(self, work: Callable[[], None]) -> None:
+        """Begin this once what was begun before has ended. Raises what that raised."""
+        self.wait()
+        if self._pool is None:
+            work()
+        else:
+            self._last = self._pool.submit(self._timed, work)
+
+    def wait(self) -> None:
+        """Until what was begun has ended. Raises what it raised."""
+        last, self._last = self._last, None
+        if last is not None:
+            last.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self.wait()
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown()
+
+    def _timed(self, work: Callable[[], None]) -> None:
+        began = time.perf_counter()
+        try:
+            work()
+        finally:
+            self.seconds += time.perf_counter() - began

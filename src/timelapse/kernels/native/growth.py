@@ -17,14 +17,19 @@ _STEADY = 0.985
 
 
 class Growth:
-    """Watches one table through a slice of `events` events (0: not known). Rows it began with are not its growth."""
+    """Watches one table through `events` events (0: not known). Rows it began with are not its growth."""
 
     def __init__(self, events: int, rows: int) -> None:
-        self._events, self._first = events, rows
+        self._events, self._first, self._past = events, rows, 0
         self._marks: list[tuple[int, int]] = []
 
+    def go_on(self, done: int) -> None:
+        """A new slice of these events begins after one of so many, with the same table."""
+        self._past += done
+
     def expected(self, done: int, rows: int) -> int:
-        """The rows there will be, after `done` events with `rows`; called before each piece, `done` rises."""
+        """The rows there will be, after `done` events of a slice with `rows`; called before each piece, `done` rises."""
+        done += self._past
         marks, new = self._marks, rows - self._first
         if not marks or done >= 2 * marks[-1][0]:
             marks.append((done, new))

@@ -124,7 +124,7 @@ class NativeKernel:
                 load([self._tables[n] for n in known], [starts[n] for n in known], key_by_key=few or large)
         self._reach = Reach(unit.steady, {n: t for n, t in starts.items() if n in work.exact})
         self._events = events
-        self._growth = self._watch()
+        self._growth = [Growth(events, table.rows) for table in self._hashes]
         self._logs = {name: self._log(name) for name in unit.windows}
         self._outputs = Outputs(unit)
         self._fallback: Fallback | None = None
@@ -138,9 +138,6 @@ class NativeKernel:
         views, spec = self._unit.windows[name], self._spec.states[name]
         hidden = {lag: self._tables.get(members_spec(spec, lag).name) for lag in views.lags}
         return EffectLog(self._tables[name], views, {lag: t for lag, t in hidden.items() if t is not None})
-
-    def _watch(self) -> list[Growth]:
-        return [Growth(self._events, table.rows) for table in self._hashes]
 
     def run_steps(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice of a program that is called at other times than those of the log's events too."""
@@ -176,10 +173,13 @@ class NativeKernel:
 
     def begin(self) -> None:
         """A new slice begins."""
-        for table in self._hashes:
+        for number, table in enumerate(self._hashes):
             table.begin()
+            if table.exact:
+                self._growth[number].go_on(self._done)
+            else:  # it is empty again
+                self._growth[number] = Growth(self._events, table.rows)
         self._outputs = Outputs(self._unit)
-        self._growth = self._watch()
         if self._fallback is not None:
             self._fallback.python.begin()
         self._done = 0

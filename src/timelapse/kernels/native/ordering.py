@@ -26,17 +26,19 @@ _STEPS = 16
 
 
 def columns_by_hash(rows: Ints, h: U64, wanted: Ints) -> Ints:
-    """The hashes, ascending, and in that order these columns of the rows, each in one piece. Equal hashes stay in order."""
+    """The hashes, ascending, and in that order these columns of the rows, each in one piece. Equal hashes stay in order.
+
+    The rows' memory is used again for what is returned: memory that is touched for the first time is dear.
+    """
     bits = max(1, (len(rows) // _EACH).bit_length())
     first = min(bits, _DRAWERS)
     ends: Ints = np.zeros((1 << first) + 1, np.int64)
-    found: Ints = np.empty((1 + len(wanted), len(rows)), np.int64)
     # Memory is asked for here: NumPy asks for large pages.
     drawers: Ints = np.empty((len(rows), 1 + len(wanted)), np.int64)
     put_in(rows, h, wanted, first, drawers, ends)
+    found = rows.reshape(-1)[: drawers.size].reshape(drawers.shape[::-1])
     if not take_out(drawers, ends, first, bits - first, _STEPS * len(rows), found):
-        order = hash_order(h)
-        found[0], found[1:] = h[order].view(np.int64), rows[order][:, wanted].T
+        found[:] = drawers[hash_order(drawers[:, 0].view(np.uint64))].T
     return found
 
 
