@@ -191,6 +191,23 @@ def test_a_function_that_makes_an_array_is_kept() -> None:
         assert result(child(MADE, code=READ)) == [[[0, 0], [3, 0]], "uint64", counted]
 
 
+NEEDS = """
+import json, sys
+from timelapse.kernels.native import build, jit
+from timelapse.kernels.native.unit import Unit
+found = build.compiled(Unit(source=sys.argv[1]))(4)
+print(json.dumps([found == hash("4"), "numba.np.arraymath" in sys.modules, dict(jit.COUNTS)]))
+"""
+
+
+@pytest.mark.parametrize(("returned", "more"), [("hash(str(n))", True), ("n * -1158129741", False)])
+def test_all_of_numba_is_loaded_only_for_what_needs_it(returned: str, more: bool) -> None:
+    """Loading what can be compiled takes longer than loading what was; code that calls something of it still finds it."""
+    source = f"SIGNATURE = (int64,)\n\n\ndef run(n):\n    return {returned}\n"
+    assert result(child(source, code=NEEDS)) == [more, True, {"compiled": 1, "unkept": 0}]
+    assert result(child(source, code=NEEDS)) == [more, more, {"loaded": 1}]
+
+
 def test_what_cannot_be_described_is_not_kept(cache: Path) -> None:
     """It is compiled by each process for itself."""
     odd = Unit(source="SIGNATURE = (int64,)\n\n\ndef run(n):\n    return {n: n}\n")

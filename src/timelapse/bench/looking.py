@@ -81,7 +81,8 @@ def questions(run: Run) -> list[Question]:
         raise ValueError("the run has put out nothing")
     row = spam.slice(spam.num_rows * 3 // 4, 1).to_pylist()[0]
     reader = run.need_reader()
-    messages = next(iter(reader.chunks(row["seq"], row["seq"] + 4096, {"Message": []}))).tables["Message"]
+    kind = next(t.name for t in reader.types if t.name in ("Sent", "Message"))
+    messages = next(iter(reader.chunks(row["seq"], row["seq"] + 4096, {kind: []}))).tables[kind]
     put_out = set(spam["seq"].to_pylist())
     quiet = next((s for s in messages["seq"].to_pylist() if s not in put_out), row["seq"])
     at, sender = row["ts"], row["sender"]

@@ -54,7 +54,6 @@ class OnDisk:
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         name = self._name(sig)
-        target_context.refresh()
         found = self._stored(name, sig, target_context)
         if found is None and self._linked and name not in _MAKING:
             making = _MAKING[name] = ExitStack()

@@ -19,6 +19,7 @@ from numba.core import sigutils
 from numba.core.compiler import CompileResult
 from numba.core.environment import _rebuild_env
 from numba.core.funcdesc import PythonFunctionDescriptor
+from numba.core.runtime import rtsys
 from numba.core.typing import signature
 
 types: Any = numba.core.types
@@ -57,7 +58,8 @@ def to_bytes(made: Any, *, linked: bool) -> bytes:
             [e.env_name, e.globals.get("__name__", ""), [_constant(c, described.qualname) for c in e.consts]]
             for e in environments
         ],
-        "symbols": sorted(_defined(library._final_module)),
+        "symbols": sorted(_names(library._final_module, defined=True)),
+        "needs": sorted(_names(library._final_module, defined=False)),
         "code": len(code),
     }
     text = json.dumps(head, sort_keys=True).encode()
@@ -73,6 +75,7 @@ def from_bytes(payload: bytes, sig: Any, target: Any) -> Any:
     code, bitcode = payload[_HEAD + size : at], payload[at:]
     if len(code) != head["code"]:
         raise ValueError("the object code is cut off")
+    _provide(head["needs"], target)
     arguments, _ = sigutils.normalize_signature(sig)
     result = _type(head["result"])
     described = PythonFunctionDescriptor(
@@ -96,6 +99,18 @@ def from_bytes(payload: bytes, sig: Any, target: Any) -> Any:
     )  # fmt: skip
 
 
+def _provide(names: Iterable[str], target: Any) -> None:
+    """Have what object code calls by name in place.
+
+    Numba first loads all that it can compile (its refresh of a target). That takes longer than the rest of loading
+    machine code, and most of this needs Numba's run-time alone.
+    """
+    rtsys.initialize(target)
+    engine = target.codegen()._engine
+    if not all(llvm.address_of_symbol(n) or engine.is_symbol_defined(n) for n in names):
+        target.refresh()
+
+
 def _library(codegen: Any, head: dict[str, Any], code: bytes, bitcode: bytes) -> Any:
     library = codegen.create_library(head["library"])
     library.enable_object_caching()
@@ -107,10 +122,11 @@ def _library(codegen: Any, head: dict[str, Any], code: bytes, bitcode: bytes) ->
     return library
 
 
-def _defined(module: Any) -> Iterable[str]:
+def _names(module: Any, *, defined: bool) -> Iterable[str]:
+    """What a module defines, or needs from elsewhere."""
     for values in (module.functions, module.global_variables):
         for value in values:
-            if not value.is_declaration:
+            if value.is_declaration != defined and not value.name.startswith("llvm."):
                 yield value.name
 
 
