@@ -77,6 +77,9 @@ def test_a_traced_event_does_what_it_did(
     for name in run.manifest.states:  # by a kernel that is asked for this state alone
         for at in (7, 31, 58):
             assert run.state(name.name, at).equals(serial.state(name.name, at)), (name.name, at)
+    for moment in (None, 7, 31, 58):  # and by one that is asked for all
+        assert run.states(moment) == serial.states(moment)
+    assert list(run.states(31, names=[name.name])) == [name.name]
 
 
 def test_what_handlers_raised_is_told_and_undone() -> None:

@@ -90,7 +90,7 @@ def questions(run: Run) -> list[Question]:
     return [
         Question("why", ("why", "RUN", f"Spam:{row['message']}"), lambda r: r.why(f"Spam:{row['message']}").text),
         Question("why-not", ("why-not", "RUN", str(quiet)), lambda r: r.why_not(quiet).text, (0, 1)),
-        Question("state, all", ("state", "RUN"), lambda r: [r.state(s.name).num_rows for s in r.manifest.states]),
+        Question("state, all", ("state", "RUN"), lambda r: len(r.states())),
         Question("state NAME --at", ("state", "RUN", "to_others", "--at", when), lambda r: r.state("to_others", at)),
         Question(
             "state NAME --key", ("state", "RUN", "to_others", "--key", where), lambda r: r.history("to_others", sender)

@@ -176,9 +176,7 @@ def _print(found: Explanation, as_json: bool) -> None:
 def _overview(run: Run, at: int | None, as_json: bool) -> None:
     from timelapse.cli.console import line, print_json
 
-    rows = [
-        (s.name, run.state_spec(s.name).text, run.state(s.name, at).num_rows) for s in run.manifest.states
-    ]
+    rows = [(name, run.state_spec(name).text, t.num_rows) for name, t in run.states(at).items()]
     if as_json:
         print_json({"at": at, "states": [{"name": n, "kind": k, "rows": r} for n, k, r in rows]})
         return

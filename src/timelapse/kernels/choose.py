@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
@@ -76,7 +76,7 @@ class SliceKernel:
     `workers`: threads among which a compiled pass may share out its events by key, where it can. `run` then
     may raise Abandoned.
 
-    `asked`: what is needed of the result is what happened to this state; the rest may be missing.
+    `asked`: what is needed of the result is what happened to these states (None: all of it); the rest may be missing.
 
     `share`: how many events this process has for the pass, those of other kernels with them (`share_of`).
     """
@@ -85,7 +85,7 @@ class SliceKernel:
         self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool,
         prefetch: bool = False, memory: int | None = None, ahead: bool = False,
         quarantine: bool = False, workers: int = 1, before: Before | None = None, rows: bool = True,
-        folder: Path | None = None, alone: bool = True, asked: str | None = None, share: int = 0,
+        folder: Path | None = None, alone: bool = True, asked: Collection[str] | None = None, share: int = 0,
     ) -> None:  # fmt: skip
         share = max(events, share)
         viewed = _viewed(work)

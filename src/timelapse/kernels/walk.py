@@ -71,7 +71,7 @@ class Walk:
 
         self._source = source
         kernel = SliceKernel(
-            program, work, starts, events, final=True, prefetch=cores() > 1, quarantine=quarantine
+            program, work, starts, events, final=True, prefetch=cores() > 1, quarantine=quarantine, asked=()
         )
         self._python, self._native = kernel.parts
         self._seqs: Iterator[int] = iter(())

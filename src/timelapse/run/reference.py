@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class _SerialRun(Run):
         self._events = events
         self._clock = clock
 
-    def _state_before(self, spec: StateSpec, at: int) -> pa.Table:
+    def _states_before(self, at: int, specs: Sequence[StateSpec]) -> list[pa.Table]:
         from timelapse.tables.table import state_table
 
         # Of programs that reach into other times the events here are without those already.
@@ -60,7 +61,7 @@ class _SerialRun(Run):
         outcome = serial.run(
             self._program, self._events, before=at, quarantine=quarantine, begin=begin, until=end
         )
-        return state_table(spec, outcome.states[spec.name].items())
+        return [state_table(s, outcome.states[s.name].items()) for s in specs]
 
 
 def run_serial(

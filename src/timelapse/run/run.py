@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import bisect
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -233,19 +233,30 @@ class Run:
         Without `at` it is the state after the last event; with `at` (int64 microseconds UTC) the
         state before everything at that time. Raises RunError for an unknown name.
         """
-        spec = self.state_spec(name)
+        return self.states(at, (name,))[name]
+
+    def states(self, at: int | None = None, names: Iterable[str] | None = None) -> dict[str, pa.Table]:
+        """Several states of one moment, as `state` gives each: those named, else all that the program declares.
+
+        That takes about as long as for one of them. Raises RunError for an unknown name.
+        """
+        chosen = [s.name for s in self._manifest.states] if names is None else list(names)
+        specs = [self.state_spec(name) for name in chosen]
         if at is None:
-            return presentable(spec, self._data.state_at_cut(spec, self.slices))
-        return presentable(spec, self._state_before(spec, at))
+            tables = [self._data.state_at_cut(spec, self.slices) for spec in specs]
+        else:
+            tables = self._states_before(at, specs)
+        return {s.name: presentable(s, table) for s, table in zip(specs, tables, strict=True)}
 
     def state_at_cut(self, name: str, slices: int) -> dict[Any, Any]:
         """A state's values after the first `slices` slices."""
         spec = self.state_spec(name)
         return to_dict(spec, self._data.state_at_cut(spec, slices))
 
-    def table_at_cut(self, name: str, slices: int) -> pa.Table:
+    def table_at_cut(self, state: str | StateSpec, slices: int) -> pa.Table:
         """The same as a table, as it is stored (tables/table.py)."""
-        return self._data.state_at_cut(self.state_spec(name), slices)
+        spec = state if isinstance(state, StateSpec) else self.state_spec(state)
+        return self._data.state_at_cut(spec, slices)
 
     def value_at_cut(self, name: str, key: Any, slices: int) -> Any:
         """What a state holds under a key (as it is stored) after the first `slices` slices; ABSENT: nothing."""
@@ -269,32 +280,10 @@ class Run:
             hint=f"{meant(name, names)}states: {', '.join(names) or 'none'}", code="TL603",
         )  # fmt: skip
 
-    def _state_before(self, spec: StateSpec, at: int) -> pa.Table:
-        from timelapse.run.takeout import reader_without
-        from timelapse.run.travel import state_before, stepped_state_before, timed_state_before
+    def _states_before(self, at: int, specs: Sequence[StateSpec]) -> list[pa.Table]:
+        from timelapse.run.travel import states_before
 
-        reader = self.need_reader()
-        cuts = self._manifest.cuts
-        if (own := spec_of(self.need_program())).times:
-            reader = reader_without(reader, self.stored_quarantined()["seq"].to_pylist())
-            until = self._manifest.until
-            if own.serial_only is not None:  # windows too: they take more than the state at the slice's start
-                return timed_state_before(self.need_program(), reader, at, until, spec)
-            stored = self._data.state_at_cut
-            return stepped_state_before(self.need_program(), reader, stored, cuts, at, until, spec)
-        seq = reader.seq_at(at)
-        slice_id = max(0, bisect.bisect_right(cuts, seq) - 1)
-        slice_id = min(slice_id, self.slices)
-        if slice_id == self.slices or cuts[slice_id] == seq:
-            return self._data.state_at_cut(spec, slice_id)
-        program = self.need_program()
-        starts = {
-            name: self._data.state_at_cut(s, slice_id)
-            for name, s in spec_of(program).states.items()
-            if slice_id
-        }
-        quarantine = self._manifest.quarantined is not None
-        return state_before(program, reader, starts, cuts[slice_id], seq, spec, quarantine=quarantine)
+        return states_before(self, at, specs)
 
     def state_frame(self, name: str, at: int | None = None, spark: SparkSession | None = None) -> DataFrame:
         """`state` as a Spark DataFrame, for SQL: `run.state_frame("sent").createOrReplaceTempView("sent")`."""

@@ -1,9 +1,10 @@
-"""Time travel: the state in the middle of a slice, by running a part of the slice again."""
+"""Time travel: states in the middle of a slice, by running a part of the slice again."""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -18,82 +19,85 @@ from timelapse.kinds.base import StateSpec
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.program import Program, spec_of
+from timelapse.run.takeout import reader_without
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
 from timelapse.tables.table import state_table
 
+if TYPE_CHECKING:
+    from timelapse.run.run import Run
 
-def state_before(
-    program: Program,
-    reader: EventReader,
-    starts: Mapping[str, pa.Table],
-    lo: int,
-    hi: int,
-    spec: StateSpec,
-    *,
-    quarantine: bool = False,
-) -> pa.Table:
-    """The state table of one state after the events lo <= seq < hi, from the state tables before `lo`.
+
+def states_before(run: Run, at: int, specs: Sequence[StateSpec]) -> list[pa.Table]:
+    """The tables of some states before everything at a time; what happened since the slice's start happens once for all.
 
     Compiled where the replay was.
     """
+    program, reader = run.need_program(), run.need_reader()
+    spec = spec_of(program)
+    if spec.times:
+        reader = reader_without(reader, run.stored_quarantined()["seq"].to_pylist())
+        # Windows too: they take more than the state at the slice's start.
+        serially = spec.serial_only or analyse(program).serial_only
+        return (_timed_before if serially else _stepped_before)(run, program, reader, at, specs)
+    cuts, seq = run.manifest.cuts, reader.seq_at(at)
+    slice_id = min(max(0, bisect.bisect_right(cuts, seq) - 1), run.slices)
+    if slice_id == run.slices or cuts[slice_id] == seq:
+        return [run.table_at_cut(s, slice_id) for s in specs]
+    starts = {name: run.table_at_cut(s, slice_id) for name, s in spec.states.items() if slice_id}
+    lo = cuts[slice_id]
     work = final_pass(analyse(program))
+    classes = {cls.__name__: cls for cls in spec.events if cls.__name__ in work.columns}
+    quarantine = run.manifest.quarantined is not None
     kernel = SliceKernel(
-        program,
-        work,
-        starts,
-        hi - lo,
-        final=True,
-        prefetch=cores() > 1,
-        quarantine=quarantine,
-        asked=spec.name,
-    )
-    classes = {cls.__name__: cls for cls in spec_of(program).events if cls.__name__ in work.columns}
-    result = kernel.run(Source(reader, lo, hi, classes, work.columns), lambda _: None)
-    if result.failure is not None:
-        raise ReplayError(
-            "a handler failed where it did not fail before", hint=str(result.failure), code="TL607"
-        )
-    return merge.fold(spec, starts.get(spec.name, empty(spec)), [result.effects[spec.name]])
+        program, work, starts, seq - lo, final=True, prefetch=cores() > 1, quarantine=quarantine,
+        asked=[s.name for s in specs],
+    )  # fmt: skip
+    return _after(kernel, Source(reader, lo, seq, classes, work.columns), starts, specs)
 
 
-def stepped_state_before(
-    program: Program, reader: EventReader, stored: Callable[[StateSpec, int], pa.Table], cuts: Sequence[int],
-    at: int, until: int | None, spec: StateSpec,
-) -> pa.Table:  # fmt: skip
-    """The same for a program with ticks or `after=` handlers, before everything at `at`.
-
-    `stored` gives a state after so many slices.
-    """
+def _stepped_before(
+    run: Run, program: Program, reader: EventReader, at: int, specs: Sequence[StateSpec]
+) -> list[pa.Table]:
+    """The same for a program with ticks, `after=` handlers or what lies ahead, before everything at `at`."""
+    cuts, until = run.manifest.cuts, run.manifest.until
     first, last = reader.ts_first, reader.ts_before(INT64_MAX)
     if first is None or last is None or at <= first:
-        return stored(spec, 0)
+        return [run.table_at_cut(s, 0) for s in specs]
     if at > (last if until is None else max(last, until)):
-        return stored(spec, len(cuts) - 1)
+        return [run.table_at_cut(s, run.slices) for s in specs]
     seq = reader.seq_at(at)
-    slice_id = min(bisect.bisect_right(cuts, seq) - 1, len(cuts) - 2)
+    slice_id = min(bisect.bisect_right(cuts, seq) - 1, run.slices - 1)
     lo = cuts[slice_id]
-    starts = {n: stored(s, slice_id) for n, s in spec_of(program).states.items() if slice_id}
+    starts = {n: run.table_at_cut(s, slice_id) for n, s in spec_of(program).states.items() if slice_id}
     work = final_pass(analyse(program))
-    kernel = SliceKernel(program, work, starts, seq - lo, final=True)
+    # Compiled steps begin with the log.
+    kernel = SliceKernel(program, work, starts, seq - lo, final=True, alone=not slice_id)
     classes = {c.__name__: c for c in heard(spec_of(program), reader.types) if c.__name__ in work.columns}
     since = reader.ts_before(lo) if slice_id else None
     source = Source(reader, lo, seq, classes, work.columns, begin=first, end=at - 1, since=since)
+    return _after(kernel, source, starts, specs)
+
+
+def _after(
+    kernel: SliceKernel, source: Source, starts: Mapping[str, pa.Table], specs: Sequence[StateSpec]
+) -> list[pa.Table]:
+    """The states after what the kernel goes through."""
     result = kernel.run(source, lambda _: None)
     if result.failure is not None:
         raise ReplayError(
             "a handler failed where it did not fail before", hint=str(result.failure), code="TL607"
         )
-    return merge.fold(spec, starts.get(spec.name, empty(spec)), [result.effects[spec.name]])
+    return [merge.fold(s, starts.get(s.name, empty(s)), [result.effects[s.name]]) for s in specs]
 
 
-def timed_state_before(
-    program: Program, reader: EventReader, at: int, until: int | None, spec: StateSpec
-) -> pa.Table:
-    """The same for a program that reaches into other times, before everything at `at`, from the log's beginning."""
+def _timed_before(
+    run: Run, program: Program, reader: EventReader, at: int, specs: Sequence[StateSpec]
+) -> list[pa.Table]:
+    """The same for a program that slices alone do not give: from the log's beginning, by the serial loop."""
     classes = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
-    last = reader.ts_before(INT64_MAX)
+    last, until = reader.ts_before(INT64_MAX), run.manifest.until
     end = last if last is None or until is None else max(last, until)
     events = reader.events(0, reader.seq_at(at), classes)
     outcome = serial.run(program, events, before=at, begin=reader.ts_first, until=end)
-    return state_table(spec, outcome.states[spec.name].items())
+    return [state_table(s, outcome.states[s.name].items()) for s in specs]

@@ -20,6 +20,8 @@ _LINE = 8
 """Words in a cache line."""
 _FIRST = 1024
 """Rows of an empty table."""
+_MORE = 4
+"""A state that is loaded gets room for one key in so many more: one that has grown so far goes on growing."""
 
 
 def _empty(rows: int, words: int) -> Ints:
@@ -36,13 +38,13 @@ def _empty(rows: int, words: int) -> Ints:
 class HashTable:
     """Rows by key. `slots` are the rows, `rows` counts those in use; `base` has their flags and live words at the
     slice's start, no rows where all began empty or nobody asks for it. `mapped`: start states whose keys are taken
-    over one by one.
+    over one by one. `changes`: whether it is asked what a slice did to them.
     """
 
-    def __init__(self, layouts: Sequence[Layout]) -> None:
+    def __init__(self, layouts: Sequence[Layout], *, changes: bool = True) -> None:
         first = layouts[0]
         self.width = first.width
-        self.exact, self.tracked = first.form == "exact", first.tracked
+        self.exact, self.tracked = first.form == "exact", first.tracked and changes
         self._live = max(layout.at + layout.live for layout in layouts)
         used = max(1 + first.width + self._live, *(layout.twins + layout.extra for layout in layouts))
         # Rows of 3 or 7 words would often lie in two lines, those of a few less than 16 in three.
@@ -90,7 +92,7 @@ class HashTable:
 
     def load(self, layout: Layout, keys: Ints, values: Ints) -> None:
         """Put one state's keys and values in. What they hold is what they held at the start, once a slice has begun."""
-        self.reserve(len(keys))
+        self.reserve(len(keys), len(keys) + len(keys) // _MORE)
         self.rows += int(
             prim.load(self.slots, self.mask, self.width, keys, values, layout.place, layout.present)
         )

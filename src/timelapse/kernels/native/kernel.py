@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -81,14 +81,15 @@ class NativeKernel:
     """Runs one compiled pass. `starts` are state tables; a state missing there starts empty.
 
     An event that the compiled function leaves is undone in the tables and runs as Python on them; the
-    function goes on with the next one. `left` counts them. `asked`: a slice's result is what it did to this state, no more.
+    function goes on with the next one. `left` counts them. `asked`: a slice's result is what it did to
+    these states, no more (None: all of it).
     """
 
     def __init__(
         self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, pa.Table], *, final: bool,
         prefetch: bool = False, events: int = 0, memory: int | None = None, ahead: bool = False,
         quarantine: bool = False, interned: Interned | None = None, share: tuple[int, int] = (0, 1),
-        asked: str | None = None,
+        asked: Collection[str] | None = None,
     ) -> None:  # fmt: skip
         loops.install()
         self._asked = asked
@@ -107,7 +108,11 @@ class NativeKernel:
         self._tables: dict[str, NativeTable] = {}
         self._counts = np.zeros(len(unit.tables), np.int64)
         self._hashes = [
-            HashTable([unit.layouts[n] for n in names if n in unit.layouts]) for names in unit.tables
+            HashTable(
+                [unit.layouts[n] for n in names if n in unit.layouts],
+                changes=asked is None or not set(names).isdisjoint(asked),
+            )
+            for names in unit.tables
         ]
         shared = {n: table for names, table in zip(unit.tables, self._hashes, strict=True) for n in names}
         entry = 3 + max((layout.live for layout in unit.layouts.values()), default=0)
@@ -284,7 +289,7 @@ class NativeKernel:
         work = self._work
         wanted = set(work.exact if self._final else work.targets) | set(work.delta)
         if self._asked is not None:
-            wanted = {self._asked}
+            wanted = set(self._asked)
         tables: dict[str, NativeTable] = {}
         for name, spec in self._spec.states.items():
             if name in wanted:  # one that no handler mentions has no table yet

@@ -266,5 +266,5 @@ def load(tables: Sequence[NativeTable], starts: Sequence[pa.Table], *, key_by_ke
     if key_by_key and parts and all(t.can_be_mapped and fetchable(start) for t, start in parts):
         shared.map(MappedRows([(Mapped(start, t.layout.width), t.layout) for t, start in parts]))
         return
-    for table, start in parts:
+    for table, start in sorted(parts, key=lambda p: -p[1].num_rows):  # the first makes the room
         table._put_in(start, table.layout)
