@@ -67,11 +67,11 @@ def lowered(program: Program, work: PassProgram, *, final: bool) -> Unit:
     It is written once to see which those are, and which counters are steady, and then knowing that.
     """
     alone = Lowering(program, work, final=final)
-    unit = alone.run()
+    alone.write()
     tables = [states for states in alone.together() if len(states) > 1]
     steady = alone.steady_counters()
     if not tables and not steady:
-        return unit
+        return alone.finish()
     return Lowering(program, work, final=final, tables=tables, steady=steady).run()
 
 
@@ -99,6 +99,11 @@ class Lowering(Folds):
 
     def run(self) -> Unit:
         """Write everything."""
+        self.write()
+        return self.finish()
+
+    def write(self) -> None:
+        """Write the handlers of each event. What is used how is known then."""
         unit, work = self.unit, self._work
         own = self._events()
         unit.handlers = [h.name for h in work.handlers]
@@ -134,12 +139,16 @@ class Lowering(Folds):
             raise first
         if unit.ticks:
             self._for_ticks()
-        columns = self._used_columns([*heads, *bodies])
-        heads, bodies = columns[: len(heads)], columns[len(heads) :]
-        self._lines = []
+        self._heads, self._bodies = heads, bodies
         unit.windows = {n: v for n in unit.states if (v := self._states[n].views) is not None}
         unit.hidden = {name: spec for name, spec in unit.hidden.items() if name in unit.states}
         unit.pushes = {name: self._states[name].pushes for name in unit.windows}
+
+    def finish(self) -> Unit:
+        """Put the function together."""
+        unit = self.unit
+        columns = self._used_columns([*self._heads, *self._bodies])
+        heads, bodies = columns[: len(self._heads)], columns[len(self._heads) :]
         bodies = [self._without_idle_room(body) for body in bodies]
         bodies = [share_rows(without_idle_saves(body)) for body in bodies]
         self._count_rows(bodies)
