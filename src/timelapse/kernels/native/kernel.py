@@ -112,7 +112,7 @@ class NativeKernel:
                 [unit.layouts[n] for n in names if n in unit.layouts],
                 changes=asked is None or not set(names).isdisjoint(asked),
                 threads=2 if prefetch else 1,
-            )  # fmt: skip
+            )
             for names in unit.tables
         ]
         shared = {n: table for names, table in zip(unit.tables, self._hashes, strict=True) for n in names}
