@@ -56,7 +56,10 @@ class Columns(Iteration):
         kind = Guesses(self._objects, event).kind(closed)
         maybe = kind.startswith("opt:")
         kind = kind.removeprefix("opt:")
-        if kind not in _KINDS:
+        is_list = kind.startswith("list:")
+        if kind.removeprefix("list:") not in _KINDS or (
+            is_list and not (self._lists and self._is_sequence(closed))
+        ):
             return None
         self._rollback(mark)
         names = sorted({n.id for n in ast.walk(closed) if isinstance(n, ast.Name)} & set(self._objects))
@@ -67,12 +70,21 @@ class Columns(Iteration):
         self.exit_if(
             self._column_value(Column(self._event, "", "bool", part="raised", computed=computed)).code
         )
+        if is_list:
+            return self._list_of(closed, lambda kind, part: Column(self._event, "", kind, part=part, computed=computed),
+                                 kind.removeprefix("list:"))  # fmt: skip
         value = self._column_value(Column(self._event, "", kind, computed=computed))
         found = Value(value.kind, value.code, origin=closed)
         if not maybe:
             return found
         valid = self._column_value(Column(self._event, "", "bool", part="valid", computed=computed))
         return Value("optional", items=optional(valid.code, found).items, origin=closed)
+
+    def _is_sequence(self, node: ast.expr) -> bool:
+        """Whether what is made, of several values, is no set or iterator: those are not read by position."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return self._objects.get(node.func.id) not in (set, frozenset, reversed)
+        return not isinstance(node, ast.Set | ast.SetComp | ast.GeneratorExp)
 
     def _program_parts(self) -> dict[str, Any]:
         """What `self.X` stands for in an expression over the event alone: parameters and plain functions."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -32,13 +33,14 @@ _ARROW = {
     "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.large_string(),
     "bytes": pa.large_binary(),
 }  # fmt: skip
+_ARROW |= {f"list:{kind}": pa.large_list(arrow) for kind, arrow in _ARROW.items()}
 
 
 @dataclass(frozen=True)
 class Computed:
     """An expression over the event's fields (`_f_NAME`) and objects (`_gN`).
 
-    `kind`: int, float, bool, str or bytes; `maybe`: or None.
+    `kind`: int, float, bool, str or bytes, with `list:` before it a list or tuple of those; `maybe`: or None.
     """
 
     text: str
@@ -93,13 +95,18 @@ def _values(table: pa.Table, event: type[Event], name: str) -> list[Any]:
 
 def _entries(found: list[Any], computed: Computed) -> Entries | None:
     """The column where every value is of its type."""
-    types = set(map(type, found))
+    values, element = found, computed.kind
+    if computed.kind.startswith("list:"):
+        if not set(map(type, found)) <= {list, tuple}:
+            return None
+        values, element = list(chain.from_iterable(found)), computed.kind.removeprefix("list:")
+    types = set(map(type, values))
     if computed.maybe:
         types.discard(type(None))
-    if not types <= {_TYPES[computed.kind]}:
+    if not types <= {_TYPES[element]}:
         return None
-    values = pa.array(found, _ARROW[computed.kind], from_pandas=False)
-    return Entries(values, _valid(values), np.zeros(len(found), np.bool_))
+    made = pa.array(found, _ARROW[computed.kind], from_pandas=False)
+    return Entries(made, _valid(made), np.zeros(len(found), np.bool_))
 
 
 def _valid(values: pa.Array) -> Any:
@@ -139,6 +146,9 @@ def _singly(function: Callable[..., Any], columns: Sequence[list[Any]], computed
 
 
 def _fits(value: Any, kind: str) -> bool:
+    if kind.startswith("list:"):
+        inner = kind.removeprefix("list:")
+        return type(value) in (list, tuple) and all(_fits(v, inner) for v in value)
     found: type = type(value)
     if found is not _TYPES[kind]:
         return False

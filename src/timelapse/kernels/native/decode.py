@@ -100,6 +100,10 @@ class Decoder:
 
     def _entries(self, entries: Entries, column: Column) -> Array:
         """A part of what was computed beforehand."""
+        if column.part == "items":
+            return self._plain(entries.values.values, column)
+        if column.part == "offsets":
+            return _column(entries.values.offsets, "int")
         if column.part:
             flags: Array = entries.raised if column.part == "raised" else entries.valid
             return flags

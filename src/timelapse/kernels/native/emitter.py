@@ -117,6 +117,10 @@ class Emitter:
         self._filled: set[str] = set()
         """What `room_if` asked for in loops."""
         self._objects: dict[str, Any] = {}
+        self._within = False
+        """Whether an expression is being written."""
+        self._lists = False
+        """Whether lists that Python makes of the event may become columns (see `Evaluation._twice`)."""
         self._parts: dict[str, Any] | None = None
         self._slides: list[tuple[int, str, int]] = []
         """Which event's code looks at which state's views, and their lags."""
@@ -383,17 +387,21 @@ class Emitter:
             element = FIELD_KIND.get(scalar(kind.inner))
             if element is None:
                 raise Refused(f"the field {name}, which is {kind.text}", self._line)
-            items = self._column(name, element, part="items").code.partition("[")[0]
-            place = self._column(name, "int", part="offsets").code.partition("[")[0]
-            q = f"q{self._event}"
-            bounds = (Value("int", f"{place}[{q}]"), Value("int", f"{place}[{q} + ONE]"))
-            parts = (*(self._fixed(b) for b in bounds), Value(element))
-            return Value("list", items, parts, origin=ast.Name(f"_f_{name}", ast.Load()))
+            origin = ast.Name(f"_f_{name}", ast.Load())
+            return self._list_of(origin, lambda k, part: Column(self._event, name, k, part=part), element)
         found = FIELD_KIND.get(scalar(kind))
         if found is None:
             raise Refused(f"the field {name}, which is {kind.text}", self._line)
         column = self._column(name, found)
         return Value(column.kind, column.code, origin=ast.Name(f"_f_{name}", ast.Load()))
+
+    def _list_of(self, origin: ast.expr, column: Callable[[str, str], Column], element: str) -> Value:
+        """A list of the event: `column` gives the column of a kind that is a part of it."""
+        items = self._column_value(column(element, "items")).code.partition("[")[0]
+        place = self._column_value(column("int", "offsets")).code.partition("[")[0]
+        q = f"q{self._event}"
+        bounds = (Value("int", f"{place}[{q}]"), Value("int", f"{place}[{q} + ONE]"))
+        return Value("list", items, (*(self._fixed(b) for b in bounds), Value(element)), origin=origin)
 
     def _column(
         self, field: str, kind: str, test: str = "", operand: str | bytes = "", part: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from timelapse.kernels.native.calls import Calls
 from timelapse.kernels.native.comparisons import compared, equal, present
@@ -14,6 +14,8 @@ from timelapse.kernels.native.flow import Join
 from timelapse.kernels.native.numbers import arithmetic, inverted, negated
 from timelapse.kernels.native.values import NOT_CONSTANT, Env, Refused, Value
 from timelapse.model.program import spec_of
+
+T = TypeVar("T")
 
 _ATOMS = (ast.Constant, ast.Name)
 
@@ -36,6 +38,27 @@ class Evaluation(Calls):
         self._line = getattr(node, "lineno", self._line)
         if isinstance(node, _ATOMS):
             return self._written_out(node, env, frame)
+        return self._twice(lambda: self._tried(node, env, frame), env)
+
+    def _twice(self, write: Callable[[], T], env: Env) -> T:
+        """Write an expression. Lists that Python makes of the event become columns only where nothing else will do:
+        of `len(e.text.split()) > 3` the whole is cheaper, as then no word has to be given a code."""
+        if self._within:
+            return write()
+        mark, names = self._mark(), dict(env)
+        self._within = True
+        try:
+            return write()
+        except Refused:
+            self._rollback(mark)
+            env.clear()
+            env.update(names)
+            self._lists = True
+            return write()
+        finally:
+            self._within = self._lists = False
+
+    def _tried(self, node: ast.expr, env: Env, frame: Frame) -> Value:
         mark = self._mark()
         names = dict(env)
         try:
@@ -103,6 +126,9 @@ class Evaluation(Calls):
 
     def _test(self, node: ast.expr, env: Env, frame: Frame) -> str:
         """A boolean expression for the truth of an expression: `and` and `or` need not give one type."""
+        return self._twice(lambda: self._tested(node, env, frame), env)
+
+    def _tested(self, node: ast.expr, env: Env, frame: Frame) -> str:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             code = self._test(node.operand, env, frame)
             return {"True": "False", "False": "True"}.get(code, f"(not {code})")
@@ -257,7 +283,7 @@ class Evaluation(Calls):
         start, stop, element = value.items
         if "float" in (left.shape, element.kind) or left.is_compound:
             raise Refused(f"`in` of {value.text}", self._line)
-        found = self.name("b")
+        found = self.name("among")
         place = self.name("i")
         self.line(f"{found} = False")
         self.line(f"for {place} in range({start.code}, {stop.code}):")

@@ -68,7 +68,7 @@ def rendered(lines: Sequence[Line]) -> list[str]:
 
 def variables(shape: Value, stem: str) -> Value:
     """Variables for a value of this shape."""
-    if shape.kind == "none":
+    if shape.kind in ("none", "list"):  # which list it is, is known
         return shape
     if shape.is_compound:
         items = tuple(variables(item, f"{stem}_{i}") for i, item in enumerate(shape.items))

@@ -91,7 +91,7 @@ class Guesses:
             if isinstance(op, ast.Div):
                 return "float"
             return "float" if "float" in (a, b) else "int"
-        if a in ("str", "bytes"):
+        if a in ("str", "bytes") or (a.startswith("list:") and a == b):
             return a
         return b if b in ("str", "bytes") and isinstance(op, ast.Mult) else ""
 

@@ -346,7 +346,10 @@ class Statements(Evaluation):
         self, node: ast.While | ast.For, head: Callable[[Env], str], bind: Callable[[Env], None], env: Env,
         frame: Frame, more: Collection[str] = (),
     ) -> Env | None:  # fmt: skip
-        names = [n for n in env if n in assigned(node) | set(more) and isinstance(env[n], Value)]
+        changed = assigned(node) | set(more)
+        # No variable can hold now this list, now that one: in the loop it has none, until it is assigned.
+        env = {n: v for n, v in env.items() if n not in changed or not _is_list(v)}
+        names = [n for n in env if n in changed and isinstance(env[n], Value)]
         shapes: dict[str, Value] = {n: v for n in names if isinstance(v := env[n], Value)}
         for _ in range(2 * len(names) + 2):
             mark = self._mark()
@@ -364,9 +367,7 @@ class Statements(Evaluation):
 
     def _begin(self, shapes: Mapping[str, Value], env: Env) -> Level:
         """Begin a loop with the variables that it carries from round to round."""
-        carried = {
-            name: variables(shape, self.name("w")) for name, shape in shapes.items() if shape.kind != "list"
-        }
+        carried = {name: variables(shape, self.name("carried")) for name, shape in shapes.items()}
         pairs: list[tuple[Join | Value, Value]] = []
         for name, variable in carried.items():
             value = env[name]
@@ -484,3 +485,7 @@ def _assignment(name: str, value: str, like: ast.AST) -> ast.stmt:
 
 
 __all__ = ["Bound", "Statements"]
+
+
+def _is_list(value: Bound) -> bool:
+    return isinstance(value, Value) and value.kind == "list"

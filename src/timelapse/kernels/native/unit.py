@@ -20,7 +20,7 @@ class Column:
     `test`: "" for the field itself, else what is computed from the field for each row beforehand:
     contains, startswith, endswith (with `operand`, giving a bool) or length. `computed`: what Python
     computes, from any fields. `part`: of an optional `valid`, whether there is a value; of a list `items`
-    and `offsets`; of what is computed `valid` and `raised`; "" for the value.
+    and `offsets`; of what is computed also `valid` and `raised`; "" for the value.
     """
 
     event: int

@@ -115,7 +115,9 @@ def common(a: Value, b: Value) -> Value | None:
 
     None and a T make an optional T. Nothing else is converted: an int is no float.
     """
-    if a.shape == b.shape:
+    if "list" in (a.kind, b.kind):  # a part of one column is no part of another
+        return a if a == b else None
+    if a.shape == b.shape and not _holds_list(a):
         return a
     if a.kind == "none":
         return b if b.kind == "optional" else optional("", b)
@@ -129,6 +131,10 @@ def common(a: Value, b: Value) -> Value | None:
         found = tuple(i for i in items if i is not None)
         return Value("tuple", items=found, cls=a.cls) if len(found) == len(items) else None
     return None
+
+
+def _holds_list(value: Value) -> bool:
+    return value.kind == "list" or any(map(_holds_list, value.items))
 
 
 def fitted(value: Value, shape: Value) -> Value:
