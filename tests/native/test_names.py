@@ -19,8 +19,8 @@ def test_no_variable_is_called_like_an_argument() -> None:
     compiled = 0
     for entry in CATALOGUE:
         program = entry.program()
-        lowering = Lowering(program, final_pass(analyse(type(program))), final=True)
         try:
+            lowering = Lowering(program, final_pass(analyse(type(program))), final=True)
             source = lowering.run().source
         except Refused:
             continue
