@@ -118,9 +118,11 @@ def _run(program: type[tl.Program], events: list[Event], *, prefetch: bool, bad:
 def test_a_pass_that_reads_ahead_gives_the_same(
     program: type[tl.Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where events go back to Python on the way, while the other thread decodes; effects in two threads."""
+    """Also where events go back to Python on the way, while the other thread decodes; effects and new tables in two threads."""
     monkeypatch.setenv(SWITCH, "native")
     monkeypatch.setattr("timelapse.kernels.native.kernel.WORTH_THREADS", 0)
+    monkeypatch.setattr("timelapse.kernels.native.hashtable._LARGE", 0)
+    monkeypatch.setattr("timelapse.kernels.native.hashtable._FIRST", 16)
     events: list[Event] = [
         A(i % 3, 9 * (i > 50), f"w{i % 11}", i % 2 == 0, 0.5, b"x", i, ts=i)
         if i % 5
