@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,6 +37,26 @@ def test_one_thread_and_two_write_the_same(events: list[tl.Event]) -> None:
     with TemporaryDirectory() as folder:
         one, two = (_files(events, threads, Path(folder) / str(threads)) for threads in (1, 2))
         assert one == two
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the names of open files")
+def test_only_a_run_that_lasts_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file of a run in a folder is synced before the run is there; one in a temporary folder goes anyway."""
+    synced: list[str] = []
+    wait = os.fsync
+
+    def fsync(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        wait(handle)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    log = MemoryLog([A(k=1, v=1, s="x", ts=1)], [A, B])
+    replay(Chained, log, spark=False, cache=False)
+    assert synced == []
+    run = replay(Chained, log, out=tmp_path / "run", spark=False, cache=False)
+    kept = {path.name for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert kept <= {Path(path).name for path in synced}
+    assert run.digest
 
 
 def test_columns_of_every_shape_are_read_back(tmp_path: Path) -> None:

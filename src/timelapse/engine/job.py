@@ -38,6 +38,8 @@ class Job:
     """Whether an event at which a handler raises is taken out of the log."""
     until: int | None = None
     """The time to which the clock goes on after the last event."""
+    lasting: bool = True
+    """Whether the run is to outlive the process: then results are durable when a task ends."""
 
     @property
     def slices(self) -> int:

@@ -14,10 +14,13 @@ _DISCARD_TRIES, _DISCARD_PAUSE = 50, 0.1
 
 
 class PartialRun:
-    """A directory beside `out` in which a run is made."""
+    """A directory beside `out` in which a run is made.
 
-    def __init__(self, out: Path, *, overwrite: bool = False) -> None:
-        self.out = out.absolute()
+    `lasting`: whether it is to outlive the process, and so a loss of power as soon as it is there.
+    """
+
+    def __init__(self, out: Path, *, overwrite: bool = False, lasting: bool = True) -> None:
+        self.out, self.lasting = out.absolute(), lasting
         self._overwrite = overwrite
         self._check()
         try:
@@ -50,19 +53,22 @@ class PartialRun:
     def settle(self) -> None:
         """Remove what only the making needed, and make the rest durable."""
         shutil.rmtree(self.scratch, ignore_errors=True)
-        for path in [*self.path.rglob("*"), self.path]:
-            sync(path)
+        if self.lasting:
+            for path in [*self.path.rglob("*"), self.path]:
+                sync(path)
 
     def commit(self) -> None:
         """Put the finished and settled run in its place."""
-        sync(self.path)
+        if self.lasting:
+            sync(self.path)
         self._check()
         old: Path | None = None
         if self.out.exists():
             old = aside_path(self.out)
             os.rename(self.out, old)
         os.rename(self.path, self.out)
-        sync(self.out.parent)
+        if self.lasting:
+            sync(self.out.parent)
         if old is not None:
             shutil.rmtree(old, ignore_errors=True)
 

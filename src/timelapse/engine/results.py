@@ -1,5 +1,5 @@
-"""What a slice of the final pass has done, in files: side by side where there are cores, and durable at once, so
-that publishing the run has nothing left to wait for."""
+"""What a slice of the final pass has done, in files: side by side where there are cores, and durable at once if the
+run is to last, so that publishing it has nothing left to wait for."""
 
 from __future__ import annotations
 
@@ -62,10 +62,19 @@ def _write(job: Job, report: SliceReport, result: PassResult, threads: int) -> N
     for inner in (folder, folder / "state", folder / "outputs"):
         inner.mkdir()
     rows.keep_attempt(job, report, result.rows)
-    files: list[tuple[int, Callable[[], object]]] = [
-        (table.nbytes, partial(_put_state, table, change_path(folder, report.slice, state)))
-        for state, table in result.effects.items() if table.num_rows
-    ]  # fmt: skip
+    files: list[tuple[int, Callable[[], object]]] = []
+
+    def put(table: pa.Table, path: Path, writer: Callable[[pa.Table, Path], None]) -> None:
+        def file() -> None:
+            writer(table, path)
+            if job.lasting:
+                sync(path)
+
+        files.append((table.nbytes, file))
+
+    for state, table in result.effects.items():
+        if table.num_rows:
+            put(table, change_path(folder, report.slice, state), write_table)
     tables: dict[str, pa.Table] = {}
     for cls, table in result.outputs.items():
         if is_reads(cls):
@@ -76,21 +85,15 @@ def _write(job: Job, report: SliceReport, result: PassResult, threads: int) -> N
             raise same_name(name)
         report.classes[name] = f"{cls.__module__}.{cls.__qualname__}"
         report.schemas[name] = schema_bytes(table.schema)
-        files.append((table.nbytes, partial(_write_parquet, table, outputs_path(folder, name, report.slice))))
+        put(table, outputs_path(folder, name, report.slice), _write_parquet)
         tables[name] = table
     assert result.rejected is not None
     if result.rejected.num_rows:
-        path = rejected_path(folder, report.slice)
-        files.append((result.rejected.nbytes, partial(_write_parquet, result.rejected, path)))
+        put(result.rejected, rejected_path(folder, report.slice), _write_parquet)
     at_once(files, threads)
     report.outputs = {name: SumRow.of(hash_outputs(name, table)) for name, table in tables.items()}
     report.rejected = SumRow.of(hash_rejected(result.rejected))
     write_quarantined(result.quarantined, folder, report.slice)
-
-
-def _put_state(table: pa.Table, path: Path) -> None:
-    write_table(table, path)
-    sync(path)
 
 
 def _write_parquet(table: pa.Table, path: Path) -> None:
@@ -104,7 +107,6 @@ def _write_parquet(table: pa.Table, path: Path) -> None:
         use_dictionary=[name for name, _ in leaves if name not in numbers],
         column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED") or None,
     )  # fmt: skip
-    sync(path)
 
 
 def _leaves(name: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:

@@ -127,12 +127,13 @@ class RunManifest(msgspec.Struct, frozen=True):
     """The time to which the clock went on after the last event, where it was asked for."""
 
 
-def write_manifest(manifest: RunManifest, folder: Path) -> None:
-    """Write `run.json`, durably."""
+def write_manifest(manifest: RunManifest, folder: Path, *, lasting: bool = True) -> None:
+    """Write `run.json`; durably if the run is to outlive the process."""
     with open(folder / NAME, "wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
         file.flush()
-        os.fsync(file.fileno())
+        if lasting:
+            os.fsync(file.fileno())
 
 
 def read_manifest(folder: Path) -> RunManifest:

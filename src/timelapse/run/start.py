@@ -140,7 +140,8 @@ def run_plan(
     started = time.time()
     clock = time.perf_counter()
     end_of(source.reader.ts_before(INT64_MAX), settings.until)
-    partial = PartialRun(out, overwrite=settings.overwrite)
+    # What `keep` holds is where a run is that goes with this process: it need not wait for the disk.
+    partial = PartialRun(out, overwrite=settings.overwrite, lasting=not keep)
     try:
         job, lead, reuse = _job(request, plan, executor, partial, taking=gone is None)
         (partial.scratch / "results").mkdir()
@@ -164,7 +165,7 @@ def run_plan(
         outcome.account.add("publish", whole - seconds)
         account = outcome.account.close(whole, max(executor.cores, executor.threads))
         manifest = msgspec.structs.replace(manifest, seconds=whole, account=account)
-        write_manifest(manifest, partial.path)
+        write_manifest(manifest, partial.path, lasting=partial.lasting)
         partial.commit()
     except BaseException:
         partial.discard()
@@ -197,6 +198,7 @@ def _job(
         memory,
         quarantine=settings.quarantine and taking,
         until=settings.until,
+        lasting=partial.lasting,
     )
     return job, lead, reuse
 
