@@ -399,3 +399,22 @@ def test_compiled_and_on_spark(
     found = tl.features(program, log, rows, spark=False, slices=2)
     assert found.table == expected
     assert program is Windowed or "compiled" in found.run.passes.values()
+
+
+@pytest.mark.parametrize(("unit", "name"), [(1, "seconds"), (1000, "milliseconds")])
+@pytest.mark.parametrize("csv", [False, True])
+def test_times_in_another_unit_are_not_taken_for_microseconds(
+    unit: int, name: str, csv: bool, tmp_path: Path
+) -> None:
+    """They would all lie in 1970, and every row would quietly know nothing."""
+    start = 1_082_040_961
+    events = [Message(id=n, sender=n % 3, text="", ts=(start + 60 * n) * tl.SECOND) for n in range(9)]
+    log = tl.Log.from_events(tmp_path / "log", events, [Message, Login])
+    table = pa.table({"ts": [(start + 100) * unit, (start + 200) * unit], "user": [1, 2], "note": ["a", "b"]})
+    at: Any = table
+    if csv:
+        at = tmp_path / "at.csv"
+        pyarrow.csv.write_csv(table, at)
+    with pytest.raises(UsageError, match=f"look like {name}") as caught:
+        tl.features(Asked, log, at, spark=False)
+    assert caught.value.code == "TL910"

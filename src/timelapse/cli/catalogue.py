@@ -34,6 +34,7 @@ _SECTIONS: tuple[tuple[str, str], ...] = (
     ("TL6", "Runs"),
     ("TL7", "The machine"),
     ("TL8", "Commands and calls"),
+    ("TL9", "Commands and calls: more of the same"),
 )
 
 _TEXT = """
@@ -407,6 +408,9 @@ TL895 A sketch that only counts up
 
 TL896 A quantile that is none
 `tl.Quantiles` is asked for a share from 0 (the least value) to 1 (the greatest): 0.5 is the median.
+
+TL910 Times in another unit than microseconds
+The column ts of the table of `timelapse features --at` has whole numbers. As microseconds since 1970 all of them lie before the log's first event, so that no row would know anything; as seconds or milliseconds they lie in the log.
 """
 
 

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from timelapse.compare.labels import Labels, codes_of, lanes_of
 from timelapse.engine.progress import Progress
 from timelapse.errors import IngestError, Place, UsageError
-from timelapse.ids import Phase
+from timelapse.ids import INT64_MAX, Phase
 from timelapse.log import Log
 from timelapse.log.asked import AskedLog
 from timelapse.log.convert import Times, convert
@@ -127,7 +127,8 @@ def features(
     Else `at` names outputs by the fields of the record's `key=`. With a column `ts` a row gets the last such output
     before that time, without one the only output there is.
 
-    Raises UsageError (TL835) for a table that does not fit, and what tl.replay raises.
+    Raises UsageError (TL835) for a table that does not fit, (TL910) for times that are no microseconds, and what
+    tl.replay raises.
     """
     made = as_program(program)
     opened = Log.open(log) if isinstance(log, str | Path) else log
@@ -139,6 +140,8 @@ def features(
         name = _record(run, record, [n for n, rows in run.counts.items() if rows])
         return Features(run.table(name), name, 0, run)
     labels, own = _table(at)
+    if "ts" in labels.table.column_names:
+        _refuse_units(labels, opened)
     kind = _question(made, opened, ask)
     if kind is None:
         run = replay(made, opened, **options)
@@ -185,6 +188,26 @@ def _column(labels: Labels, name: str, kind: ValueType) -> pa.Array:
     for row, reason in sorted(reasons.items()):
         raise _unfit(f"row {row + 1}: {reason}", labels.name)
     return values
+
+
+def _refuse_units(labels: Labels, log: Log) -> None:
+    """Raise UsageError (TL910) for whole numbers that are times before the log as microseconds, and in it as seconds or
+    milliseconds: every row would know nothing, and nobody would be told."""
+    column = labels.table.column("ts")
+    plain = pa.types.is_integer(column.type)
+    if not plain and not (labels.texts and all(t is not None and t.isdecimal() for t in column.to_pylist())):
+        return
+    times, first = np.asarray(_column(labels, "ts", TIME), np.int64), log.reader.ts_first
+    last = log.reader.ts_before(INT64_MAX)
+    if first is None or last is None or not len(times) or int(times.max()) >= first:
+        return
+    for unit, scale in (("milliseconds", 1000), ("seconds", 1_000_000)):
+        if int(times.max()) * scale >= first and int(times.min()) * scale <= last:
+            raise UsageError(
+                f"the times in ts lie before the log's first event; they look like {unit}",
+                place=None if labels.name is None else Place(labels.name), code="TL910",
+                hint=f"make them timestamps, or microseconds since 1970: times {scale:,}",
+            )  # fmt: skip
 
 
 # --- rows that are asked ----------------------------------------------------------------------------------
