@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
@@ -38,8 +39,10 @@ from timelapse.tables.table import effect_table
 
 RECORDER = "tl_record"
 """The name of handlers that put out what others read (cache/reads.py)."""
-_TICK = 8192
-"""Events between two reports of progress."""
+_FIRST_TICK, _TICK = 64, 8192
+"""After how many events progress is told, at first and at most."""
+_OFTEN, _SELDOM = 0.1, 0.5
+"""Seconds between two such moments: below the one there may be more events between them, above the other fewer."""
 
 Row = tuple[int, int, int, int, Record]
 Refusal = tuple[int, int, int, str, str, str]
@@ -259,8 +262,10 @@ class InterpretedKernel:
     def go_on(self, events: Iterator[Event], tick: Tick) -> PassResult:
         """Process the rest of the slice that was begun."""
         result = PassResult()
+        size = _FIRST_TICK
         while True:
-            done, failure, event = self._chunk(islice(events, _TICK))
+            began = time.perf_counter()
+            done, failure, event = self._chunk(islice(events, size))
             result.events += done
             if failure is not None:
                 if event is None:
@@ -272,8 +277,9 @@ class InterpretedKernel:
                 result.failed_seq = self._seq_in_log(event)
                 return result
             tick(done)
-            if done < _TICK:
+            if done < size:
                 break
+            size = _next_size(size, time.perf_counter() - began)
         self._finish(result)
         return result
 
@@ -451,3 +457,10 @@ def _rejected_table(rows: list[Refusal]) -> pa.Table:
         [pa.array(column, f.type) for column, f in zip(columns, REJECTED_SCHEMA, strict=True)],
         schema=REJECTED_SCHEMA,
     )
+
+
+def _next_size(size: int, seconds: float) -> int:
+    """How many events until progress is told again, after so many took so long: handlers may take milliseconds each."""
+    if seconds < _OFTEN:
+        return min(_TICK, size * 4)
+    return max(1, size // 4) if seconds > _SELDOM else size
