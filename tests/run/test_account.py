@@ -12,14 +12,14 @@ from tests.engine.programs import A, B, Chained, Selfish
 from timelapse.analysis import analyse, final_pass
 from timelapse.engine.account import PHASES, Account
 from timelapse.kernels import choose
-from timelapse.kernels.native import jit
+from timelapse.kernels.native import build, jit
 from timelapse.kernels.native.build import is_compiled, loaded
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.lower import Lowering
 from timelapse.kernels.native.parallel import compile_all
 from timelapse.log import MemoryLog
 from timelapse.plan import make_plan
-from timelapse.run import replay
+from timelapse.run import replay, run_serial
 from timelapse.testing import random_log
 
 
@@ -102,6 +102,23 @@ def test_slices_that_are_small_alone_run_compiled_where_there_are_many(
     assert choose.share_of(300, 4, cores=2) == choose.share_of(300, 2, cores=8) == 150
     assert choose.share_of(300, 1, cores=2) == 300
     assert choose.share_of(300, 1, cores=8, parts=3) == 100
+
+
+def test_a_compiler_that_fails_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result is the same; the run says that its passes were to run compiled, and why they did not."""
+
+    def fails(unit: object) -> None:
+        raise build.NotCompiled("TypingError: no such thing")
+
+    events = random_log([Message, Friendship], seed=1, count=300)
+    expected = run_serial(Antispam, events).digest
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    monkeypatch.setattr(build, "compiled", fails)
+    run = replay(Antispam, MemoryLog(events, [Message, Friendship]), slices=1, spark=False)
+    assert run.passes == {
+        "final": "Python: the compiler failed, please report it: TypingError: no such thing"
+    }
+    assert run.digest == expected
 
 
 def test_explain_names_what_is_compiled_and_what_is_not_with_line_and_reason() -> None:

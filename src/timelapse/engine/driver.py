@@ -67,6 +67,8 @@ class Outcome:
     """Seconds by stage, from its first task's beginning to its last one's end."""
     compiled: dict[str, bool] = field(default_factory=dict)
     """For each pass that ran, by name: whether all of it ran compiled."""
+    why_python: dict[str, str] = field(default_factory=dict)
+    """Why not, of those where only trying has shown it."""
     validated: int = 0
     """Number of slices whose change was compared with the one predicted for it."""
     lead: int = 0
@@ -348,6 +350,7 @@ class Driver:
             loop.account,
             self._stages.seconds(),
             loop.compiled,
+            loop.why_python,
             reports=reports,
             pending=dict(reports[-1].pending) if reports else {},
             executor=self._executor.text,

@@ -234,6 +234,8 @@ class TaskResult(msgspec.Struct):
     seconds: dict[str, float] = msgspec.field(default_factory=dict)
     compiled: bool = False
     """Whether the pass ran compiled, to its end."""
+    why_python: str = ""
+    """Why not, where only trying has shown it."""
     workers: int = 1
     """By key: how many threads shared out the events."""
     abandoned: str = ""

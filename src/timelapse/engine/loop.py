@@ -29,6 +29,8 @@ class Loop:
         self.account = Account()
         self.compiled: dict[str, bool] = {}
         """For each pass that ran: whether all its tasks ran compiled."""
+        self.why_python: dict[str, str] = {}
+        """Why not, of those where only trying has shown it."""
         self.running = 0
         """Tasks on the executor."""
         self.merging = 0
@@ -89,6 +91,8 @@ class Loop:
             self._stages.end(task)
             name = "final" if task.kind.startswith("final") else task.name
             self.compiled[name] = self.compiled.get(name, True) and result.compiled
+            if result.why_python:
+                self.why_python.setdefault(name, result.why_python)
         self.account.task(result.seconds, seconds)
         return task, result
 

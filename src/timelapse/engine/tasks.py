@@ -272,6 +272,7 @@ def _run_slices(
         middle = time.perf_counter()
         _book(account, done.seconds, middle - started)
         result.compiled = kernel.compiled
+        result.why_python = kernel.why_python
         result.workers = task.threads if kernel.workers else 1
         if done.failure is not None:
             error = _with_whole_event(job, done.failure, done.failed_seq)

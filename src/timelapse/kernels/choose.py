@@ -34,6 +34,9 @@ WARM_EVENTS = 200_000
 """From this many events on a pass runs compiled if its machine code is on disk."""
 COLD_EVENTS = 2_000_000
 """From this many events on it is worth waiting for the compiler."""
+LEFT_TOO_OFTEN = "too many events needed it"
+"""What is said of a pass that began compiled."""
+NOT_ALONE = "windows and timers run compiled only in one pass from the log's start"
 TOO_FEW = f"for fewer than {WARM_EVENTS:,} events machine code is not worth loading"
 _TIMES = 1
 """So many replays of about the same passes follow one another in this process."""
@@ -101,10 +104,12 @@ class SliceKernel:
         self._clock = Clock()
         with self._clock.phase("compile"):
             alone = alone or not (viewed or _is_called_late(program, work))
-            unit = _unit(program, work, share, final=final) if alone else None
+            unit, why = _unit(program, work, share, final=final) if alone else (None, NOT_ALONE)
             if unit is None and work.by_key is not None:
                 work = self._work = replace(work, by_key=None)
-                unit = _unit(program, work, share, final=final) if alone else None
+                unit, why = _unit(program, work, share, final=final) if alone else (None, NOT_ALONE)
+        self.why_python = why
+        """Why it does not run compiled, or not any more, where only trying shows it; else empty."""
         if unit is not None and unit.shared:
             from timelapse.kernels.native.shared import SharedKernel
 
@@ -171,6 +176,7 @@ class SliceKernel:
             except TooOften as often:
                 done, self._python = self._native.hand_over()
                 self._native = None
+                self.why_python = LEFT_TOO_OFTEN
                 rest = replace(source, lo=often.seq)
             result = self._python.go_on_source(rest, tick)
             result.events += done.events
@@ -319,7 +325,7 @@ def runs_compiled(program: Program, work: PassProgram, events: int, *, final: bo
 def is_compiled_alone(program: Program, work: PassProgram, events: int) -> bool:
     """Whether a pass over so many events, the whole program from the log's first event on, runs compiled. Compiles it
     if that is worth it."""
-    return _unit(program, replace(work, by_key=None), events, final=True) is not None
+    return _unit(program, replace(work, by_key=None), events, final=True)[0] is not None
 
 
 def prepare(program: Program, work: PassProgram, events: int, *, final: bool) -> None:
@@ -328,24 +334,24 @@ def prepare(program: Program, work: PassProgram, events: int, *, final: bool) ->
         _unit(program, work, events, final=final)
 
 
-def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> Unit | None:
-    """The pass to be compiled, or None where it runs as Python."""
+def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> tuple[Unit | None, str]:
+    """The pass to be compiled; None where it runs as Python, and why if `foresee` cannot know."""
     switch = _switch()
     if switch in ("python", "interpreted") or (switch == "auto" and events < WARM_EVENTS):
-        return None
+        return None, ""
     try:
         unit = _lowered(program, work, final=final)
     except _refused():
-        return None
+        return None, ""
     from timelapse.kernels.native.build import NotCompiled, compiled, loaded
 
-    if switch == "auto" and events < cold_events():
-        return unit if loaded(unit) else None
     try:
+        if switch == "auto" and events < cold_events():
+            return (unit, "") if loaded(unit) else (None, "its machine code was not there yet")
         compiled(unit)
-    except NotCompiled:
-        return None
-    return unit
+    except NotCompiled as error:
+        return None, f"the compiler failed, please report it: {str(error)[:300]}"
+    return unit, ""
 
 
 _ONCE: ContextVar[list[tuple[Program, PassProgram, bool, Unit | Exception]] | None] = ContextVar(

@@ -119,6 +119,7 @@ class RepairKernel:
     """
 
     compiled = False
+    why_python = ""
     workers = False
 
     def __init__(

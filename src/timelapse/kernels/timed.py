@@ -27,6 +27,7 @@ class TimedKernel:
     """Runs a whole program over slices, one after the other from the first."""
 
     compiled = False
+    why_python = ""
     workers = False
     state_bytes = 0
     """States stay in memory: what looks back and ahead goes with them."""

@@ -105,7 +105,7 @@ def _certificate(
             for d in request.analysis.diagnostics
         ],
         "cache": reuse.certificate(seconds),
-        "passes": used_kernels(foretold, outcome.compiled),
+        "passes": used_kernels(foretold, outcome.compiled, outcome.why_python),
     }
 
 

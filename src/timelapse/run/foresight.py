@@ -94,12 +94,15 @@ def _guessed(plan: Plan) -> dict[str, str]:
     return {name: why for stage in names for name in (stage, repair_name(stage))}
 
 
-def used_kernels(before: Mapping[str, str], ran: Mapping[str, bool]) -> dict[str, str]:
-    """For each pass that ran "compiled", or "Python" and why."""
+def used_kernels(
+    before: Mapping[str, str], ran: Mapping[str, bool], tried: Mapping[str, str]
+) -> dict[str, str]:
+    """For each pass that ran "compiled", or "Python" and why: what was foretold, or what `tried` says."""
     found = {}
     for name, compiled in ran.items():
-        why = before.get(name, "")
-        found[name] = "compiled" if compiled else "Python: an event needed it" if why == "compiled" else why
+        why = f"Python: {tried.get(name) or 'an event needed it'}"
+        expected = before.get(name, "")
+        found[name] = "compiled" if compiled else why if name in tried or expected == "compiled" else expected
     return found
 
 
