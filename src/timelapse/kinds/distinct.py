@@ -19,20 +19,13 @@ A. Dasgupta, K. Lang, L. Rhodes, J. Thaler, A Framework for Estimating Stream Ex
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any
 
 from timelapse.errors import DefinitionError
-from timelapse.kinds.base import ABSENT, UNKEYED, Op, State, StateOptions, StateSpec, Store
+from timelapse.kinds.base import ABSENT, UNKEYED, Op, StateOptions, StateSpec, Store
 from timelapse.kinds.effects import Delta, Journal
+from timelapse.kinds.sketch import K, M, MemberSketch
 from timelapse.model.types import BYTES, ScalarType, TupleType, ValueType, parse_key
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
-M = TypeVar("M", default=Any)
 
 SIZE = 1024
 LEAST, MOST = 32, 1 << 20
@@ -131,7 +124,7 @@ class DistinctDelta(Delta):
         return list(self._sketches), {"reset": [r for r, _ in found], "v": [stored for _, stored in found]}
 
 
-class Distinct(State, Generic[K, M]):
+class Distinct(MemberSketch[K, M]):
     """`tl.Distinct[K, M]`: about how many different members were added for a key. `tl.Distinct[M]` has no key.
 
     Exact up to `tl.state(size=1024)` members, the default; beyond that the standard error is 1 / sqrt(size - 2), 3.1%,
@@ -139,8 +132,6 @@ class Distinct(State, Generic[K, M]):
     tl.Time or a tuple of those. Use `tl.SetOf` where the number has to be exact or members are taken out again.
     """
 
-    plain_reads = False
-    allowed = frozenset({"size"})
     ops = {
         "getitem": Op(reads=True),
         "get": Op(reads=True),
@@ -151,14 +142,12 @@ class Distinct(State, Generic[K, M]):
         "items": Op(reads=True, all_keys=True, key=None),
     }
 
-    __slots__ = ("_check_member", "_kind", "_size")
+    __slots__ = ("_kind",)
 
     def __init__(self, spec: StateSpec, store: Store) -> None:
         super().__init__(spec, store)
         assert spec.inner is not None
         self._kind: ValueType = spec.inner
-        self._check_member = spec.inner.checker(f"a member of {spec.name}")
-        self._size: int = spec.option("size")
 
     @classmethod
     def declare(cls, name: str, args: tuple[Any, ...], options: StateOptions, line: int | None) -> StateSpec:
@@ -176,10 +165,6 @@ class Distinct(State, Generic[K, M]):
         return StateSpec(
             name, cls, key_type, BYTES, EMPTY, line, inner=parse_key(member), options=(("size", size),)
         )
-
-    @classmethod
-    def arguments(cls, spec: StateSpec) -> list[ValueType]:
-        return [t for t in (spec.key, spec.inner) if t is not None]
 
     @classmethod
     def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
@@ -215,9 +200,6 @@ class Distinct(State, Generic[K, M]):
         sketch = ds.compact_theta_sketch.deserialize(stored)
         return float(sketch.get_lower_bound(_DEVIATIONS)), float(sketch.get_upper_bound(_DEVIATIONS))
 
-    def __contains__(self, key: K) -> bool:
-        return self._get(self._check_key(key), ABSENT) is not ABSENT
-
     def add(self, key: Any = ABSENT, member: Any = ABSENT, *, at: int | None = None) -> None:
         """Add a member: `add(k, m)`, or `add(m)` where the state has no key. With `at` it takes effect at that time."""
         if member is ABSENT and self._spec.key is None:
@@ -228,9 +210,6 @@ class Distinct(State, Generic[K, M]):
             more = with_member(self._size, self._kind, stored, wanted)
             if more is not stored:
                 self._put(checked, more)
-
-    def __delitem__(self, key: K) -> None:
-        self._drop(self._check_key(key))
 
     def items(self) -> list[tuple[K, float]]:
         """Every key with members, and about how many, in key order."""

@@ -16,22 +16,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any
 
 import msgspec
 
 from timelapse.errors import DefinitionError, IntRange, UsageError
 from timelapse.ids import INT64_MAX
-from timelapse.kinds.base import ABSENT, UNKEYED, Op, State, StateOptions, StateSpec, Store
+from timelapse.kinds.base import ABSENT, UNKEYED, Op, StateOptions, StateSpec, Store
+from timelapse.kinds.sketch import K, M, MemberSketch
 from timelapse.model.types import BYTES, INT, ScalarType, ValueType, parse_key
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with defaults: PEP 696
-else:
-    from timelapse.kinds.base import TypeVar
-
-K = TypeVar("K", default=Any)
-M = TypeVar("M", default=Any)
 
 SIZE = 64
 MOST = 1 << 16
@@ -52,7 +45,7 @@ def total(kind: ValueType | None, stored: bytes) -> int:
     return sum(_decoder(kind.name)(stored).values()) if stored else 0
 
 
-class Frequent(State, Generic[K, M]):
+class Frequent(MemberSketch[K, M]):
     """`tl.Frequent[K, M]`: the most frequent members that were added for a key. `tl.Frequent[M]` has no key.
 
     `tl.state(size=64)` members are counted at most, the default. A count is at least the true number, and at most
@@ -60,8 +53,6 @@ class Frequent(State, Generic[K, M]):
     Use `tl.Counter`, which has `top(n)`, where every member may be kept.
     """
 
-    plain_reads = False
-    allowed = frozenset({"size"})
     ops = {
         "top": Op(reads=True),
         "count": Op(reads=True),
@@ -72,14 +63,12 @@ class Frequent(State, Generic[K, M]):
         "items": Op(reads=True, all_keys=True, key=None),
     }
 
-    __slots__ = ("_check_member", "_decode", "_size")
+    __slots__ = ("_decode",)
 
     def __init__(self, spec: StateSpec, store: Store) -> None:
         super().__init__(spec, store)
         assert isinstance(spec.inner, ScalarType)
         self._decode = _decoder(spec.inner.name)
-        self._check_member = spec.inner.checker(f"a member of {spec.name}")
-        self._size: int = spec.option("size")
 
     @classmethod
     def declare(cls, name: str, args: tuple[Any, ...], options: StateOptions, line: int | None) -> StateSpec:
@@ -99,10 +88,6 @@ class Frequent(State, Generic[K, M]):
                 hint="int, str, bytes or tl.Time; join the parts of a tuple to a str",
             )
         return StateSpec(name, cls, key_type, BYTES, EMPTY, line, inner=kind, options=(("size", size),))
-
-    @classmethod
-    def arguments(cls, spec: StateSpec) -> list[ValueType]:
-        return [t for t in (spec.key, spec.inner) if t is not None]
 
     @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
@@ -163,12 +148,6 @@ class Frequent(State, Generic[K, M]):
     def total(self, key: K = UNKEYED) -> int:  # type: ignore[assignment]
         """The sum of everything that was added for the key: exact."""
         return sum(self._counts(key).values())
-
-    def __contains__(self, key: K) -> bool:
-        return self._get(self._check_key(key), ABSENT) is not ABSENT
-
-    def __delitem__(self, key: K) -> None:
-        self._drop(self._check_key(key))
 
     def items(self) -> list[tuple[K, int]]:
         """Every key with its total, in key order."""
