@@ -16,7 +16,7 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.engine import spill
 from timelapse.env import machine
 from timelapse.errors import UsageError
-from timelapse.kernels.choose import Choice
+from timelapse.kernels.choose import event_bytes
 from timelapse.log import MemoryLog
 from timelapse.model.program import as_program, spec_of
 from timelapse.run import replay, run_serial, slices
@@ -150,11 +150,19 @@ def test_slices_are_as_small_as_memory_asks(monkeypatch: pytest.MonkeyPatch) -> 
     work = final_pass(analyse(Last))
     own = as_program(Last)
     assert least_slices(own, work, 1000, 10**9) == 1
-    assert least_slices(own, work, 1000, 2 * 128 * 100) == 10
+    row = (
+        2 * 8 * (4 + 3)
+    )  # flags, a key, two values; flags and values as the slice began; half of all rows are free
+    assert event_bytes(own, work) == row
+    assert least_slices(own, work, 1000, 100 * row) == 10
     assert least_slices(own, work, 0, 1) == 1
-    monkeypatch.setattr(slices, "choice", lambda *_, **__: Choice(True))
-    assert least_slices(own, work, 10_000_000, 10**12) == 3
-    monkeypatch.setattr(slices, "choice", lambda *_, **__: Choice(False))
-    assert least_slices(own, work, 10_000_000, None) >= 10
-    monkeypatch.setenv(machine.MEMORY, str(2 * 128 * 10))
+    assert least_slices(own, work, 20_000_000, 10**12) == 2
+    whole = machine.state_memory() * machine.cores()
+    assert least_slices(own, work, 3 * 10**8, None) == least_slices(own, work, 3 * 10**8, whole)
+    assert least_slices(own, work, 3 * 10**8, None, tasks=2) == least_slices(own, work, 3 * 10**8, whole // 2)
+    monkeypatch.setattr(slices, "event_bytes", lambda *_: None)
+    assert least_slices(own, work, 1000, 2 * 128 * 100) == 10
+    assert least_slices(own, work, 10_000_000, 10**12) == 10
+    monkeypatch.undo()
+    monkeypatch.setenv(machine.MEMORY, str(10 * row))
     assert replay(Last, EVENTS, spark=False).slices == 6

@@ -257,6 +257,16 @@ def choice(program: Program, work: PassProgram, *, final: bool) -> Choice:
     return Choice(True)
 
 
+def event_bytes(program: Program, work: PassProgram) -> int | None:
+    """The memory that an event of a compiled final pass can take until its slice's end, if it touches only new keys; of a
+    loop, one round. None where the pass does not compile. Compiles nothing."""
+    try:
+        unit = _lowered(program, work, final=True)
+    except _refused():
+        return None
+    return unit.event_bytes
+
+
 def foresee(program: Program, work: PassProgram, events: int, *, final: bool) -> Choice:
     """How a pass over so many events will run, and if as Python why. Compiles nothing."""
     switch = _switch()

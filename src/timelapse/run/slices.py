@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 from timelapse.analysis.result import PassProgram
-from timelapse.env.machine import state_memory
+from timelapse.env import machine
 from timelapse.errors import UsageError
-from timelapse.kernels.choose import choice
+from timelapse.kernels.choose import event_bytes
 from timelapse.log.reader import EventReader
 from timelapse.model.program import Program, spec_of
 from timelapse.plan import Plan
@@ -16,11 +16,12 @@ from timelapse.plan.schedule import cuts_at
 _INTERPRETED_EVENTS = 1_000_000
 """Events per slice whose handlers run as Python: what it puts out is Python objects until its end."""
 
-_COMPILED_EVENTS = 4_000_000
-"""Events per slice of a compiled pass: at each slice's end, the keys that it wrote are sorted and written out."""
+_COMPILED_EVENTS = 16_000_000
+"""Events per slice of a compiled pass. A boundary costs the hashing, sorting and writing of all keys that a slice wrote
+(0.3 s of 1.9 s for each 3 million events of the anti-spam log), and is where `why` and `state --at` can start from."""
 
 _KEY_BYTES = 128
-"""What an event may add to each state's table at most, if it touches one key of it: a row, half of the rows free."""
+"""What an event whose handlers run as Python may add to each state, if it touches one key of it."""
 
 _UNEVEN_EVENTS = 100_000
 """From this many events on the sizes of slices are chosen, and how many lead."""
@@ -29,20 +30,26 @@ _FINE = 4096
 """Boundaries are chosen among those of so many even parts."""
 
 
-def least_slices(program: Program, final: PassProgram, events: int, memory: int | None) -> int:
-    """So many slices that none is too large to hold.
+def least_slices(
+    program: Program, final: PassProgram, events: int, memory: int | None, tasks: int = 1
+) -> int:
+    """So many slices that none is too large to hold where `tasks` of them run at a time.
 
     The keys that a slice touches stay in memory until its end, so there are at most so many of them as fit
-    into `memory` bytes (None: what this machine has for a task's states), whatever the size of the whole state.
+    into `memory` bytes (None: what this machine has for states), whatever the size of the whole state.
     """
-    most = max(
-        1,
-        (state_memory() if memory is None else memory) // (_KEY_BYTES * max(1, len(spec_of(program).states))),
-    )
-    if events <= min(most, _INTERPRETED_EVENTS):
+    if memory is None:
+        memory = machine.state_memory() * machine.cores() // tasks
+    interpreted = memory // (_KEY_BYTES * max(1, len(spec_of(program).states)))
+    if events <= min(interpreted, _INTERPRETED_EVENTS):
         return 1
-    usual = _COMPILED_EVENTS if choice(program, final, final=True).compiled else _INTERPRETED_EVENTS
-    return -(-events // min(usual, most))
+    each = event_bytes(program, final)
+    most = (
+        min(_INTERPRETED_EVENTS, interpreted)
+        if each is None
+        else min(_COMPILED_EVENTS, memory // max(1, each))
+    )
+    return -(-events // max(1, most))
 
 
 def default_slices(least: int, cores: int, plan: Plan) -> int:

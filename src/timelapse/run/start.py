@@ -185,7 +185,8 @@ def _job(
     reader = source.reader if isinstance(executor, LocalExecutor) else spilled(source.reader, partial.scratch)
     passes = (*(stage.work for stage in plan.stages), plan.last)
     memory = memory_setting()
-    least = least_slices(request.program, passes[-1], reader.count, memory)
+    tasks = executor.cores if plan.mode == "staged" else 1
+    least = least_slices(request.program, passes[-1], reader.count, memory, tasks)
     cuts, lead = cut(reader, settings.slices or default_slices(least, executor.cores, plan), plan)
     reuse = _reuse(request, cuts, None if settings.slices is not None else least)
     job = Job(

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timelapse.kernels.native import primitives as prim
-from timelapse.kernels.native.layout import Layout
+from timelapse.kernels.native.layout import Layout, live_words, row_bytes, row_words
 from timelapse.kernels.native.touch import NOTHING, MappedRows, take_row
 from timelapse.tables.sharing import at_once
 
@@ -56,10 +56,9 @@ class HashTable:
         first, self._threads = layouts[0], threads
         self.width = first.width
         self.exact, self.tracked = first.form == "exact", first.tracked and changes
-        self._live = max(layout.at + layout.live for layout in layouts)
-        used = max(1 + first.width + self._live, *(layout.twins + layout.extra for layout in layouts))
-        # Rows of 3 or 7 words would often lie in two lines, those of a few less than 16 in three.
-        self._words = used + 1 if used in (3, 7) else 16 if 12 < used < 16 else used
+        self._live, self._words = live_words(layouts), row_words(layouts)
+        self.row_bytes = row_bytes(layouts, tracked=self.tracked)
+        """What a key takes while the table is as full as it gets."""
         self.mapped: MappedRows | None = None
         self.moved: list[Callable[[Ints], None]] = []
         """Called when rows have other places than in the array that is given."""
@@ -76,11 +75,6 @@ class HashTable:
     @property
     def mask(self) -> np.uint64:
         return np.uint64(len(self.slots) - 1)
-
-    @property
-    def row_bytes(self) -> int:
-        """What a key takes while the table is as full as it gets."""
-        return 2 * 8 * (self._words + (1 + self._live if self.tracked else 0))
 
     @property
     def nbytes(self) -> int:

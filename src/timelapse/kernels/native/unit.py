@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from timelapse.kernels.native.computed import Computed
-from timelapse.kernels.native.layout import Layout
+from timelapse.kernels.native.layout import Layout, row_bytes
 from timelapse.kernels.native.windows import Sliding
 from timelapse.kinds.base import StateSpec
 from timelapse.model.events import Event, Record
@@ -94,6 +94,16 @@ class Unit:
     def table_with(self, state: str) -> int:
         """The number of the table that has a state's rows."""
         return next(number for number, states in enumerate(self.tables) if state in states)
+
+    @property
+    def event_bytes(self) -> int:
+        """The memory that an event can take, outside of loops, if all keys that it touches are new."""
+        found = 0
+        for names in self.tables:
+            layouts = [self.layouts[name] for name in names]
+            claims = sum(self.claims.get(name, 0) for name in names)
+            found += claims * row_bytes(layouts, tracked=layouts[0].tracked)
+        return found
 
     @property
     def steps(self) -> bool:
