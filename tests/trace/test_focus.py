@@ -22,7 +22,7 @@ from timelapse.model.program import spec_of
 from timelapse.run import Run, replay
 from timelapse.testing.sources import load_source, random_events, random_program
 from timelapse.trace import focus as focus_module
-from timelapse.trace.focus import Unfocused
+from timelapse.trace.knowledge import Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.steps import MISSING
 

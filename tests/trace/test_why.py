@@ -18,7 +18,9 @@ from timelapse.errors import RunError, UsageError
 from timelapse.log import Log, MemoryLog
 from timelapse.model.order import in_order
 from timelapse.run import Run, replay
+from timelapse.trace import likely as likely_module
 from timelapse.trace import writers as writers_module
+from timelapse.trace.likely import Ask
 from timelapse.trace.moments import Past
 from timelapse.trace.steps import MISSING
 from timelapse.trace.writers import Written, writers
@@ -70,14 +72,25 @@ def test_writers_are_those_of_the_serial_loop(
     checked = 0
     for seq in (90, 61, 30):
         changes = all_writes(program, events[:seq])
-        found = writers(past, list(changes), seq, 1000)
+        found = {a.place: w for a, w in writers(past, [Ask(p, seq) for p in changes], 1000).items()}
         for place, wanted in changes.items():
             mine = [w for w in found[place].found if w.before != w.after or w.before is MISSING]
             assert mine == wanted, (seq, place)
             checked += len(wanted)
-            few = writers(past, [place], seq, 2)[place].found
+            few = writers(past, [Ask(place, seq)], 2)[Ask(place, seq)].found
             assert few == found[place].found[:2]
     assert checked > 150
+
+
+def test_questions_about_many_events_are_answered_at_once() -> None:
+    """Each with what was written before its own event, as when it is asked alone."""
+    events = messages(90, seed=6)
+    past = Past(replay(Antispam, MemoryLog(events, [Message, Friendship]), slices=2, spark=False))
+    places = list(all_writes(Antispam, events))[::3]
+    asks = [Ask(place, seq) for place in places for seq in (12, 40, 41, 77, 90)]
+    together = writers(past, asks, 3)
+    assert {a: w.found for a, w in together.items()} == {a: writers(past, [a], 3)[a].found for a in asks}
+    assert sum(len(w.found) for w in together.values()) > 100
 
 
 def test_writes_of_the_same_value_are_writes() -> None:
@@ -86,7 +99,8 @@ def test_writes_of_the_same_value_are_writes() -> None:
         Message(1, 1, 2, "", "x", ts=1), Message(2, 1, 2, "", "y", ts=2), Message(3, 1, 2, "", "bad", ts=3),
     ]  # fmt: skip
     past = Past(replay(Derived, MemoryLog(events), spark=False))
-    assert writers(past, [("last", ())], 3, 9)[("last", ())].found == [
+    ask = Ask(("last", ()), 3)
+    assert writers(past, [ask], 9)[ask].found == [
         Written(1, 1, 1),
         Written(0, MISSING, 1),
     ]
@@ -273,7 +287,7 @@ def test_what_is_guessed_on_the_way_to_an_event_changes_no_answer(
             checked += len(found)
     assert checked > (20 if program is Antispam else 3)
     for name, value in (("_FEW", 1), ("_NEAR", 3), ("_GUESSES", 1)):
-        monkeypatch.setattr(writers_module, name, value)
+        monkeypatch.setattr(likely_module, name, value)
         assert answers() == told
-    monkeypatch.setattr(writers_module, "_guessed", lambda past, event: iter(()))
+    monkeypatch.setattr(likely_module, "_guessed", lambda past, event: iter(()))
     assert answers() == told

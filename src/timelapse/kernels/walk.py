@@ -18,12 +18,14 @@ from timelapse.analysis.result import PassProgram
 from timelapse.env.machine import cores
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.source import Source
-from timelapse.kinds.base import ABSENT
+from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.effects import Journal
 from timelapse.model.events import Event
 from timelapse.model.program import Program
+from timelapse.tables.table import state_table
 
 if TYPE_CHECKING:
+    from timelapse.kernels.choose import SliceKernel
     from timelapse.kernels.native.decode import Batch
 
 Visit = Callable[["Moment"], bool]
@@ -35,9 +37,11 @@ class Moment:
 
     def __init__(
         self, seq: int, live: Callable[[str, Journal | None], Any], journal: Journal | None,
-        written: Callable[[str, Any], bool],
+        written: Callable[[str, Any], bool], look_from: Callable[[int], None] = lambda ts: None,
     ) -> None:  # fmt: skip
         self.seq = seq
+        self.look_from = look_from
+        """What looks back is asked for an event at this time from now on."""
         self.live = live
         """A state as handlers use it, by name. Writes go into the journal, if one is given, and are real."""
         self.journal = journal
@@ -56,24 +60,30 @@ class Moment:
         return self.live(state, None)._get(key, ABSENT)
 
 
+def walker(
+    program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, quarantine: bool = False
+) -> SliceKernel:  # fmt: skip
+    """A kernel to walk with, over so many events: it is not asked what a slice did."""
+    from timelapse.kernels.choose import SliceKernel
+
+    return SliceKernel(
+        program, work, starts, events, final=True, prefetch=cores() > 1, quarantine=quarantine, asked=(), rows=False
+    )  # fmt: skip
+
+
 class Walk:
     """One way through a slice, from `source.lo` to before `source.hi`.
 
     `stops` are seqs in ascending order, within the slice or at its end. Raises HandlerError where a handler fails,
-    unless with `quarantine`: then that event is undone.
+    unless with `quarantine`: then that event is undone. A program with windows goes from the log's first event on,
+    compiled only; Abandoned is raised where it cannot go on so.
     """
 
-    def __init__(
-        self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], source: Source, *, events: int,
-        quarantine: bool = False,
-    ) -> None:  # fmt: skip
-        from timelapse.kernels.choose import SliceKernel
-
+    def __init__(self, kernel: SliceKernel, source: Source) -> None:
         self._source = source
-        kernel = SliceKernel(
-            program, work, starts, events, final=True, prefetch=cores() > 1, quarantine=quarantine, asked=()
-        )
         self._python, self._native = kernel.parts
+        self.compiled = self._native is not None
+        """Whether it begins compiled."""
         self._seqs: Iterator[int] = iter(())
         self._next: int | None = None
 
@@ -111,7 +121,7 @@ class Walk:
         kernel = self._native or self._python
         assert kernel is not None
         journal = None if self._python is None else self._python.journal
-        return visit(Moment(seq, self._live, journal, kernel.take_written))
+        return visit(Moment(seq, self._live, journal, kernel.take_written, self._look_from))
 
     def _stops(self, batch: Batch, visit: Visit) -> Iterator[tuple[int, Callable[[], bool]] | None]:
         """Where to stop in a batch, by index, with what to do there; None once there are no further stops at all."""
@@ -147,6 +157,17 @@ class Walk:
         ahead.extend(itertools.islice(events, 1))
         return bool(ahead)
 
+    def _look_from(self, ts: int) -> None:
+        if self._native is not None:
+            self._native.look_from(ts)
+
+    def held(self, spec: StateSpec) -> pa.Table:
+        """A state's keys and values where it stopped last, in no order; there may be no hashes."""
+        if self._native is not None:
+            return self._native.held(spec.name)
+        assert self._python is not None
+        return state_table(spec, self._python.states[spec.name]._items())
+
     def _live(self, name: str, journal: Journal | None) -> Any:
         if self._native is not None:
             return self._native.live(name, journal)
@@ -154,4 +175,4 @@ class Walk:
         return self._python.states[name]
 
 
-__all__ = ["Moment", "Visit", "Walk"]
+__all__ = ["Moment", "Visit", "Walk", "walker"]

@@ -180,6 +180,26 @@ class _Plain:
         _beside(table, key, value)
 
 
+class Members:
+    """A window of a SetOf that is only asked for members and how many there are: `count` knows that by declared key."""
+
+    def __init__(self, pairs: Any, count: Callable[[Any], int]) -> None:
+        self._pairs, self._count = pairs, count
+
+    def __contains__(self, pair: Any) -> bool:
+        return pair in self._pairs
+
+    def count(self, key: Any) -> int:
+        """How many members the key has in the window."""
+        return self._count(self._pairs._outer(key))
+
+    def under(self, key: Any) -> State:
+        """The members of one key, one by one, as a state."""
+        pairs, spec = self._pairs, self._pairs._spec
+        found = {k: v for k, v in pairs._items() if pairs._key_and_member(k)[0] == key}
+        return spec.kind(spec, ReadOnly(found.get, found.items))  # type: ignore[no-any-return]
+
+
 _SPECIAL = {
     "getitem": "__getitem__",
     "contains": "__contains__",

@@ -24,7 +24,7 @@ def presentable(spec: StateSpec, table: pa.Table) -> pa.Table:
     """A state table as users see it, in key order: `key` and `value`, where the kind has no columns of its own."""
     names = key_names(spec)
     if names and table.num_rows:
-        order = pc.sort_indices(table, sort_keys=[(n, "ascending") for n in names])
+        order = _order(table, names)
         if any(pa.types.is_boolean(table.schema.field(n).type) for n in names):
             keys = list(to_dict(spec, table))
             order = pa.array(np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64))
@@ -52,6 +52,13 @@ def presentable(spec: StateSpec, table: pa.Table) -> pa.Table:
     elif spec.value is not None:
         columns["value"] = table.column("v")
     return pa.table(columns)
+
+
+def _order(table: pa.Table, names: list[str]) -> pa.Array:
+    """The rows by their keys."""
+    if len(names) == 1 and pa.types.is_int64(table.schema.field(names[0]).type):  # several times as fast
+        return pa.array(np.argsort(np.asarray(table.column(names[0]))))
+    return pc.sort_indices(table, sort_keys=[(n, "ascending") for n in names])
 
 
 def _key(table: pa.Table, names: list[str], kind: ValueType) -> Any:

@@ -11,14 +11,17 @@ import pyarrow as pa
 from timelapse import serial
 from timelapse.analysis import analyse, final_pass
 from timelapse.env.machine import cores
-from timelapse.errors import ReplayError
+from timelapse.errors import HandlerError, ReplayError
 from timelapse.ids import INT64_MAX
+from timelapse.kernels.base import Abandoned
 from timelapse.kernels.choose import SliceKernel
 from timelapse.kernels.source import Source
+from timelapse.kernels.walk import Walk, walker
 from timelapse.kinds.base import StateSpec
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.program import Program, spec_of
+from timelapse.model.times import VIEWS
 from timelapse.run.takeout import reader_without
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
@@ -29,7 +32,8 @@ if TYPE_CHECKING:
 
 
 def states_before(run: Run, at: int, specs: Sequence[StateSpec]) -> list[pa.Table]:
-    """The tables of some states before everything at a time; what happened since the slice's start happens once for all.
+    """The tables of some states before everything at a time, in any order; hashes may be missing. What happened since the
+    slice's start happens once for all.
 
     Compiled where the replay was.
     """
@@ -37,9 +41,12 @@ def states_before(run: Run, at: int, specs: Sequence[StateSpec]) -> list[pa.Tabl
     spec = spec_of(program)
     if spec.times:
         reader = reader_without(reader, run.stored_quarantined()["seq"].to_pylist())
-        # Windows too: they take more than the state at the slice's start.
-        serially = spec.serial_only or analyse(program).serial_only
-        return (_timed_before if serially else _stepped_before)(run, program, reader, at, specs)
+        # Windows take more than the state at the slice's start: they begin with the log, compiled if that can be.
+        looks = any(use.what in VIEWS for use in spec.times)
+        found = None
+        if looks or not (spec.serial_only or analyse(program).serial_only):
+            found = _stepped_before(run, program, reader, at, specs, whole=looks)
+        return _timed_before(run, program, reader, at, specs) if found is None else found
     cuts, seq = run.manifest.cuts, reader.seq_at(at)
     slice_id = min(max(0, bisect.bisect_right(cuts, seq) - 1), run.slices)
     if slice_id == run.slices or cuts[slice_id] == seq:
@@ -49,17 +56,25 @@ def states_before(run: Run, at: int, specs: Sequence[StateSpec]) -> list[pa.Tabl
     work = final_pass(analyse(program))
     classes = {cls.__name__: cls for cls in spec.events if cls.__name__ in work.columns}
     quarantine = run.manifest.quarantined is not None
-    kernel = SliceKernel(
-        program, work, starts, seq - lo, final=True, prefetch=cores() > 1, quarantine=quarantine,
-        asked=[s.name for s in specs],
-    )  # fmt: skip
-    return _after(kernel, Source(reader, lo, seq, classes, work.columns), starts, specs)
+    kernel = walker(program, work, starts, seq - lo, quarantine=quarantine)
+    source = Source(reader, lo, seq, classes, work.columns)
+    if kernel.compiled:
+        walk = Walk(kernel, source)
+        try:
+            walk.run([seq], lambda moment: False)
+        except HandlerError as error:
+            raise _failed(error) from error
+        return [walk.held(s) for s in specs]
+    return _after(kernel, source, starts, specs)
 
 
 def _stepped_before(
-    run: Run, program: Program, reader: EventReader, at: int, specs: Sequence[StateSpec]
-) -> list[pa.Table]:
-    """The same for a program with ticks, `after=` handlers or what lies ahead, before everything at `at`."""
+    run: Run, program: Program, reader: EventReader, at: int, specs: Sequence[StateSpec], *, whole: bool
+) -> list[pa.Table] | None:
+    """The same for a program with ticks, `after=` handlers or what lies ahead, before everything at `at`.
+
+    `whole`: from the log's beginning, if that runs compiled; else None.
+    """
     cuts, until = run.manifest.cuts, run.manifest.until
     first, last = reader.ts_first, reader.ts_before(INT64_MAX)
     if first is None or last is None or at <= first:
@@ -67,16 +82,24 @@ def _stepped_before(
     if at > (last if until is None else max(last, until)):
         return [run.table_at_cut(s, run.slices) for s in specs]
     seq = reader.seq_at(at)
-    slice_id = min(bisect.bisect_right(cuts, seq) - 1, run.slices - 1)
+    slice_id = 0 if whole else min(bisect.bisect_right(cuts, seq) - 1, run.slices - 1)
     lo = cuts[slice_id]
     starts = {n: run.table_at_cut(s, slice_id) for n, s in spec_of(program).states.items() if slice_id}
     work = final_pass(analyse(program))
     # Compiled steps begin with the log.
-    kernel = SliceKernel(program, work, starts, seq - lo, final=True, alone=not slice_id)
+    kernel = SliceKernel(
+        program, work, starts, seq - lo, final=True, prefetch=cores() > 1, alone=not slice_id, rows=False,
+        asked=[s.name for s in specs],
+    )  # fmt: skip
+    if whole and not kernel.compiled:
+        return None
     classes = {c.__name__: c for c in heard(spec_of(program), reader.types) if c.__name__ in work.columns}
     since = reader.ts_before(lo) if slice_id else None
     source = Source(reader, lo, seq, classes, work.columns, begin=first, end=at - 1, since=since)
-    return _after(kernel, source, starts, specs)
+    try:
+        return _after(kernel, source, starts, specs)
+    except Abandoned:
+        return None
 
 
 def _after(
@@ -85,10 +108,12 @@ def _after(
     """The states after what the kernel goes through."""
     result = kernel.run(source, lambda _: None)
     if result.failure is not None:
-        raise ReplayError(
-            "a handler failed where it did not fail before", hint=str(result.failure), code="TL607"
-        )
+        raise _failed(result.failure)
     return [merge.fold(s, starts.get(s.name, empty(s)), [result.effects[s.name]]) for s in specs]
+
+
+def _failed(error: HandlerError) -> ReplayError:
+    return ReplayError("a handler failed where it did not fail before", hint=str(error), code="TL607")
 
 
 def _timed_before(

@@ -7,6 +7,7 @@ import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,14 +27,19 @@ from timelapse.log.types import heard
 from timelapse.model.events import Event, Record
 from timelapse.model.program import HandlerSpec, Program, params_of, spec_of
 from timelapse.model.source import function_source
+from timelapse.model.times import VIEWS
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
 from timelapse.serial import SerialOutcome
 from timelapse.trace import timed
 from timelapse.trace.instrument import Sites, instrumented
+from timelapse.trace.knowledge import Unfocused
+from timelapse.trace.likely import Guess
 from timelapse.trace.moments import Past
 from timelapse.trace.recorder import Recorder
 from timelapse.trace.steps import EventTrace, HandlerTrace
+from timelapse.trace.views import Telling, View
+from timelapse.trace.whole import Uncompiled, past_of
 
 
 def event(run: Run, seq: int) -> EventTrace:
@@ -49,9 +55,11 @@ def event(run: Run, seq: int) -> EventTrace:
 def events(run: Run, seqs: Iterable[int]) -> dict[int, EventTrace]:
     """The same for several events, by seq: each slice is run once."""
     wanted = sorted(set(seqs))
-    if timed.reaches(run):
-        return stepped(run, Tracer(run), wanted)
-    return trace_all(Past(run), Tracer(run), wanted)
+    tracer = Tracer(run)
+    try:
+        return trace_all(past_of(run), tracer, wanted)[0]
+    except Uncompiled:
+        return stepped(run, tracer, wanted)
 
 
 def stepped(run: Run, tracer: Tracer, wanted: Sequence[int]) -> dict[int, EventTrace]:
@@ -75,18 +83,40 @@ def reader_of(run: Run) -> EventReader:
     return reader_without(run.need_reader(), run.stored_quarantined()["seq"].to_pylist())
 
 
-def trace_all(past: Past, tracer: Tracer, wanted: Sequence[int]) -> dict[int, EventTrace]:
-    """The same for ascending seqs, with what is there already."""
+def trace_all(
+    past: Past, tracer: Tracer, wanted: Sequence[int], *, guessing: bool = False
+) -> tuple[dict[int, EventTrace], Guess | None]:
+    """The same for ascending seqs, with what is there already. Raises Uncompiled.
+
+    `guessing`: where a slice has to be gone through, it is guessed on the way who wrote what the events read. Only
+    that of one slice is kept: events are asked about that are near to one another.
+    """
     found = events_at(past.reader, past.program, wanted)
     traces: dict[int, EventTrace] = {}
+    guess: Guess | None = None
     for slice_id, stops in past.by_slice(wanted):
+        visit = partial(_visit, found, tracer, traces, slice_id)
+        try:
+            past.focus(slice_id, stops[-1] + 1).walk(stops, partial(visit, None))
+            guess = None
+        except Unfocused:
+            guess = Guess(past, [found[s] for s in stops]) if guessing else None
+            also = () if guess is None else guess.stops
+            past.walk(slice_id, sorted({*stops, *also}), partial(visit, guess))
+    return traces, guess
 
-        def visit(moment: Moment, slice_id: int = slice_id) -> bool:
-            traces[moment.seq] = tracer.trace(found[moment.seq], moment, slice_id)
-            return True
 
-        past.look(slice_id, stops, visit)
-    return traces
+def _visit(
+    events: Mapping[int, Event], tracer: Tracer, traces: dict[int, EventTrace], slice_id: int, guess: Guess | None,
+    moment: Moment,
+) -> bool:  # fmt: skip
+    """Trace the event where a walk has stopped, if it is one of those that are asked about."""
+    if guess is not None:
+        guess.visit(moment)
+    event = events.get(moment.seq)
+    if event is not None:
+        traces[event.seq] = tracer.trace(event, moment, slice_id)
+    return event is not None
 
 
 def event_at(reader: EventReader, program: Program, seq: int) -> Event:
@@ -145,18 +175,23 @@ class Tracer:
         methods = _methods(type(self._program))
         self.emitting = _emitting(methods)
         """The names of handlers and other methods that may emit."""
-        self._sites = Sites(objects, plain, self.emitting)
+        looked = {use.state for use in self._spec.times if use.what in VIEWS}
+        self._sites = Sites(objects, plain, self.emitting, looked)
         self._recorder = Recorder(self._sites)
         self._work = self._rewritten(work, methods)
         self._stored: dict[str, pa.Table] = {}
 
     def trace(self, event: Event, moment: Moment, slice_id: int) -> EventTrace:
         """Do the event there. Its writes are real."""
-        told = self._recorder
+        told, views = self._recorder, dict[str, View]()
         told.clear()
+        moment.look_from(event.ts)
 
         def live(name: str, journal: Journal | None) -> Any:
-            return told.watch(self._spec.states[name], moment.live(name, journal))
+            state = moment.live(name, journal)
+            if state._clock is not None:
+                state._clock = Telling(state._clock, told.watch, views)
+            return told.watch(self._spec.states[name], state)
 
         kernel = _Kernel(self._program, self._work, live, told, moment.journal, quarantine=self._quarantine)
         try:
@@ -169,7 +204,8 @@ class Tracer:
             )
         outputs, rejected = kernel.put_out()
         taken_out = kernel.take_quarantined()
-        return self._told(event, outputs, rejected, kernel.records, taken_out, slice_id)
+        found = self._told(event, outputs, rejected, kernel.records, taken_out, slice_id)
+        return replace(found, views=views)
 
     def observed(self, loop: timed.Watched, step: timed.Step, go: timed.Go) -> EventTrace:
         """Do a step of the serial loop under observation: `go` does it with given handlers. It leaves the loop as it was."""
@@ -206,9 +242,9 @@ class Tracer:
             told.leave()
         tables = output_tables(done)
         outputs = {type(o.record): tables[type(o.record).__name__] for o in done.outputs}
-        return self._told(
-            step.event, outputs, rejected_table(done), [o.record for o in done.outputs], [], 0, step
-        )
+        records = [o.record for o in done.outputs]
+        found = self._told(step.event, outputs, rejected_table(done), records, [], 0, step)
+        return replace(found, views=dict(loop.views))
 
     def _told(
         self, event: Event, outputs: Mapping[type[Record], pa.Table], rejected: pa.Table, records: list[Record],

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from timelapse.analysis.views import is_view, viewed
 from timelapse.trace.instrument import Sites
 from timelapse.trace.steps import brief
 
@@ -50,7 +51,7 @@ def written(node: ast.AST, sites: Sites) -> str:
     return _unparsed(_Shown({}, sites, keys=False).visit(copy.copy(node)))
 
 
-def comparison(node: ast.AST, values: Values) -> Comparison | None:
+def comparison(node: ast.AST, values: Values, sites: Sites) -> Comparison | None:
     """The operands of a comparison. One that was not evaluated ends it."""
     if not isinstance(node, ast.Compare):
         return None
@@ -62,7 +63,7 @@ def comparison(node: ast.AST, values: Values) -> Comparison | None:
         if known is None:
             if not _is_container(node, index):
                 break
-            texts.append(_unparsed(operand).removeprefix("self."))
+            texts.append(_unparsed(_Shown(values, sites, keys=True).visit(operand)))
             operands.append(None)
         else:
             operands.append(known[0])
@@ -116,17 +117,12 @@ class _Shown(ast.NodeTransformer):
                 return self._with(node, ast.unparse(node))
             case ast.Subscript(value=ast.Attribute(value=ast.Name(id="self"), attr=name), slice=key):
                 return self._with(node, f"{name}[{self._key(key)}]")
-            case ast.Subscript(
-                value=ast.Call(
-                    func=ast.Attribute(
-                        value=ast.Attribute(value=ast.Name(id="self"), attr=name), attr="last" | "ago" as view
-                    ),
-                    args=ways,
-                ),
-                slice=key,
-            ):
-                back = ", ".join(self._key(way) for way in ways)
-                return self._with(node, f"{name}.{view}({back})[{self._key(key)}]")
+            case ast.Subscript(value=view, slice=key) if self._is_view(view):
+                return self._with(node, f"{self._view(view)}[{self._key(key)}]")
+            case ast.Call(func=ast.Attribute(value=view, attr=method), args=given) if self._is_view(view):
+                return self._with(node, f"{self._view(view)}.{method}({', '.join(map(self._key, given))})")
+            case ast.Call() if self._is_view(node):
+                return self._with(node, self._view(node))
             case ast.Call(
                 func=ast.Attribute(value=ast.Attribute(value=ast.Name(id="self"), attr=name), attr=method)
             ):
@@ -140,6 +136,10 @@ class _Shown(ast.NodeTransformer):
                 made = copy.copy(node)
                 made.left, made.comparators = _name(self._key(left)), [_name(name)]
                 return made
+            case ast.Compare(left=left, comparators=[view]) if self._keys and self._is_view(view):
+                made = copy.copy(node)
+                made.left, made.comparators = _name(self._key(left)), [_name(self._view(view))]
+                return made
         return self.visit_parts(node)
 
     def visit_parts(self, node: ast.AST) -> Any:
@@ -151,6 +151,17 @@ class _Shown(ast.NodeTransformer):
             elif isinstance(inner, ast.expr):
                 setattr(made, name, self.visit(inner))
         return made
+
+    def _is_view(self, node: ast.expr) -> bool:
+        match viewed(node):
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                return is_view(node) and name in self._sites.viewed
+        return False
+
+    def _view(self, node: Any) -> str:
+        """`sent.last(7)`."""
+        state = node.func.value.attr
+        return f"{state}.{node.func.attr}({self._key(node.args[0])})"
 
     def _key(self, node: ast.expr) -> str:
         """A key's value, where keys are filled in and it is known."""

@@ -11,37 +11,25 @@ rests on the analysis, as passes do; where a stretch ends with its slice, it is 
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from timelapse.analysis import analyse
-from timelapse.analysis.closed import function_of
-from timelapse.analysis.keys import Access
-from timelapse.analysis.origins import origins
-from timelapse.analysis.result import PassProgram
-from timelapse.analysis.slicing import accesses, build_pass
 from timelapse.errors import TimelapseError
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.stores import NullStore
 from timelapse.kernels.walk import Moment, Visit
-from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
+from timelapse.kinds.base import ABSENT, UNKEYED
 from timelapse.kinds.effects import Journal
-from timelapse.kinds.grouped import Grouped
 from timelapse.model.events import Event
-from timelapse.model.program import bind, params_of
 from timelapse.model.types import TupleType
 from timelapse.trace.columns import Columns, Pattern
+from timelapse.trace.knowledge import Part, Place, Unfocused
 
 if TYPE_CHECKING:
     from timelapse.trace.moments import Past
-
-Place = tuple[str, Any]
-"""A state's name and a key."""
 
 MOST = 20_000
 """Events that are run for one question; more are quicker gone through compiled."""
@@ -49,10 +37,6 @@ _ROUNDS = 40
 """Reads that are found out one after the other."""
 _LONGEST = 1 << 24
 """Events of a slice whose columns are kept in memory."""
-
-
-class Unfocused(Exception):
-    """It cannot be said which events matter, or they are too many."""
 
 
 class _Unknown(BaseException):
@@ -66,89 +50,6 @@ class Wrote:
     seq: int
     before: Any
     after: Any
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What has to run at an event to write some of the states."""
-
-    work: PassProgram
-    asks: Mapping[type[Event], tuple[tuple[StateSpec, types.FunctionType], ...]]
-    """Keys that its statements read, as functions of the event."""
-    strict: frozenset[str]
-    """States that are also read under keys that do not follow from the event alone."""
-
-
-class Knowledge:
-    """What is known of a program, for any slice."""
-
-    def __init__(self, past: Past) -> None:
-        self.program, self.spec = past.program, past.spec
-        self._analysis = analyse(past.program)
-        if self._analysis.opaque:
-            raise Unfocused("analysis does not see through the program")
-        self._parts: dict[frozenset[str], _Part] = {}
-        self.bound = bind(
-            self.program, dict.fromkeys(self.spec.states), {"emit": None, "reject": None, "now": 0}
-        )
-
-    @cached_property
-    def patterns(self) -> dict[str, list[Pattern]]:
-        """For each state which events may write it, and from where the key comes."""
-        params = params_of(self.program)
-        found: dict[str, list[Pattern]] = {name: [] for name in self.spec.states}
-        for access in accesses(self._analysis):
-            if not access.writes:
-                continue
-            key = self.spec.states[access.state].key
-            width = len(key.items) if isinstance(key, TupleType) else None
-            parts: list[Any] = [None] * (width or 1)
-            if access.key is not None and key is not None:
-                parts = list(origins(access.key, width, params, access.fn.function.__globals__))
-            known = {"ts", "seq", *(f.name for f in access.event.__fields__)}
-            parts = [p if p is not None and p.fields <= known else None for p in parts]
-            found[access.state].append(Pattern(access.event.__name__, tuple(parts)))
-        return found
-
-    def fields(self, states: Iterable[str]) -> dict[str, set[str]]:
-        """The columns that tell who writes these states and all that they depend on."""
-        todo, seen = list(states), set[str]()
-        while todo:
-            name = todo.pop()
-            if name not in seen:
-                seen.add(name)
-                todo += self._analysis.facts[name].depends_on
-        found: dict[str, set[str]] = {}
-        for name in seen:
-            for pattern in self.patterns[name]:
-                own = found.setdefault(pattern.type, set())
-                own.update(f for part in pattern.parts if part is not None for f in part.fields)
-        return found
-
-    def part(self, states: frozenset[str]) -> _Part:
-        """What has to run to write these states."""
-        if states not in self._parts:
-            work = build_pass(self._analysis, "focus", sorted(states), ())
-            for name in work.exact:
-                kind = self.spec.states[name].kind
-                if issubclass(kind, Grouped) or kind.uses_now:
-                    raise Unfocused(f"{name} is more than values under keys")
-            reads = [a for a in accesses(self._analysis, sorted(states)) if not a.writes]
-            self._parts[states] = _Part(
-                work, self._asks(reads), frozenset(a.state for a in reads if a.key is None)
-            )
-        return self._parts[states]
-
-    def _asks(
-        self, reads: Sequence[Access]
-    ) -> dict[type[Event], tuple[tuple[StateSpec, types.FunctionType], ...]]:
-        found: dict[type[Event], dict[tuple[str, str], tuple[StateSpec, types.FunctionType]]] = {}
-        for access in reads:
-            spec = self.spec.states[access.state]
-            if access.key is not None:
-                function = function_of(access.key, access.fn.function, {}, "focus_key")
-                found.setdefault(access.event, {})[access.state, access.text] = (spec, function)
-        return {event: tuple(own.values()) for event, own in found.items()}
 
 
 class _Store:
@@ -308,7 +209,7 @@ class Focus:
                 except Exception as error:  # in an expression that is not reached, perhaps
                     raise Unfocused(f"a key cannot be told: {error}") from error
 
-    def _prepared(self, seqs: Sequence[int]) -> Iterator[tuple[int, Event, _Part]]:
+    def _prepared(self, seqs: Sequence[int]) -> Iterator[tuple[int, Event, Part]]:
         """Events with the fields that what they do needs, and what that is."""
         assert self._columns is not None
         parts = {seq: self._known.part(frozenset(self._events[seq])) for seq in seqs}
@@ -347,8 +248,9 @@ class Focus:
             for name in self._events[seq]:
                 store = self._stores[name]
                 for key, before in store.touched.items():
-                    if (name, key) in found:
-                        found[name, key].append(Wrote(seq, before, store.data.get(key, ABSENT)))
+                    after = store.data.get(key, ABSENT)
+                    if (name, key) in found and not (before is ABSENT and after is ABSENT):
+                        found[name, key].append(Wrote(seq, before, after))
             for store in self._stores.values():
                 store.touched.clear()
         self._look(left, self.end, visit)
@@ -373,7 +275,7 @@ class Focus:
                     store.touched.clear()
         return done
 
-    def _one(self, event: Event, part: _Part) -> None:
+    def _one(self, event: Event, part: Part) -> None:
         kernel = self._kernel(frozenset(self._events[event.seq]), part)
         for name in part.strict:
             self._stores[name].strict = True
@@ -389,7 +291,7 @@ class Focus:
         if kernel.refusals:
             raise Unfocused("an event is rejected that was not")
 
-    def _kernel(self, states: frozenset[str], part: _Part) -> InterpretedKernel:
+    def _kernel(self, states: frozenset[str], part: Part) -> InterpretedKernel:
         if states not in self._kernels:
             specs = self._known.spec.states
 
@@ -411,4 +313,4 @@ def _never(state: str, key: Any) -> bool:
     raise AssertionError("a focus does not tell what was written")
 
 
-__all__ = ["Focus", "Knowledge", "Place", "Unfocused", "Wrote"]
+__all__ = ["Focus", "Place", "Unfocused", "Wrote"]

@@ -18,10 +18,12 @@ from timelapse.model.types import ScalarType, TupleType, ValueType
 from timelapse.run.run import Run
 from timelapse.trace import timed
 from timelapse.trace.event import events_at
-from timelapse.trace.focus import Unfocused
+from timelapse.trace.knowledge import Unfocused
+from timelapse.trace.likely import Ask
 from timelapse.trace.moments import Past
 from timelapse.trace.recorder import seen
 from timelapse.trace.steps import MISSING, brief, name_of, place_text, plain
+from timelapse.trace.whole import Uncompiled, past_of
 from timelapse.trace.writers import shown_side, writers
 
 if TYPE_CHECKING:
@@ -157,7 +159,9 @@ def history(run: Run, state: str, key: Any = UNKEYED, *, at: int | None = None, 
     """
     spec = run.state_spec(state)
     checked = check_key(spec, key)
-    if timed.reaches(run):
+    try:
+        return _compiled(past_of(run), spec, checked, at, last)
+    except Uncompiled:
         rows = timed.writes(run, [(state, checked)], before=at)[state, checked]
         value = shown_side(rows[-1].after) if rows else MISSING
         shown = rows[len(rows) - min(last, len(rows)) :]
@@ -165,17 +169,24 @@ def history(run: Run, state: str, key: Any = UNKEYED, *, at: int | None = None, 
             Entry(w.step.event, shown_side(w.before), shown_side(w.after), w.step.phase) for w in shown
         )
         return History(state, checked, at, value, entries, len(rows) > len(shown))
-    past = Past(run)
+
+
+def _compiled(past: Past, spec: StateSpec, key: Any, at: int | None, last: int) -> History:
+    """The same by going through slices. Raises Uncompiled."""
     end = past.cuts[-1] if at is None else min(past.reader.seq_at(at), past.cuts[-1])
-    found = writers(past, [(state, checked)], end, last)[state, checked]
+    ask = Ask((spec.name, key), end)
+    more = bool(past.spec.times)  # one more tells whether there are
+    found = writers(past, [ask], last + more)[ask]
+    older = len(found.found) > last if more else found.older
     if found.found:  # nothing wrote it after the last of these
         value = found.found[0].after
     else:
-        held = value_at(past, spec, checked, end)
+        held = value_at(past, spec, key, end)
         value = MISSING if held is ABSENT else seen(held)
-    events = events_at(past.reader, past.program, sorted(w.seq for w in found.found))
-    entries = tuple(Entry(events[w.seq], w.before, w.after) for w in reversed(found.found))
-    return History(state, checked, at, value, entries, found.older)
+    rows = found.found[:last]
+    events = events_at(past.reader, past.program, sorted(w.seq for w in rows))
+    entries = tuple(Entry(events[w.seq], w.before, w.after) for w in reversed(rows))
+    return History(spec.name, key, at, value, entries, older)
 
 
 def value_at(past: Past, spec: StateSpec, key: Any, seq: int) -> Any:
@@ -184,7 +195,7 @@ def value_at(past: Past, spec: StateSpec, key: Any, seq: int) -> Any:
     if seq >= past.cuts[slice_id + 1]:
         slice_id += 1
     if seq <= past.cuts[slice_id]:
-        return past.run.value_at_cut(spec.name, key, slice_id)
+        return past.held(spec.name, key, slice_id)
     try:
         return past.focus(slice_id, seq).writes([(spec.name, key)])[1][spec.name, key]
     except Unfocused:

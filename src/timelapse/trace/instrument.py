@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
+from timelapse.analysis.views import is_view, viewed
 from timelapse.model.source import function_source
 
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -37,6 +38,8 @@ class Site:
     line: int
     state: str | None = None
     method: str | None = None
+    view: str | None = None
+    """`last` or `ago`, where the expression uses that view of the state."""
     assigns: str | None = None
     children: list[int] = field(default_factory=list)
     then: Way | None = None
@@ -57,11 +60,13 @@ class Sites:
     """All places that functions were rewritten at.
 
     `objects` are the names of states that handlers see as objects (`self.sent[k]`), `plain` of those that they see as
-    values (`self.total`), `emitting` of methods that emit.
+    values (`self.total`), `emitting` of methods that emit, `viewed` of states that handlers look back on.
     """
 
-    def __init__(self, objects: Iterable[str], plain: Iterable[str], emitting: Iterable[str]) -> None:
-        self.objects, self.plain = frozenset(objects), frozenset(plain)
+    def __init__(
+        self, objects: Iterable[str], plain: Iterable[str], emitting: Iterable[str], viewed: Iterable[str] = ()
+    ) -> None:  # fmt: skip
+        self.objects, self.plain, self.viewed = frozenset(objects), frozenset(plain), frozenset(viewed)
         self.emitting = frozenset({"emit", *emitting})
         self.all: list[Site] = []
 
@@ -245,7 +250,7 @@ class _Rewriter:
             return self._parts(node, parent)
         site = self._sites.add(node, self._node.name, parent)
         site.assigns = assigns
-        site.state, site.method = self._state_of(node)
+        site.state, site.method, site.view = self._state_of(node)
         return self._call("value", site, self._parts(node, site))
 
     def _tells(self, node: ast.expr) -> bool:
@@ -275,22 +280,34 @@ class _Rewriter:
     def _is_object(self, node: ast.AST) -> bool:
         return self._own(node, self._sites.objects)
 
-    def _state_of(self, node: ast.expr) -> tuple[str | None, str | None]:
-        """The state that an expression itself uses, and the operation where it is a method."""
+    def _is_view(self, node: ast.AST) -> bool:
+        return is_view(node) and self._own(viewed(node), self._sites.viewed)  # type: ignore[arg-type]
+
+    def _used(self, node: ast.AST) -> tuple[str, str | None] | None:
+        """The state that stands there, and which view of it, if it is one."""
+        owner: ast.AST = viewed(node) if self._is_view(node) else node  # type: ignore[arg-type]
+        if not isinstance(owner, ast.Attribute) or not self._is_object(owner):
+            return None
+        call: Any = node
+        return owner.attr, None if owner is node else call.func.attr
+
+    def _state_of(self, node: ast.expr) -> tuple[str | None, str | None, str | None]:
+        """The state that an expression itself uses, the operation where it is a method, and which view of the state."""
+        used: list[tuple[ast.AST, str]] = []
         match node:
-            case ast.Subscript(value=ast.Attribute() as owner) if self._is_object(owner):
-                return owner.attr, "getitem"
-            case ast.Call(func=ast.Attribute(value=ast.Attribute() as owner, attr=method)) if self._is_object(
-                owner
-            ):
-                return owner.attr, method
+            case ast.Subscript(value=owner):
+                used.append((owner, "getitem"))
+            case ast.Call(func=ast.Attribute(value=owner, attr=method)) if not self._is_view(node):
+                used.append((owner, method))
             case ast.Attribute() if self._own(node, self._sites.plain):
-                return node.attr, "read"
+                return node.attr, "read", None
             case ast.Compare(comparators=found):
-                for other in found:
-                    if isinstance(other, ast.Attribute) and self._is_object(other):
-                        return other.attr, "contains"
-        return None, None
+                used += [(other, "contains") for other in found]
+        for place, operation in used:
+            state = self._used(place)
+            if state is not None:
+                return state[0], operation, state[1]
+        return None, None, None
 
     def _parts(self, node: ast.expr, site: Site | None) -> ast.expr:
         """A copy of an expression whose parts tell their values."""
@@ -308,9 +325,7 @@ class _Rewriter:
                 made.keywords = [ast.keyword(k.arg, self._value(k.value, site)) for k in made.keywords]
             case ast.Compare():
                 made.left = self._value(made.left, site)
-                made.comparators = [
-                    c if self._is_object(c) else self._value(c, site) for c in made.comparators
-                ]
+                made.comparators = [self._compared(c, site) for c in made.comparators]
             case ast.IfExp():
                 made.test = self._branch(made.test, Way(False, False), Way(False, False))
                 made.body, made.orelse = self._value(made.body, site), self._value(made.orelse, site)
@@ -324,6 +339,12 @@ class _Rewriter:
                 for name, inner in ast.iter_fields(node):
                     setattr(made, name, self._inner(inner, site))
         return made
+
+    def _compared(self, node: ast.expr, site: Site | None) -> ast.expr:
+        """What something is compared with: a state itself has nothing to tell."""
+        if self._is_object(node):
+            return node
+        return self._parts(node, site) if self._is_view(node) else self._value(node, site)
 
     def _inner(self, inner: Any, site: Site | None) -> Any:
         if isinstance(inner, list):

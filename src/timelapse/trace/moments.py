@@ -13,12 +13,15 @@ import pyarrow as pa
 from timelapse.analysis import analyse, final_pass
 from timelapse.errors import HandlerError, ReplayError
 from timelapse.kernels.source import Source
-from timelapse.kernels.walk import Visit, Walk
+from timelapse.kernels.walk import Visit, Walk, walker
+from timelapse.log.reader import EventReader
+from timelapse.model.events import Event
 from timelapse.model.program import spec_of
 from timelapse.model.times import refuse_times
 from timelapse.run.run import Run
-from timelapse.trace.columns import Columns
-from timelapse.trace.focus import Focus, Knowledge, Unfocused
+from timelapse.trace.columns import Columns, Seqs
+from timelapse.trace.focus import Focus
+from timelapse.trace.knowledge import Knowledge, Place, Unfocused
 
 
 class Past:
@@ -27,16 +30,19 @@ class Past:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.program = run.need_program()
-        refuse_times(self.program, "tracing events")
-        self.reader = run.need_reader()
         self.spec = spec_of(self.program)
-        self.cuts = run.manifest.cuts
-        self.quarantine = run.manifest.quarantined is not None
+        self.reader, self.cuts = self._log()
+        self.quarantine = run.manifest.quarantined is not None and not self.spec.times
         self._work = final_pass(analyse(self.program))
         self._refused: frozenset[int] | None = None
         self._starts: dict[int, dict[str, pa.Table]] = {}
         self._columns: Columns | None = None
         self._focus: Focus | None = None
+
+    def _log(self) -> tuple[EventReader, Sequence[int]]:
+        """The log and its slices."""
+        refuse_times(self.program, "tracing events")
+        return self.run.need_reader(), self.run.manifest.cuts
 
     def slice_of(self, seq: int) -> int:
         """The slice that an event lies in; the last one for what lies behind the log."""
@@ -73,6 +79,25 @@ class Past:
             self._columns = Columns(self.reader, lo, hi, fields)
         return self._columns
 
+    def likely(self, hi: int, places: Collection[Place]) -> Mapping[Place, Seqs] | None:
+        """For each place the newest events before `hi` that may have written it, if that can be said."""
+        del hi, places
+        return None
+
+    def read_at(self, event: Event) -> Collection[Place] | None:
+        """The keys that an event is likely to read, if that can be said."""
+        del event
+        return None
+
+    def ends(self, state: str, event: Event) -> Collection[int]:
+        """Before which events a state is asked for who wrote it, where an event reads it."""
+        del state
+        return (event.seq,)
+
+    def end(self, until: int) -> int:
+        """The first event after a time."""
+        return self.reader.seq_at(until + 1)
+
     def look(self, slice_id: int, stops: Sequence[int], visit: Visit) -> None:
         """Stop before a few events of a slice (ascending): by the keys that they read, else by going through it.
 
@@ -88,6 +113,10 @@ class Past:
     def changed(self, state: str, key: Any, slice_id: int) -> bool:
         """Whether a slice left a key otherwise than it was before."""
         return self.run.changed(state, key, slice_id)
+
+    def held(self, state: str, key: Any, slices: int) -> Any:
+        """What a state held under a key after so many slices; ABSENT: nothing."""
+        return self.run.value_at_cut(state, key, slices)
 
     def by_slice(self, seqs: Iterable[int]) -> Iterator[tuple[int, list[int]]]:
         """Ascending seqs, by slice."""
@@ -110,17 +139,16 @@ class Past:
         columns = self._work.columns
         classes: dict[str, Any] = {e.__name__: e for e in self.spec.events if e.__name__ in columns}
         source = Source(self.reader, lo, hi, classes, columns)
-        walk = Walk(
-            self.program,
-            self._work,
-            self.starts(slice_id),
-            source,
-            events=hi - lo,
-            quarantine=self.quarantine,
-        )
+        kernel = walker(
+            self.program, self._work, self.starts(slice_id), hi - lo, quarantine=self.quarantine
+        )  # fmt: skip
+        walk = Walk(kernel, source)
         try:
-            walk.run(stops, visit)
+            self._go(walk, stops, visit)
         except HandlerError as error:
             raise ReplayError(
                 "a handler failed where it did not fail before", hint=str(error), code="TL607"
             ) from error  # fmt: skip
+
+    def _go(self, walk: Walk, stops: Sequence[int], visit: Visit) -> None:
+        walk.run(stops, visit)

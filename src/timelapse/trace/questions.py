@@ -15,6 +15,7 @@ from timelapse.errors import RunError, UsageError, meant
 from timelapse.ids import Phase
 from timelapse.log.reader import EventReader
 from timelapse.model.program import spec_of
+from timelapse.model.times import VIEWS
 from timelapse.run.run import Run
 
 
@@ -96,7 +97,7 @@ def find_event(run: Run, question: str | int) -> Found:
     reader = run.need_reader()
     named = read_named(str(question))
     if named is not None:
-        if spec_of(run.need_program()).times:
+        if any(use.what not in VIEWS for use in spec_of(run.need_program()).times):
             return Found(-1, named=named)
         return Found(_seq_of(reader, named))
     name, fields = _read(str(question))

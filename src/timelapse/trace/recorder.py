@@ -183,7 +183,12 @@ class Recorder:
         """Take the reads that an expression has just made. Those of an operation that only writes are its own."""
         if site.state is None:
             return ()
-        mine = [p for p in self._pending if getattr(self.steps[p], "state", None) == site.state]
+        names = [getattr(self.steps[p], "state", "") for p in self._pending]
+        told = [
+            n == site.state if site.view is None else n.startswith(f"{site.state}.{site.view}(")
+            for n in names
+        ]
+        mine = [p for p, is_mine in zip(self._pending, told, strict=True) if is_mine]
         self._pending = [p for p in self._pending if p not in mine]
         if self._only_writes(site):
             for place in mine:
@@ -193,6 +198,8 @@ class Recorder:
         return tuple(mine)
 
     def _only_writes(self, site: Site) -> bool:
+        if site.view is not None:
+            return False
         kinds = [s._spec.kind for s, _ in self._watched if s._spec.name == site.state]
         op = kinds[0].ops.get(site.method) if kinds else None
         return op is not None and op.effect is not None and not op.reads
@@ -238,7 +245,7 @@ def _all_parts(value: Value) -> dict[int, Any]:
 
 def _texts(value: Value, outcome: bool, sites: Sites) -> Texts:
     node, parts = value.site.node, _all_parts(value)
-    texts, compared = shown(node, parts, sites), comparison(node, parts)
+    texts, compared = shown(node, parts, sites), comparison(node, parts, sites)
     margin = None
     if compared is not None and len(compared.operators) == 1:
         margin = margin_of(compared.values[0], compared.operators[0], compared.values[1], outcome)

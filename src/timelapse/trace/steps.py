@@ -12,6 +12,7 @@ from timelapse.ids import Phase
 from timelapse.kinds.base import UNKEYED
 from timelapse.model.events import Event, Record
 from timelapse.trace.margins import Margin
+from timelapse.trace.views import View
 
 _LONG = 120
 
@@ -297,6 +298,8 @@ class EventTrace:
     quarantined: tuple[str, str, int] | None = None
     phase: int = Phase.LOG_EVENT
     """Of the instant: log events come last (design: the order of instants)."""
+    views: Mapping[str, View] = field(default_factory=dict)
+    """What the names stand for under which windows and looks back tell their reads."""
 
     @property
     def ts(self) -> int:

@@ -7,12 +7,11 @@ windows and looks back give is told with the place that they look at, so that th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from timelapse.divergence import time_text
 from timelapse.errors import HandlerError, ReplayError
-from timelapse.ids import DAY, HOUR, INT64_MAX, MINUTE, SECOND, Phase
+from timelapse.ids import INT64_MAX, Phase
 from timelapse.kinds.base import ABSENT, State
 from timelapse.kinds.past import Window
 from timelapse.log.types import heard
@@ -23,6 +22,7 @@ from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
 from timelapse.serial import Loop
 from timelapse.trace.steps import DatedWrite, Tick
+from timelapse.trace.views import View, Watch, ago_name, at_name, last_name, named
 
 Place = tuple[str, Any]
 """A state's name and a key."""
@@ -63,31 +63,6 @@ class Written:
     after: Any
 
 
-@dataclass(frozen=True)
-class View:
-    """What a window or a look back shows of a state: its writes after `since` and up to `until` (ticks: before these)."""
-
-    state: str
-    since: int | None
-    until: int | None
-    in_tick: bool
-
-    def shows(self, ts: int) -> bool:
-        """Whether a write at this time counts."""
-        if self.in_tick:
-            return (self.since is None or ts >= self.since) and (self.until is None or ts < self.until)
-        return (self.since is None or ts > self.since) and (self.until is None or ts <= self.until)
-
-
-def length(micros: int) -> str:
-    """A length of time, exactly: `7 d`, `90 s`, `1500 us`."""
-    for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s")):
-        if micros and micros % unit == 0:
-            return f"{micros // unit} {name}"
-    return f"{micros} us"
-
-
-Watch = Callable[[Any, State], Any]
 Go = Callable[[tuple[HandlerSpec, ...]], None]
 """Does a step, with the handlers that it is given in place of its own."""
 Observe = Callable[["Watched", Step, Go], None]
@@ -178,27 +153,27 @@ class Watched(Loop):
             if name is not None and key in self.places.get(name, ()):
                 first.setdefault((name, key), (old, table.get(key, ABSENT)))
         for place, (before, after) in first.items():
+            if before is ABSENT and after is ABSENT:
+                continue  # nothing, where nothing was
             self.written.setdefault(place, []).append(Written(self._step, before, after))
 
     # --- what states ask for --------------------------------------------------------------------------
 
     def ago(self, state: State, lag: int) -> Any:
-        return self._told(super().ago(state, lag), state, f"ago({length(lag)})", None, self._now - lag)
+        return self._told(super().ago(state, lag), state, ago_name(lag), None, self._now - lag)
 
     def last(self, state: State, width: int) -> Any:
-        return self._told(
-            super().last(state, width), state, f"last({length(width)})", self._now - width, None
-        )
+        return self._told(super().last(state, width), state, last_name(width), self._now - width, None)
 
     def at(self, state: State, at: int) -> Any:
-        return self._told(super().at(state, at), state, f"at({time_text(at)})", None, at)
+        return self._told(super().at(state, at), state, at_name(at), None, at)
 
     def _told(self, view: Any, state: State, how: str, since: int | None, until: int | None) -> Any:
         """The view, telling its reads if somebody observes the step."""
         watch = self.watch
         if watch is None:
             return view
-        spec = replace(state._spec, name=f"{state._spec.name}.{how}")
+        spec = named(state._spec, how)
         self.views[spec.name] = View(state._spec.name, since, until, self._phase == Phase.TICK)
         if isinstance(view, Window):
             rebuilt = view._rebuilt
@@ -236,4 +211,4 @@ def counting(found: Sequence[Written], number: int, view: View | None) -> list[W
     return [w for w in reversed(found) if w.step.number < number and (view is None or view.shows(w.step.ts))]
 
 
-__all__ = ["Step", "View", "Watched", "Written", "counting", "observe", "reaches", "writes"]
+__all__ = ["Step", "Watched", "Written", "counting", "observe", "reaches", "writes"]

@@ -8,15 +8,13 @@ from typing import Any
 
 from timelapse.errors import RunError, UsageError
 from timelapse.ids import Phase
-from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import ABSENT
-from timelapse.model.events import Event
 from timelapse.model.program import spec_of
 from timelapse.run.run import Run
 from timelapse.trace import timed
 from timelapse.trace.event import Tracer, event_at, events_at, reader_of, trace_all
 from timelapse.trace.explanation import Cause, Explanation, Seen, Source
-from timelapse.trace.focus import Unfocused
+from timelapse.trace.likely import Ask, Guess
 from timelapse.trace.moments import Past
 from timelapse.trace.questions import Found, Named, find_event, find_output, nothing_named
 from timelapse.trace.steps import (
@@ -25,7 +23,8 @@ from timelapse.trace.steps import (
     Read,
     Write,
 )
-from timelapse.trace.writers import Guess, shown_side, writers
+from timelapse.trace.whole import Uncompiled, past_of
+from timelapse.trace.writers import shown_side, writers
 
 LAST = 3
 """Events shown that wrote a value, when nobody says how many."""
@@ -60,27 +59,58 @@ def _answer(run: Run, asked: str, found: Found, depth: int, last: int) -> Explan
     if depth < 0 or last < 0:
         raise UsageError("--depth and --last are 0 or more", code="TL840")
     tracer = Tracer(run)
-    if timed.reaches(run):
+    try:
+        if found.named is not None or found.dated is not None:
+            raise Uncompiled  # a step that is told from others by its time
+        return _compiled(past_of(run), tracer, asked, found, depth if last else 0, last)
+    except Uncompiled:
         return _timed(run, tracer, asked, found, depth, last)
-    past = Past(run)
-    event = event_at(past.reader, past.program, found.seq)
-    trace, guess = _traced(past, tracer, event, guessing=bool(depth and last))
-    return _explained(past, tracer, asked, found, trace, depth, last, guess)
 
 
-def _explained(
-    past: Past,
-    tracer: Tracer,
-    asked: str,
-    found: Found,
-    trace: EventTrace,
-    depth: int,
-    last: int,
-    guess: Guess | None,
-) -> Explanation:
-    handlers = _in_question(tracer, asked, found, trace)
-    cause = _cause(past, tracer, trace, handlers, depth, last, guess)
-    return Explanation(asked, cause, found.record, asked == "why" or not trace.outputs, found.others)
+def _compiled(past: Past, tracer: Tracer, asked: str, found: Found, depth: int, last: int) -> Explanation:
+    """The answer from going through slices, level by level. Raises Uncompiled."""
+    traces, guess = trace_all(past, tracer, [found.seq], guessing=depth > 0)
+    trace = traces[found.seq]
+    root = _begun(trace, _in_question(tracer, asked, found, trace))
+    level = [root]
+    for left in range(depth, 0, -1):
+        sources = _fill(past, level, last, guess)
+        if left == 1 or not sources:
+            break
+        traces, guess = trace_all(past, tracer, sorted(sources), guessing=True)
+        level = [_begun(one, one.handlers) for one in traces.values()]
+        for cause in level:
+            for source in sources[cause.trace.seq]:
+                source.trace = cause
+    return Explanation(asked, root, found.record, asked == "why" or not trace.outputs, found.others)
+
+
+def _fill(past: Past, level: Sequence[Cause], last: int, guess: Guess | None) -> dict[int, list[Source]]:
+    """Fill in who wrote what these events read. Gives what was found, by the seqs of the events."""
+    asked = [(cause, seen, _ask(past, cause.trace, seen.read)) for cause in level for seen in cause.seen
+             if not seen.read.every]  # fmt: skip
+    # One more where only those within a window count, to know whether there are more.
+    found = writers(past, {ask for _, _, ask in asked}, last + bool(past.spec.times), guess)
+    seqs = sorted({w.seq for known in found.values() for w in known.found})
+    events = events_at(past.reader, past.program, seqs)
+    sources: dict[int, list[Source]] = {}
+    for cause, seen, ask in asked:
+        view, known = cause.trace.views.get(seen.read.state), found[ask]
+        rows = [w for w in known.found if view is None or view.shows(events[w.seq].ts)]
+        for w in rows[:last]:
+            seen.sources.append(Source(events[w.seq], w.before, w.after))
+            sources.setdefault(w.seq, []).append(seen.sources[-1])
+        seen.older = len(rows) > last or (len(rows) == len(known.found) and known.older)
+    return sources
+
+
+def _ask(past: Past, trace: EventTrace, read: Read) -> Ask:
+    """Who wrote what an event read? A look back shows what was written until then."""
+    view = trace.views.get(read.state)
+    if view is None:
+        return Ask((read.state, read.key), trace.seq, not read.present)
+    end = trace.seq if view.until is None else past.end(view.until)
+    return Ask((view.state, read.key), end)
 
 
 def _in_question(tracer: Tracer, asked: str, found: Found, trace: EventTrace) -> tuple[HandlerTrace, ...]:
@@ -96,7 +126,6 @@ class _Done:
 
     step: timed.Step
     cause: Cause
-    views: dict[str, timed.View]
 
 
 def _timed(run: Run, tracer: Tracer, asked: str, found: Found, depth: int, last: int) -> Explanation:
@@ -129,7 +158,7 @@ def _timed(run: Run, tracer: Tracer, asked: str, found: Found, depth: int, last:
         known += [h.name for h in spec.handlers if h.every is not None or h.after is not None]
         raise nothing_named(named or Named(str(found.record), (found.dated or (0, 0))[0], 1), seen_, known)
     root = got[0]
-    root.cause = _begun(root.cause.trace, _in_question(tracer, asked, found, root.cause.trace), root.views)
+    root.cause = _begun(root.cause.trace, _in_question(tracer, asked, found, root.cause.trace))
     level = got[:1]
     for left in range(depth if last else 0, 0, -1):
         numbers = _find_sources(run, level, last)
@@ -148,8 +177,7 @@ def _observed(
 
     def observe(loop: timed.Watched, step: timed.Step, go: timed.Go) -> None:
         trace = tracer.observed(loop, step, go)
-        views = dict(loop.views)
-        found.append(_Done(step, _begun(trace, trace.handlers, views), views))
+        found.append(_Done(step, _begun(trace, trace.handlers)))
 
     timed.observe(run, observe, wanted, lambda loop: enough(found))
     return found
@@ -159,14 +187,14 @@ def _find_sources(run: Run, level: Sequence[_Done], last: int) -> dict[int, list
     """Fill in who wrote what these steps read. Gives, by their numbers, the steps that were found."""
 
     def place_of(done: _Done, seen: Seen) -> tuple[str, Any]:
-        view = done.views.get(seen.read.state)
+        view = done.cause.trace.views.get(seen.read.state)
         return (seen.read.state if view is None else view.state), seen.read.key
 
     asked = [(done, seen) for done in level for seen in done.cause.seen if not seen.read.every]
     found = timed.writes(run, {place_of(*a) for a in asked}, max(done.step.number for done in level))
     numbers: dict[int, list[Source]] = {}
     for done, seen in asked:
-        view = done.views.get(seen.read.state)
+        view = done.cause.trace.views.get(seen.read.state)
         rows = timed.counting(found[place_of(done, seen)], done.step.number, view)
         for w in rows[:last]:
             source = Source(w.step.event, shown_side(w.before), shown_side(w.after), phase=w.step.phase)
@@ -187,73 +215,20 @@ def _explain_sources(run: Run, tracer: Tracer, numbers: Mapping[int, list[Source
     return found
 
 
-def _traced(past: Past, tracer: Tracer, event: Event, *, guessing: bool) -> tuple[EventTrace, Guess | None]:
-    """The event's trace. Where the slice has to be gone through, it is guessed on the way who wrote what is read."""
-    traces: list[EventTrace] = []
-    slice_id = past.slice_of(event.seq)
-    guess: Guess | None = None
-
-    def visit(moment: Moment) -> bool:
-        if guess is not None:
-            guess.visit(moment)
-        if moment.seq == event.seq:
-            traces.append(tracer.trace(event, moment, slice_id))
-        return moment.seq == event.seq
-
-    try:
-        past.focus(slice_id, event.seq).walk([event.seq], visit)
-    except Unfocused:
-        guess = Guess(past, event) if guessing else None
-        past.walk(slice_id, [*(() if guess is None else guess.stops), event.seq], visit)
-    return traces[-1], guess
-
-
 def _emits(handler: HandlerTrace, found: Found) -> bool:
     return any(found.record in (None, type(e.record).__name__) for e in handler.emits)
 
 
-def _begun(
-    trace: EventTrace, handlers: Sequence[HandlerTrace], views: Mapping[str, timed.View] | None = None
-) -> Cause:
+def _begun(trace: EventTrace, handlers: Sequence[HandlerTrace]) -> Cause:
     """The reads that matter, with what the event itself had written there; windows show that too."""
     written = [s for h in trace.handlers for s in h.steps if isinstance(s, Write)]
     order = {id(s): i for i, s in enumerate(s for h in trace.handlers for s in h.steps)}
     cause = Cause(trace, tuple(handlers), [])
     for read in _asked(handlers):
-        view = (views or {}).get(read.state)
+        view = trace.views.get(read.state)
         name = read.state if view is None or view.until is not None else view.state
         here = [w for w in written if (w.state, w.key) == (name, read.key) and order[id(w)] < order[id(read)]]
         cause.seen.append(Seen(read, here))
-    return cause
-
-
-def _cause(
-    past: Past,
-    tracer: Tracer,
-    trace: EventTrace,
-    handlers: Sequence[HandlerTrace],
-    depth: int,
-    last: int,
-    guess: Guess | None = None,
-) -> Cause:
-    """The trace with its sources; with depth 2 or more those of its sources."""
-    cause = _begun(trace, handlers)
-    if not depth or not last:
-        return cause
-    places = [(s.read.state, s.read.key) for s in cause.seen if not s.read.every]
-    absent = {(s.read.state, s.read.key) for s in cause.seen if not s.read.present}
-    found = writers(past, places, trace.seq, last, absent, guess)
-    seqs = sorted({w.seq for found_here in found.values() for w in found_here.found})
-    events = events_at(past.reader, past.program, seqs)
-    deeper: dict[int, Cause] = {}
-    if depth > 1:
-        for seq, one in trace_all(past, tracer, seqs).items():
-            deeper[seq] = _cause(past, tracer, one, one.handlers, depth - 1, last)
-    for seen in cause.seen:
-        mine = found.get((seen.read.state, seen.read.key))
-        if mine is not None:
-            seen.sources = [Source(events[w.seq], w.before, w.after, deeper.get(w.seq)) for w in mine.found]
-            seen.older = mine.older
     return cause
 
 

@@ -8,27 +8,20 @@ gone through again with closer stops. What is found is exact, whatever the key i
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from timelapse.kernels.walk import Moment
-from timelapse.kinds.base import ABSENT, UNKEYED
-from timelapse.log.types import bind
-from timelapse.model.events import Event
-from timelapse.model.types import TupleType
-from timelapse.trace.focus import Place, Unfocused
+from timelapse.kinds.base import ABSENT
+from timelapse.trace.columns import Seqs
+from timelapse.trace.knowledge import Place, Unfocused
+from timelapse.trace.likely import Ask, Guess, Stretch, Watch, candidates
 from timelapse.trace.moments import Past
 from timelapse.trace.recorder import seen
 from timelapse.trace.steps import MISSING
-
-Seqs = npt.NDArray[np.int64]
 
 _STOPS = 512
 """Likely events that are stopped at in a first pass: the newest."""
@@ -58,144 +51,61 @@ class Writers:
         return bool(self.found) and self.found[-1].before is not MISSING
 
 
-@dataclass(frozen=True)
-class _Stretch:
-    """Events a <= seq < b, in which a key was written; `open`: in which it may have been."""
-
-    a: int
-    b: int
-    before: Any = None
-    after: Any = None
-    open: bool = False
-
-
-def writers(
-    past: Past,
-    places: Sequence[Place],
-    seq: int,
-    count: int,
-    absent: Collection[Place] = (),
-    guess: Guess | None = None,
-) -> dict[Place, Writers]:
-    """For each place the last `count` events before `seq` that wrote it.
+def writers(past: Past, asks: Collection[Ask], count: int, guess: Guess | None = None) -> dict[Ask, Writers]:
+    """For each question the last `count` events that wrote the place.
 
     Slices are searched from the newest. Where a key is one that events' fields hold, a slice without such an event that
-    left the key as it was is passed over; for the keys in `absent`, which are not there at `seq`, every slice that left
-    them as they were. `guess`: what is known of the slice before `seq`, from going through it already.
+    left the key as it was is passed over; for keys that are not there at the end, every slice that left them as they
+    were. `guess`: what is known of a slice from going through it already.
     """
-    result = {place: Writers() for place in dict.fromkeys(places)}
+    result = {ask: Writers() for ask in asks}
     refused = past.refused()
-    known = _Known(frozenset(absent))
-    first = past.slice_of(seq)
+    known = _Known()
+    first = past.slice_of(max((a.end for a in result), default=0))
     if guess is not None:
-        known.held.update(p for p in result if len(guess.likely[p]) > 0)
+        known.held.update(a.place for a in result if len(guess.likely[a.place]) > 0)
     for slice_id in range(first, -1, -1):
-        end = min(seq, past.cuts[slice_id + 1])
-        open_ = [p for p, w in result.items() if len(w.found) < count]
-        if not open_:
-            break
-        if end <= past.cuts[slice_id]:
-            continue
-        focused = _focused(past, slice_id, end, [p for p in open_ if not known.gone(past, p, slice_id, end)])
-        if focused is not None:
-            for place, found in focused.items():
-                result[place].found += found[: count - len(result[place].found)]
-        else:
-            search = _Search(past, slice_id, end, refused, known)
-            if guess is not None and slice_id == first:
-                search.start(guess)
-            for place, found in search.run({p: count - len(result[p].found) for p in open_}).items():
-                result[place].found += found
+        lo = past.cuts[slice_id]
+        open_ = [a for a, w in result.items() if len(w.found) < count and a.end > lo]
+        wanted = [a for a in open_ if not known.gone(past, a, slice_id)]
+        focused = _focused(past, slice_id, wanted)
+        for ask, found in focused.items():
+            result[ask].found += found[: count - len(result[ask].found)]
+        ends: dict[int, list[Ask]] = {}
+        for ask in wanted:
+            if ask not in focused:
+                ends.setdefault(min(ask.end, past.cuts[slice_id + 1]), []).append(ask)
+        for end, own in ends.items():
+            search = _Search(past, slice_id, end, refused, known, guess)
+            for ask, found in search.run({a: count - len(result[a].found) for a in own}).items():
+                result[ask].found += found
     return result
 
 
-def _focused(
-    past: Past, slice_id: int, end: int, places: Sequence[Place]
-) -> dict[Place, list[Written]] | None:
-    """All writes of the places in a slice, newest first, from the events that matter; None: the slice is gone through."""
-    try:
-        wrote, _ = past.focus(slice_id, end).writes(places)
-    except Unfocused:
-        return None
-    return {
-        p: [Written(w.seq, shown_side(w.before), shown_side(w.after)) for w in found[::-1]]
-        for p, found in wrote.items()
-    }
+def _focused(past: Past, slice_id: int, asks: Sequence[Ask]) -> dict[Ask, list[Written]]:
+    """All writes of the places in a slice, newest first, from the events that matter. What is not in it is searched for.
 
-
-class Guess:
-    """Likely readings of an event, and where they were written, found while its slice is gone through anyway.
-
-    A program mostly reads under keys that the event's own fields hold. What is guessed wrongly costs little, and
-    what is not guessed is searched for afterwards.
+    All questions at once; where that is too much, those about one event at a time.
     """
-
-    def __init__(self, past: Past, event: Event) -> None:
-        self._lo, self._seq = past.cuts[past.slice_of(event.seq)], event.seq
-        self.places = list(_guessed(past, event))
-        self.likely = _Newest(likely(past, max(self._lo, event.seq - _NEAR), event.seq, self.places))
-        near = {int(s) for p in self.places for s in self.likely[p][-_FEW:].tolist()}
-        self.stops = sorted({self._lo, *near, *(s + 1 for s in near)} - {event.seq})
-        self._watch = _Watch(self.places)
-
-    def visit(self, moment: Moment) -> None:
-        """At each stop, and at the event."""
-        self._watch.visit(moment)
-
-    def found(self, place: Place) -> list[_Stretch] | None:
-        """Where it was written in the slice before the event, newest first; None where it was not guessed."""
-        stretches = self._watch.found.get(place)
-        return None if stretches is None else stretches[::-1]
-
-
-class _Newest(dict[Place, "Seqs"]):
-    def __missing__(self, place: Place) -> Seqs:
-        return np.zeros(0, np.int64)
-
-
-class _Watch:
-    """Between which stops of a walk places were written."""
-
-    def __init__(self, places: Sequence[Place]) -> None:
-        self.found: dict[Place, list[_Stretch]] = {p: [] for p in places}
-        self._last: dict[Place, Any] = {}
-        self._at = -1
-
-    def visit(self, moment: Moment) -> None:
-        """At each stop, the first of which is where the slice begins."""
-        for place, stretches in self.found.items():
-            written = moment.written(*place)
-            if written or self._at < 0:
-                value = moment.value(*place)
-                if self._at >= 0:
-                    stretches.append(_Stretch(self._at, moment.seq, self._last[place], value))
-                self._last[place] = value
-        self._at = moment.seq
-
-
-def _guessed(past: Past, event: Event) -> Iterator[Place]:
-    """Keys made of the event's fields: one, or two in either order; single values."""
-    values = [getattr(event, f.name) for f in type(event).__fields__]
-    plain = [v for v in values if isinstance(v, int | str | bytes)]
-    for name, spec in past.spec.states.items():
-        if spec.key is None:
-            yield name, UNKEYED
-            continue
-        parts = spec.key.items if isinstance(spec.key, TupleType) else (spec.key,)
-        keys = itertools.permutations(plain, 2) if len(parts) == 2 else ((v,) for v in plain)
-        if len(parts) > 2:
-            continue
-        for key in itertools.islice(dict.fromkeys(keys), _GUESSES):
-            if all(_TYPES.get(p.text) is type(v) for p, v in zip(parts, key, strict=True)):
-                yield name, key if isinstance(spec.key, TupleType) else key[0]
-
-
-_TYPES = {"int": int, "str": str, "bytes": bytes, "Time": int}
-_GUESSES = 16
-_NEAR = 1 << 20
-"""So many events before the one that is asked about are looked at for likely writers in the first walk."""
-_FEW = 24
-"""Likely writers of each place that are stopped at in it."""
+    ends: dict[int, list[Ask]] = {}
+    for ask in asks:
+        ends.setdefault(min(ask.end, past.cuts[slice_id + 1]), []).append(ask)
+    if not ends:
+        return {}
+    try:
+        wrote, _ = past.focus(slice_id, max(ends)).writes({a.place for a in asks})
+    except Unfocused:
+        if len(ends) == 1:
+            return {}
+        return {a: found for own in ends.values() for a, found in _focused(past, slice_id, own).items()}
+    return {
+        a: [
+            Written(w.seq, shown_side(w.before), shown_side(w.after))
+            for w in reversed(wrote[a.place])
+            if w.seq < a.end
+        ]
+        for a in asks
+    }
 
 
 @dataclass
@@ -205,50 +115,53 @@ class _Known:
     `held`: some event's fields hold the key. `computed`: an event wrote it whose fields do not.
     """
 
-    absent: frozenset[Place]
     held: set[Place] = field(default_factory=set)
     computed: set[Place] = field(default_factory=set)
 
-    def gone(self, past: Past, place: Place, slice_id: int, end: int) -> bool:
+    def gone(self, past: Past, ask: Ask, slice_id: int) -> bool:
         """Whether a slice left a place as it was that is not there afterwards."""
-        whole = end >= past.cuts[slice_id + 1]
-        return place in self.absent and whole and not past.changed(place[0], place[1], slice_id)
+        whole = ask.end >= past.cuts[slice_id + 1]
+        return ask.absent and whole and not past.changed(*ask.place, slice_id)
 
 
 class _Search:
     """The search through one slice."""
 
-    def __init__(self, past: Past, slice_id: int, end: int, refused: frozenset[int], known: _Known) -> None:
+    def __init__(
+        self, past: Past, slice_id: int, end: int, refused: frozenset[int], known: _Known, guess: Guess | None
+    ) -> None:  # fmt: skip
         self._known = known
         self._past, self._slice, self._refused = past, slice_id, refused
         self._lo, self._hi = past.cuts[slice_id], end
-        self._likely: dict[Place, Seqs] = {}
-        self._guess: Guess | None = None
-
-    def start(self, guess: Guess) -> None:
-        """Begin with what is known of the slice."""
+        self._likely: Mapping[Place, Seqs] = {}
         self._guess = guess
 
-    def run(self, wanted: Mapping[Place, int]) -> dict[Place, list[Written]]:
-        """For each place so many of the last events that wrote it."""
-        whole = [_Stretch(self._lo, self._hi, open=True)]
-        found: dict[Place, list[_Stretch]] = {}
+    def run(self, asks: Mapping[Ask, int]) -> dict[Ask, list[Written]]:
+        """For each question so many of the last events that wrote the place, here or before where this ends."""
+        wanted: dict[Place, int] = {}
+        for ask, count in asks.items():
+            wanted[ask.place] = max(count, wanted.get(ask.place, 0))
+        found = self._run(wanted)
+        return {ask: found.get(ask.place, [])[:count] for ask, count in asks.items()}
+
+    def _run(self, wanted: Mapping[Place, int]) -> dict[Place, list[Written]]:
+        whole = [Stretch(self._lo, self._hi, open=True)]
+        found: dict[Place, list[Stretch]] = {}
         for place in wanted:
-            guessed = None if self._guess is None else self._guess.found(place)
+            guessed = None if self._guess is None else self._guess.found(place, self._hi)
             found[place] = whole if guessed is None else guessed
-        places = [p for p in wanted if not (found[p] is whole and self._gone(p))]
+        places = list(wanted)
         if any(self._unclear(found[p], wanted[p]) for p in places):
-            self._likely = likely(self._past, self._lo, self._hi, places)
+            self._likely = candidates(self._past, self._lo, self._hi, places)
             self._known.held.update(p for p in places if len(self._likely[p]))
         places = [p for p in places if found[p] is not whole or not self._passed_over(p)]
         found = {p: found[p] for p in places}
         most = _STOPS
         while True:
             unclear = {p: self._unclear(found[p], wanted[p]) for p in places}
-            stops = {s for p in places for stretch in unclear[p] for s in self._stops(p, stretch, most)}
-            if not stops:
+            if not any(unclear.values()):
                 break
-            seen_ = self._pass(sorted(stops), [p for p in places if unclear[p]])
+            seen_ = self._pass({p: self._all_stops(p, unclear[p], most) for p in places if unclear[p]})
             for place, stretches in seen_.items():
                 gone = unclear[place]
                 kept = [s for s in found[place] if s not in gone]
@@ -274,19 +187,19 @@ class _Search:
         whole = self._hi >= self._past.cuts[self._slice + 1]
         return whole and not self._past.changed(place[0], place[1], self._slice)
 
-    def _gone(self, place: Place) -> bool:
-        return self._known.gone(self._past, place, self._slice, self._hi)
-
     def _passed_over(self, place: Place) -> bool:
         known = self._known
         if not self._unchanged(place):
             return False
         return not len(self._likely.get(place, ())) and place in known.held and place not in known.computed
 
-    def _single(self, stretch: _Stretch) -> bool:
-        return stretch.b - stretch.a == 1 and not stretch.open and stretch.a not in self._refused
+    def _single(self, stretch: Stretch) -> bool:
+        nothing = stretch.before is ABSENT and stretch.after is ABSENT  # of no interest to anybody
+        return (
+            stretch.b - stretch.a == 1 and not stretch.open and not nothing and stretch.a not in self._refused
+        )
 
-    def _unclear(self, stretches: Sequence[_Stretch], wanted: int) -> list[_Stretch]:
+    def _unclear(self, stretches: Sequence[Stretch], wanted: int) -> list[Stretch]:
         """The newest stretches of several events, as far as they may hold one of the last events that wrote the key."""
         known, unclear = 0, []
         for stretch in stretches:
@@ -299,7 +212,7 @@ class _Search:
                 known += 1
         return unclear
 
-    def _stops(self, place: Place, stretch: _Stretch, most: int) -> Iterator[int]:
+    def _stops(self, place: Place, stretch: Stretch, most: int) -> Iterator[int]:
         """Where to stop in a stretch in which the place was written."""
         yield stretch.a
         yield stretch.b
@@ -314,15 +227,18 @@ class _Search:
         for part in range(1, _PARTS):
             yield stretch.a + size * part // _PARTS
 
-    def _pass(self, stops: Sequence[int], places: Sequence[Place]) -> dict[Place, list[_Stretch]]:
-        """Go through the slice: between which stops each place was written."""
-        watch = _Watch(places)
+    def _all_stops(self, place: Place, stretches: Sequence[Stretch], most: int) -> set[int]:
+        return {s for stretch in stretches for s in self._stops(place, stretch, most)}
+
+    def _pass(self, stops: Mapping[Place, set[int]]) -> dict[Place, list[Stretch]]:
+        """Go through the slice: between which of its stops each place was written."""
+        watch = Watch(stops)
 
         def visit(moment: Moment) -> bool:
             watch.visit(moment)
             return False
 
-        self._past.walk(self._slice, stops, visit)
+        self._past.walk(self._slice, watch.stops, visit)
         return watch.found
 
 
@@ -331,56 +247,4 @@ def shown_side(value: Any) -> Any:
     return MISSING if value is ABSENT else seen(value)
 
 
-def likely(past: Past, lo: int, hi: int, places: Sequence[Place]) -> dict[Place, Seqs]:
-    """For each place the events that may well write it, by what their fields hold."""
-    keys = {place: _parts(place[1]) for place in places}
-    found: dict[Place, list[Seqs]] = {place: [] for place in places}
-    classes = {e.__name__: e for e in past.spec.events if e.__name__ in past.columns}
-    if classes and any(keys.values()):
-        bind(past.reader.types, classes.values())
-        for chunk in past.reader.chunks(lo, hi, past.columns):
-            for table in chunk.tables.values():
-                seqs = table.column("seq").to_numpy()
-                known: dict[Any, npt.NDArray[np.bool_] | None] = {}
-                for place, parts in keys.items():
-                    if not parts:
-                        continue
-                    masks = [_holding(table, part, known) for part in parts]
-                    if all(m is not None for m in masks):
-                        found[place].append(seqs[np.logical_and.reduce([m for m in masks if m is not None])])
-    empty: Seqs = np.zeros(0, np.int64)
-    return {place: np.sort(np.concatenate([empty, *parts])) for place, parts in found.items()}
-
-
-def _parts(key: Any) -> tuple[Any, ...]:
-    if key == UNKEYED or key is None:
-        return ()
-    return tuple(key) if isinstance(key, tuple) else (key,)
-
-
-def _holding(
-    table: pa.Table, part: Any, known: dict[Any, npt.NDArray[np.bool_] | None]
-) -> npt.NDArray[np.bool_] | None:
-    """The rows in which some field is equal to a part of a key; None where there is none such."""
-    name = (type(part), part)
-    if name not in known:
-        total: npt.NDArray[np.bool_] | None = None
-        for column, kind in zip(table.columns[2:], table.schema.types[2:], strict=True):
-            if not _fits(part, kind):
-                continue
-            if pa.types.is_timestamp(kind):
-                column = column.cast(pa.int64())
-            mask = np.asarray(pc.fill_null(pc.equal(column, pa.scalar(part, column.type)), False))
-            total = mask if total is None else total | mask
-        known[name] = None if total is None or not total.any() else total
-    return known[name]
-
-
-def _fits(part: Any, kind: pa.DataType) -> bool:
-    if isinstance(part, bool):
-        return bool(pa.types.is_boolean(kind))
-    if isinstance(part, int):
-        return bool(pa.types.is_int64(kind) or pa.types.is_timestamp(kind))
-    if isinstance(part, str):
-        return bool(pa.types.is_large_string(kind) or pa.types.is_string(kind))
-    return isinstance(part, bytes) and bool(pa.types.is_large_binary(kind) or pa.types.is_binary(kind))
+__all__ = ["Ask", "Written", "Writers", "shown_side", "writers"]

@@ -91,6 +91,14 @@ class Fallback:
         phase, order = (Phase.LOG_EVENT, ()) if later is None else (Phase.DATED_EVENT, (later.place,))
         return self._steps.one_step(Step(ts, phase, event.seq, order, event), shown)
 
+    def look_from(self, ts: int) -> None:
+        """Views are asked for an event at this time."""
+        self._views.begin(ts)
+
+    def viewed(self, name: str, journal: Journal | None) -> Any:
+        """A state with views, as handlers use it."""
+        return self._views.live(name, journal)
+
     def tick(self, step: Step) -> HandlerError | None:
         """Process a tick: it sees what was there before its time."""
         assert self._steps is not None

@@ -38,6 +38,7 @@ from timelapse.kinds.effects import Journal
 from timelapse.log.reader import Chunk
 from timelapse.model.events import Event
 from timelapse.model.program import Program, params_of, spec_of
+from timelapse.tables.apply import empty
 from timelapse.tables.sharing import at_once
 from timelapse.tables.table import to_dict
 
@@ -204,7 +205,8 @@ class NativeKernel:
     ) -> None:  # fmt: skip
         """Go through a slice for its states alone. For each batch `stops` gives where to stop, by index, and a visit.
 
-        What returns True has done the event there. None ends the walk. Raises TooOften as `run` does, HandlerError.
+        What returns True has done the event there. None ends the walk. Raises TooOften and Abandoned as `run` does,
+        HandlerError.
         """
         for table in self._hashes:
             table.begin()
@@ -223,18 +225,34 @@ class NativeKernel:
                         if visit() and at < batch.events:
                             position[batch.kinds[at]] += 1
                             lo = at + 1
+                        for log in self._logs.values():
+                            log.keep()
                     self._span(batch, lo, batch.events, position, _no_tick, shown)
                     self._outputs = Outputs(self._unit)
         except Failed as failed:
             raise failed.failure from None
 
+    def look_from(self, ts: int) -> None:
+        """What looks back is asked for an event at this time."""
+        if self._logs:
+            self._python().look_from(ts)
+
     def live(self, name: str, journal: Journal | None) -> Any:
-        """A state as handlers use it, on this kernel's tables."""
+        """A state as handlers use it, on this kernel's tables. Views of it are as of `look_from`."""
+        if name in self._logs:
+            return self._python().viewed(name, journal)
         table = self._tables.get(name)
         if table is None:  # no handler mentions it
             spec = self._spec.states[name]
             return spec.kind(spec, TrackedStore(to_dict(spec, self._starts.get(name)), journal))
         return live_state(table, journal)
+
+    def held(self, name: str) -> pa.Table:
+        """An exact state's keys and values, in no order (NativeTable.held)."""
+        table, spec = self._tables.get(name), self._spec.states[name]
+        if table is None:  # no handler mentions it
+            return self._starts.get(name, empty(spec))
+        return table.held()
 
     def take_written(self, name: str, key: Any) -> bool:
         """Whether a key of an exact state was written since the slice began, or since this was last asked."""

@@ -15,7 +15,7 @@ from timelapse.kernels.native.windows import USED
 from timelapse.kinds.base import State, StateSpec
 from timelapse.kinds.effects import Journal
 from timelapse.kinds.mean import SUM, Mean
-from timelapse.kinds.past import ReadOnly
+from timelapse.kinds.past import Members, ReadOnly
 from timelapse.kinds.setof import SetOf
 from timelapse.model.types import TupleType
 
@@ -134,7 +134,10 @@ class Views:
             return [(key, table.value(row, place)) for key, row in zip(table.keys(rows), rows, strict=True)]
 
         view: Any = state._spec.kind(state._spec, ReadOnly(get, items))
-        return _Members(view, log.hidden[width]) if state._spec.kind is SetOf else view
+        if state._spec.kind is not SetOf:
+            return view
+        counts = NativeStore(log.hidden[width], None)
+        return Members(view, lambda key: counts.get(key, 0))
 
     def _summed(self, spec: StateSpec, lag: int, *, last: bool) -> State:
         table, log = self._tables[spec.name], self._logs[spec.name]
@@ -156,18 +159,3 @@ class Views:
     def at(self, state: State, at: int) -> Any:
         """No program that reads the past at any distance is compiled."""
         raise UsageError(f"{state._spec.name} is read in the past, which was not found", code="TL207")
-
-
-class _Members:
-    """The view of a SetOf: what compiled passes ask of one."""
-
-    def __init__(self, pairs: Any, counts: NativeTable) -> None:
-        self._pairs, self._counts = pairs, NativeStore(counts, None)
-
-    def __contains__(self, pair: Any) -> bool:
-        return pair in self._pairs
-
-    def count(self, key: Any) -> int:
-        """How many members the key has in the window."""
-        found: int = self._counts.get(self._pairs._outer(key), 0)
-        return found

@@ -206,6 +206,23 @@ class NativeTable:
         rows = self.slots[self.slots[:, 0] & self.layout.present != 0]
         return dict(zip(self._key_list(rows), self._value_list(rows, self.layout.place), strict=True))
 
+    def held(self) -> pa.Table:
+        """An exact state's keys and values as a state table has them, in no order and without hashes."""
+        self.settle()
+        rows = np.flatnonzero(self.slots[:, 0] & self.layout.present)
+        keys = enumerate(key_types(self.spec), 1)
+        columns = [to_arrow(self.slots[rows, i : i + 1], kind, self._interned) for i, kind in keys]
+        names = key_names(self.spec)
+        if self.layout.stored is not None:
+            place = self.layout.place
+            values = self.slots[rows, place : place + self.layout.size]
+            columns, names = [*columns, to_arrow(values, self.layout.stored, self._interned)], [*names, "v"]
+        return (
+            pa.table(columns, names=names)
+            if names
+            else pa.table({"h": pa.array([0] * len(rows), pa.uint64())})
+        )
+
     def largest(self, n: int) -> dict[Any, Any]:
         """The n largest values of a state that holds one integer per key, and all that are as large."""
         self.settle()

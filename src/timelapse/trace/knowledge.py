@@ -1,0 +1,159 @@
+"""What is known of a program that says which events matter to a key: who may write it, what that reads, and where keys come from."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from timelapse.analysis import analyse
+from timelapse.analysis.closed import function_of
+from timelapse.analysis.keys import Access
+from timelapse.analysis.origins import origins
+from timelapse.analysis.result import PassProgram
+from timelapse.analysis.slicing import accesses, build_pass
+from timelapse.kinds.base import UNKEYED, StateSpec
+from timelapse.kinds.grouped import Grouped
+from timelapse.kinds.mean import NUMBER, SUM, Mean
+from timelapse.model.events import Event
+from timelapse.model.program import bind, params_of
+from timelapse.model.types import TupleType
+from timelapse.trace.columns import Pattern
+
+if TYPE_CHECKING:
+    from timelapse.trace.moments import Past
+
+Place = tuple[str, Any]
+"""A state's name and a key."""
+
+
+class Unfocused(Exception):
+    """It cannot be said which events matter, or they are too many."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What has to run at an event to write some of the states."""
+
+    work: PassProgram
+    asks: Mapping[type[Event], tuple[tuple[StateSpec, types.FunctionType], ...]]
+    """Keys that its statements read, as functions of the event."""
+    strict: frozenset[str]
+    """States that are also read under keys that do not follow from the event alone."""
+
+
+class Knowledge:
+    """What is known of a program, for any slice."""
+
+    def __init__(self, past: Past) -> None:
+        self.program, self.spec = past.program, past.spec
+        self._analysis = analyse(past.program)
+        if self._analysis.opaque:
+            raise Unfocused("analysis does not see through the program")
+        self._parts: dict[frozenset[str], Part] = {}
+        self._read_keys: dict[type[Event], tuple[tuple[StateSpec, types.FunctionType], ...]] = {}
+        self.bound = bind(
+            self.program, dict.fromkeys(self.spec.states), {"emit": None, "reject": None, "now": 0}
+        )
+
+    @cached_property
+    def patterns(self) -> dict[str, list[Pattern]]:
+        """For each state which events may write it, and from where the key comes."""
+        params = params_of(self.program)
+        found: dict[str, list[Pattern]] = {name: [] for name in self.spec.states}
+        for access in accesses(self._analysis):
+            if not access.writes:
+                continue
+            key = self.spec.states[access.state].key
+            width = len(key.items) if isinstance(key, TupleType) else None
+            parts: list[Any] = [None] * (width or 1)
+            if access.key is not None and key is not None:
+                parts = _origins(access, self.spec.states[access.state], params)
+            known = {"ts", "seq", *(f.name for f in access.event.__fields__)}
+            parts = [p if p is not None and p.fields <= known else None for p in parts]
+            found[access.state].append(Pattern(access.event.__name__, tuple(parts)))
+        return found
+
+    def read_at(self, event: Event) -> Iterator[Place]:
+        """The keys that handlers may read at an event, as far as they follow from it."""
+        known = self._read_keys
+        if type(event) not in known:
+            reads = (a for a in accesses(self._analysis) if not a.writes and a.event is type(event))
+            known |= {type(event): (), **self._asks(list(reads))}
+        for spec, function in known[type(event)]:
+            try:
+                key = function(self.bound, event)
+                yield from ((spec.name, stored) for stored in _stored(spec, key))
+            except Exception:  # noqa: S112 in an expression that is not reached, perhaps
+                continue
+
+    def fields(self, states: Iterable[str]) -> dict[str, set[str]]:
+        """The columns that tell who writes these states and all that they depend on."""
+        todo, seen = list(states), set[str]()
+        while todo:
+            name = todo.pop()
+            if name not in seen:
+                seen.add(name)
+                todo += self._analysis.facts[name].depends_on
+        found: dict[str, set[str]] = {}
+        for name in seen:
+            for pattern in self.patterns[name]:
+                own = found.setdefault(pattern.type, set())
+                own.update(f for part in pattern.parts if part is not None for f in part.fields)
+        return found
+
+    def part(self, states: frozenset[str]) -> Part:
+        """What has to run to write these states."""
+        if states not in self._parts:
+            work = build_pass(self._analysis, "focus", sorted(states), ())
+            for name in work.exact:
+                kind = self.spec.states[name].kind
+                if issubclass(kind, Grouped) or kind.uses_now:
+                    raise Unfocused(f"{name} is more than values under keys")
+            reads = [a for a in accesses(self._analysis, sorted(states)) if not a.writes]
+            self._parts[states] = Part(
+                work, self._asks(reads), frozenset(a.state for a in reads if a.key is None)
+            )
+        return self._parts[states]
+
+    def _asks(
+        self, reads: Sequence[Access]
+    ) -> dict[type[Event], tuple[tuple[StateSpec, types.FunctionType], ...]]:
+        found: dict[type[Event], dict[tuple[str, str], tuple[StateSpec, types.FunctionType]]] = {}
+        for access in reads:
+            spec = self.spec.states[access.state]
+            if access.key is not None:
+                function = function_of(access.key, access.fn.function, {}, "focus_key")
+                found.setdefault(access.event, {})[access.state, access.text] = (spec, function)
+        return {event: tuple(own.values()) for event, own in found.items()}
+
+
+def _stored(spec: StateSpec, key: Any) -> Iterator[Any]:
+    """The stored keys that a read asks for. Of a declared key with several things under it, those of a Mean."""
+    if spec.key is None:
+        yield UNKEYED
+    elif not issubclass(spec.kind, Grouped) or len(key) == 2:
+        yield (
+            spec.key.checker("")(key)
+            if not issubclass(spec.kind, Grouped)
+            else spec.kind.key_check(spec)(key)
+        )
+    elif spec.kind is Mean:
+        yield from (spec.kind.key_check(spec)((*key, part)) for part in (SUM, NUMBER))
+
+
+def _origins(access: Access, spec: StateSpec, params: Mapping[str, Any]) -> list[Any]:
+    """From where each part of a stored key comes. What is only asked with a declared key may end in anything."""
+    assert access.key is not None
+    width = len(spec.key.items) if isinstance(spec.key, TupleType) else None
+    names = access.fn.function.__globals__
+    declared = isinstance(access.key, ast.Tuple) and len(access.key.elts) == 1
+    if issubclass(spec.kind, Grouped) and declared and not isinstance(spec.outer, TupleType):
+        return [*origins(access.key, 1, params, names), *[None] * ((width or 1) - 1)]
+    return list(origins(access.key, width, params, names))
+
+
+__all__ = ["Knowledge", "Part", "Place", "Unfocused"]

@@ -1,0 +1,211 @@
+"""Guesses who wrote a key, to be tried while a slice is gone through: stops around the events that are likely to have."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from timelapse.kernels.walk import Moment
+from timelapse.kinds.base import UNKEYED
+from timelapse.log.types import bind
+from timelapse.model.events import Event
+from timelapse.model.types import TupleType
+from timelapse.trace.columns import Seqs
+from timelapse.trace.knowledge import Place
+from timelapse.trace.moments import Past
+
+_GUESSES = 16
+_NEAR = 1 << 20
+"""So many events before the one that is asked about are looked at for likely writers in the first walk."""
+_FEW = 24
+"""Likely writers of each place that are stopped at in it, where one event is asked about; of many events fewer."""
+_FEWER = 6
+
+
+class Ask(NamedTuple):
+    """Who wrote a place before an event? `absent`: it is known that nothing is there then."""
+
+    place: Place
+    end: int
+    absent: bool = False
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Events a <= seq < b, in which a key was written; `open`: in which it may have been."""
+
+    a: int
+    b: int
+    before: Any = None
+    after: Any = None
+    open: bool = False
+
+
+class Watch:
+    """Between which stops of a walk places were written. Each place has stops of its own; its first one is where it begins."""
+
+    def __init__(self, stops: Mapping[Place, Iterable[int]]) -> None:
+        self.found: dict[Place, list[Stretch]] = {place: [] for place in stops}
+        self._here: dict[int, list[Place]] = {}
+        for place, own in stops.items():
+            for seq in own:
+                self._here.setdefault(seq, []).append(place)
+        self._last: dict[Place, tuple[int, Any]] = {}
+
+    @property
+    def stops(self) -> list[int]:
+        """All of them, ascending."""
+        return sorted(self._here)
+
+    def visit(self, moment: Moment) -> None:
+        """At each stop, in ascending order."""
+        for place in self._here.get(moment.seq, ()):
+            written, before = moment.written(*place), self._last.get(place)
+            if before is None:
+                self._last[place] = (moment.seq, moment.value(*place))
+            elif written:
+                value = moment.value(*place)
+                self.found[place].append(Stretch(before[0], moment.seq, before[1], value))
+                self._last[place] = (moment.seq, value)
+            else:
+                self._last[place] = (moment.seq, before[1])
+
+
+class Guess:
+    """Likely readings of events of one slice, and where they were written, found while it is gone through anyway.
+
+    A program mostly reads under keys that follow from the event, or are among its fields. What is guessed wrongly costs
+    little, and what is not guessed is searched for afterwards.
+    """
+
+    def __init__(self, past: Past, events: Collection[Event]) -> None:
+        asks = {Ask(p, end) for e in events for p in _guessed(past, e) for end in past.ends(p[0], e)}
+        lo = past.cuts[past.slice_of(max(e.seq for e in events))]
+        few = _FEW if len(events) == 1 else _FEWER
+        self._lo = lo
+        self._ends: dict[Place, set[int]] = {}
+        self.likely = Newest()
+        stops: dict[Place, set[int]] = {}
+        for end in {ask.end for ask in asks if ask.end > lo}:
+            places = [ask.place for ask in asks if ask.end == end]
+            for place, seqs in candidates(past, max(lo, end - _NEAR), end, places).items():
+                near = seqs[seqs >= lo][-few:].tolist()
+                stops.setdefault(place, set()).update({lo, end}, near, (s + 1 for s in near))
+                self._ends.setdefault(place, set()).add(end)
+                self.likely[place] = np.union1d(self.likely[place], seqs)
+        self._watch = Watch(stops)
+        self.stops = self._watch.stops
+
+    def visit(self, moment: Moment) -> None:
+        """At each stop."""
+        self._watch.visit(moment)
+
+    def found(self, place: Place, end: int) -> list[Stretch] | None:
+        """Where it was written in the slice before an event, newest first; None where that was not guessed."""
+        if end not in self._ends.get(place, ()):
+            return None
+        return [s for s in reversed(self._watch.found[place]) if s.b <= end]
+
+
+class Newest(dict[Place, Seqs]):
+    """Events by place; none where nothing is known."""
+
+    def __missing__(self, place: Place) -> Seqs:
+        return np.zeros(0, np.int64)
+
+
+def _guessed(past: Past, event: Event) -> Iterator[Place]:
+    """What the event is likely to read: what analysis says, else keys made of its fields."""
+    known = past.read_at(event)
+    yield from dict.fromkeys(_of_fields(past, event) if known is None else known)
+
+
+def _of_fields(past: Past, event: Event) -> Iterator[Place]:
+    """Keys made of the event's fields: one, or two in either order; single values."""
+    values = [getattr(event, f.name) for f in type(event).__fields__]
+    plain = [v for v in values if isinstance(v, int | str | bytes)]
+    for name, spec in past.spec.states.items():
+        if spec.key is None:
+            yield name, UNKEYED
+            continue
+        parts = spec.key.items if isinstance(spec.key, TupleType) else (spec.key,)
+        keys = itertools.permutations(plain, 2) if len(parts) == 2 else ((v,) for v in plain)
+        if len(parts) > 2:
+            continue
+        for key in itertools.islice(dict.fromkeys(keys), _GUESSES):
+            if all(_TYPES.get(p.text) is type(v) for p, v in zip(parts, key, strict=True)):
+                yield name, key if isinstance(spec.key, TupleType) else key[0]
+
+
+_TYPES = {"int": int, "str": str, "bytes": bytes, "Time": int}
+
+
+def candidates(past: Past, lo: int, hi: int, places: Collection[Place]) -> Mapping[Place, Seqs]:
+    """For each place events before `hi` that are likely to have written it, ascending: at least the newest ones."""
+    found = past.likely(hi, places)
+    return likely(past, lo, hi, list(places)) if found is None else found
+
+
+def likely(past: Past, lo: int, hi: int, places: Sequence[Place]) -> dict[Place, Seqs]:
+    """For each place the events that may well write it, by what their fields hold."""
+    keys = {place: _parts(place[1]) for place in places}
+    found: dict[Place, list[Seqs]] = {place: [] for place in places}
+    classes = {e.__name__: e for e in past.spec.events if e.__name__ in past.columns}
+    if classes and any(keys.values()):
+        bind(past.reader.types, classes.values())
+        for chunk in past.reader.chunks(lo, hi, past.columns):
+            for table in chunk.tables.values():
+                seqs = table.column("seq").to_numpy()
+                known: dict[Any, npt.NDArray[np.bool_] | None] = {}
+                for place, parts in keys.items():
+                    if not parts:
+                        continue
+                    masks = [_holding(table, part, known) for part in parts]
+                    if all(m is not None for m in masks):
+                        found[place].append(seqs[np.logical_and.reduce([m for m in masks if m is not None])])
+    empty: Seqs = np.zeros(0, np.int64)
+    return {place: np.sort(np.concatenate([empty, *parts])) for place, parts in found.items()}
+
+
+def _parts(key: Any) -> tuple[Any, ...]:
+    if key == UNKEYED or key is None:
+        return ()
+    return tuple(key) if isinstance(key, tuple) else (key,)
+
+
+def _holding(
+    table: pa.Table, part: Any, known: dict[Any, npt.NDArray[np.bool_] | None]
+) -> npt.NDArray[np.bool_] | None:
+    """The rows in which some field is equal to a part of a key; None where there is none such."""
+    name = (type(part), part)
+    if name not in known:
+        total: npt.NDArray[np.bool_] | None = None
+        for column, kind in zip(table.columns[2:], table.schema.types[2:], strict=True):
+            if not _fits(part, kind):
+                continue
+            if pa.types.is_timestamp(kind):
+                column = column.cast(pa.int64())
+            mask = np.asarray(pc.fill_null(pc.equal(column, pa.scalar(part, column.type)), False))
+            total = mask if total is None else total | mask
+        known[name] = None if total is None or not total.any() else total
+    return known[name]
+
+
+def _fits(part: Any, kind: pa.DataType) -> bool:
+    if isinstance(part, bool):
+        return bool(pa.types.is_boolean(kind))
+    if isinstance(part, int):
+        return bool(pa.types.is_int64(kind) or pa.types.is_timestamp(kind))
+    if isinstance(part, str):
+        return bool(pa.types.is_large_string(kind) or pa.types.is_string(kind))
+    return isinstance(part, bytes) and bool(pa.types.is_large_binary(kind) or pa.types.is_binary(kind))
+
+
+__all__ = ["Ask", "Guess", "Newest", "Stretch", "Watch", "candidates"]

@@ -1,0 +1,112 @@
+"""What windows and looks back show while an event is observed: the place they look at, and the writes that count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from timelapse.divergence import time_text
+from timelapse.ids import DAY, HOUR, MINUTE, SECOND
+from timelapse.kinds.base import Clock, State, StateSpec
+from timelapse.kinds.past import Members
+
+Watch = Callable[[StateSpec, Any], Any]
+"""Has a state tell what it is asked, and gives it."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What a window or a look back shows of a state: its writes after `since` and up to `until` (ticks: before these)."""
+
+    state: str
+    since: int | None
+    until: int | None
+    in_tick: bool = False
+
+    def shows(self, ts: int) -> bool:
+        """Whether a write at this time counts."""
+        if self.in_tick:
+            return (self.since is None or ts >= self.since) and (self.until is None or ts < self.until)
+        return (self.since is None or ts > self.since) and (self.until is None or ts <= self.until)
+
+
+def last_name(width: int) -> str:
+    """How a window is written: `last(7 d)`."""
+    return f"last({length(width)})"
+
+
+def ago_name(lag: int) -> str:
+    """How a look back is written."""
+    return f"ago({length(lag)})"
+
+
+def at_name(at: int) -> str:
+    """How a look at a moment is written."""
+    return f"at({time_text(at)})"
+
+
+def length(micros: int) -> str:
+    """A length of time, exactly: `7 d`, `90 s`, `1500 us`."""
+    for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s")):
+        if micros and micros % unit == 0:
+            return f"{micros // unit} {name}"
+    return f"{micros} us"
+
+
+def named(spec: StateSpec, how: str) -> StateSpec:
+    """The spec under which a view tells its reads."""
+    return replace(spec, name=f"{spec.name}.{how}")
+
+
+class Telling:
+    """A clock whose views tell their reads. `views`: what their names stand for."""
+
+    def __init__(self, clock: Clock, watch: Watch, views: dict[str, View]) -> None:
+        self._clock, self._watch, self._views = clock, watch, views
+
+    def now(self) -> int:
+        """The time of the event."""
+        return self._clock.now()
+
+    def ago(self, state: State, lag: int) -> Any:
+        """The state as of a lag ago."""
+        view = self._clock.ago(state, lag)
+        return self._told(view, state, ago_name(lag), None, self.now() - lag)
+
+    def last(self, state: State, width: int) -> Any:
+        """What happened to the state within the width."""
+        view = self._clock.last(state, width)
+        return self._told(view, state, last_name(width), self.now() - width, None)
+
+    def at(self, state: State, at: int) -> Any:
+        """The state as it was at a time."""
+        return self._told(self._clock.at(state, at), state, at_name(at), None, at)
+
+    def dated(self, state: State, at: int, method: str, arguments: tuple[Any, ...]) -> None:
+        """A write is dated."""
+        self._clock.dated(state, at, method, arguments)
+
+    def _told(self, view: Any, state: State, how: str, since: int | None, until: int | None) -> Any:
+        spec = named(state._spec, how)
+        self._views[spec.name] = View(state._spec.name, since, until)
+        return _Members(view, spec, self._watch) if isinstance(view, Members) else self._watch(spec, view)
+
+
+class _Members:
+    """The members of a SetOf in a window, telling what they are asked."""
+
+    def __init__(self, view: Members, spec: StateSpec, watch: Watch) -> None:
+        self._view, self._spec, self._watch = view, spec, watch
+
+    def __contains__(self, pair: Any) -> bool:
+        key, _ = pair
+        return pair in self._watch(self._spec, self._view.under(key))
+
+    def count(self, key: Any) -> int:
+        """How many members the key has in the window."""
+        found: int = self._watch(self._spec, self._view.under(key)).count(key)
+        return found
+
+
+__all__ = ["Telling", "View", "Watch", "ago_name", "at_name", "last_name", "length", "named"]

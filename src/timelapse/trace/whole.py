@@ -1,0 +1,120 @@
+"""Moments of a run whose program has windows: the log is gone through compiled, from its beginning.
+
+A slice's start state does not say what windows hold, and compiled windows begin with the log. So the whole log counts as one
+slice here. What does not run compiled, or reaches into other times in other ways, is left to the serial loop (`timed.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from timelapse.kernels.base import Abandoned
+from timelapse.kernels.walk import Visit, Walk
+from timelapse.kinds.base import UNKEYED
+from timelapse.log.reader import EventReader
+from timelapse.model.events import Event
+from timelapse.model.times import VIEWS, width_of
+from timelapse.model.types import TupleType
+from timelapse.run.run import Run
+from timelapse.run.takeout import reader_without
+from timelapse.trace import timed
+from timelapse.trace.columns import Columns, Pattern, Seqs
+from timelapse.trace.focus import Focus
+from timelapse.trace.knowledge import Place, Unfocused
+from timelapse.trace.moments import Past
+
+_LONGEST = 1 << 24
+"""Events of a log whose columns are kept in memory, to find who may have written a key."""
+_MOST = 4096
+"""Events that are found for one key."""
+_BACK = (1 << 62, 1 << 20, 1 << 16, _MOST)
+"""How far back they are looked for: less far where there are more of them."""
+
+
+class Uncompiled(Exception):
+    """The log is not gone through compiled."""
+
+
+def past_of(run: Run) -> Past:
+    """The moments of a run. Raises Uncompiled where only the serial loop knows; going through it may do so too."""
+    return WholePast(run) if timed.reaches(run) else Past(run)
+
+
+class WholePast(Past):
+    """A run's log as one slice."""
+
+    def _log(self) -> tuple[EventReader, Sequence[int]]:
+        if any(use.what not in VIEWS for use in self.spec.times):
+            raise Uncompiled
+        taken_out = self.run.stored_quarantined()["seq"].to_pylist()
+        return reader_without(self.run.need_reader(), taken_out), (0, self.run.manifest.cuts[-1])
+
+    def read_at(self, event: Event) -> Collection[Place] | None:
+        try:
+            return list(self.knowledge.read_at(event))
+        except Unfocused:
+            return None
+
+    def ends(self, state: str, event: Event) -> Collection[int]:
+        """Those of looks back, too."""
+        uses = (u for u in self.spec.times if u.what == "ago" and u.state == state)
+        lags = {width_of(self.program, use) for use in uses}
+        return {event.seq, *(self.end(event.ts - lag) for lag in lags)}
+
+    def focus(self, slice_id: int, end: int) -> Focus:
+        raise Unfocused("windows take the whole log")
+
+    def changed(self, state: str, key: Any, slice_id: int) -> bool:
+        return any(self.run.changed(state, key, own) for own in range(self.run.slices))
+
+    def held(self, state: str, key: Any, slices: int) -> Any:
+        return self.run.value_at_cut(state, key, self.run.slices if slices else 0)
+
+    def starts(self, slice_id: int) -> dict[str, pa.Table]:
+        return {}
+
+    def _go(self, walk: Walk, stops: Sequence[int], visit: Visit) -> None:
+        if not walk.compiled:
+            raise Uncompiled
+        try:
+            walk.run(stops, visit)
+        except Abandoned as why:
+            raise Uncompiled from why
+
+    # --- who may have written a key -------------------------------------------------------------------
+
+    def likely(self, hi: int, places: Collection[Place]) -> Mapping[Place, Seqs] | None:
+        if self.cuts[-1] > _LONGEST:
+            return None
+        try:
+            columns = self.columns_of(0, self.cuts[-1], self._key_fields)
+        except Unfocused:
+            return None
+        return {place: self._newest(columns, place, hi) for place in places}
+
+    @cached_property
+    def _key_fields(self) -> dict[str, set[str]]:
+        """The columns that keys of writes come from."""
+        fields: dict[str, set[str]] = {}
+        for pattern in (p for found in self.knowledge.patterns.values() for p in found):
+            own = fields.setdefault(pattern.type, set())
+            own.update(f for part in pattern.parts if part is not None for f in part.fields)
+        return fields
+
+    def _newest(self, columns: Columns, place: Place, hi: int) -> Seqs:
+        spec, key = self.spec.states[place[0]], place[1]
+        parts = () if key == UNKEYED else key if isinstance(spec.key, TupleType) else (key,)
+        found: list[Seqs] = [np.zeros(0, np.int64)]
+        for pattern in self.knowledge.patterns[spec.name]:
+            wanted = pattern if parts else Pattern(pattern.type, ())
+            for back in _BACK:
+                seqs = columns.holding(wanted, [parts], max(0, hi - back), hi, _MOST)
+                if seqs is not None:
+                    found.append(seqs)
+                    break
+        return np.unique(np.concatenate(found))
