@@ -121,8 +121,8 @@ def test_a_pass_that_reads_ahead_gives_the_same(
     """Also where events go back to Python on the way, while the other thread decodes; effects and new tables in two threads."""
     monkeypatch.setenv(SWITCH, "native")
     monkeypatch.setattr("timelapse.kernels.native.kernel.WORTH_THREADS", 0)
-    monkeypatch.setattr("timelapse.kernels.native.hashtable._LARGE", 0)
-    monkeypatch.setattr("timelapse.kernels.native.hashtable._FIRST", 16)
+    monkeypatch.setattr("timelapse.kernels.native.memory.hashtable._LARGE", 0)
+    monkeypatch.setattr("timelapse.kernels.native.memory.hashtable._FIRST", 16)
     events: list[Event] = [
         A(i % 3, 9 * (i > 50), f"w{i % 11}", i % 2 == 0, 0.5, b"x", i, ts=i)
         if i % 5

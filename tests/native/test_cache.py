@@ -19,8 +19,9 @@ from tests.native.programs import A
 from timelapse.analysis import analyse, final_pass
 from timelapse.errors import UsageError
 from timelapse.kernels import choose
-from timelapse.kernels.native import build, jit, store
-from timelapse.kernels.native.check import kernel_cache
+from timelapse.kernels.native import build
+from timelapse.kernels.native.machine import jit, store, version
+from timelapse.kernels.native.machine.check import kernel_cache
 from timelapse.kernels.native.unit import Unit
 
 SOURCE = "SIGNATURE = (int64,)\n\n\ndef run(n):\n    return n + {}\n"
@@ -72,11 +73,12 @@ def test_an_entry_is_found_again(cache: Path) -> None:
 CHILD = """
 import json, sys, time
 from pathlib import Path
-from timelapse.kernels.native import build, jit
-from timelapse.kernels.native.primitives import mix
+from timelapse.kernels.native import build
+from timelapse.kernels.native.machine import jit, version
+from timelapse.kernels.native.memory.primitives import mix
 from timelapse.kernels.native.unit import Unit
 unit = Unit(source=sys.argv[1])
-build.compiler_version()
+version.compiler_version()
 if len(sys.argv) > 2:
     Path(sys.argv[2]).touch()
     while not Path(sys.argv[3]).exists():
@@ -178,7 +180,8 @@ def test_a_function_that_could_not_be_compiled_keeps_nobody_waiting(cache: Path)
 MADE = "SIGNATURE = (int64,)\n\n\ndef run(n):\n    found = np.zeros((2, n), np.uint64)\n    found[1, 0] = 3\n    return found\n"
 READ = """
 import json, sys
-from timelapse.kernels.native import build, jit
+from timelapse.kernels.native import build
+from timelapse.kernels.native.machine import jit
 from timelapse.kernels.native.unit import Unit
 found = build.compiled(Unit(source=sys.argv[1]))(2)
 print(json.dumps([found.tolist(), str(found.dtype), dict(jit.COUNTS)]))
@@ -193,7 +196,8 @@ def test_a_function_that_makes_an_array_is_kept() -> None:
 
 NEEDS = """
 import json, sys
-from timelapse.kernels.native import build, jit
+from timelapse.kernels.native import build
+from timelapse.kernels.native.machine import jit
 from timelapse.kernels.native.unit import Unit
 found = build.compiled(Unit(source=sys.argv[1]))(4)
 print(json.dumps([found == hash("4"), "numba.np.arraymath" in sys.modules, dict(jit.COUNTS)]))
@@ -378,14 +382,14 @@ def test_what_numba_refuses_runs_as_python(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_changed_compiler_means_other_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Versions, the processor, Numba's settings, and the text of everything that is compiled in."""
-    made = build.compiler_version.__wrapped__
+    made = version.compiler_version.__wrapped__
     before = made()
-    assert made() == before == build.compiler_version()
+    assert made() == before == version.compiler_version()
     with monkeypatch.context() as patch:
         patch.setenv("NUMBA_OPT", "1")
         assert made() != before
     with monkeypatch.context() as patch:
-        patch.setattr(build, "version", lambda name: "0.1" if name == "llvmlite" else "0")
+        patch.setattr(version, "version", lambda name: "0.1" if name == "llvmlite" else "0")
         assert made() != before
     with monkeypatch.context() as patch:
         real = pkgutil.get_data

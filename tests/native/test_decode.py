@@ -8,7 +8,7 @@ import pytest
 
 import timelapse as tl
 from timelapse.kernels.native.decode import Decoder
-from timelapse.kernels.native.strings import Interned
+from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Column, Unit
 from timelapse.log.reader import Chunk
 

@@ -10,7 +10,7 @@ from tests.native.oracle import same
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.kernel import NativeKernel
-from timelapse.kernels.native.lower import Lowering
+from timelapse.kernels.native.lowering.lower import Lowering
 from timelapse.log import MemoryLog
 from timelapse.testing.sources import load_source
 

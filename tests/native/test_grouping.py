@@ -11,9 +11,9 @@ from tests.depth import deep
 from tests.native.oracle import INTS, compare, logs, passes
 from tests.native.programs import A, B, Note
 from timelapse.analysis import PassProgram, analyse, final_pass
-from timelapse.kernels.native.hashtable import HashTable
-from timelapse.kernels.native.layout import Layout, beside
-from timelapse.kernels.native.lower import lowered
+from timelapse.kernels.native.lowering.lower import lowered
+from timelapse.kernels.native.memory.hashtable import HashTable
+from timelapse.kernels.native.memory.layout import Layout, beside
 from timelapse.model.events import Event
 from timelapse.model.program import as_program
 from timelapse.model.types import INT, TupleType

@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from timelapse.kernels.native.growth import Growth
-from timelapse.kernels.native.hashtable import HashTable
-from timelapse.kernels.native.layout import Layout
+from timelapse.kernels.native.memory.growth import Growth
+from timelapse.kernels.native.memory.hashtable import HashTable
+from timelapse.kernels.native.memory.layout import Layout
 
 PIECE = 32_768
 EVENTS = 6_000_000

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from timelapse.kernels.native.lookahead import AHEAD, look_ahead
+from timelapse.kernels.native.lowering.lookahead import AHEAD, look_ahead
 
 PAIR = """
     x1 = c0[q0]

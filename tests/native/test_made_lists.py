@@ -8,8 +8,8 @@ import pytest
 
 from tests.native.agree import agree
 from timelapse.analysis import analyse, final_pass
-from timelapse.kernels.native.lower import Lowering
-from timelapse.kernels.native.values import Refused
+from timelapse.kernels.native.lowering.lower import Lowering
+from timelapse.kernels.native.lowering.values import Refused
 from timelapse.testing.sources import load_source
 
 HEAD = """

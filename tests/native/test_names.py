@@ -6,8 +6,8 @@ import re
 
 from tests.programs.catalogue import CATALOGUE
 from timelapse.analysis import analyse, final_pass
-from timelapse.kernels.native.lower import Lowering
-from timelapse.kernels.native.values import Refused
+from timelapse.kernels.native.lowering.lower import Lowering
+from timelapse.kernels.native.lowering.values import Refused
 
 _ASSIGNED = re.compile(r"^\s*(\w+) = ")
 _OWN = {"budget"}

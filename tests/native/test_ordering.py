@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timelapse.kernels.native import ordering
-from timelapse.kernels.native.ordering import Ints, columns_by_hash
+from timelapse.kernels.native.memory import ordering
+from timelapse.kernels.native.memory.ordering import Ints, columns_by_hash
 
 ODD = st.sampled_from([0, 1, 2, 3, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1])
 

@@ -14,8 +14,8 @@ import pytest
 import timelapse as tl
 from tests.native.oracle import passes
 from tests.native.test_oracle import PROGRAMS
-from timelapse.kernels.native.lower import lowered
-from timelapse.kernels.native.rows import _written, share_rows
+from timelapse.kernels.native.lowering.lower import lowered
+from timelapse.kernels.native.lowering.rows import _written, share_rows
 
 SIZE = 16
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from timelapse.kernels.native.strings import Interned
+from timelapse.kernels.native.memory.strings import Interned
 
 TEXT = st.lists(st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(["", "\0", "a\0"]))
 RAW = st.lists(st.binary(max_size=20))

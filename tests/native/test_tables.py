@@ -13,12 +13,12 @@ import timelapse as tl
 from tests.depth import deep
 from tests.native.oracle import same
 from timelapse.analysis import PassProgram
-from timelapse.kernels.native.layout import layout_of, stored_type
-from timelapse.kernels.native.lower import without_idle_saves
-from timelapse.kernels.native.strings import Interned
-from timelapse.kernels.native.table import NativeTable
+from timelapse.kernels.native.lowering.lower import without_idle_saves
+from timelapse.kernels.native.memory.layout import layout_of, stored_type
+from timelapse.kernels.native.memory.strings import Interned
+from timelapse.kernels.native.memory.table import NativeTable
+from timelapse.kernels.native.memory.words import decode, encode, to_arrow, to_words
 from timelapse.kernels.native.views import fill, live_state
-from timelapse.kernels.native.words import decode, encode, to_arrow, to_words
 from timelapse.kernels.stores import TrackedStore
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.effects import Journal, undo

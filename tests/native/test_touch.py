@@ -18,10 +18,10 @@ from tests.depth import deep
 from tests.native.programs import A, Note
 from timelapse.analysis import analyse, final_pass
 from timelapse.engine.executor import LocalExecutor
-from timelapse.kernels.native.layout import Layout, layout_of
-from timelapse.kernels.native.strings import Interned
-from timelapse.kernels.native.table import NativeTable
-from timelapse.kernels.native.touch import Mapped, MappedRows, fetchable, take, text_hash
+from timelapse.kernels.native.memory.layout import Layout, layout_of
+from timelapse.kernels.native.memory.strings import Interned
+from timelapse.kernels.native.memory.table import NativeTable
+from timelapse.kernels.native.memory.touch import Mapped, MappedRows, fetchable, take, text_hash
 from timelapse.kernels.native.views import live_state
 from timelapse.kinds.base import ABSENT, StateOptions, StateSpec
 from timelapse.log import MemoryLog

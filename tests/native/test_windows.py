@@ -16,8 +16,9 @@ from tests.native.window_programs import windowed_log, windowed_program
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.base import Abandoned, PassResult
 from timelapse.kernels.choose import SWITCH, SliceKernel, choice
-from timelapse.kernels.native import build, hashtable, kernel
-from timelapse.kernels.native.lower import lowered
+from timelapse.kernels.native import build, kernel
+from timelapse.kernels.native.lowering.lower import lowered
+from timelapse.kernels.native.memory import hashtable
 from timelapse.kernels.source import Source
 from timelapse.kernels.timed import TimedKernel
 from timelapse.log import MemoryLog

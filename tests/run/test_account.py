@@ -12,10 +12,11 @@ from tests.engine.programs import A, B, Chained, Selfish
 from timelapse.analysis import analyse, final_pass
 from timelapse.engine.account import PHASES, Account
 from timelapse.kernels import choose
-from timelapse.kernels.native import build, jit
+from timelapse.kernels.native import build
 from timelapse.kernels.native.build import is_compiled, loaded
 from timelapse.kernels.native.kernel import NativeKernel
-from timelapse.kernels.native.lower import Lowering
+from timelapse.kernels.native.lowering.lower import Lowering
+from timelapse.kernels.native.machine import jit
 from timelapse.kernels.native.parallel import compile_all
 from timelapse.log import MemoryLog
 from timelapse.plan import make_plan

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import timelapse as tl
-from timelapse.kernels.native.loops import CompiledLoops
+from timelapse.kernels.native.memory.loops import CompiledLoops
 from timelapse.model.program import spec_of
 from timelapse.tables import loops
 from timelapse.tables.apply import apply, empty

@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Iterator
 
-from timelapse.kernels.native.states import compiles
+from timelapse.kernels.native.lowering.states import compiles
 from timelapse.kinds.base import Op, State
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.distinct import Distinct

@@ -26,7 +26,7 @@ def doctor(
     """Check the machine: Python, Java, cores, memory, disk, Spark, storage. Exit 2 when something fails."""
     from timelapse.cli.console import TROUBLE, line, print_json
     from timelapse.env.doctor import run
-    from timelapse.kernels.native.check import kernel_cache
+    from timelapse.kernels.native.machine.check import kernel_cache
 
     styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
     found = []

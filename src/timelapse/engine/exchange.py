@@ -105,7 +105,7 @@ class Merge:
         """Merge in this process."""
         if self.moves:
             if self.bytes >= COMPILED_BYTES:
-                from timelapse.kernels.native.loops import install
+                from timelapse.kernels.native.memory.loops import install
 
                 install()
             (change,) = prefix(

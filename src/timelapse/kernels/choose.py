@@ -404,7 +404,7 @@ def _same(one: PassProgram, other: PassProgram) -> bool:
 def _lower(program: Program, work: PassProgram, *, final: bool) -> Unit:
     if not final and (viewed := _viewed(work)):
         raise _refused()(f"the rows of windows ({', '.join(sorted(viewed))}) are found as Python")
-    from timelapse.kernels.native.lower import lowered
+    from timelapse.kernels.native.lowering.lower import lowered
 
     if not final:  # what is shared out among tasks is filtered before it gets to them
         work = replace(work, by_key=None)
@@ -424,6 +424,6 @@ def _viewed(work: PassProgram) -> set[str]:
 
 
 def _refused() -> type[Exception]:
-    from timelapse.kernels.native.values import Refused
+    from timelapse.kernels.native.lowering.values import Refused
 
     return Refused

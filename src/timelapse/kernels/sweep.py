@@ -58,7 +58,7 @@ assert (PRESENT, ABSENT_KEY, ALWAYS, NOTHING, ADD, SET, DELETE) == (1, 2, 3, 0, 
 @functools.cache
 def compiled() -> Callable[..., int]:
     """The same as machine code, over arrays of int64."""
-    from timelapse.kernels.native.jit import primitive
+    from timelapse.kernels.native.machine.jit import primitive
 
     made: Callable[..., int] = primitive()(sweep)
     return made

@@ -1,6 +1,6 @@
 """The loops in which hashing and merging tables spend their time.
 
-Here they are written with NumPy. Where machine code is loaded anyway, `kernels/native/loops.py` puts compiled ones in
+Here they are written with NumPy. Where machine code is loaded anyway, `kernels/native/memory/loops.py` puts compiled ones in
 their place: the same results to the last bit, a fraction of the time.
 """
 

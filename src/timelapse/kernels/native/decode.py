@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from timelapse.kernels.ahead import ahead as run_ahead
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.native.computed import Computed, Entries, compute
-from timelapse.kernels.native.strings import Interned
+from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Column, Unit
 from timelapse.log.reader import Chunk
 from timelapse.tables.rowhash import one_array

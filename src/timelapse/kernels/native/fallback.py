@@ -9,9 +9,9 @@ from timelapse.analysis.result import ByKey, PassProgram
 from timelapse.errors import HandlerError
 from timelapse.ids import Phase
 from timelapse.kernels.interpreted import InterpretedKernel
-from timelapse.kernels.native.effectlog import EffectLog
 from timelapse.kernels.native.looking import Views
-from timelapse.kernels.native.table import NativeTable
+from timelapse.kernels.native.memory.effectlog import EffectLog
+from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.views import Turn, fill, live_state
 from timelapse.kernels.steps import Step, SteppingKernel

@@ -15,19 +15,19 @@ from timelapse.kernels import budget
 from timelapse.kernels.base import Abandoned, PassResult, Tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.interpreted import InterpretedKernel
-from timelapse.kernels.native import loops
 from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
-from timelapse.kernels.native.effectlog import EffectLog
 from timelapse.kernels.native.fallback import Credit, Fallback, handed_over
-from timelapse.kernels.native.growth import Growth
-from timelapse.kernels.native.hashtable import HashTable
 from timelapse.kernels.native.later import Ticks, with_later
-from timelapse.kernels.native.layout import layout_of
+from timelapse.kernels.native.memory import loops
+from timelapse.kernels.native.memory.effectlog import EffectLog
+from timelapse.kernels.native.memory.growth import Growth
+from timelapse.kernels.native.memory.hashtable import HashTable
+from timelapse.kernels.native.memory.layout import layout_of
+from timelapse.kernels.native.memory.strings import Interned
+from timelapse.kernels.native.memory.table import NativeTable, load
 from timelapse.kernels.native.outputs import Outputs
 from timelapse.kernels.native.steady import Reach
-from timelapse.kernels.native.strings import Interned
-from timelapse.kernels.native.table import NativeTable, load
 from timelapse.kernels.native.unit import ABROAD, HOPELESS, ROOM, SPENT, Unit, left
 from timelapse.kernels.native.views import Foreign, live_state
 from timelapse.kernels.native.windows import members_spec

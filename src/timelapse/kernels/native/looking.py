@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from timelapse.errors import UsageError
-from timelapse.kernels.native.effectlog import EffectLog
-from timelapse.kernels.native.layout import PRESENT
-from timelapse.kernels.native.states.grouped import MODERATE
-from timelapse.kernels.native.table import NativeTable
+from timelapse.kernels.native.lowering.states.grouped import MODERATE
+from timelapse.kernels.native.memory.effectlog import EffectLog
+from timelapse.kernels.native.memory.layout import PRESENT
+from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.views import Foreign, NativeStore
 from timelapse.kernels.native.windows import USED
 from timelapse.kinds.base import State, StateSpec

@@ -12,9 +12,9 @@ import pyarrow as pa
 from timelapse.ids import Phase
 from timelapse.kernels.base import REJECTED_SCHEMA, output_schema
 from timelapse.kernels.native.decode import Array
-from timelapse.kernels.native.emitter import scalar
-from timelapse.kernels.native.records import LATER, record_columns
-from timelapse.kernels.native.strings import Interned
+from timelapse.kernels.native.lowering.emitter import scalar
+from timelapse.kernels.native.lowering.records import LATER, record_columns
+from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Unit
 from timelapse.model.events import Record
 from timelapse.model.types import BYTES, INT, STR, OptionalType

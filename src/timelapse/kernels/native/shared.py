@@ -24,7 +24,7 @@ from timelapse.kernels.base import Abandoned, PassResult, Tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.native.decode import Batch
 from timelapse.kernels.native.kernel import Failed, NativeKernel, Shown, TooOften
-from timelapse.kernels.native.strings import Interned
+from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.views import Foreign
 from timelapse.log.reader import Chunk

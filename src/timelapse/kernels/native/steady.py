@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from timelapse.kernels.native.numbers import bound_of
-from timelapse.kernels.native.values import Value
+from timelapse.kernels.native.lowering.numbers import bound_of
+from timelapse.kernels.native.lowering.values import Value
 
 LIMIT = 2**50
 """How far such a counter may come."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from timelapse.kernels.native.computed import Computed
-from timelapse.kernels.native.layout import Layout, row_bytes
+from timelapse.kernels.native.memory.layout import Layout, row_bytes
 from timelapse.kernels.native.windows import Sliding
 from timelapse.kinds.base import StateSpec
 from timelapse.model.events import Event, Record

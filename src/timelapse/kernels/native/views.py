@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timelapse.kernels.native.layout import OCCUPIED
-from timelapse.kernels.native.table import NativeTable
+from timelapse.kernels.native.memory.layout import OCCUPIED
+from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import ADD, SET, Delta, Journal
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from timelapse.kernels.native.values import Refused
+from timelapse.kernels.native.lowering.values import Refused
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.mapof import MapOf

@@ -1,6 +1,0 @@
-"""Arithmetic and comparison, for those who generate other things than expressions."""
-
-from timelapse.kernels.native.comparisons import compared, truth
-from timelapse.kernels.native.numbers import arithmetic, as_float, negated
-
-__all__ = ["arithmetic", "as_float", "compared", "negated", "truth"]

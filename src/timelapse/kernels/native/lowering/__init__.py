@@ -1,0 +1,1 @@
+"""From the handlers of a pass to the source of one flat function."""

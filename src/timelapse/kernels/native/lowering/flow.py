@@ -1,0 +1,104 @@
+"""Lines of generated code, and variables that take their value on each of several ways.
+
+Every operand is a name that is assigned once on each way (but for what loops carry), so operands can
+be repeated and kept. Where ways join, a `Join` collects what each of them brings; its variables are
+named when all are known, and `Moves` in the text become assignments to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, Value, common, fitted
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+class Join:
+    """A value that comes from several ways. `found`: None where they have no common shape."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.values: list[Value] = []
+        self.found: Value | None = None
+
+    def finish(self) -> Value | None:
+        """All ways are known: the value that they share."""
+        first, *rest = self.values
+        if all(v == first for v in rest):
+            self.found = first
+            return first
+        shape: Value | None = first
+        for value in rest:
+            shape = None if shape is None else common(shape, value)
+        self.found = None if shape is None else variables(shape, self.name)
+        return self.found
+
+
+@dataclass
+class Moves:
+    """Assignments of values to joins, or to variables, all at once."""
+
+    indent: int
+    pairs: list[tuple[Join | Value, Value]] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        assigned: list[tuple[str, str]] = []
+        for target, value in self.pairs:
+            shape = target.found if isinstance(target, Join) else target
+            if shape is not None:
+                words = zip(shape.words, fitted(value, shape).words, strict=True)
+                assigned += [(name, code) for name, code in words if name != code]
+        targets = {name for name, _ in assigned}
+        if len(assigned) > 1 and any(targets & set(_WORD.findall(code)) for _, code in assigned):
+            copies = [(f"{name}_new", code) for name, code in assigned]
+            assigned = [*copies, *((name, new) for (name, _), (new, _) in zip(assigned, copies, strict=True))]
+        return ["    " * self.indent + f"{name} = {code}" for name, code in assigned]
+
+
+Line = str | Moves
+
+
+def rendered(lines: Sequence[Line]) -> list[str]:
+    """The text, when all joins are finished."""
+    return [text for line in lines for text in ([line] if isinstance(line, str) else line.lines())]
+
+
+def variables(shape: Value, stem: str) -> Value:
+    """Variables for a value of this shape."""
+    if shape.kind in ("none", "list"):  # which list it is, is known
+        return shape
+    if shape.is_compound:
+        items = tuple(variables(item, f"{stem}_{i}") for i, item in enumerate(shape.items))
+        return Value(shape.kind, items=items, cls=shape.cls)
+    return Value(shape.kind, stem)
+
+
+@dataclass
+class Level:
+    """A loop of the generated code that is being written."""
+
+    number: int
+    outs: list[tuple[Env, Moves]] = field(default_factory=list)
+    carried: dict[str, Value] = field(default_factory=dict)
+    user: bool = False
+    """Whether it is a loop that the user wrote: what `break` and `continue` mean."""
+    hidden: frozenset[str] = frozenset()
+    """Names that mean nothing behind it."""
+    again: Level | None = None
+    """What `continue` leaves where the rounds of the loop are written out one after the other."""
+
+
+class Widened(Exception):
+    """A variable that a loop carries turned out to be of a wider shape."""
+
+    def __init__(self, level: Level, name: str, shape: Value) -> None:
+        super().__init__(name)
+        self.level, self.name, self.shape = level, name, shape
+
+
+def is_simple(value: Value) -> bool:
+    """Whether the code of a scalar costs nothing to repeat."""
+    return value.const is not NOT_CONSTANT or bool(re.fullmatch(r"\w+(\[\w+\])?", value.code))

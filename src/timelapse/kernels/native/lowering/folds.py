@@ -1,0 +1,127 @@
+"""`any`, `all`, `sum`, `min`, `max` and `len` of comprehensions and lists: loops that keep one value."""
+
+from __future__ import annotations
+
+import ast
+import sys
+
+from timelapse.kernels.native.lowering.comparisons import present
+from timelapse.kernels.native.lowering.emitter import Frame
+from timelapse.kernels.native.lowering.statements import Statements
+from timelapse.kernels.native.lowering.values import Env, Refused, Value
+
+
+class Folds(Statements):
+    """Writes folds as loops."""
+
+    def _folded(self, fold: str, node: ast.Call, env: Env, frame: Frame) -> Value | None:
+        """The fold; None where its argument is nothing to loop over."""
+        what = node.args[0]
+        if isinstance(what, ast.GeneratorExp | ast.ListComp):
+            return self._looped(fold, what.elt, what.generators, node, env, frame)
+        if isinstance(what, ast.SetComp | ast.DictComp):
+            return None
+        value = present(self, self._expr(what, env, frame))
+        if value.kind != "list":
+            return None
+        if fold == "len":
+            return self.temp("int", f"{value.items[1].code} - {value.items[0].code}")
+        name = ast.Name(".item", ast.Load())
+        over = ast.comprehension(ast.Name(".item", ast.Store()), ast.Name(".list", ast.Load()), [], 0)
+        return self._looped(fold, name, [over], node, {**env, ".list": value}, frame)
+
+    def _looped(
+        self, fold: str, element: ast.expr, generators: list[ast.comprehension], node: ast.Call, env: Env,
+        frame: Frame,
+    ) -> Value:  # fmt: skip
+        named = {k.arg: k.value for k in node.keywords}
+        if set(named) - ({"default"} if fold in ("min", "max") else {"start"} if fold == "sum" else set()):
+            raise Refused(f"{fold} with arguments by name", self._line)
+        if any(isinstance(n, ast.NamedExpr) for n in ast.walk(element)):
+            raise Refused("`:=` in a comprehension", self._line)
+        match fold:
+            case "any" | "all" if len(generators) > 1:
+                raise Refused(f"{fold} over several loops", self._line)
+            case "any" | "all":
+                found = fold == "any"
+                test = element if found else ast.UnaryOp(ast.Not(), element)
+                body: list[ast.stmt] = [ast.If(test, [_set(".acc", ast.Constant(found)), ast.Break()], [])]
+                starts = [self._const(not found)]
+            case "len":
+                body = [ast.Expr(element), _set(".acc", _plus(ast.Constant(1)))]
+                starts = [self._const(0)]
+            case "sum":
+                body = [_set(".acc", _plus(element))]
+                start = named.get("start")
+                starts = [self._const(0) if start is None else self._fixed(self._expr(start, env, frame))]
+                if start is None and sys.version_info < (3, 12):  # later ones keep what rounding loses
+                    starts.append(Value("float", "0.0"))
+            case _:
+                return self._extreme(fold, element, generators, named.get("default"), env, frame)
+        refusal = Refused("")
+        for start_value in starts:
+            mark = self._mark()
+            try:
+                inner: Env = {**env, ".acc": start_value, ".any": self._const(False)}
+                if start_value.kind == "float":
+                    body = [*body, _set(".any", ast.Constant(True))]
+                elif fold == "sum" and start is None:
+                    body = [_set(".acc", _plus(element))]
+                left = self._rounds_of(generators, body, inner, frame)
+                result = left[".acc"]
+                assert isinstance(result, Value)
+                if start_value.kind == "float" and fold == "sum" and start is None:
+                    some = left[".any"]
+                    assert isinstance(some, Value)
+                    self.exit_if(f"not {some.code}")  # the sum of nothing is the integer 0
+                return result
+            except Refused as found_refusal:
+                self._rollback(mark)
+                refusal = found_refusal
+        raise refusal
+
+    def _extreme(
+        self, fold: str, element: ast.expr, generators: list[ast.comprehension], default: ast.expr | None,
+        env: Env, frame: Frame,
+    ) -> Value:  # fmt: skip
+        sign: ast.cmpop = ast.Lt() if fold == "min" else ast.Gt()
+        better = ast.Compare(ast.Name(".x", ast.Load()), [sign], [ast.Name(".acc", ast.Load())])
+        first = ast.Compare(ast.Name(".acc", ast.Load()), [ast.Is()], [ast.Constant(None)])
+        body: list[ast.stmt] = [
+            _set(".x", element),
+            ast.If(ast.BoolOp(ast.Or(), [first, better]), [_set(".acc", ast.Name(".x", ast.Load()))], []),
+        ]
+        without = None if default is None else self._fixed(self._expr(default, env, frame))
+        inner: Env = {**env, ".acc": self._const(None)}
+        best = self._rounds_of(generators, body, inner, frame)[".acc"]
+        assert isinstance(best, Value)
+        if best.kind != "optional" or best.items[1].kind not in ("int", "float", "bool"):
+            raise Refused(f"{fold} of {best.text}", self._line)
+        if without is None:
+            return present(self, best)
+        return self._choose(best.items[0].code, lambda: best.items[1], lambda: without)
+
+    def _rounds_of(
+        self, generators: list[ast.comprehension], body: list[ast.stmt], env: Env, frame: Frame
+    ) -> Env:
+        for generator in reversed(generators):
+            for test in reversed(generator.ifs):
+                body = [ast.If(test, body, [])]
+            body = [ast.For(generator.target, generator.iter, body, [], None)]
+        for statement in body:
+            for part in ast.walk(statement):
+                if "lineno" in part._attributes and not hasattr(part, "lineno"):
+                    part.lineno = part.end_lineno = self._line  # type: ignore[attr-defined]
+                    part.col_offset = part.end_col_offset = 0  # type: ignore[attr-defined]
+        left = self._block(body, env, frame)
+        if left is None:
+            raise Refused("this comprehension", self._line)
+        return left
+
+
+def _set(name: str, value: ast.expr) -> ast.stmt:
+    return ast.Assign([ast.Name(name, ast.Store())], value)
+
+
+def _plus(value: ast.expr) -> ast.expr:
+    return ast.BinOp(ast.Name(".acc", ast.Load()), ast.Add(), value)

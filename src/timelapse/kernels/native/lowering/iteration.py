@@ -1,0 +1,150 @@
+"""What `for` goes over: ranges, tuples, list fields and their slices, `enumerate`, `zip`, `reversed`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from timelapse.kernels.native.lowering.comparisons import present
+from timelapse.kernels.native.lowering.emitter import Frame
+from timelapse.kernels.native.lowering.numbers import arithmetic
+from timelapse.kernels.native.lowering.stateful import Stateful
+from timelapse.kernels.native.lowering.values import NONE, Env, Refused, Value
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """So many rounds, and what each of them gets, by its number (from 0)."""
+
+    count: Value
+    item: Callable[[Value], Value]
+
+
+class Iteration(Stateful):
+    """Finds out what loops go over."""
+
+    def _expr(self, node: ast.expr, env: Env, frame: Frame) -> Value:
+        """Write an expression; its value."""
+        raise TypeError("abstract")
+
+    def _rounds(self, node: ast.expr, env: Env, frame: Frame) -> Rounds | list[Value]:
+        """What a loop over an expression gets: the values where they can be written out, else rounds."""
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=args) if name not in env:
+                found = frame.names.get(name)
+                if found is range and 1 <= len(args) <= 3 and not node.keywords:
+                    return self._range([present(self, self._expr(a, env, frame)) for a in args])
+                if found is enumerate and 1 <= len(args) <= 2 and not node.keywords:
+                    inner = self._rounds(args[0], env, frame)
+                    start = self._expr(args[1], env, frame) if len(args) > 1 else self._const(0)
+                    return self._enumerated(inner, start)
+                if found is zip and len(args) >= 2 and not node.keywords:
+                    return self._zipped([self._rounds(a, env, frame) for a in args])
+                if found is reversed and len(args) == 1 and not node.keywords:
+                    return self._reversed(self._rounds(args[0], env, frame))
+        if isinstance(node, ast.List | ast.Set):
+            if isinstance(node, ast.Set):
+                raise Refused("a loop over a set", self._line)
+            return [self._fixed(self._expr(e, env, frame)) for e in node.elts]
+        return self._over(present(self, self._expr(node, env, frame)))
+
+    def _over(self, value: Value) -> Rounds | list[Value]:
+        if value.kind == "tuple":
+            return list(value.items)
+        if value.kind == "list":
+            start, stop, element = value.items
+            count = self.temp("int", f"{stop.code} - {start.code}")
+            return Rounds(count, lambda i: Value(element.kind, f"{value.code}[{start.code} + {i.code}]"))
+        raise Refused(f"a loop over {value.text}", self._line)
+
+    def _range(self, args: Sequence[Value]) -> Rounds | list[Value]:
+        if any(a.kind != "int" for a in args):
+            raise Refused(f"range of {' and '.join(a.text for a in args)}", self._line)
+        zero, one = self._const(0), self._const(1)
+        start, stop = (zero, args[0]) if len(args) == 1 else (args[0], args[1])
+        step = args[2].const if len(args) == 3 else 1
+        if type(step) is not int or step == 0:
+            raise Refused("a range whose step is no constant", self._line)
+        consts = (start.const, stop.const)
+        if all(type(c) is int for c in consts) and len(found := range(*consts, step)) <= 4:
+            return [self._const(i) for i in found]
+        low, high = (start, stop) if step > 0 else (stop, start)
+        span = arithmetic(self, ast.Sub(), high, low)
+        width = abs(step)
+        count = (
+            span if width == 1 else self.temp("int", f"{span.code} // {width} + ({span.code} % {width} != 0)")
+        )
+
+        def item(i: Value) -> Value:
+            if width == 1 and start is zero:
+                return i
+            by = i.code if width == 1 else f"{i.code} * {width}"
+            return self.temp("int", f"{start.code} {'+' if step > 0 else '-'} {by}")
+
+        del one
+        return Rounds(count, item)
+
+    def _enumerated(self, inner: Rounds | list[Value], start: Value) -> Rounds | list[Value]:
+        if isinstance(inner, list):
+            return [
+                Value("tuple", items=(arithmetic(self, ast.Add(), start, self._const(i)), value))
+                for i, value in enumerate(inner)
+            ]
+
+        def item(i: Value) -> Value:
+            return Value("tuple", items=(arithmetic(self, ast.Add(), start, i), inner.item(i)))
+
+        return Rounds(inner.count, item)
+
+    def _zipped(self, parts: list[Rounds | list[Value]]) -> Rounds | list[Value]:
+        if all(isinstance(p, list) for p in parts):
+            lists: list[Any] = list(parts)
+            return [Value("tuple", items=tuple(items)) for items in zip(*lists, strict=False)]
+        rounds = [p for p in parts if isinstance(p, Rounds)]
+        if len(rounds) < len(parts):
+            raise Refused("`zip` of a tuple with something else", self._line)
+        count = self.temp("int", f"min({', '.join(r.count.code for r in rounds)})")
+        return Rounds(count, lambda i: Value("tuple", items=tuple(r.item(i) for r in rounds)))
+
+    def _reversed(self, inner: Rounds | list[Value]) -> Rounds | list[Value]:
+        if isinstance(inner, list):
+            return inner[::-1]
+        return Rounds(
+            inner.count, lambda i: inner.item(self.temp("int", f"{inner.count.code} - 1 - {i.code}"))
+        )
+
+    # --- lists ------------------------------------------------------------------------------------
+
+    def _element(self, value: Value, index: Value) -> Value:
+        """`xs[i]`; Python raises where it is out of range."""
+        start, stop, element = value.items
+        index = present(self, index)
+        if index.kind != "int":
+            raise Refused(f"a list indexed by {index.text}", self._line)
+        count = self.temp("int", f"{stop.code} - {start.code}")
+        self.exit_if(f"not (-{count.code} <= {index.code} < {count.code})")
+        place = self.temp("int", f"{index.code} + ({stop.code} if {index.code} < 0 else {start.code})")
+        return self.temp(element.kind, f"{value.code}[{place.code}]")
+
+    def _slice(self, value: Value, node: ast.Slice, env: Env, frame: Frame) -> Value:
+        """`xs[i:j]`."""
+        if node.step is not None:
+            raise Refused("a slice with a step", self._line)
+        start, stop, element = value.items
+        bounds = []
+        for bound, without in ((node.lower, start), (node.upper, stop)):
+            given = NONE if bound is None else self._expr(bound, env, frame)
+            if given.kind == "none":
+                bounds.append(without)
+                continue
+            if given.kind != "int":
+                raise Refused(f"a slice to {given.text}", self._line)
+            end = f"{given.code} + ({stop.code} if {given.code} < 0 else {start.code})"
+            # What lies outside is cut off before it is added, as it could leave int64.
+            self.exit_if(f"not (-{2**40} < {given.code} < {2**40})")
+            bounds.append(self.temp("int", f"max({start.code}, min({stop.code}, {end}))"))
+        first, last = bounds
+        last = self.temp("int", f"max({first.code}, {last.code})")
+        return Value("list", value.code, (first, last, element))

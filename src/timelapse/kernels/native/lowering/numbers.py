@@ -1,0 +1,209 @@
+"""Arithmetic with Python's meaning, or an exit to the interpreter.
+
+`exit_if(condition)` leaves the compiled function; Python goes on from there. So each rule may give up
+on rare inputs: integers outside int64, zero divisors, integers beyond 2^53 where Python divides them
+exactly.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Refused, Value
+
+EXACT = "9007199254740992"
+_SMALL = 2**62
+_WORDS = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+    ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.MatMult: "@",
+}  # fmt: skip
+
+
+class Writer(Protocol):
+    """Where generated statements go."""
+
+    def temp(self, kind: str, code: str) -> Value:
+        """Assign an expression to a new variable."""
+
+    def exit_if(self, condition: str) -> None:
+        """Leave the function where the condition holds."""
+
+
+def as_float(value: Value) -> str:
+    """A number's code as a float's."""
+    if value.kind == "float":
+        return value.code
+    if type(value.const) is int and abs(value.const) <= 2**53:
+        return f"({float(value.const)!r})"
+    return f"np.float64({value.code})"
+
+
+def as_int(value: Value) -> str:
+    """The code of an int or bool as an int's."""
+    if value.kind == "int":
+        return value.code
+    return str(int(value.const)) if isinstance(value.const, bool) else f"np.int64({value.code})"
+
+
+def bound_of(value: Value) -> int | None:
+    """What an integer's absolute value does not exceed; None if that is not known."""
+    return abs(value.const) if type(value.const) is int else value.bound
+
+
+def is_exact(value: Value) -> bool:
+    """Whether an integer is known to be a float without rounding."""
+    bound = bound_of(value)
+    return bound is not None and bound <= 2**53
+
+
+def _bounded(value: Value, bound: int | None) -> Value:
+    return value if bound is None else replace(value, bound=bound)
+
+
+def _sum_bound(x: Value, y: Value) -> int | None:
+    """A bound of a sum or a difference that cannot leave int64."""
+    a, b = bound_of(x), bound_of(y)
+    return a + b if a is not None and b is not None and a + b < _SMALL else None
+
+
+def _product_bound(x: Value, y: Value) -> int | None:
+    a, b = bound_of(x), bound_of(y)
+    return a * b if a is not None and b is not None and a * b < _SMALL else None
+
+
+def arithmetic(out: Writer, op: ast.operator, a: Value, b: Value) -> Value:
+    """`a op b` of numbers. Raises Refused for anything else."""
+    a, b = _number(out, op, a, b, a), _number(out, op, a, b, b)
+    if a.kind == b.kind == "bool" and isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor):
+        return out.temp("bool", f"{a.code} {_WORDS[type(op)]} {b.code}")
+    if "float" not in (a.kind, b.kind):
+        return _integers(out, op, _int(out, a), _int(out, b))
+    x, y = as_float(a), as_float(b)
+    if isinstance(op, ast.Add | ast.Sub | ast.Mult):
+        return out.temp("float", f"{x} {_WORDS[type(op)]} {y}")
+    if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod):
+        if type(b.const) not in (int, float) or b.const == 0:
+            out.exit_if(f"{y} == 0.0")
+        return out.temp("float", f"{x} {_WORDS[type(op)]} {y}")
+    raise Refused(f"`{_WORDS[type(op)]}` of floats")
+
+
+def _number(out: Writer, op: ast.operator, a: Value, b: Value, value: Value) -> Value:
+    while value.kind == "optional":  # Python raises where it is None
+        out.exit_if(f"not {value.items[0].code}")
+        value = value.items[1]
+    if value.kind not in ("int", "float", "bool"):
+        raise Refused(f"`{_WORDS[type(op)]}` of {a.text} and {b.text}")
+    return value
+
+
+def _int(out: Writer, value: Value) -> Value:
+    if value.kind == "int":
+        return value
+    if isinstance(value.const, bool):
+        return Value("int", str(int(value.const)), const=int(value.const))
+    return out.temp("int", f"np.int64({value.code})")
+
+
+def _integers(out: Writer, op: ast.operator, x: Value, y: Value) -> Value:
+    a, b = x.code, y.code
+    # Numba takes it for granted that `+` and `-` never leave int64, and drops tests of whether they did.
+    if isinstance(op, ast.Add):
+        total = _bounded(out.temp("int", f"plus({a}, {b})"), bound := _sum_bound(x, y))
+        if bound is None:
+            out.exit_if(_beyond(total.code, a, y.const) or f"plus_left({total.code}, {a}, {b})")
+        return total
+    if isinstance(op, ast.Sub):
+        total = _bounded(out.temp("int", f"minus({a}, {b})"), bound := _sum_bound(x, y))
+        less = -y.const if type(y.const) is int else NOT_CONSTANT
+        if bound is None:
+            out.exit_if(_beyond(total.code, a, less) or f"minus_left({total.code}, {a}, {b})")
+        return total
+    if isinstance(op, ast.Mult):
+        return _product(out, x, y)
+    if isinstance(op, ast.Div):
+        for side in (x, y):
+            if not is_exact(side):
+                out.exit_if(f"not (-{EXACT} <= {side.code} <= {EXACT})")
+        if type(y.const) is not int or y.const == 0:
+            out.exit_if(f"{b} == 0")
+        return out.temp("float", f"{as_float(x)} / {as_float(y)}")
+    if isinstance(op, ast.FloorDiv | ast.Mod):
+        if y.const == -1:
+            return negated(out, x) if isinstance(op, ast.FloorDiv) else Value("int", "0", const=0)
+        if not (type(y.const) is int and y.const not in (0, -1)):
+            out.exit_if(f"{b} == 0 or {b} == -1")
+        return out.temp("int", f"{a} {_WORDS[type(op)]} {b}")
+    if isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor):
+        return out.temp("int", f"{a} {_WORDS[type(op)]} {b}")
+    if isinstance(op, ast.LShift):
+        out.exit_if(f"not (0 <= {b} <= 62)")
+        result = out.temp("int", f"{a} << {b}")
+        out.exit_if(f"({result.code} >> {b}) != {a}")
+        return result
+    if isinstance(op, ast.RShift):
+        out.exit_if(f"{b} < 0")
+        return out.temp("int", f"{a} >> min({b}, 63)")
+    if isinstance(op, ast.Pow):
+        return _power(out, x, y)
+    raise Refused(f"`{_WORDS[type(op)]}` of integers")
+
+
+def _beyond(total: str, a: str, n: object) -> str:
+    """The overflow test of adding a constant."""
+    if type(n) is not int:
+        return ""
+    return f"{total} < {a}" if n >= 0 else f"{total} > {a}"
+
+
+def _product(out: Writer, x: Value, y: Value) -> Value:
+    bound = _product_bound(x, y)
+    if bound is None:
+        out.exit_if(f"times_left({x.code}, {y.code})")
+    return _bounded(out.temp("int", f"{x.code} * {y.code}"), bound)
+
+
+def _power(out: Writer, a: Value, b: Value) -> Value:
+    if type(b.const) is not int or not 0 <= b.const <= 16:
+        raise Refused("`**` with an exponent that is no small constant")
+    result = Value("int", "1", const=1)
+    for place in range(b.const):
+        result = a if place == 0 else _product(out, result, a)
+    return result
+
+
+def negated(out: Writer, value: Value) -> Value:
+    """`-value`."""
+    value = _number(out, ast.Sub(), value, value, value)
+    if value.kind == "float":
+        return out.temp("float", f"-{value.code}")
+    value = _int(out, value)
+    bound = bound_of(value)
+    if bound is None:
+        out.exit_if(f"{value.code} == INT64_MIN")
+    return _bounded(out.temp("int", f"-{value.code}"), bound)
+
+
+def inverted(out: Writer, value: Value) -> Value:
+    """`~value`."""
+    value = _number(out, ast.BitXor(), value, value, value)
+    if value.kind == "float":
+        raise Refused("`~` of a float")
+    return out.temp("int", f"~{_int(out, value).code}")
+
+
+def extreme(out: Writer, values: Sequence[Value], *, least: bool) -> Value:
+    """`min(...)` or `max(...)` of numbers of one kind; the first wins where they are equal."""
+    found = [_number(out, ast.Sub(), v, v, v) for v in values]
+    if len({v.kind for v in found}) > 1:
+        raise Refused(f"{'min' if least else 'max'} of {' and '.join(v.text for v in found)}")
+    best, *rest = found
+    for value in rest:
+        a, b = value, best
+        best = out.temp(a.kind, f"{a.code} if {a.code} {'<' if least else '>'} {b.code} else {b.code}")
+        ends = bound_of(a), bound_of(b)
+        best = _bounded(best, max(ends) if None not in ends else None)  # type: ignore[type-var]
+    return best

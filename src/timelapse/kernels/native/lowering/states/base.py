@@ -1,0 +1,336 @@
+"""What the compiled forms of all kinds share: keys, rows, the undo log, words."""
+
+from __future__ import annotations
+
+import ast
+import struct
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Protocol
+
+from timelapse.kernels.native.lowering.expressions import as_float
+from timelapse.kernels.native.lowering.values import NONE, ReadsAll, Refused, Value, optional
+from timelapse.kernels.native.memory.layout import Layout, Mode, can_be_mapped, key_kinds, value_words
+from timelapse.kernels.native.windows import BASE, USED, Sliding
+from timelapse.kinds.base import ABSENT, StateSpec
+from timelapse.model.types import OptionalType, ScalarType, TupleType, ValueType
+
+UNDO = "  # undo"
+"""Ends the lines that save a row. Those after which nothing leaves the event are taken out again."""
+
+_KIND_OF = {"int": "int", "Time": "int", "float": "float", "bool": "bool", "str": "str", "bytes": "bytes"}
+
+
+class Writer(Protocol):
+    """What the operations need of the code generator."""
+
+    def line(self, text: str) -> None: ...
+    def temp(self, kind: str, code: str) -> Value: ...
+    def exit_if(self, condition: str) -> None: ...
+    def room_if(self, condition: str) -> None: ...
+    def give_up_if(self, condition: str) -> None: ...
+    def name(self, stem: str) -> str: ...
+    def block(self, head: str) -> AbstractContextManager[None]: ...
+    def store(self, stem: str, value: Value) -> Value: ...
+    def text(self, text: str | bytes) -> int: ...
+    def uses_key(self, state: str, words: Sequence[str]) -> None: ...
+    def hidden(self, spec: StateSpec) -> StateCode: ...
+    @property
+    def now(self) -> str: ...
+    @property
+    def steady(self) -> Collection[str]: ...
+    @property
+    def in_loop(self) -> bool: ...
+
+
+class StateCode:
+    """Writes the operations of one state.
+
+    `mode`: exact (the values are there), delta (only effects are written, never read) or ignored
+    (writes are dropped, reads give what an empty state gives).
+    """
+
+    parameters: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Methods, with the names of their parameters after the key."""
+
+    def __init__(
+        self, spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int, table: int,
+        views: Sliding | None = None,
+    ) -> None:  # fmt: skip
+        """`index`: the state's number, also that of its log; `table`: that of its table."""
+        self.spec, self.mode, self.layout, self._out = spec, mode, layout, out
+        self.views = views if layout.extra else None
+        self.ordinal, self.table, self._index = index, f"t{table}", table
+        self._parts = [_KIND_OF[kind] for kind in key_kinds(spec)]
+        self.pushes = 0
+        self.mapped = mode == "exact" and can_be_mapped(spec, layout)
+
+    @property
+    def attribute(self) -> bool:
+        """Whether it is used as a plain attribute."""
+        return self.spec.key is None and self.spec.kind.attribute_style
+
+    # --- operations: subclasses say which there are -----------------------------------------------
+
+    def contains(self, key: Value) -> Value:
+        """`k in x`."""
+        raise Refused(f"`in` of {self.spec.name}")
+
+    def get(self, key: Value | None) -> Value:
+        """`x[k]`, or `x` without a key."""
+        raise Refused(f"a value of {self.spec.name}")
+
+    def set(self, key: Value | None, value: Value) -> None:
+        """`x[k] = v`."""
+        raise Refused(f"an assignment to {self.spec.name}")
+
+    def delete(self, key: Value | None) -> None:
+        """`del x[k]`."""
+        raise Refused(f"`del` of {self.spec.name}")
+
+    def change(
+        self, key: Value | None, op: ast.operator, amount: Callable[[], Value], *, writes: bool = False
+    ) -> None:
+        """`x[k] += n`. `amount` writes n's code; `writes`: which may write states.
+
+        Python reads the old value before it finds n.
+        """
+        raise Refused(f"{type(op).__name__} of {self.spec.name}")
+
+    def method(
+        self, name: str, args: Sequence[Value], line: int, keywords: Mapping[str, Value] | None = None
+    ) -> Value:
+        """A call of one of the state's methods."""
+        if self.mode == "delta":
+            if not args:
+                raise Refused(f"an effect on {self.spec.name} without a key", line)
+            # A state without a key is written with the key () in front.
+            key = None if self.spec.key is None else args[0]
+            self._effect(name, key, list(args[1:]))
+            return NONE
+        names = self.parameters.get(name)
+        if names is None:
+            if name in ("items", "top"):
+                raise ReadsAll(f"{self.spec.name}.{name}(), a read of every key", line)
+            raise Refused(f"{self.spec.name}.{name}()", line)
+        order = (*(["key"] if self.spec.key is not None else []), *names)
+        given = dict(zip(order, args))
+        if len(args) > len(order) or set(keywords or ()) - set(order) or set(keywords or ()) & set(given):
+            raise Refused(f"the arguments of {self.spec.name}.{name}()", line)
+        given |= keywords or {}
+        key = given.pop("key", None)
+        return self._method(name, key, given)
+
+    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
+        raise Refused(f"{self.spec.name}.{name}()")
+
+    def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
+        raise Refused(f"{self.spec.name}.{effect}()")
+
+    # --- keys and rows ----------------------------------------------------------------------------
+
+    def key(self, key: Value | None) -> str:
+        """The words of a key."""
+        if self.spec.key is None:
+            if key is not None:
+                raise Refused(f"{self.spec.name} has no key")
+            self._out.uses_key(self.spec.name, ("N0",))
+            return "N0"
+        if key is None:
+            raise Refused(f"{self.spec.name} used without a key")
+        key = self._certain(key)
+        scalar = isinstance(self.spec.key, ScalarType)
+        parts = [key] if scalar else [self._certain(i) for i in key.items]
+        if scalar == (key.kind == "tuple") or [p.kind for p in parts] != self._parts:
+            raise Refused(f"a key of {self.spec.name} of another type")
+        words = [word(p) for p in parts]
+        self._out.uses_key(self.spec.name, words)
+        return ", ".join(words)
+
+    def _certain(self, value: Value) -> Value:
+        """An optional that must not be None: where it is, Python raises."""
+        if value.kind != "optional":
+            return value
+        self._out.exit_if(f"not {value.items[0].code}")
+        return value.items[1]
+
+    def find(self, key: str) -> str:
+        """The row of a key; an unoccupied one where there is none.
+
+        A key of a mapped start state gets a row by this (touch.py), so another key's unoccupied row may be
+        taken by it: no row that `find` gave is used after another `find` or `claim`.
+        """
+        out, table, i = self._out, self.table, self._index
+        row = out.name("r")
+        if self.mapped:
+            self._room(f"s{i}.shape[0] != 0 and ")
+        width = self.layout.width
+        if self.mapped:
+            out.line(f"{row} = look{width}({table}, m{i}, s{i}, b{i}, N{i}, {key})")
+        else:
+            out.line(f"{row} = find{width}({table}, m{i}, {key})")
+        return row
+
+    def _room(self, where: str = "") -> None:
+        """In a loop nobody knows beforehand how many rows it takes."""
+        self._out.room_if(f"{where}2 * counts[{self._index}] >= {self.table}.shape[0] - 2")
+
+    def claim(self, key: str) -> str:
+        """The row of a key, made if there is none."""
+        self._room()
+        out, table, i, width = self._out, self.table, self._index, self.layout.width
+        row = out.name("r")
+        if self.mapped:
+            out.line(f"{row} = own{width}({table}, m{i}, s{i}, b{i}, N{i}, {key})")
+        else:
+            out.line(f"{row} = claim{width}({table}, m{i}, counts, N{i}, {key})")
+        return row
+
+    def flags(self, row: str) -> str:
+        return f"{self.table}[{row}, 0]"
+
+    def has(self, row: str) -> str:
+        """The condition that a row's key is present."""
+        return f"{self.flags(row)} & {self.layout.present} != 0"
+
+    def lacks(self, row: str) -> str:
+        """The condition that a row's key is absent."""
+        return f"{self.flags(row)} & {self.layout.present} == 0"
+
+    def word(self, row: str, at: int) -> str:
+        return f"{self.table}[{row}, {at}]"
+
+    def save(self, row: str) -> None:
+        """Before a row is written: what is there goes to the undo log."""
+        layout = self.layout
+        self._out.room_if("u >= undo.shape[0]")
+        self._out.line(
+            f"u = save(undo, u, N{self.ordinal}, {self.table}, {row}, N{layout.place}, N{layout.live}){UNDO}"
+        )
+
+    def _push_room(self) -> None:
+        self._out.room_if(f"k{self.ordinal}[{USED}] >= w{self.ordinal}.shape[0]")
+        self.pushes += 1
+
+    def note(self, row: str, value: str) -> None:
+        """Before a row's only word is written: what that adds to it goes to the log of a state with views."""
+        if self.views is not None and not self.views.stamped:
+            self._push_room()
+            added = f"minus({value}, {self.word(row, self.layout.place)})"
+            self._out.line(f"push(w{self.ordinal}, k{self.ordinal}, {self._out.now}, {row}, {added})")
+
+    def stamp(self, row: str) -> None:
+        """The row's latest operation is this one."""
+        if self.views is not None:
+            self._push_room()
+            i = self.ordinal
+            self._out.line(f"stamp(w{i}, k{i}, {self.table}, {row}, {self.layout.twins}, {self._out.now})")
+
+    def edge(self, lag: int) -> str:
+        """The stamp from which on operations are within a lag."""
+        assert self.views is not None
+        return f"k{self.ordinal}[{BASE}] + k{self.ordinal}[{self.views.cursor(lag)}]"
+
+    def put(self, row: str, words: Sequence[str]) -> None:
+        """Write a value. The row's key is present then."""
+        layout = self.layout
+        self.save(row)
+        for offset, word in enumerate(words):
+            self._out.line(f"{self.word(row, layout.place + offset)} = {word}")
+        self._out.line(f"{self.flags(row)} |= {layout.present | layout.touched}")
+
+    def drop(self, row: str) -> None:
+        """Make a row's key absent."""
+        layout = self.layout
+        self.save(row)
+        self._out.line(f"drop({self.table}, {row}, N{layout.place}, N{layout.size}, N{layout.present})")
+
+    def put_word(self, row: str, word: str, present: str) -> None:
+        """Write a value of one word, and whether the key is present."""
+        layout = self.layout
+        self.note(row, word)
+        self.save(row)
+        self._out.line(f"put({self.table}, {row}, N{layout.place}, {word}, {present}, N{layout.present})")
+
+    def drop_present(self, key: str) -> str:
+        """Make a key absent if it is there. The row's name."""
+        row = self.find(key)
+        with self._out.block(f"if {self.has(row)}:"):
+            self.drop(row)
+        return row
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def words(self, value: Value, kind: ValueType) -> list[str]:
+        """The words of a value that is stored as this type."""
+        if isinstance(kind, OptionalType):
+            if value.kind == "none":
+                return ["0"] * value_words(kind)
+            if value.kind == "optional":
+                return [word(value.items[0]), *self.words(value.items[1], kind.inner)]
+            return ["1", *self.words(value, kind.inner)]
+        value = self._certain(value)
+        if isinstance(kind, TupleType) and value.kind == "tuple" and len(value.items) == len(kind.items):
+            pairs = zip(value.items, kind.items, strict=True)
+            return [w for item, inner in pairs for w in self.words(item, inner)]
+        if isinstance(kind, ScalarType):
+            wanted = _KIND_OF[kind.name]
+            if wanted == "float" and value.kind in ("int", "float"):
+                return [f"bits({as_float(value)})"]
+            if wanted == value.kind:
+                return [word(value)]
+        raise Refused(f"{self.spec.name}, which holds {kind.text}, is given {value.kind}")
+
+    def value(self, words: list[str], kind: ValueType) -> Value:
+        """The value of these words, in new variables."""
+        if isinstance(kind, OptionalType):
+            present = self._out.temp("bool", f"{words[0]} != 0")
+            return optional(present.code, self.value(words[1:], kind.inner))
+        if isinstance(kind, TupleType):
+            items, at = [], 0
+            for item in kind.items:
+                size = value_words(item)
+                items.append(self.value(words[at : at + size], item))
+                at += size
+            return Value("tuple", items=tuple(items), cls=kind.cls)
+        assert isinstance(kind, ScalarType)
+        code = {"float": f"unbits({words[0]})", "bool": f"{words[0]} != 0"}.get(kind.name, words[0])
+        return self._out.temp(_KIND_OF[kind.name], code)
+
+    def constant(self, value: Any, kind: ValueType) -> list[int]:
+        """The words of a constant."""
+        if isinstance(kind, OptionalType):
+            if value is None:
+                return [0] * value_words(kind)
+            return [1, *self.constant(value, kind.inner)]
+        if isinstance(kind, TupleType):
+            pairs = zip(value, kind.items, strict=True)
+            return [w for item, inner in pairs for w in self.constant(item, inner)]
+        assert isinstance(kind, ScalarType)
+        if kind.name in ("str", "bytes"):
+            return [self._out.text(value)]
+        if kind.name == "float":
+            return [struct.unpack("<q", struct.pack("<d", value))[0]]
+        return [int(value)]
+
+    @property
+    def default(self) -> Any:
+        """What reading a missing key gives."""
+        return None if self.spec.default is ABSENT else self.spec.default
+
+
+def word(value: Value) -> str:
+    """A scalar's word, if that is not its bits. All but bools are int64 in the generated code already."""
+    return f"np.int64({value.code})" if value.kind == "bool" else value.code
+
+
+def literal(word: int) -> str:
+    """A word as an expression of the generated code."""
+    return "INT64_MIN" if word == -(2**63) else f"({word})"
+
+
+def one(value: Value | None, what: str) -> Value:
+    """An argument that must be there."""
+    if value is None:
+        raise Refused(f"the arguments of {what}")
+    return value

@@ -1,0 +1,94 @@
+"""Counter, compiled: one word, 0 where the key is absent."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar
+
+from timelapse.kernels.native.lowering.expressions import arithmetic
+from timelapse.kernels.native.lowering.states.base import StateCode, one
+from timelapse.kernels.native.lowering.values import NONE, Refused, Value
+from timelapse.kernels.native.steady import BOUND, Steps
+
+
+class CounterCode(StateCode):
+    """`tl.Counter`: exact, or as sums (modulo 2^64) and values after a reset."""
+
+    parameters: ClassVar = {"add": ("n",)}
+    steps = Steps()
+    """What the pass does to it so far."""
+
+    def contains(self, key: Value) -> Value:
+        return self._out.temp("bool", f"{self.get(key).code} != 0")
+
+    def get(self, key: Value | None) -> Value:
+        words = self.key(key)
+        if self.mode == "ignored":
+            return Value("int", "0", const=0)
+        if self.mode == "delta":
+            raise Refused(f"a read of {self.spec.name}, which this pass does not know")
+        return self._read(self.find(words))
+
+    def _read(self, row: str) -> Value:
+        value = self._out.temp("int", self.word(row, self.layout.place))
+        return replace(value, bound=BOUND) if self.spec.name in self._out.steady else value
+
+    def set(self, key: Value | None, value: Value) -> None:
+        number = self._number(value)
+        words = self.key(key)
+        self.steps = self.steps.sets(number)
+        if self.mode != "ignored":
+            self.put_word(self.claim(words), number.code, f"{number.code} != 0")
+
+    def delete(self, key: Value | None) -> None:
+        words = self.key(key)
+        if self.mode != "ignored":
+            self.drop_present(words)
+
+    def change(
+        self, key: Value | None, op: ast.operator, amount: Callable[[], Value], *, writes: bool = False
+    ) -> None:
+        words = self.key(key)
+        if self.mode == "delta":
+            raise Refused(f"a read of {self.spec.name}, which this pass does not know")
+        if self.mode == "ignored":
+            self._number(arithmetic(self._out, op, Value("int", "0", const=0), amount()))
+            return
+        # Where n writes nothing the row is looked up once.
+        row = self.find(words) if writes else self.claim(words)
+        old, n = self._read(row), amount()
+        adds = isinstance(op, ast.Add | ast.Sub)
+        self.steps = self.steps.adds(n, in_loop=self._out.in_loop) if adds else self.steps.else_()
+        total = self._number(arithmetic(self._out, op, old, n))
+        if writes:
+            row = self.claim(words)
+        self.put_word(row, total.code, f"{total.code} != 0")
+
+    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
+        n = given.get("n", Value("int", "1", const=1))
+        self.change(one(key, f"{self.spec.name}.{name}()"), ast.Add(), lambda: n)
+        return NONE
+
+    def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
+        words = self.key(key)
+        if effect == "_e_add" and len(args) <= 1:
+            n = self._number(args[0]) if args else Value("int", "1", const=1)
+            row = self.claim(words)
+            self.put_word(row, f"{self.word(row, self.layout.place)} + {n.code}", self.has(row))
+        elif effect == "_e_set" and len(args) <= 1:
+            n = self._number(args[0]) if args else Value("int", "0", const=0)
+            self.put_word(self.claim(words), n.code, "True")
+        else:
+            raise Refused(f"{self.spec.name}.{effect}()")
+
+    def _number(self, value: Value) -> Value:
+        value = self._certain(value)
+        if value.kind != "int":
+            raise Refused(f"{self.spec.name} counts {value.kind}")
+        return value
+
+    def drop(self, row: str) -> None:
+        self.note(row, "0")
+        super().drop(row)

@@ -1,0 +1,134 @@
+"""The *func* form of deltas, compiled: what an absent key becomes, and one step for a present one.
+
+The rules are those of `timelapse.kinds.effects.FuncDelta`, written out for each effect. A row's live words are
+the value for an absent key, the step's number, the step's value.
+"""
+
+from __future__ import annotations
+
+from timelapse.kernels.native.lowering.states.base import StateCode, literal
+from timelapse.kernels.native.lowering.states.value import ordered
+from timelapse.kernels.native.lowering.values import Refused, Value
+from timelapse.kinds.effects import ADD, DEL, DOWN, KEEP, SET, UP
+from timelapse.model.types import INT, TIME, ValueType
+
+
+class FuncCode(StateCode):
+    """A delta of Value, First, Max or Min: written by `_e_<effect>`."""
+
+    def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
+        name = effect.removeprefix("_e_")
+        words = self.key(key)
+        kind = self.layout.stored
+        assert kind is not None
+        if name == "del" and not args:
+            row = self._row(words)
+            flags = self.flags(row)
+            self._out.line(f"{flags} = {flags} & ~{self.layout.present} | {self.layout.touched}")
+            self._assign(row, 0, ["0"] * self.layout.size)
+            self._step(row, DEL, ["0"] * self.layout.size)
+            return
+        if len(args) != 1:
+            raise Refused(f"{self.spec.name}.{effect}()")
+        value = args[0]
+        if name == "add":
+            if kind not in (INT, TIME) or value.kind != "int":
+                raise Refused(f"{self.spec.name} adds {value.kind}")
+            self._add(self._row(words), value.code)
+        elif name in ("set", "first"):
+            # Fixed first: the words are used more than once.
+            given = [self._out.temp("int", w).code for w in self.words(value, kind)]
+            row = self._row(words)
+            if name == "set":
+                self._become(row, given)
+                self._step(row, SET, given)
+            else:
+                self._first(row, given)
+        else:
+            self._order(name, words, self._certain(value), kind)
+
+    def _row(self, words: str) -> str:
+        row = self.claim(words)
+        self.save(row)
+        return row
+
+    @property
+    def _op(self) -> int:
+        return self.layout.place + self.layout.size
+
+    def _assign(self, row: str, at: int, words: list[str]) -> None:
+        for offset, word in enumerate(words):
+            self._out.line(f"{self.word(row, self.layout.place + at + offset)} = {word}")
+
+    def _become(self, row: str, words: list[str]) -> None:
+        """The absent key becomes present with a value."""
+        self._out.line(f"{self.flags(row)} |= {self.layout.present | self.layout.touched}")
+        self._assign(row, 0, words)
+
+    def _step(self, row: str, op: int, words: list[str]) -> None:
+        self._out.line(f"{self.word(row, self._op)} = {op}")
+        self._assign(row, self.layout.size + 1, words)
+
+    def _first(self, row: str, given: list[str]) -> None:
+        with self._out.block(f"if {self.lacks(row)}:"):
+            self._become(row, given)
+        with self._out.block(f"if {self.word(row, self._op)} == {DEL}:"):
+            self._step(row, SET, given)
+
+    def _add(self, row: str, n: str) -> None:
+        """Modulo 2^64, as tables keep them."""
+        place, out = self.layout.place, self._out
+        default = literal(self.constant(self.default, INT)[0])
+        a, op, p = self.word(row, place), self.word(row, self._op), self.word(row, self._op + 1)
+        with out.block(f"if {self.lacks(row)}:"):
+            out.line(f"{a} = {default}")
+        self._become(row, [f"{a} + {n}"])
+        with out.block(f"if {op} == {DEL}:"):
+            self._step(row, SET, [f"{default} + {n}"])
+        with out.block(f"elif {op} == {KEEP}:"):
+            self._step(row, ADD, [n])
+        with out.block("else:"):
+            out.line(f"{p} += {n}")
+
+    def _order(self, name: str, words: str, value: Value, kind: ValueType) -> None:
+        """up, down (of `if c > x[k]: x[k] = c`), up_always, down_always (of max, min), top, bottom (of Max, Min)."""
+        direction = {"up": (">", UP), "top": (">", UP), "down": ("<", DOWN), "bottom": ("<", DOWN)}
+        stem = name.removesuffix("_always")
+        if stem not in direction:
+            raise Refused(f"{self.spec.name}._e_{name}()")
+        ordered(self.spec.name, kind)
+        sign, step = direction[stem]
+        out, place = self._out, self.layout.place
+        word = out.temp("int", self.words(value, kind)[0]).code
+        c = self.value([word], kind).code
+        row = self._row(words)
+        flags, op = self.flags(row), self.word(row, self._op)
+        top = stem in ("top", "bottom")
+        always = name.endswith("_always")
+        default = "" if top else literal(self.constant(self.default, kind)[0])
+        base = "" if top else self.value([default], kind).code
+
+        def concrete(at: int, present: str, become: str) -> None:
+            """The effect on a known input; `become` says that an absent key is present now."""
+            old = self.value([self.word(row, at)], kind).code
+            with out.block(f"if {present}:"), out.block(f"if {c} {sign} {old}:"):
+                out.line(f"{self.word(row, at)} = {word}")
+            with out.block("elif True:" if top else f"elif {c} {sign} {base}:"):
+                out.line(f"{self.word(row, at)} = {word}")
+                out.line(become)
+            if always:
+                with out.block("else:"):
+                    out.line(f"{self.word(row, at)} = {default}")
+                    out.line(become)
+
+        out.line(f"{flags} |= {self.layout.touched}")
+        concrete(place, self.has(row), f"{flags} |= {self.layout.present}")
+        at = self._op + 1
+        with out.block(f"if {op} == {SET} or {op} == {DEL}:"):
+            concrete(at, f"{op} == {SET}", f"{op} = {SET}")
+        # NaN beats nothing.
+        with out.block(f"elif {c} == {c}:"):
+            old = self.value([self.word(row, at)], kind).code
+            with out.block(f"if {op} == {KEEP} or {c} {sign} {old}:"):
+                out.line(f"{self.word(row, at)} = {word}")
+            out.line(f"{op} = {step}")

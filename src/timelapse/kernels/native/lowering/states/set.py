@@ -1,0 +1,53 @@
+"""Set, compiled: presence is all there is."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from timelapse.kernels.native.lowering.states.base import StateCode
+from timelapse.kernels.native.lowering.values import NONE, Refused, Value
+
+
+class SetCode(StateCode):
+    """`tl.Set`: exact, or as the last operation on each key."""
+
+    parameters: ClassVar = {"add": (), "discard": ()}
+
+    def contains(self, key: Value) -> Value:
+        words = self.key(key)
+        if self.mode == "ignored":
+            return self._out.temp("bool", "False")
+        if self.mode == "delta":
+            raise Refused(f"a read of {self.spec.name}, which this pass does not know")
+        return self._out.temp("bool", self.has(self.find(words)))
+
+    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
+        words = self.key(key)
+        if self.mode == "ignored":
+            return NONE
+        if name == "add":
+            row = self.claim(words)
+            self._comes(key, row)
+            self._mark(row, True)
+        else:
+            row = self.find(words)
+            with self._out.block(f"if {self.has(row)}:"):
+                self._goes(key, row)
+                self._mark(row, False)
+        return NONE
+
+    def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
+        if effect not in ("_e_set", "_e_del") or args:
+            raise Refused(f"{self.spec.name}.{effect}()")
+        self._mark(self.claim(self.key(key)), effect == "_e_set")
+
+    def _comes(self, key: Value | None, row: str) -> None:
+        """Before an element is put in: what views see of it."""
+        self.stamp(row)
+
+    def _goes(self, key: Value | None, row: str) -> None:
+        """Before an element that is there is taken out. Views see that it is not there."""
+
+    def _mark(self, row: str, present: bool) -> None:
+        self.save(row)
+        self._out.line(f"mark({self.table}, {row}, {present}, N{self.layout.present})")

@@ -1,0 +1,122 @@
+"""Views (`x.last(W)`, `x.ago(L)`) of compiled states. They are only read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import ClassVar
+
+from timelapse.kernels.native.lowering.expressions import arithmetic
+from timelapse.kernels.native.lowering.states.base import StateCode
+from timelapse.kernels.native.lowering.states.counter import CounterCode
+from timelapse.kernels.native.lowering.states.grouped import MapOfCode, MeanCode, SetOfCode
+from timelapse.kernels.native.lowering.states.set import SetCode
+from timelapse.kernels.native.lowering.states.value import ValueCode
+from timelapse.kernels.native.lowering.values import Refused, Value
+from timelapse.kernels.native.windows import members_spec
+
+
+class View(StateCode):
+    """What views of all kinds share. `last`: what was done within the lag, else the state as of the lag ago."""
+
+    def __init__(self, state: StateCode, lag: int, *, last: bool) -> None:
+        super().__init__(
+            state.spec, state.mode, state.layout, state._out, state.ordinal, state._index, state.views
+        )
+        if state.mode != "exact" or state.views is None or lag not in state.views.lags:
+            raise Refused(f"a view of {state.spec.name}, which this pass does not know")
+        self._state, self.lag, self._last = state, lag, last
+
+    def set(self, key: Value | None, value: Value) -> None:
+        raise self._only_read()
+
+    def delete(self, key: Value | None) -> None:
+        raise self._only_read()
+
+    def change(
+        self, key: Value | None, op: ast.operator, amount: Callable[[], Value], *, writes: bool = False
+    ) -> None:
+        raise self._only_read()
+
+    def _only_read(self) -> Refused:
+        return Refused(f"a view of {self.spec.name} that is written to")
+
+    def _changed(self, words: str) -> Value:
+        """The integer under a key as of the lag ago, or what it has changed since."""
+        assert self.views is not None
+        row = self.find(words)
+        before = self.word(row, self.layout.twins + self.views.lags.index(self.lag))
+        if not self._last:
+            return self._out.temp("int", before)
+        now = self._out.temp("int", self.word(row, self.layout.place))
+        return arithmetic(self._out, ast.Sub(), now, self._out.temp("int", before))
+
+    def _within(self, row: str) -> str:
+        """Whether a row's key is there and its latest operation within the lag."""
+        return f"{self.has(row)} and {self.word(row, self.layout.twins)} >= {self.edge(self.lag)}"
+
+
+class CounterView(View, CounterCode):
+    """Of a Counter."""
+
+    parameters: ClassVar = {}
+
+    def get(self, key: Value | None) -> Value:
+        return self._changed(self.key(key))
+
+
+class MeanView(View, MeanCode):
+    """Of a Mean."""
+
+    parameters: ClassVar = {"get": ("default",), "sum": (), "count": ()}
+
+    def _part(self, key: Value | None, part: int) -> Value:
+        return self._changed(self._words_of(key, part))
+
+
+class SetView(View, SetCode):
+    """Of a Set: its latest operations."""
+
+    parameters: ClassVar = {}
+
+    def contains(self, key: Value) -> Value:
+        return self._out.temp("bool", self._within(self.find(self.key(key))))
+
+
+class SetOfView(SetView, SetOfCode):
+    """Of a SetOf."""
+
+    parameters: ClassVar = {"count": ()}
+
+    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
+        return self._out.hidden(members_spec(self.spec, self.lag)).get(key)
+
+
+class ValueView(View, ValueCode):
+    """Of a Value: what the latest operation within the lag has left."""
+
+    parameters: ClassVar = {"get": ("default",)}
+    zeros: ClassVar = False
+
+    def _there(self, row: str) -> str:
+        return self._within(row)
+
+
+class MapOfView(ValueView, MapOfCode):
+    """Of a MapOf."""
+
+    parameters: ClassVar = {"get": ("default",)}
+
+
+_VIEWS: dict[type[StateCode], type[View]] = {
+    CounterCode: CounterView, MeanCode: MeanView, SetCode: SetView, SetOfCode: SetOfView,
+    ValueCode: ValueView, MapOfCode: MapOfView,
+}  # fmt: skip
+
+
+def view_of(state: StateCode, lag: int, *, last: bool) -> View:
+    """A view of a state. Raises Refused."""
+    found = _VIEWS.get(type(state))
+    if found is None:
+        raise Refused(f"a view of {state.spec.name}")
+    return found(state, lag, last=last)

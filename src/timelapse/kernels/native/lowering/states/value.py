@@ -1,0 +1,209 @@
+"""Value, First, Max and Min, compiled, where their values are known."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import ClassVar
+
+from timelapse.kernels.native.lowering.expressions import arithmetic
+from timelapse.kernels.native.lowering.states.base import StateCode, literal, one
+from timelapse.kernels.native.lowering.values import NONE, Refused, Value, common, fitted
+from timelapse.kinds.extremum import Max
+from timelapse.model.types import ScalarType, ValueType
+
+
+class ValueLikeCode(StateCode):
+    """Reads."""
+
+    parameters: ClassVar = {"get": ("default",)}
+    zeros: ClassVar[bool] = True
+    """Whether the words of a row where nothing is there are zeros."""
+
+    @property
+    def kind(self) -> ValueType:
+        """The type that reads give."""
+        assert self.spec.value is not None
+        return self.spec.value
+
+    @property
+    def stored(self) -> ValueType:
+        """The type that is stored."""
+        assert self.layout.stored is not None
+        return self.layout.stored
+
+    def contains(self, key: Value) -> Value:
+        words = self.key(key)
+        if not self._readable():
+            return self._out.temp("bool", "False")
+        return self._out.temp("bool", self._there(self.find(words)))
+
+    def _there(self, row: str) -> str:
+        """Whether there is a value."""
+        return self.has(row)
+
+    def get(self, key: Value | None) -> Value:
+        words = self.key(key)
+        if not self._readable():
+            return self._missing()
+        return self.read(self.find(words))
+
+    def _readable(self) -> bool:
+        if self.mode == "delta":
+            raise Refused(f"a read of {self.spec.name}, which this pass does not know")
+        return self.mode == "exact"
+
+    def _missing(self) -> Value:
+        """What a missing key reads as."""
+        return self.value([literal(w) for w in self.constant(self.default, self.kind)], self.kind)
+
+    def read(self, row: str) -> Value:
+        """The value of a row, or the default."""
+        found = [self.word(row, self.layout.place + i) for i in range(self.layout.size)]
+        if self.kind != self.stored:
+            found = ["1", *found]
+        missing = self.constant(self.default, self.kind)
+        if found[0] == "1" or any(missing) or not self.zeros:
+            # Elsewhere the words of an absent row, which are zeros, are the default's.
+            has = self._out.temp("bool", self._there(row)).code
+            found = [f"({w} if {has} else {literal(d)})" for w, d in zip(found, missing, strict=True)]
+        return self.value(found, self.kind)
+
+    def change(
+        self, key: Value | None, op: ast.operator, amount: Callable[[], Value], *, writes: bool = False
+    ) -> None:
+        words = self.key(key)
+        if not self._readable():
+            self.words(arithmetic(self._out, op, self._certain(self._missing()), amount()), self.kind)
+            return
+        row = self.find(words) if writes else self.claim(words)
+        old = self._certain(self.read(row))
+        total = self.words(arithmetic(self._out, op, old, amount()), self.kind)
+        if writes:
+            row = self.claim(words)
+        self.stamp(row)
+        self.put(row, total)
+
+    def _get_or(self, key: Value | None, default: Value | None) -> Value:
+        """`x.get(k, default)`."""
+        if default is None:
+            return self.get(key)
+        words = self.key(key)
+        if not self._readable():
+            return default
+        row = self.find(words)
+        has = self._out.temp("bool", self._there(row)).code
+        found = self.read(row)
+        shape = common(found, default)
+        if shape is None:
+            raise Refused(f"{self.spec.name}.get() with a default of another type")
+        stem = self._out.name("c")
+        with self._out.block(f"if {has}:"):
+            result = self._out.store(stem, fitted(found, shape))
+        with self._out.block("else:"):
+            self._out.store(stem, fitted(default, shape))
+        return result
+
+    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
+        if name == "get":
+            return self._get_or(key, given.get("default"))
+        raise Refused(f"{self.spec.name}.{name}()")
+
+
+class ValueCode(ValueLikeCode):
+    """`tl.Value`."""
+
+    parameters: ClassVar = {"get": ("default",), "setdefault": ("value",), "pop": ()}
+
+    def set(self, key: Value | None, value: Value) -> None:
+        given = self.words(value, self.kind)
+        words = self.key(key)
+        if self.mode != "ignored":
+            row = self.claim(words)
+            self.stamp(row)
+            self.put(row, given)
+
+    def delete(self, key: Value | None) -> None:
+        words = self.key(key)
+        if self.mode != "ignored":
+            self.drop_present(words)
+
+    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
+        if name == "setdefault":
+            return self._setdefault(key, one(given.get("value"), f"{self.spec.name}.setdefault()"))
+        if name == "pop":
+            return self._pop(key)
+        return super()._method(name, key, given)
+
+    def _setdefault(self, key: Value | None, value: Value) -> Value:
+        if self.views is not None:
+            raise Refused(f"setdefault() of {self.spec.name}, of which there are windows")
+        words = self.key(key)
+        given = self.words(value, self.kind)
+        if not self._readable():
+            return self.value(given, self.kind)
+        row = self.claim(words)
+        with self._out.block(f"if {self.lacks(row)}:"):
+            self.put(row, given)
+        return self.read(row)
+
+    def _pop(self, key: Value | None) -> Value:
+        words = self.key(key)
+        if not self._readable():
+            return self._missing()
+        row = self.find(words)
+        found = self.read(row)
+        with self._out.block(f"if {self.has(row)}:"):
+            self.drop(row)
+        return found
+
+
+class FirstCode(ValueLikeCode):
+    """`tl.First`."""
+
+    parameters: ClassVar = {"get": ("default",), "add": ("value",)}
+
+    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
+        if name != "add":
+            return super()._method(name, key, given)
+        words = self.key(key)
+        new = self.words(one(given.get("value"), f"{self.spec.name}.add()"), self.kind)
+        if self.mode != "ignored":
+            row = self.claim(words)
+            with self._out.block(f"if {self.lacks(row)}:"):
+                self.put(row, new)
+        return NONE
+
+
+class ExtremumCode(ValueLikeCode):
+    """`tl.Max` and `tl.Min`: ties keep the earlier value; NaN and None are refused by Python."""
+
+    parameters: ClassVar = {"get": ("default",), "add": ("value",)}
+
+    def delete(self, key: Value | None) -> None:
+        words = self.key(key)
+        if self.mode != "ignored":
+            self.drop_present(words)
+
+    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
+        if name != "add":
+            return super()._method(name, key, given)
+        words = self.key(key)
+        value = self._certain(one(given.get("value"), f"{self.spec.name}.add()"))
+        ordered(self.spec.name, self.stored)
+        offered = self.value(self.words(value, self.stored), self.stored)
+        if offered.kind == "float":
+            self._out.exit_if(f"{offered.code} != {offered.code}")
+        if self.mode != "ignored":
+            row = self.claim(words)
+            old = self.value([self.word(row, self.layout.place)], self.stored)
+            sign = ">" if issubclass(self.spec.kind, Max) else "<"
+            with self._out.block(f"if {self.lacks(row)} or {offered.code} {sign} {old.code}:"):
+                self.put(row, self.words(offered, self.stored))
+        return NONE
+
+
+def ordered(name: str, kind: ValueType) -> None:
+    """Refuse types whose order is not that of their words."""
+    if not isinstance(kind, ScalarType) or kind.name in ("str", "bytes"):
+        raise Refused(f"the order of {kind.text} ({name})")

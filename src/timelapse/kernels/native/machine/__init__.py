@@ -1,0 +1,1 @@
+"""Machine code: made by Numba, kept on disk, loaded without it."""

@@ -1,0 +1,147 @@
+"""The log of what was done to a state with views, in a compiled pass."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timelapse.kernels.native.memory import sliding
+from timelapse.kernels.native.memory.layout import PRESENT
+from timelapse.kernels.native.memory.table import NativeTable
+from timelapse.kernels.native.windows import BASE, HEAD, KEPT, USED, Sliding
+
+Ints = npt.NDArray[np.int64]
+
+_FEW = 64
+_LARGE = 1 << 28
+"""A log of more bytes than these lies in a file, of which the system keeps in memory what it likes."""
+
+
+class EffectLog:
+    """What was done to a state, as far back as its longest lag. `table` has the rows it is about."""
+
+    def __init__(self, table: NativeTable, views: Sliding, hidden: Mapping[int, NativeTable]) -> None:
+        self._table, self._views, self.hidden = table, views, hidden
+        """The counters of members within a lag, by lag."""
+        self.rows: Ints = _rows(_FEW)
+        self.marks: Ints = np.zeros(HEAD + 2 * len(views.lags), np.int64)
+        self.marks[BASE] = 1  # a stamp is never 0
+        self.marks[HEAD + 1 :: 2] = views.lags
+        table.hash.moved.append(self._moved)
+
+    def has_room(self, more: int) -> bool:
+        """Whether so many operations go into it as it is."""
+        return int(self.marks[USED]) + more <= len(self.rows)
+
+    def reserve(self, more: int) -> None:
+        """Make room for so many operations. What all cursors have passed is forgotten."""
+        if self.has_room(more):
+            return
+        used, room = int(self.marks[USED]), len(self.rows)
+        first = int(self.marks[HEAD::2].min())
+        while used - first + more > room // 2:
+            room *= 2
+        into = self.rows if room == len(self.rows) else _rows(room)
+        into[: used - first] = self.rows[first:used]
+        self.rows = into
+        self.marks[[USED, KEPT]] -= first
+        self.marks[HEAD::2] -= first
+        self.marks[BASE] += first
+
+    def grow(self) -> None:
+        """Make room after one event of a loop needed more than there was."""
+        self.reserve(len(self.rows))
+
+    def rewind(self) -> None:
+        """Take back what the event has done."""
+        if self._views.stamped:
+            sliding.unstamp(self.rows, self.marks, self._table.slots, self._table.layout.twins)
+        self.marks[USED] = self.marks[KEPT]
+
+    @property
+    def stamped(self) -> bool:
+        """Whether only the latest operation on a key counts."""
+        return self._views.stamped
+
+    def note(self, row: int, ts: int, value: int) -> None:
+        """Before a row's word becomes a value, where an event runs as Python."""
+        layout = self._table.layout
+        added = (value - int(self._table.slots[row, layout.place])) & (1 << 64) - 1
+        self._push(row, ts, added - (1 << 64) if added >> 63 else added)
+
+    def stamp(self, row: int, ts: int) -> None:
+        """A row's latest operation is this one, of an event that runs as Python."""
+        at = self._table.layout.twins
+        self._push(row, ts, int(self._table.slots[row, at]))
+        self._table.slots[row, at] = self.marks[BASE] + self.marks[USED] - 1
+
+    def _push(self, row: int, ts: int, word: int) -> None:
+        self.reserve(1)
+        self.rows[self.marks[USED]] = (ts, row, word)
+        self.marks[USED] += 1
+
+    def within(self, row: int, lag: int) -> bool:
+        """Whether a row's key is there and its latest operation within the lag."""
+        slots = self._table.slots
+        edge = int(self.marks[BASE] + self.marks[self._views.cursor(lag)])
+        return bool(slots[row, 0] & PRESENT) and int(slots[row, self._table.layout.twins]) >= edge
+
+    def value(self, row: int, lag: int, *, last: bool) -> int:
+        """A row's integer as of the lag ago, or what it has changed since."""
+        layout, slots = self._table.layout, self._table.slots
+        before = int(slots[row, layout.twins + self._views.lags.index(lag)])
+        return int(slots[row, layout.place]) - before if last else before
+
+    def rows_within(self, lag: int) -> Ints:
+        """The rows of the table of which something was done within the lag."""
+        first, used = int(self.marks[self._views.cursor(lag)]), int(self.marks[USED])
+        return np.unique(self.rows[first:used, 1])
+
+    def values(self, lag: int, *, last: bool) -> tuple[Ints, list[int]]:
+        """The rows whose integer was not 0 the lag ago, with it; or those that may have changed since, with by how much."""
+        at, slots = self._table.layout.twins + self._views.lags.index(lag), self._table.slots
+        if not last:
+            rows = np.flatnonzero(slots[:, at])
+            return rows, slots[rows, at].tolist()
+        rows = self.rows_within(lag)
+        now, before = slots[rows, self._table.layout.place].tolist(), slots[rows, at].tolist()
+        return rows, [a - b for a, b in zip(now, before, strict=True)]
+
+    def keep(self) -> None:
+        """The event is through."""
+        self.marks[KEPT] = self.marks[USED]
+
+    def advance(self, now: int) -> None:
+        """Bring all lags up to date, for a log event at a time."""
+        table = self._table
+        for index, lag in enumerate(self._views.lags):
+            cursor, limit = HEAD + 2 * index, now - lag
+            if limit < -(2**63):
+                continue
+            hidden = self.hidden.get(lag)
+            given: Sequence[Any] = (self.rows, self.marks, cursor)
+            if hidden is not None:
+                sliding.slide_members(
+                    *given, table.slots, table.layout.twins, hidden.slots, hidden.mask, hidden.layout.place,
+                    hidden.layout.width, limit,
+                )  # fmt: skip
+            elif self._views.stamped:
+                sliding.skip(*given, limit)
+            else:
+                sliding.slide(*given, table.slots, table.layout.twins + index, limit)
+
+    def _moved(self, old: Ints) -> None:
+        first, used = int(self.marks[HEAD::2].min()), int(self.marks[USED])
+        table = self._table
+        sliding.follow(self.rows, first, used, old, table.slots, table.mask, table.layout.width)
+
+
+def _rows(count: int) -> Ints:
+    if 24 * count <= _LARGE:
+        return np.zeros((count, 3), np.int64)
+    with tempfile.TemporaryFile() as file:
+        return np.asarray(np.memmap(file, np.int64, "w+", shape=(count, 3)))

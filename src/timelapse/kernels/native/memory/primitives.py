@@ -1,0 +1,323 @@
+"""What compiled passes call: hash tables over int64 words, one row per key.
+
+A row is laid out by `timelapse.kernels.native.memory.layout`. Keys are never sentinels: OCCUPIED says that a
+row holds one. Where a key is absent the live words are 0. Rows are never taken out within a slice; a table has 2^n
+rows and the caller keeps it at most half full. Keys of more than three words get functions of their
+own, written out from `wide`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from timelapse.kernels.native.machine.jit import primitive
+from timelapse.kernels.native.memory.layout import LASTING, OCCUPIED
+
+_U = np.uint64
+_ONE = np.uint64(1)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+@primitive(inline="never")
+def mix(x):  # type: ignore[no-untyped-def]
+    """The finaliser of MurmurHash3."""
+    x = _U(x)
+    x ^= x >> _U(33)
+    x *= _U(0xFF51AFD7ED558CCD)
+    x ^= x >> _U(33)
+    x *= _U(0xC4CEB9FE1A85EC53)
+    x ^= x >> _U(33)
+    return x
+
+
+@primitive()
+def fold(h, word):  # type: ignore[no-untyped-def]
+    """A key's words so far and the next one, before `mix`."""
+    return _U(h) * _STEP + _U(word)
+
+
+@primitive()
+def owner(h, workers):  # type: ignore[no-untyped-def]
+    """Which of the workers a key belongs to, given its words folded into one. Tables use other bits."""
+    return np.int64((((_U(h) * _STEP) >> _U(32)) * _U(workers)) >> _U(32))
+
+
+@primitive()
+def find1(slots, mask, a):  # type: ignore[no-untyped-def]
+    """The row of a key; an unoccupied row where it is not there."""
+    i = mix(a) & mask
+    while slots[i, 0] != 0 and slots[i, 1] != a:
+        i = (i + _ONE) & mask
+    return i
+
+
+@primitive()
+def find2(slots, mask, a, b):  # type: ignore[no-untyped-def]
+    i = mix(fold(a, b)) & mask
+    while slots[i, 0] != 0 and (slots[i, 1] != a or slots[i, 2] != b):
+        i = (i + _ONE) & mask
+    return i
+
+
+@primitive()
+def find3(slots, mask, a, b, c):  # type: ignore[no-untyped-def]
+    i = mix(fold(fold(a, b), c)) & mask
+    while slots[i, 0] != 0 and (slots[i, 1] != a or slots[i, 2] != b or slots[i, 3] != c):
+        i = (i + _ONE) & mask
+    return i
+
+
+@primitive()
+def claim1(slots, mask, counts, t, a):  # type: ignore[no-untyped-def]
+    """The row of a key, made if it is not there; `counts[t]` counts rows."""
+    i = find1(slots, mask, a)
+    if slots[i, 0] == 0:
+        slots[i, 0] = OCCUPIED
+        slots[i, 1] = a
+        counts[t] += 1
+    return i
+
+
+@primitive()
+def claim2(slots, mask, counts, t, a, b):  # type: ignore[no-untyped-def]
+    i = find2(slots, mask, a, b)
+    if slots[i, 0] == 0:
+        slots[i, 0] = OCCUPIED
+        slots[i, 1] = a
+        slots[i, 2] = b
+        counts[t] += 1
+    return i
+
+
+@primitive()
+def claim3(slots, mask, counts, t, a, b, c):  # type: ignore[no-untyped-def]
+    i = find3(slots, mask, a, b, c)
+    if slots[i, 0] == 0:
+        slots[i, 0] = OCCUPIED
+        slots[i, 1] = a
+        slots[i, 2] = b
+        slots[i, 3] = c
+        counts[t] += 1
+    return i
+
+
+@primitive()
+def put(slots, i, place, value, present, flag):  # type: ignore[no-untyped-def]
+    """Write a value of one word, and its presence, for which `flag` stands."""
+    slots[i, place] = value
+    flags = slots[i, 0] | flag << 1
+    slots[i, 0] = flags | flag if present else flags & ~flag
+
+
+@primitive()
+def save(undo, u, t, slots, i, place, size):  # type: ignore[no-untyped-def]
+    """Append a row's flags and live words to the undo log, of which u entries are in use."""
+    undo[u, 0] = t
+    undo[u, 1] = i
+    undo[u, 2] = slots[i, 0]
+    for w in range(size):
+        undo[u, 3 + w] = slots[i, place + w]
+    return u + 1
+
+
+@primitive()
+def restore(undo, u, slots, place, size):  # type: ignore[no-untyped-def]
+    """Put back what entry u of the undo log holds. Rows stay where they are."""
+    i = undo[u, 1]
+    slots[i, 0] = undo[u, 2]
+    for w in range(size):
+        slots[i, place + w] = undo[u, 3 + w]
+
+
+@primitive()
+def mark(slots, i, present, flag):  # type: ignore[no-untyped-def]
+    """Write the presence of a row without a value."""
+    flags = slots[i, 0] | flag << 1
+    slots[i, 0] = flags | flag if present else flags & ~flag
+
+
+@primitive()
+def drop(slots, i, place, size, flag):  # type: ignore[no-untyped-def]
+    """Make a row's key absent."""
+    for w in range(place, place + size):
+        slots[i, w] = 0
+    slots[i, 0] = (slots[i, 0] | flag << 1) & ~flag
+
+
+@primitive()
+def plus(a, b):  # type: ignore[no-untyped-def]
+    """`a + b` modulo 2^64. Numba's own addition promises LLVM that it never leaves int64."""
+    return np.int64(np.uint64(a) + np.uint64(b))
+
+
+@primitive()
+def minus(a, b):  # type: ignore[no-untyped-def]
+    """`a - b` modulo 2^64."""
+    return np.int64(np.uint64(a) - np.uint64(b))
+
+
+@primitive()
+def plus_left(total, a, b):  # type: ignore[no-untyped-def]
+    """Whether the sum of a and b, modulo 2^64, is not their sum."""
+    return ((total ^ a) & (total ^ b)) < 0
+
+
+@primitive()
+def minus_left(total, a, b):  # type: ignore[no-untyped-def]
+    """Whether a - b, modulo 2^64, is not a - b."""
+    return ((a ^ b) & (total ^ a)) < 0
+
+
+@primitive()
+def times_left(a, b):  # type: ignore[no-untyped-def]
+    """Whether the product of a and b may lie outside of int64."""
+    return not (-9.2e18 < np.float64(a) * np.float64(b) < 9.2e18)
+
+
+@primitive()
+def left(j, u, why):  # type: ignore[no-untyped-def]
+    """What a pass returns that is left at event j (see `unit.left`)."""
+    return (np.int64(j) << 32) | (u << 4) | why
+
+
+@primitive()
+def bits(x):  # type: ignore[no-untyped-def]
+    """The word of a float."""
+    return np.float64(x).view(np.int64)
+
+
+@primitive()
+def unbits(word):  # type: ignore[no-untyped-def]
+    """The float of a word."""
+    return np.int64(word).view(np.float64)
+
+
+@primitive()
+def row_of(slots, mask, keys, j, at, width):  # type: ignore[no-untyped-def]
+    """`find` for a key of any width: the words from `at` on in row j of `keys`."""
+    h = _U(keys[j, at])
+    for w in range(1, width):
+        h = fold(h, keys[j, at + w])
+    i = mix(h) & mask
+    while slots[i, 0] != 0:
+        same = True
+        for w in range(width):
+            same &= slots[i, w + 1] == keys[j, at + w]
+        if same:
+            break
+        i = (i + _ONE) & mask
+    return i
+
+
+@primitive()
+def locate(slots, mask, key, width):  # type: ignore[no-untyped-def]
+    """The row of one key (an array of one row), or -1."""
+    i = row_of(slots, mask, key, 0, 0, width)
+    return np.int64(i) if slots[i, 0] != 0 else np.int64(-1)
+
+
+@primitive()
+def rehash(old, new, old_base, new_base, mask, width):  # type: ignore[no-untyped-def]
+    """Copy all rows of a table into a larger, empty one, with what they held at the slice's start."""
+    for j in range(old.shape[0]):
+        if old[j, 0] != 0:
+            i = row_of(new, mask, old, j, 1, width)
+            for w in range(old.shape[1]):
+                new[i, w] = old[j, w]
+            if old_base.shape[0] != 0:
+                for w in range(old_base.shape[1]):
+                    new_base[i, w] = old_base[j, w]
+
+
+@primitive()
+def load(slots, mask, width, keys, values, place, flag):  # type: ignore[no-untyped-def]
+    """Put distinct keys (rows of `keys`) with one state's values into a table, as present. Returns how many are new."""
+    new = 0
+    for j in range(keys.shape[0]):
+        i = row_of(slots, mask, keys, j, 0, width)
+        if slots[i, 0] == 0:
+            new += 1
+            for w in range(width):
+                slots[i, w + 1] = keys[j, w]
+        slots[i, 0] |= OCCUPIED | flag
+        for w in range(values.shape[1]):
+            slots[i, place + w] = values[j, w]
+    return new
+
+
+@primitive()
+def override(slots, base, mask, width, rows, base_rows):  # type: ignore[no-untyped-def]
+    """Put rows of an equal table in, over those of the same keys. Returns how many keys are new."""
+    new = 0
+    for j in range(rows.shape[0]):
+        i = row_of(slots, mask, rows, j, 1, width)
+        new += slots[i, 0] == 0
+        for w in range(rows.shape[1]):
+            slots[i, w] = rows[j, w]
+        if base.shape[0] != 0:
+            for w in range(base.shape[1]):
+                base[i, w] = base_rows[j, w]
+    return new
+
+
+@primitive()
+def untouch(slots):  # type: ignore[no-untyped-def]
+    """A new slice begins. Returns the number of rows."""
+    rows = 0
+    for j in range(slots.shape[0]):
+        slots[j, 0] &= LASTING
+        rows += slots[j, 0] != 0
+    return rows
+
+
+@primitive()
+def rebase(slots, base, first):  # type: ignore[no-untyped-def]
+    """Keep what rows hold now: their flags, and the words from `first` on."""
+    for j in range(base.shape[0]):
+        base[j, 0] = slots[j, 0]
+        for w in range(1, base.shape[1]):
+            base[j, w] = slots[j, first + w - 1]
+
+
+@primitive()
+def _counts(slots, base, j, place, live, base_place, flag, changed):  # type: ignore[no-untyped-def]
+    """Whether a state's part of a row was written, and if `changed` is asked for, is not what it was."""
+    flags = slots[j, 0]
+    if flags & flag << 1 == 0:
+        return False
+    if not changed:
+        return True
+    was = base[j, 0] & flag if base.shape[0] != 0 else 0
+    if was != flags & flag:
+        return True
+    if was == 0:
+        return False
+    same = True
+    for w in range(live):
+        same &= base[j, base_place + w] == slots[j, place + w]
+    return not same
+
+
+@primitive()
+def written(found, slots, base, width, place, live, base_place, flag, changed):  # type: ignore[no-untyped-def]
+    """What a slice wrote to one state: its rows, in the order of the table. Returns how many.
+
+    `found` is empty (zeros), with room for every row in use: counting them first would be another way through the table.
+
+    A row has: whether the key is there, whether it was, the key's words, the live words, those at the slice's
+    start (zeros where nothing was). `changed`: without those that are what they were.
+    """
+    n = 0
+    for j in range(slots.shape[0]):
+        if _counts(slots, base, j, place, live, base_place, flag, changed):
+            found[n, 0] = (slots[j, 0] & flag) != 0
+            for w in range(width):
+                found[n, 2 + w] = slots[j, 1 + w]
+            for w in range(live):
+                found[n, 2 + width + w] = slots[j, place + w]
+            if base.shape[0] != 0:
+                found[n, 1] = (base[j, 0] & flag) != 0
+                for w in range(live):
+                    found[n, 2 + width + live + w] = base[j, base_place + w]
+            n += 1
+    return n

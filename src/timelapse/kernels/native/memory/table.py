@@ -1,0 +1,287 @@
+"""A state's values for a compiled pass: a hash table that Python owns, and the way from and to Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from timelapse.kernels.native.memory import primitives as prim
+from timelapse.kernels.native.memory.changes import Hashing
+from timelapse.kernels.native.memory.hashtable import HashTable
+from timelapse.kernels.native.memory.layout import Layout, can_be_mapped
+from timelapse.kernels.native.memory.ordering import columns_by_hash
+from timelapse.kernels.native.memory.strings import Interned
+from timelapse.kernels.native.memory.touch import Mapped, MappedRows, fetchable
+from timelapse.kernels.native.memory.words import decode, encode, to_arrow, to_words
+from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
+from timelapse.kinds.effects import ADD, SET
+from timelapse.tables.apply import Change, change_of
+from timelapse.tables.table import key_hashes, key_list, key_names, key_types, to_python
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+class NativeTable:
+    """One state's part of a table's rows. `layout` says how they look. `shared`: the table, if others have part of it."""
+
+    def __init__(
+        self, spec: StateSpec, layout: Layout, interned: Interned, shared: HashTable | None = None
+    ) -> None:
+        self.spec = spec
+        self.layout = layout
+        self.hash = HashTable([layout]) if shared is None else shared
+        self._interned = interned
+
+    @property
+    def slots(self) -> Ints:
+        """The rows: of all states that share the table."""
+        return self.hash.slots
+
+    @property
+    def mask(self) -> np.uint64:
+        return self.hash.mask
+
+    @property
+    def rows(self) -> int:
+        """How many there are, in use by any of the states that share them."""
+        return self.hash.rows
+
+    @property
+    def can_be_mapped(self) -> bool:
+        """Whether keys of a start state can be taken over one by one."""
+        return can_be_mapped(self.spec, self.layout)
+
+    @property
+    def mapped(self) -> bool:
+        """Whether there is a start state of which only the keys that were touched have rows."""
+        return self.hash.mapped is not None
+
+    def load(self, table: pa.Table, *, key_by_key: bool = False) -> None:
+        """Start from a state table. `key_by_key`: its keys get rows when they are first looked at, if possible."""
+        load([self], [table], key_by_key=key_by_key)
+
+    def settle(self) -> None:
+        """Give every key of a mapped start state a row."""
+        shared = self.hash
+        if shared.mapped is None:
+            return
+        rows, base = shared.used()
+        parts, shared.mapped = shared.mapped.parts, None
+        shared.clear()
+        for mapped, layout in parts:
+            self._put_in(mapped.table, layout)
+        shared.rebase()
+        shared.override(rows, base)
+
+    def _put_in(self, table: pa.Table, layout: Layout) -> None:
+        """Give every key of a state table a row. Its keys are of this state's type."""
+        rows = int(table.num_rows)
+        if not rows:
+            return
+        keys = np.zeros((rows, layout.width), np.int64)
+        for i, (name, kind) in enumerate(zip(key_names(self.spec), key_types(self.spec), strict=True)):
+            keys[:, i] = to_words(table.column(name), kind, self._interned)[:, 0]
+        values: Ints = np.zeros((rows, 0), np.int64)
+        if layout.stored is not None:
+            values = np.ascontiguousarray(to_words(table.column("v"), layout.stored, self._interned))
+        self.hash.load(layout, keys, values)
+
+    def begin(self) -> None:
+        """A new slice begins. Where states share a table one of them tells it."""
+        self.hash.begin()
+
+    # --- as Arrow ---------------------------------------------------------------------------------
+
+    def effects(self) -> tuple[pa.Table, Change | None]:
+        """What the slice did: an effect table, and for an exact state the change."""
+        layout, spec = self.layout, self.spec
+        exact = layout.form == "exact"
+        place = (layout.width, layout.place, layout.live, 1 + layout.at, layout.present)
+        rows: Ints = np.zeros((self.rows, 2 + layout.width + 2 * layout.live), np.int64)
+        rows = rows[: int(prim.written(rows, self.slots, self.hash.base, *place, exact))]
+        hashing = Hashing(spec, layout.stored, layout.width, self._interned)
+        change = None
+        if exact:
+            change, moved = hashing.change(rows) if hashing.known else self._change(rows)
+            if not moved.all():
+                rows = rows[moved]
+        keys_known = hashing.keys_known
+        h = hashing.keys(rows) if keys_known else key_hashes(self._key_columns(rows.T, 2), len(rows))
+        lines = columns_by_hash(rows, h, np.delete(np.arange(2 + layout.width + layout.live), 1))
+        present, live = lines[1] != 0, lines[2 + layout.width :].T
+        arrays = [pa.array(lines[0].view(np.uint64)), *self._key_columns(lines, 2)]
+        names = ["h", *key_names(spec)]
+        form = "const" if exact else layout.form
+        if form == "func":
+            more = self._steps(live, present)
+        elif form == "count":
+            more = {"reset": pa.array(present), "n": pa.array(live[:, 0])}
+        else:
+            more = {"present": pa.array(present)}
+            if exact and layout.stored is not None:
+                more["v"] = self._values(live, ~present)
+        made = pa.table([*arrays, *more.values()], names=[*names, *more])
+        return made.replace_schema_metadata({"form": form}), change
+
+    def _change(self, rows: Ints) -> tuple[Change, Bools]:
+        """The change, and which rows changed, by way of Arrow."""
+        layout, present, was = self.layout, rows[:, 0] != 0, rows[:, 1] != 0
+        begin = 2 + layout.width
+        now = old = None
+        if layout.stored is not None:
+            now = self._values(rows[:, begin : begin + layout.live], ~present)
+            old = self._values(rows[:, begin + layout.live :], ~was)
+        return change_of(self.spec, self._key_columns(rows.T, 2), was, old, present, now)
+
+    def _key_columns(self, lines: Ints, first: int) -> list[pa.Array]:
+        kinds = enumerate(key_types(self.spec), first)
+        return [to_arrow(lines[i : i + 1].T, kind, self._interned) for i, kind in kinds]
+
+    def _steps(self, live: Ints, present: Bools) -> dict[str, pa.Array]:
+        size = self.layout.size
+        op = live[:, size]
+        return {
+            "a_present": pa.array(present), "a_value": self._values(live[:, :size], ~present),
+            "p_op": pa.array(op.astype(np.int8)),
+            "p_value": self._values(live[:, size + 1 :], (op != SET) & (op < ADD)),
+        }  # fmt: skip
+
+    def _values(self, words: Ints, missing: Bools) -> pa.Array:
+        assert self.spec.value is not None
+        assert self.layout.stored is not None
+        return to_arrow(words, self.layout.stored, self._interned, missing)
+
+    def _keys(self, rows: Ints) -> list[pa.Array]:
+        return [
+            to_arrow(rows[:, i + 1 : i + 2], kind, self._interned)
+            for i, kind in enumerate(key_types(self.spec))
+        ]
+
+    # --- as Python --------------------------------------------------------------------------------
+
+    def find(self, key: Any) -> int:
+        """The row of a key, or -1."""
+        return self.hash.find(self._key_words(key), *self._interned.buffers)
+
+    def claim(self, key: Any) -> int:
+        """The row of a key, made if it is not there."""
+        row = self.find(key)
+        if row < 0:
+            self.hash.claim(self._key_words(key))
+            row = self.find(key)
+        return row
+
+    def keys(self, rows: Sequence[int] | Ints) -> list[Any]:
+        """The keys of rows."""
+        return self._key_list(self.slots[np.asarray(rows, np.int64)])
+
+    def words(self, row: int, at: int) -> list[int]:
+        """A value's words from `at` on."""
+        found: list[int] = self.slots[row, at : at + self.layout.size].tolist()
+        return found
+
+    def value(self, row: int, at: int) -> Any:
+        """The value whose words begin at `at`; True where presence is all there is."""
+        kind = self.layout.stored
+        return True if kind is None else decode(self.words(row, at), kind, self._interned)
+
+    def encode(self, value: Any) -> list[int]:
+        """The words of a value."""
+        kind = self.layout.stored
+        return [] if kind is None else encode(value, kind, self._interned)
+
+    def touched(self) -> Iterator[tuple[Any, int]]:
+        """The keys written in this slice, with their rows."""
+        rows = np.flatnonzero(self.slots[:, 0] & self.layout.touched)
+        return zip(self._key_list(self.slots[rows]), rows.tolist(), strict=True)
+
+    def present(self) -> dict[Any, Any]:
+        """An exact state's values."""
+        self.settle()
+        rows = self.slots[self.slots[:, 0] & self.layout.present != 0]
+        return dict(zip(self._key_list(rows), self._value_list(rows, self.layout.place), strict=True))
+
+    def held(self) -> pa.Table:
+        """An exact state's keys and values as a state table has them, in no order and without hashes."""
+        self.settle()
+        rows = np.flatnonzero(self.slots[:, 0] & self.layout.present)
+        keys = enumerate(key_types(self.spec), 1)
+        columns = [to_arrow(self.slots[rows, i : i + 1], kind, self._interned) for i, kind in keys]
+        names = key_names(self.spec)
+        if self.layout.stored is not None:
+            place = self.layout.place
+            values = self.slots[rows, place : place + self.layout.size]
+            columns, names = [*columns, to_arrow(values, self.layout.stored, self._interned)], [*names, "v"]
+        return (
+            pa.table(columns, names=names)
+            if names
+            else pa.table({"h": pa.array([0] * len(rows), pa.uint64())})
+        )
+
+    def largest(self, n: int) -> dict[Any, Any]:
+        """The n largest values of a state that holds one integer per key, and all that are as large."""
+        self.settle()
+        found = np.flatnonzero(self.slots[:, 0] & self.layout.present)
+        place = self.layout.place
+        if 0 < n < len(found):
+            values = self.slots[found, place]
+            found = found[values >= np.partition(values, -n)[-n]]
+        rows = self.slots[found]
+        return dict(zip(self._key_list(rows), self._value_list(rows, place), strict=True))
+
+    def before(self) -> dict[Any, Any]:
+        """What the keys of a tracked state that were written in this slice held at its start, or ABSENT."""
+        layout, base = self.layout, self.hash.base
+        found = self.slots[:, 0] & layout.touched != 0
+        rows = self.slots[found]
+        if not len(base):
+            return dict.fromkeys(self._key_list(rows), ABSENT)
+        was = (base[found, 0] & layout.present != 0).tolist()
+        values = self._value_list(base[found], 1 + layout.at)
+        return {
+            key: value if there else ABSENT
+            for key, value, there in zip(self._key_list(rows), values, was, strict=True)
+        }
+
+    def step(self, row: int) -> tuple[Any, int, Any]:
+        """A row of the *func* form: what an absent key becomes, the step for a present one, its operand."""
+        layout = self.layout
+        at = layout.place + layout.size
+        op = int(self.slots[row, at])
+        absent = self.value(row, layout.place) if self.slots[row, 0] & layout.present else ABSENT
+        return absent, op, self.value(row, at + 1) if op == SET or op >= ADD else None
+
+    def _key_list(self, rows: Ints) -> list[Any]:
+        if self.spec.key is None:
+            return [UNKEYED] * len(rows)
+        names = key_names(self.spec)
+        return key_list(self.spec, pa.table(self._keys(rows), names=names))
+
+    def _value_list(self, rows: Ints, at: int) -> list[Any]:
+        kind = self.layout.stored
+        if kind is None:
+            return [True] * len(rows)
+        return to_python(to_arrow(rows[:, at : at + self.layout.size], kind, self._interned), kind)
+
+    def _key_words(self, key: Any) -> list[int]:
+        if self.spec.key is None:
+            return [0]
+        return encode(key, self.spec.key, self._interned)
+
+
+def load(tables: Sequence[NativeTable], starts: Sequence[pa.Table], *, key_by_key: bool) -> None:
+    """Let states that share a table start from state tables. `key_by_key`: as `NativeTable.load`, if all can."""
+    shared = tables[0].hash
+    shared.clear()
+    shared.mapped = None
+    parts = [(t, start) for t, start in zip(tables, starts, strict=True) if start.num_rows]
+    if key_by_key and parts and all(t.can_be_mapped and fetchable(start) for t, start in parts):
+        shared.map(MappedRows([(Mapped(start, t.layout.width), t.layout) for t, start in parts]))
+        return
+    for table, start in sorted(parts, key=lambda p: -p[1].num_rows):  # the first makes the room
+        table._put_in(start, table.layout)
