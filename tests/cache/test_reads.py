@@ -348,12 +348,18 @@ def test_columns_of_another_length_are_refused(rows: int, tmp_path: Path) -> Non
             tl.replay(module.Talk(limit=7), log, slices=3, spark=False)
 
 
-def test_compiled_passes_record_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first compiled run records; negative, large and missing values come back as they were."""
+@pytest.mark.parametrize("slices", [1, 3])
+def test_compiled_passes_record_and_read(
+    slices: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first compiled run records; negative, large and missing values come back as they were. A single slice is read
+    in parts, which begin anywhere."""
+    if slices == 1:
+        monkeypatch.setattr("timelapse.run.planning.usable_cores", lambda: 3)
     monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
     with written(tmp_path / "p", program=NATIVE) as module:
         log = tl.Log.from_events(tmp_path / "log", events(module), [module.Join, module.Say], block=64)
-        assert three(module.Talk, log, [{}, {"limit": -4000}, {"limit": 10}]) == ["", ALL, ALL]
+        assert three(module.Talk, log, [{}, {"limit": -4000}, {"limit": 10}], slices) == ["", ALL, ALL]
 
 
 @pytest.mark.parametrize("every", [3, 29, 400])

@@ -333,6 +333,7 @@ REFUSALS = {
         "go: the loop changes x from int to float",
     "self.n[0] += hash(self.n[1])": "go: hash() of int",
     "x = [self.n[i] for i in range(3)]\n        self.n[0] += 1": "go: a comprehension whose result is kept",
+    "self.n[0] += 4611686018427387904 * 16": "go: the integer 73786976294838206464, which is outside int64",
     "with open('x') as f:\n            pass": "go: the statement `with`",
 }  # fmt: skip
 

@@ -153,12 +153,13 @@ class Reuse:
             shutil.rmtree(job.out / "state", ignore_errors=True)
             with compiling(alone):  # for the next run
                 return None
-        driver = OutputDriver(alone, plan, executor, progress)
-        executor.start(alone)
+        here = suitable(executor, staged=job.slices > 1)
+        driver = OutputDriver(alone, plan, here, progress)
+        here.start(alone)
         try:
             outcome = driver.outputs(kept.moved, kept.content)
         finally:
-            executor.close()
+            here.close()
         if outcome is None:
             shutil.rmtree(job.out / "state", ignore_errors=True)
             return None

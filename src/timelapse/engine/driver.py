@@ -323,7 +323,8 @@ class Driver:
         cuts = self._job.cuts
         events = 0 if kind == "merge" else cuts[last + 1] - cuts[first]
         self._next_task += 1
-        threads = self._executor.threads if kind == "final_chain" else 1
+        alone = kind == "final_chain" or (kind == "final" and self._job.slices == 1)
+        threads = self._executor.threads if alone else 1
         share = share_of(
             self._job.reader.count, self._job.slices if self._staged else 1, self._executor.cores, parts
         )

@@ -9,6 +9,7 @@ fields of the event.
 from __future__ import annotations
 
 import types
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +108,7 @@ def narrow(values: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class ReadsReader(SameEvents):
-    """A log with resolved reads as further fields of its events; ranges start at one of the `starts`."""
+    """A log with resolved reads as further fields of its events; a range lies within one of the slices."""
 
     folder: str
     starts: tuple[int, ...]
@@ -134,12 +135,14 @@ class ReadsReader(SameEvents):
         if not any(added.values()):
             yield from self.base.chunks(lo, hi, plain)
             return
-        slice_id = self.starts.index(lo)
+        slice_id = bisect_right(self.starts, lo) - 1
+        start = self.starts[slice_id]
+        end = [*self.starts, self.base.seq_after(self.base.count)][slice_id + 1]
         files = {
             (name, field): self._column(name, field, slice_id)
             for name, fields in added.items() for field in fields
         }  # fmt: skip
-        done = dict.fromkeys(added, 0)
+        done = {name: self.base.rows(name, start, lo) if lo > start else 0 for name in added}
         for chunk in self.base.chunks(lo, hi, plain):
             tables = dict(chunk.tables)
             for name, fields in added.items():
@@ -157,7 +160,7 @@ class ReadsReader(SameEvents):
                 done[name] += table.num_rows
             yield Chunk(chunk.seq_lo, chunk.seq_hi, tables)
         for (name, field), values in files.items():
-            if len(values) != done[name]:
+            if hi >= end and len(values) != done[name]:
                 raise self._unfit(name, field)
 
     def events(

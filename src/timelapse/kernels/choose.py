@@ -26,6 +26,7 @@ from timelapse.kernels.windows import Before
 from timelapse.model.program import Program, spec_of
 
 if TYPE_CHECKING:
+    from timelapse.kernels.native.aside import AsideKernel
     from timelapse.kernels.native.kernel import NativeKernel
     from timelapse.kernels.native.shared import SharedKernel
     from timelapse.kernels.native.unit import Unit
@@ -76,8 +77,8 @@ class SliceKernel:
     those of each slice are asked for, and `folder` where they may wait. `alone`: it is the whole program from the log's
     first event on, and nobody asks for rows; only then windows run compiled, and `run` may raise Abandoned.
 
-    `workers`: threads among which a compiled pass may share out its events by key, where it can. `run` then
-    may raise Abandoned.
+    `workers`: threads among which a compiled pass may share out its events, where it can: by key (`run` then may raise
+    Abandoned), or if it uses no state as they come.
 
     `asked`: what is needed of the result is what happened to these states (None: all of it); the rest may be missing.
 
@@ -100,6 +101,7 @@ class SliceKernel:
         self._ahead, self._quarantine = ahead, quarantine
         self._native: NativeKernel | None = None
         self._shared: SharedKernel | None = None
+        self._aside: AsideKernel | None = None
         self._python: InterpretedKernel | None = None
         self._clock = Clock()
         with self._clock.phase("compile"):
@@ -124,6 +126,13 @@ class SliceKernel:
                 ahead=ahead,
                 quarantine=quarantine, asked=asked,
             )  # fmt: skip
+            if workers > 1 and final and not ahead:
+                from timelapse.kernels.native.aside import AsideKernel, uses_no_state
+
+                if uses_no_state(work, unit):
+                    self._aside = AsideKernel(
+                        program, work, unit, workers=workers, events=events, quarantine=quarantine
+                    )
         else:
             self._interpret(starts, before)
 
@@ -139,7 +148,7 @@ class SliceKernel:
 
     @property
     def workers(self) -> bool:
-        """Whether its events are shared out among threads."""
+        """Whether its events are shared out among threads by key."""
         return self._shared is not None
 
     @property
@@ -169,6 +178,11 @@ class SliceKernel:
         if self._native is not None:
             from timelapse.kernels.native.kernel import TooOften
 
+            if self._aside is not None:
+                try:
+                    return self._aside.run(source, tick)
+                except TooOften:
+                    self._aside = None
             if self._native.steps:
                 return self._native.run_steps(source, tick)
             try:

@@ -19,7 +19,7 @@ from timelapse.errors import LogError
 from timelapse.ids import INT64_MAX
 from timelapse.log.info import LogInfo, TypeInfo
 from timelapse.log.log import Log
-from timelapse.log.reader import Chunk, Columns, EventReader, even_cuts, rows_of
+from timelapse.log.reader import Chunk, Columns, EventReader, even_cuts, rows_of, rows_read
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
 from timelapse.tables.rowhash import both_lanes, one_array
@@ -83,6 +83,9 @@ class AskedReader:
         if self.base.count or not len(self.places):
             return self.base.ts_first
         return int(self.table["ts"][0].as_py())
+
+    def rows(self, name: str, lo: int, hi: int) -> int:
+        return rows_read(self, name, lo, hi)
 
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         others = {name: fields for name, fields in columns.items() if name != self.kind.name}

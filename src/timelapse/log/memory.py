@@ -67,6 +67,11 @@ class MemoryLog:
     def ts_first(self) -> int | None:
         return self._times[0] if self._times else None
 
+    def rows(self, name: str, lo: int, hi: int) -> int:
+        _type_named(self.types, name, "memory")
+        part = islice(self._events, bisect_left(self._seqs, lo), bisect_left(self._seqs, hi))
+        return sum(type(event).__name__ == name for event in part)
+
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         for name, fields in columns.items():
             _check_fields(_type_named(self.types, name, "memory"), fields, "memory")

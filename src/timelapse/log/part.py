@@ -49,6 +49,9 @@ class PartReader:
     def ts_first(self) -> int | None:
         return self.base.ts_before(self.seq_after(0) + 1) if self.count else None
 
+    def rows(self, name: str, lo: int, hi: int) -> int:
+        return self.base.rows(name, max(lo, self.lo), min(hi, self.hi))
+
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         return self.base.chunks(max(lo, self.lo), min(hi, self.hi), columns)
 

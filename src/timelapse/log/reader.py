@@ -69,6 +69,10 @@ class EventReader(Protocol):
         """The time of the first event; None where the log is empty."""
         ...
 
+    def rows(self, name: str, lo: int, hi: int) -> int:
+        """How many events of a type there are with lo <= seq < hi."""
+        ...
+
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         """The events with lo <= seq < hi, in log order, as columns."""
         ...
@@ -104,6 +108,9 @@ class SameEvents:
 
     def ts_before(self, seq: int) -> int | None:
         return self.base.ts_before(seq)
+
+    def rows(self, name: str, lo: int, hi: int) -> int:
+        return self.base.rows(name, lo, hi)
 
     @property
     def ts_first(self) -> int | None:
@@ -183,6 +190,23 @@ class LogReader:
         if self.excluded:
             return self.ts_before(self.seq_after(0) + 1)
         return next((s.ts_first[0] for s in self.segments if s.count), None)
+
+    def rows(self, name: str, lo: int, hi: int) -> int:
+        if self.excluded:
+            return rows_read(self, name, lo, hi)
+        (kind,) = self._wanted({name: ()})
+        count = 0
+        for segment in self.segments:
+            ends = [*segment.starts[1:], segment.count]
+            for file in (f for f in segment.files if f.type == kind):
+                for block, (start, end) in enumerate(zip(segment.starts, ends, strict=True)):
+                    first, last = max(lo, segment.base + start), min(hi, segment.base + end)
+                    if first >= last or not file.rows[block]:
+                        continue
+                    whole = last - first == end - start
+                    part = None if whole else _cut(self._read(segment, block, file, ()), first, last)
+                    count += file.rows[block] if part is None else part.num_rows
+        return count
 
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         wanted = self._wanted(columns)
@@ -378,6 +402,13 @@ def _cut(table: pa.Table, lo: int, hi: int) -> pa.Table:
         return table
     first, last = np.searchsorted(seq.to_numpy(), [lo, hi])
     return table.slice(first, last - first)
+
+
+def rows_read(reader: EventReader, name: str, lo: int, hi: int) -> int:
+    """`EventReader.rows` where only reading tells."""
+    return sum(
+        table.num_rows for chunk in reader.chunks(lo, hi, {name: ()}) for table in chunk.tables.values()
+    )
 
 
 def even_cuts(count: int, n: int) -> list[int]:

@@ -51,8 +51,9 @@ PIECE = 32768
 
 
 _FEW_ROWS = 1 << 16
-_WORTH = 2
-"""A larger start state than events / so many is not loaded: most of its keys will not be touched."""
+_WORTH = 8
+"""A start state of more than so many keys per event is not loaded: to look an event's keys up in files costs about as
+much as loading six."""
 
 
 _HOPELESS = "a sum of which there are windows comes near the end of int64"
@@ -125,7 +126,7 @@ class NativeKernel:
         for names, table in zip(unit.tables, self._hashes, strict=True):
             known = [n for n in names if n in unit.layouts and n in starts and n in work.exact]
             rows = max((starts[n].num_rows for n in known), default=0)
-            few = rows >= _FEW_ROWS and 0 < events < _WORTH * rows
+            few = rows >= _FEW_ROWS and 0 < _WORTH * events < rows
             large = memory is not None and rows * table.row_bytes > memory
             if known:
                 load([self._tables[n] for n in known], [starts[n] for n in known], key_by_key=few or large)

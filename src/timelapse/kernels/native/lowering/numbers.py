@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Refused, Value
+from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Refused, Value, constant
 
 EXACT = "9007199254740992"
 _SMALL = 2**62
@@ -108,8 +108,19 @@ def _int(out: Writer, value: Value) -> Value:
     return out.temp("int", f"np.int64({value.code})")
 
 
+def _folded(op: ast.operator, x: int, y: int) -> Value:
+    """Numba would fold it too, and fail where it is outside int64."""
+    value = x + y if isinstance(op, ast.Add) else x - y if isinstance(op, ast.Sub) else x * y
+    found = constant(value, None)
+    if found is None:
+        raise Refused(f"the integer {value}, which is outside int64")
+    return found
+
+
 def _integers(out: Writer, op: ast.operator, x: Value, y: Value) -> Value:
     a, b = x.code, y.code
+    if type(x.const) is int and type(y.const) is int and isinstance(op, ast.Add | ast.Sub | ast.Mult):
+        return _folded(op, x.const, y.const)
     # Numba takes it for granted that `+` and `-` never leave int64, and drops tests of whether they did.
     if isinstance(op, ast.Add):
         total = _bounded(out.temp("int", f"plus({a}, {b})"), bound := _sum_bound(x, y))
