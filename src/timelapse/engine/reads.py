@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.errors import LogError, Place
-from timelapse.log.reader import Chunk, Columns, SameEvents, rows_of
+from timelapse.log.reader import Chunk, Columns, SameEvents
+from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event, Field, Record
 from timelapse.model.types import OptionalType, ScalarType, Time, ValueType

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.analysis.result import ByKey, EventKey, PassProgram
-from timelapse.log.reader import Chunk, Columns, EventReader, row_maker, rows_of
+from timelapse.log.reader import Chunk, Columns, EventReader
+from timelapse.log.rows import row_maker, rows_of
 from timelapse.model.events import Event
 from timelapse.model.program import Program
 from timelapse.tables.rowhash import one_array

@@ -29,7 +29,8 @@ from timelapse.kernels.source import Source
 from timelapse.kernels.starts import starting
 from timelapse.kernels.tracer import Base, Failed, TracedStore, Tracer, Untraceable
 from timelapse.kinds.base import ABSENT, StateSpec
-from timelapse.log.reader import Chunk, row_maker
+from timelapse.log.reader import Chunk
+from timelapse.log.rows import row_maker
 from timelapse.log.types import bind
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of

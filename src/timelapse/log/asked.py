@@ -19,7 +19,8 @@ from timelapse.errors import LogError
 from timelapse.ids import INT64_MAX
 from timelapse.log.info import LogInfo, TypeInfo
 from timelapse.log.log import Log
-from timelapse.log.reader import Chunk, Columns, EventReader, even_cuts, rows_of, rows_read
+from timelapse.log.reader import Chunk, Columns, EventReader, even_cuts, rows_read
+from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
 from timelapse.tables.rowhash import both_lanes, one_array

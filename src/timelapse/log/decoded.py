@@ -19,7 +19,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.ipc
 
-from timelapse.log.reader import Chunk, Columns, SameEvents, rows_of
+from timelapse.log.reader import Chunk, Columns, SameEvents
+from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
 

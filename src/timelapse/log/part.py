@@ -8,7 +8,8 @@ from functools import cached_property
 
 from timelapse.log.info import LogInfo
 from timelapse.log.log import Log
-from timelapse.log.reader import Chunk, Columns, EventReader, even_cuts, rows_of
+from timelapse.log.reader import Chunk, Columns, EventReader, even_cuts
+from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
 

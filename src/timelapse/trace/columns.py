@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from timelapse.analysis.origins import Part
 from timelapse.env.machine import cores
-from timelapse.log.reader import Chunk, EventReader, LogReader, row_maker
+from timelapse.log.reader import Chunk, EventReader, LogReader
+from timelapse.log.rows import row_maker
 from timelapse.model.events import Event
 
 Seqs = npt.NDArray[np.int64]

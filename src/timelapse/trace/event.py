@@ -21,7 +21,8 @@ from timelapse.ids import Phase
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.effects import Journal
-from timelapse.log.reader import EventReader, row_maker
+from timelapse.log.reader import EventReader
+from timelapse.log.rows import row_maker
 from timelapse.log.types import bind as bind_types
 from timelapse.log.types import heard
 from timelapse.model.events import Event, Record

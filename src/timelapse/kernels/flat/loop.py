@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from timelapse.log.reader import Chunk, ints, python_values
+from timelapse.log.reader import Chunk
+from timelapse.log.rows import ints, python_values
 from timelapse.model.events import Event
 
 INDENT = "    "

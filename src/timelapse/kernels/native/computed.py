@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kernels.budget import Spent, within
-from timelapse.log.reader import ints, python_values
+from timelapse.log.rows import ints, python_values
 from timelapse.model.events import Event
 
 ALL_SECONDS = 5.0

@@ -16,7 +16,8 @@ from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.views import Turn, fill, live_state
 from timelapse.kernels.steps import Step, SteppingKernel
 from timelapse.kinds.effects import Journal
-from timelapse.log.reader import Chunk, row_maker
+from timelapse.log.reader import Chunk
+from timelapse.log.rows import row_maker
 from timelapse.model.events import Event
 from timelapse.model.program import Program
 

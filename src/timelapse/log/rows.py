@@ -1,0 +1,108 @@
+"""From columns to events as objects, and to the values that handlers see."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from timelapse.log.types import bind
+from timelapse.model.events import Event
+from timelapse.model.types import ListType, OptionalType, ValueType
+
+if TYPE_CHECKING:
+    from timelapse.log.reader import Columns, EventReader
+
+
+def rows_of(
+    reader: EventReader, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Columns | None = None
+) -> Iterator[Event]:
+    """Events as objects. The loop over events is in C: chunks are chained, rows are made by `map` and `zip`."""
+    if not classes:
+        return iter(())
+    bind(reader.types, classes.values())
+    wanted: dict[str, list[str]] = {}
+    for name, cls in classes.items():
+        some = None if columns is None else columns.get(name)
+        wanted[name] = [f.name for f in cls.__fields__ if some is None or f.name in some]
+    makers = {name: row_maker(cls, wanted[name]) for name, cls in classes.items()}
+
+    def parts() -> Iterator[Iterable[Event]]:
+        for chunk in reader.chunks(lo, hi, wanted):
+            if len(chunk.tables) == 1:
+                ((name, table),) = chunk.tables.items()
+                yield makers[name](table)
+            elif chunk.tables:
+                rows: list[Event] = []
+                for name, table in chunk.tables.items():
+                    rows.extend(makers[name](table))
+                seqs = np.concatenate([table["seq"].to_numpy() for table in chunk.tables.values()])
+                order = np.argsort(seqs, kind="stable")
+                yield itemgetter(*order.tolist())(rows)
+
+    return itertools.chain.from_iterable(parts())
+
+
+def row_maker(cls: type[Event], wanted: Sequence[str]) -> Callable[[pa.Table], Iterable[Event]]:
+    """A function from a chunk's table (`seq`, `ts`, the wanted fields) to the events, in the table's order."""
+    make = cls._raw_maker()
+    fields = [(f.name, f.type, f.name in wanted) for f in cls.__fields__]
+
+    def rows(table: pa.Table) -> Iterable[Event]:
+        unread = [None] * table.num_rows
+        columns = [python_values(table[name], kind) if read else unread for name, kind, read in fields]
+        return map(make, zip(*columns, ints(table["ts"]), ints(table["seq"]), strict=True))
+
+    return rows
+
+
+def ints(column: pa.ChunkedArray) -> list[int]:
+    """An int64 column without nulls as a list."""
+    values: npt.NDArray[np.int64] = column.to_numpy()
+    return values.tolist()  # type: ignore[no-any-return]
+
+
+def python_values(column: pa.ChunkedArray, kind: ValueType) -> list[Any]:
+    """A column as the values that handlers see: times as int microseconds, lists as tuples."""
+    inner = kind.inner if isinstance(kind, OptionalType) else kind
+    if pa.types.is_dictionary(column.type) and column.num_chunks == 1:
+        chunk = column.chunk(0)
+        if len(chunk) >= len(chunk.dictionary):
+            known = [*chunk.dictionary.to_pylist(), None]
+            return [known[i] for i in chunk.indices.fill_null(len(known) - 1).to_pylist()]
+    if isinstance(inner, ListType):
+        plain = _times_as_ints(column, inner)
+        depth = _depth(inner)
+        return [None if v is None else _tuples(v, depth) for v in plain.to_pylist()]
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    if pa.types.is_int64(column.type) and not column.null_count:
+        return ints(column)
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _depth(kind: ValueType) -> int:
+    if isinstance(kind, OptionalType):
+        return _depth(kind.inner)
+    return 1 + _depth(kind.inner) if isinstance(kind, ListType) else 0
+
+
+def _tuples(values: Any, depth: int) -> Any:
+    if depth == 1 or values is None:
+        return None if values is None else tuple(values)
+    return tuple([_tuples(v, depth - 1) for v in values])
+
+
+def _times_as_ints(column: pa.ChunkedArray, kind: ListType) -> pa.ChunkedArray:
+    """Lists of times as lists of int64."""
+    if "timestamp" not in str(column.type):
+        return column
+    target: pa.DataType = pa.int64()
+    for _ in range(_depth(kind)):
+        target = pa.list_(target)
+    return column.cast(target)
