@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -181,6 +183,31 @@ def test_nothing_comes_once_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
     assert spent
     assert not _watching()
+
+
+@pytest.mark.parametrize("seconds", [0.01, 10])
+def test_code_that_is_traced_goes_on_afterwards(seconds: float) -> None:
+    """As with a debugger or a coverage tool. CPython 3.11 stands still for ever where a thread is marked as about to raise
+    and has nothing to raise."""
+    code = f"""
+import sys, time
+from timelapse.kernels import budget
+def call():
+    end = time.thread_time() + 0.2
+    while time.thread_time() < end: pass
+try:
+    budget.within({seconds}, lambda: 1, call)
+    print("done")
+except budget.Spent:
+    print("spent")
+def traced(): return "on"
+sys.settrace(lambda *_: None)
+print(traced())
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True
+    )
+    assert found.stdout.split() == ["spent" if seconds < 1 else "done", "on"]
 
 
 def test_what_comes_where_it_ends_leaves_nothing_watching(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,10 @@ class Spent(BaseException):
     """The budget of one event is spent. No handler catches it as an error of its own."""
 
 
+class _Over(BaseException):
+    """There is no budget any more."""
+
+
 def within(seconds: float, turn: Callable[[], object], call: Callable[[], _T]) -> _T:
     """What `call` returns. Raises Spent when one turn takes more than so many seconds of this thread's processor time.
 
@@ -65,6 +69,7 @@ class _Watch:
         self._lock = threading.Lock()
         self._ident = threading.get_ident()
         self._clock = _clock(self._ident)
+        self._told = False
 
     def begin(self) -> None:
         threading.Thread(target=self._watch, name="timelapse-budget", daemon=True).start()
@@ -72,8 +77,22 @@ class _Watch:
     def end(self) -> None:
         self._over.set()
         with self._lock:  # the other thread is not in the middle of it
-            _raise(self._ident, None)
+            if self._told:
+                self._settle()
             self._within = None
+
+    def _settle(self) -> None:
+        """See to it that nothing is left to be raised in this thread.
+
+        To take it back, by None, would leave the interpreter's mark that there is something: all code is slower then, and
+        CPython 3.11 never gets past the first call of a function that is traced. So something else takes its place, and comes.
+        """
+        try:
+            _raise(self._ident, _Over)
+            while True:
+                pass
+        except _Over:
+            self._told = False
 
     def _watch(self) -> None:
         last, since = self._turn(), self._clock()
@@ -84,6 +103,7 @@ class _Watch:
             elif self._clock() - since > self._seconds:
                 with self._lock:
                     if not self._over.is_set() and self._interruptible():
+                        self._told = True
                         _raise(self._ident, Spent)
                 since = self._clock() - self._seconds + max(self._seconds / 2, _AGAIN)
 
@@ -99,7 +119,7 @@ class _Watch:
         return frame is not None and below is not None and below.f_code not in _OURS
 
 
-_OURS = (_Watch.begin.__code__, _Watch.end.__code__)
+_OURS = (_Watch.begin.__code__, _Watch.end.__code__, _Watch._settle.__code__)
 
 
 def _clock(ident: int) -> Callable[[], float]:
@@ -110,7 +130,6 @@ def _clock(ident: int) -> Callable[[], float]:
     return lambda: time.clock_gettime(clock)
 
 
-def _raise(ident: int, error: type[BaseException] | None) -> None:
-    """Have a thread raise this at its next instruction; None takes back what it has not raised yet."""
-    what = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), what)
+def _raise(ident: int, error: type[BaseException]) -> None:
+    """Have a thread raise this soon, in place of what it was to raise so and has not."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(error))
