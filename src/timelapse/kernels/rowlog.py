@@ -405,7 +405,7 @@ class Latest(Window):
         self._number: dict[Any, int] = {}
         """The number of each key's latest row."""
         kind: Any = log.spec.kind
-        self.state = _read_only(kind)(log.spec, PlainStore(self._values))
+        self.state = read_only(kind)(log.spec, PlainStore(self._values))
         self._put, self._drop = self.state._put, self.state._drop
 
     def come(self, ts: int, number: int, key: Any, value: Any) -> Any:
@@ -447,7 +447,7 @@ class Latest(Window):
 
 
 @functools.cache
-def _read_only(kind: Any) -> Any:
+def read_only(kind: Any) -> Any:
     """The kind without its writes."""
     special = {"setitem": "__setitem__", "delitem": "__delitem__"}
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.analysis.views import LOOKING
+from timelapse.kernels.extremes import QUEUED, Extremes
 from timelapse.kernels.rowlog import EffectLog, Latest, Sums, Window
 from timelapse.kernels.versions import Folds, Versions
 from timelapse.kinds.base import ABSENT, State
@@ -150,10 +151,7 @@ class Windows:
         if found is None or not found.alive:
             log = self._log(name, what)
             assert log is not None
-            found = (
-                Versions(log, width) if what == "versions" else Sums(log, width) if log.form == NET
-                else Folds(log, width) if log.form == OPS else Latest(log, width)
-            )  # fmt: skip
+            found = _made(log, what, width)
             found.fill()
             log.windows.append(found)
             self._windows[name, what, width] = found
@@ -244,6 +242,16 @@ class Windows:
         name = state._spec.name
         if type(width) is not int or not 0 < width <= self._widths.get(name, 0):
             raise unseen(name, "last and ago")
+
+
+def _made(log: EffectLog, what: str, width: int) -> Window:
+    if what == "versions":
+        return Versions(log, width)
+    if log.form == NET:
+        return Sums(log, width)
+    if log.form != OPS:
+        return Latest(log, width)
+    return Extremes(log, width) if issubclass(log.spec.kind, QUEUED) else Folds(log, width)
 
 
 def _looks_back(work: PassProgram) -> bool:

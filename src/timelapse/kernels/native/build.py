@@ -34,7 +34,8 @@ from timelapse.kernels.native.memory.fetch import fetch1, fetch2, fetch3
 from timelapse.kernels.native.memory.primitives import bits, claim1, claim2, claim3, drop, find1, find2, find3
 from timelapse.kernels.native.memory.primitives import fold, left, mark, minus, minus_left, mix, owner, plus, plus_left
 from timelapse.kernels.native.memory.primitives import put, restore, save, times_left, unbits
-from timelapse.kernels.native.memory.sliding import push, skip, slide, slide_members, stamp, unstamp
+from timelapse.kernels.native.memory.sliding import empty, enqueue, offered, push, skip, slide, slide_members, slide_queues
+from timelapse.kernels.native.memory.sliding import stamp, take_back, unstamp
 from timelapse.kernels.native.memory.touch import take
 
 ONE = np.uint64(1)

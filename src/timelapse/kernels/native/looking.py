@@ -12,12 +12,14 @@ from timelapse.kernels.native.memory.layout import PRESENT
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.views import Foreign, NativeStore
 from timelapse.kernels.native.windows import USED
+from timelapse.kernels.stores import PlainStore
 from timelapse.kinds.base import State, StateSpec
 from timelapse.kinds.effects import Journal
+from timelapse.kinds.extremum import Max
 from timelapse.kinds.mean import SUM, Mean
-from timelapse.kinds.past import Members, ReadOnly
+from timelapse.kinds.past import Members, Operation, ReadOnly, recording
 from timelapse.kinds.setof import SetOf
-from timelapse.model.types import TupleType
+from timelapse.model.types import FLOAT, TupleType
 
 
 class _Length:
@@ -27,7 +29,10 @@ class _Length:
         self._log = log
 
     def __setitem__(self, key: Any, used: int) -> None:
-        self._log.marks[USED] = used
+        if self._log.queued:
+            self._log.shorten(used)
+        else:
+            self._log.marks[USED] = used
 
 
 class _Noting(NativeStore):
@@ -83,6 +88,38 @@ class _Noting(NativeStore):
                     store.drop(outer)
 
 
+class _Offers:
+    """Tells the log of a Max or Min of all that is offered, also what does not change the state."""
+
+    def __init__(
+        self, table: NativeTable, journal: Journal | None, log: EffectLog, now: Callable[[], int]
+    ) -> None:
+        self.store = NativeStore(table, journal)
+        self._table, self._journal, self._log, self._now = table, journal, log, now
+        self._length: Any = _Length(log)
+        self._made: dict[Any, Any] = {}
+        self._alone: Any = table.spec.kind(table.spec, PlainStore(self._made))
+
+    def told(self, key: Any, operation: Operation) -> None:
+        """An operation was done."""
+        method, arguments, named = operation
+        self._made.clear()
+        getattr(self._alone, method)(*arguments, **named)
+        if not self._made and self._table.find(key) < 0:
+            return
+        row = self.store._claim(key)
+        if self._journal is not None:
+            self._journal.append((self._length, None, int(self._log.marks[USED])))
+        if not self._made:
+            self._log.empty(row, self._now())
+            return
+        (value,) = self._made.values()
+        (word,) = self._table.encode(value)
+        spec = self._table.spec
+        real = self._table.layout.stored == FLOAT
+        self._log.offer(row, self._now(), word, largest=issubclass(spec.kind, Max), real=real)
+
+
 def outer_key(spec: StateSpec, stored: Any) -> Any:
     """The declared key of a stored one."""
     assert spec.outer is not None
@@ -105,7 +142,12 @@ class Views:
     def live(self, name: str, journal: Journal | None) -> State:
         """A state with views, as handlers use it."""
         table, log = self._tables[name], self._logs[name]
-        state: State = table.spec.kind(table.spec, _Noting(table, journal, log, log.hidden, self.now))
+        state: State
+        if log.queued:
+            offers = _Offers(table, journal, log, self.now)
+            state = recording(table.spec, offers.store, offers.told)
+        else:
+            state = table.spec.kind(table.spec, _Noting(table, journal, log, log.hidden, self.now))
         state._clock = self
         return state
 
@@ -120,6 +162,8 @@ class Views:
     def last(self, state: State, width: int) -> Any:
         """What happened to the state within the width."""
         log = self._logs[state._spec.name]
+        if log.queued:
+            return self._best(state._spec, width)
         if not log.stamped:
             return self._summed(state._spec, width, last=True)
         table = self._tables[state._spec.name]
@@ -138,6 +182,20 @@ class Views:
             return view
         counts = NativeStore(log.hidden[width], None)
         return Members(view, lambda key: counts.get(key, 0))
+
+    def _best(self, spec: StateSpec, lag: int) -> State:
+        table, log = self._tables[spec.name], self._logs[spec.name]
+
+        def get(key: Any, default: Any) -> Any:
+            row = table.find(key)
+            word = None if row < 0 else log.best(row, lag)
+            return default if word is None else table.decoded([word])
+
+        def items() -> list[tuple[Any, Any]]:
+            rows = [row for row in log.rows_within(lag).tolist() if log.best(row, lag) is not None]
+            return [(key, get(key, None)) for key in table.keys(rows)]
+
+        return spec.kind(spec, ReadOnly(get, items))
 
     def _summed(self, spec: StateSpec, lag: int, *, last: bool) -> State:
         table, log = self._tables[spec.name], self._logs[spec.name]

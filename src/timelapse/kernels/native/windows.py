@@ -7,6 +7,9 @@ often it is looked at. `last(W)` is the value now minus that one.
 Of sets and values only the latest operation on a key counts. Its row holds where that stands in the log; a key
 is in the window if it is there and its operation is beyond the cursor. How many members of a key are in the window
 is a hidden counter, from which the cursor takes those that it passes.
+
+Of Max and Min a key has a queue of those values that no later one has beaten: a chain through the log, whose end, and for each
+lag whose first link, stand in the key's row. The first link is the result; it moves on where the cursor passes it.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from dataclasses import dataclass
 from timelapse.kernels.native.lowering.values import Refused
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.counter import Counter
+from timelapse.kinds.extremum import Max, Min
 from timelapse.kinds.mapof import MapOf
 from timelapse.kinds.mean import Mean
 from timelapse.kinds.set import Set
@@ -28,6 +32,7 @@ from timelapse.model.types import INT
 
 _SUMMED = (Counter, Mean)
 _STAMPED = (Set, SetOf, Value, MapOf)
+_QUEUED = (Max, Min)
 USED, BASE, KEPT, HEAD = 0, 1, 2, 3
 """A log's marks: rows in use, the absolute place of the first one, rows in use when the event began; from HEAD on for
 each lag the place of its cursor, and the lag."""
@@ -41,11 +46,12 @@ class Sliding:
     stamped: bool
     windowed: bool
     """Whether one of them is of `last`."""
+    queued: bool = False
 
     @property
     def extra(self) -> int:
         """How many more words its rows have."""
-        return 1 if self.stamped else len(self.lags)
+        return 1 if self.stamped else len(self.lags) + self.queued
 
     def cursor(self, lag: int) -> int:
         """Where a lag's cursor stands among the marks; the lag itself comes after it."""
@@ -64,15 +70,16 @@ def sliding_of(program: Program) -> Mapping[str, Sliding]:
         if use.what not in VIEWS:
             raise Refused(f"{use.text_of_what} runs as Python in this version", line)
         kind = spec.states[use.state].kind
-        if kind not in (*_SUMMED, *_STAMPED) or (kind in _STAMPED and use.what == "ago"):
+        if kind not in (*_SUMMED, *_STAMPED, *_QUEUED) or (kind not in _SUMMED and use.what == "ago"):
             raise Refused(f"{use.text_of_what} of a {kind.__name__} runs as Python in this version", line)
         lags.setdefault(use.state, set()).add(width_of(program, use))
         if use.what == "last":
             windowed.add(use.state)
-    return {
-        name: Sliding(tuple(sorted(found)), spec.states[name].kind in _STAMPED, name in windowed)
-        for name, found in lags.items()
-    }
+    made = {}
+    for name, found in lags.items():
+        kind = spec.states[name].kind
+        made[name] = Sliding(tuple(sorted(found)), kind in _STAMPED, name in windowed, kind in _QUEUED)
+    return made
 
 
 def members_spec(spec: StateSpec, lag: int) -> StateSpec:

@@ -31,7 +31,7 @@ from timelapse.model.program import Program, spec_of
 from timelapse.model.times import span_of
 
 _PLAIN = re.compile(r"[\w\[\]]+$")
-_NOTED = re.compile(r"^\s*(?:push|stamp)\(w(\d+),")
+_NOTED = re.compile(r"^\s*(?:push|stamp|enqueue|empty)\(w(\d+),")
 _NUMBER = re.compile(r"\bN(\d+)\b")
 
 _COLUMN = re.compile(r"\bcol(\d+)\b")
@@ -82,7 +82,7 @@ class Lowering(Folds):
         """The states of each table, once it is written."""
         used = [{name: frozenset(keys) for name, keys in event.items()} for event in self._keys.values()]
         unit = self.unit
-        stamped = {n for n, views in unit.windows.items() if views.stamped}
+        stamped = {n for n, views in unit.windows.items() if views.stamped or views.queued}
         states = [n for n in unit.states if n not in stamped and n not in unit.hidden]
         return together(states, spec_of(self._program).states, unit.layouts, used)
 
@@ -270,6 +270,9 @@ class Lowering(Folds):
                     self.line(f"slide_members({given}, t{i}, {layout.twins}, {counts}, {edge})")
                 elif views.stamped:
                     self.line(f"skip({given}, {edge})")
+                elif views.queued:
+                    at = layout.twins + 1 + views.lags.index(lag)
+                    self.line(f"slide_queues({given}, t{i}, {at}, {edge})")
                 else:
                     at = layout.twins + views.lags.index(lag)
                     self.line(f"slide({given}, t{i}, {at}, {edge})")
@@ -380,6 +383,10 @@ class Lowering(Folds):
                 if unit.windows[name].stamped:
                     table = self._states[name].table
                     self.line(f"unstamp(w{log}, k{log}, {table}, {unit.layouts[name].twins})")
+                elif unit.windows[name].queued:
+                    table, lags = self._states[name].table, len(unit.windows[name].lags)
+                    given = f"{unit.layouts[name].twins}, {lags}, k{log}[{KEPT}]"
+                    self.line(f"take_back(w{log}, k{log}, {table}, {given})")
                 else:
                     self.line(f"k{log}[{USED}] = k{log}[{KEPT}]")
             own = f"seq{event}[q{event}]"

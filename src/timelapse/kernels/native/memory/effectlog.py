@@ -27,7 +27,8 @@ class EffectLog:
     def __init__(self, table: NativeTable, views: Sliding, hidden: Mapping[int, NativeTable]) -> None:
         self._table, self._views, self.hidden = table, views, hidden
         """The counters of members within a lag, by lag."""
-        self.rows: Ints = _rows(_FEW)
+        self._words = sliding.LINKED if views.queued else 3
+        self.rows: Ints = _rows(_FEW, self._words)
         self.marks: Ints = np.zeros(HEAD + 2 * len(views.lags), np.int64)
         self.marks[BASE] = 1  # a stamp is never 0
         self.marks[HEAD + 1 :: 2] = views.lags
@@ -45,7 +46,7 @@ class EffectLog:
         first = int(self.marks[HEAD::2].min())
         while used - first + more > room // 2:
             room *= 2
-        into = self.rows if room == len(self.rows) else _rows(room)
+        into = self.rows if room == len(self.rows) else _rows(room, self._words)
         into[: used - first] = self.rows[first:used]
         self.rows = into
         self.marks[[USED, KEPT]] -= first
@@ -60,7 +61,14 @@ class EffectLog:
         """Take back what the event has done."""
         if self._views.stamped:
             sliding.unstamp(self.rows, self.marks, self._table.slots, self._table.layout.twins)
+        elif self._views.queued:
+            self.shorten(int(self.marks[KEPT]))
         self.marks[USED] = self.marks[KEPT]
+
+    @property
+    def queued(self) -> bool:
+        """Whether its keys have queues of values."""
+        return self._views.queued
 
     @property
     def stamped(self) -> bool:
@@ -78,6 +86,35 @@ class EffectLog:
         at = self._table.layout.twins
         self._push(row, ts, int(self._table.slots[row, at]))
         self._table.slots[row, at] = self.marks[BASE] + self.marks[USED] - 1
+
+    def offer(self, row: int, ts: int, word: int, *, largest: bool, real: bool) -> None:
+        """A value is offered under a row's key, by an event that runs as Python. `largest`: of a Max."""
+        self.reserve(1)
+        table = self._table
+        sliding.enqueue(
+            self.rows, self.marks, ts, table.slots, row, table.layout.twins, len(self._views.lags), word,
+            1 if largest else -1, int(real),
+        )  # fmt: skip
+
+    def empty(self, row: int, ts: int) -> None:
+        """The key of a row is deleted by an event that runs as Python."""
+        self.reserve(1)
+        table = self._table
+        sliding.empty(self.rows, self.marks, ts, table.slots, row, table.layout.twins, len(self._views.lags))
+
+    def shorten(self, used: int) -> None:
+        """Take offers and deletions back until there are so many."""
+        table, lags = self._table, len(self._views.lags)
+        sliding.take_back(self.rows, self.marks, table.slots, table.layout.twins, lags, used)
+
+    def best(self, row: int, lag: int) -> int | None:
+        """The word of the value that is first in the queue of a row's key within the lag."""
+        link = int(self._table.slots[row, self._first(lag)])
+        return int(self.rows[link - self.marks[BASE], sliding.WORD]) if link else None
+
+    def _first(self, lag: int) -> int:
+        """Where rows have the first link of a lag's queue."""
+        return self._table.layout.twins + 1 + self._views.lags.index(lag)
 
     def _push(self, row: int, ts: int, word: int) -> None:
         self.reserve(1)
@@ -131,6 +168,8 @@ class EffectLog:
                 )  # fmt: skip
             elif self._views.stamped:
                 sliding.skip(*given, limit)
+            elif self._views.queued:
+                sliding.slide_queues(*given, table.slots, self._first(lag), limit)
             else:
                 sliding.slide(*given, table.slots, table.layout.twins + index, limit)
 
@@ -140,8 +179,8 @@ class EffectLog:
         sliding.follow(self.rows, first, used, old, table.slots, table.mask, table.layout.width)
 
 
-def _rows(count: int) -> Ints:
-    if 24 * count <= _LARGE:
-        return np.zeros((count, 3), np.int64)
+def _rows(count: int, words: int) -> Ints:
+    if 8 * words * count <= _LARGE:
+        return np.zeros((count, words), np.int64)
     with tempfile.TemporaryFile() as file:
-        return np.asarray(np.memmap(file, np.int64, "w+", shape=(count, 3)))
+        return np.asarray(np.memmap(file, np.int64, "w+", shape=(count, words)))

@@ -3,6 +3,9 @@
 A log's row is (ts, row of the table, word). Its marks are described in windows.py. The word is what was added to the value (states that are summed up), or what
 stood in the row's stamp before (states of which only the latest operation on a key counts). A stamp is the absolute
 place of the operation in the log: BASE + its place.
+
+In the log of a Max or Min the word is the value that was offered, and a row has three more: links to the values before
+and after it in its key's queue, and what was the queue's end before. Links are absolute places, 0 for none.
 """
 
 from __future__ import annotations
@@ -12,9 +15,15 @@ import numpy as np
 from timelapse.kernels.native.machine.jit import primitive
 from timelapse.kernels.native.memory.intrinsics import prefetch
 from timelapse.kernels.native.memory.layout import PRESENT
-from timelapse.kernels.native.memory.primitives import row_of
-from timelapse.kernels.native.windows import BASE, KEPT, USED
+from timelapse.kernels.native.memory.primitives import row_of, unbits
+from timelapse.kernels.native.windows import BASE, HEAD, KEPT, USED
 
+WORD, BEFORE, AFTER, END = 2, 3, 4, 5
+"""Where the value, the links, and the end of the queue before stand in a row of the log of a Max or Min."""
+LINKED = 6
+"""How many words such a row has."""
+_DELETED = -1
+"""In place of the link to the value before: the key was deleted."""
 _SOON = 8
 
 _U = np.uint64
@@ -84,6 +93,99 @@ def skip(log, marks, cursor, limit):  # type: ignore[no-untyped-def]
     while n < used and log[n, 0] <= limit:
         n += _U(1)
     marks[cursor] = np.int64(n)
+
+
+@primitive()
+def beats(word, other, sign, real):  # type: ignore[no-untyped-def]
+    """Whether a value comes before another: the larger one where `sign` is 1. `real`: the words are of floats."""
+    if real != 0:
+        return unbits(word) * sign > unbits(other) * sign
+    return word > other if sign > 0 else word < other
+
+
+@primitive()
+def enqueue(log, marks, ts, slots, i, at, lags, word, sign, real):  # type: ignore[no-untyped-def]
+    """A value is offered: it takes the place of those at the end of its key's queue that it beats.
+
+    `at`: where the row has the queue's end; for each of `lags` lags its first link follows.
+    """
+    base, first = marks[BASE], marks[HEAD]
+    for lag in range(1, lags):
+        first = min(first, marks[HEAD + 2 * lag])
+    oldest = base + first  # what stands before it has left every window
+    end = slots[i, at]
+    before = end
+    while before >= oldest and beats(word, log[before - base, WORD], sign, real):
+        before = log[before - base, BEFORE]
+    if before < oldest:
+        before = np.int64(0)
+    n = marks[USED]
+    push(log, marks, ts, i, word)
+    log[n, BEFORE] = before
+    log[n, AFTER] = 0
+    log[n, END] = end
+    if before != 0:
+        log[before - base, AFTER] = base + n
+    slots[i, at] = base + n
+    for lag in range(lags):
+        head = slots[i, at + 1 + lag]
+        if head == 0 or head > before:
+            slots[i, at + 1 + lag] = base + n
+
+
+@primitive()
+def empty(log, marks, ts, slots, i, at, lags):  # type: ignore[no-untyped-def]
+    """A key is deleted: nothing before that counts."""
+    n = marks[USED]
+    push(log, marks, ts, i, 0)
+    log[n, BEFORE] = _DELETED
+    log[n, AFTER] = 0
+    log[n, END] = slots[i, at]
+    for word in range(lags + 1):
+        slots[i, at + word] = 0
+
+
+@primitive()
+def take_back(log, marks, slots, at, lags, count):  # type: ignore[no-untyped-def]
+    """Take the last operations back until there are so many."""
+    base = marks[BASE]
+    while marks[USED] > count:
+        marks[USED] -= 1
+        n = marks[USED]
+        i, before, end = log[n, 1], log[n, BEFORE], log[n, END]
+        slots[i, at] = end
+        if before > 0:
+            after, link = np.int64(0), end
+            while link != before:
+                after, link = link, log[link - base, BEFORE]
+            log[before - base, AFTER] = after
+        for lag in range(lags):
+            if before == _DELETED or slots[i, at + 1 + lag] == base + n:
+                edge = base + marks[HEAD + 2 * lag]
+                head, link = np.int64(0), end
+                while link >= edge:
+                    head, link = link, log[link - base, BEFORE]
+                slots[i, at + 1 + lag] = head
+
+
+@primitive()
+def slide_queues(log, marks, cursor, slots, at, limit):  # type: ignore[no-untyped-def]
+    """What was offered up to a time leaves the queues. `at`: where a row has the first link of this lag."""
+    n, used, base = _U(marks[cursor]), _U(marks[USED]), marks[BASE]
+    while n < used and log[n, 0] <= limit:
+        if n + _U(_SOON) < used:
+            prefetch(slots, log[n + _U(_SOON), 1])
+        i = _U(log[n, 1])
+        if slots[i, at] == base + np.int64(n):
+            slots[i, at] = log[n, AFTER]
+        n += _U(1)
+    marks[cursor] = np.int64(n)
+
+
+@primitive()
+def offered(log, marks, link):  # type: ignore[no-untyped-def]
+    """The value at a link; 0 where there is none."""
+    return log[link - marks[BASE], WORD] if link != 0 else np.int64(0)
 
 
 @primitive()

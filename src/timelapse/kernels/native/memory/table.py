@@ -187,8 +187,12 @@ class NativeTable:
 
     def value(self, row: int, at: int) -> Any:
         """The value whose words begin at `at`; True where presence is all there is."""
-        kind = self.layout.stored
-        return True if kind is None else decode(self.words(row, at), kind, self._interned)
+        return True if self.layout.stored is None else self.decoded(self.words(row, at))
+
+    def decoded(self, words: list[int]) -> Any:
+        """The value of words."""
+        assert self.layout.stored is not None
+        return decode(words, self.layout.stored, self._interned)
 
     def encode(self, value: Any) -> list[int]:
         """The words of a value."""

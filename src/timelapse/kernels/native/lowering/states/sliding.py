@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from timelapse.kernels.native.lowering.expressions import arithmetic
-from timelapse.kernels.native.lowering.states.base import StateCode
+from timelapse.kernels.native.lowering.states.base import StateCode, literal
 from timelapse.kernels.native.lowering.states.counter import CounterCode
 from timelapse.kernels.native.lowering.states.grouped import MapOfCode, MeanCode, SetOfCode
 from timelapse.kernels.native.lowering.states.set import SetCode
-from timelapse.kernels.native.lowering.states.value import ValueCode
+from timelapse.kernels.native.lowering.states.value import ExtremumCode, ValueCode
 from timelapse.kernels.native.lowering.values import Refused, Value
 from timelapse.kernels.native.windows import members_spec
 
@@ -108,9 +108,32 @@ class MapOfView(ValueView, MapOfCode):
     parameters: ClassVar = {"get": ("default",)}
 
 
+class ExtremumView(View, ExtremumCode):
+    """Of a Max or Min: the first value in the queue of a key."""
+
+    parameters: ClassVar = {"get": ("default",)}
+
+    def _first(self, row: str) -> str:
+        assert self.views is not None
+        return self.word(row, self.layout.twins + 1 + self.views.lags.index(self.lag))
+
+    def _there(self, row: str) -> str:
+        return f"{self._first(row)} != 0"
+
+    def read(self, row: str) -> Value:
+        has = self._out.temp("bool", self._there(row)).code
+        i = self.ordinal
+        found = [self._out.temp("int", f"offered(w{i}, k{i}, {self._first(row)})").code]
+        if self.kind != self.stored:
+            found = ["1", *found]
+        missing = self.constant(self.default, self.kind)
+        words = [f"({w} if {has} else {literal(d)})" for w, d in zip(found, missing, strict=True)]
+        return self.value(words, self.kind)
+
+
 _VIEWS: dict[type[StateCode], type[View]] = {
     CounterCode: CounterView, MeanCode: MeanView, SetCode: SetView, SetOfCode: SetOfView,
-    ValueCode: ValueView, MapOfCode: MapOfView,
+    ValueCode: ValueView, MapOfCode: MapOfView, ExtremumCode: ExtremumView,
 }  # fmt: skip
 
 

@@ -185,6 +185,18 @@ class ExtremumCode(ValueLikeCode):
         if self.mode != "ignored":
             self.drop_present(words)
 
+    def drop(self, row: str) -> None:
+        if self.views is not None:
+            self._push_room()
+            self._out.line(f"empty({self._queue(row)})")
+        super().drop(row)
+
+    def _queue(self, row: str) -> str:
+        """What tells the log about a row's queue."""
+        assert self.views is not None
+        i, at, lags = self.ordinal, self.layout.twins, len(self.views.lags)
+        return f"w{i}, k{i}, {self._out.now}, {self.table}, {row}, {at}, {lags}"
+
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         if name != "add":
             return super()._method(name, key, given)
@@ -196,8 +208,14 @@ class ExtremumCode(ValueLikeCode):
             self._out.exit_if(f"{offered.code} != {offered.code}")
         if self.mode != "ignored":
             row = self.claim(words)
+            largest = issubclass(self.spec.kind, Max)
+            if self.views is not None:
+                self._push_room()
+                (word,) = self.words(offered, self.stored)
+                order = f"{1 if largest else -1}, {int(offered.kind == 'float')}"
+                self._out.line(f"enqueue({self._queue(row)}, {word}, {order})")
             old = self.value([self.word(row, self.layout.place)], self.stored)
-            sign = ">" if issubclass(self.spec.kind, Max) else "<"
+            sign = ">" if largest else "<"
             with self._out.block(f"if {self.lacks(row)} or {offered.code} {sign} {old.code}:"):
                 self.put(row, self.words(offered, self.stored))
         return NONE
