@@ -12,6 +12,7 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import SWITCH, choice
 from timelapse.kernels.native import build, kernel
+from timelapse.kernels.native.lowering.lower import lowered
 from timelapse.model.program import spec_of
 from timelapse.run import replay, run_serial
 from timelapse.testing import assert_same
@@ -26,12 +27,13 @@ def test_random_programs_as_the_serial_loop(
     monkeypatch.setenv(SWITCH, "native")
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
     monkeypatch.setattr(kernel, "PIECE", piece)
-    through = looked = 0
+    through = looked = ticking = 0
     for seed in range(*seeds):
         program = load_source(windowed_program(seed, timed=True))()
         assert {u.what for u in spec_of(program).times} & {"after", "every"}
         found = choice(program, final_pass(analyse(type(program))), final=True)
         assert found.compiled, (seed, found.reason)
+        ticking += bool(lowered(program, final_pass(analyse(type(program))), final=True).ticking)
         rng = random.Random(seed)
         events = windowed_log(program, seed, 45, edges=rng.random() < 0.3)
         slices = rng.choice((1, 3))
@@ -52,4 +54,5 @@ def test_random_programs_as_the_serial_loop(
             raise AssertionError(f"seed {seed}, {slices} slices: {error!r}") from error
         through += run.certificate["passes"] == {"final": "compiled"}
     assert looked > 4
+    assert ticking > 1
     assert through > 0.6 * looked

@@ -8,11 +8,12 @@ from typing import Any
 from timelapse.model.events import Event
 from timelapse.model.program import spec_of
 
-_KINDS = ("counter", "pair", "text", "mean", "set", "setof", "plain", "value", "flag", "map")
+_KINDS = ("counter", "pair", "text", "mean", "set", "setof", "plain", "value", "flag", "map", "least", "most")
 _DECLARED = {
     "counter": "tl.Counter[int]", "pair": "tl.Counter[tuple[int, int]]", "text": "tl.Counter[str]",
     "mean": "tl.Mean[int]", "set": "tl.Set[int]", "setof": "tl.SetOf[int, int]", "plain": "tl.Value[int, int]",
     "value": "tl.Value[int, int]", "flag": "tl.Value[int, tuple[int, float] | None]", "map": "tl.MapOf[int, int, int]",
+    "least": "tl.Min[int, int | None]", "most": "tl.Max[int, float]",
 }  # fmt: skip
 _GROUPED = ("mean", "setof", "map")
 """No program with ticks that has these compiles."""
@@ -25,6 +26,8 @@ class _Writer:
         self.late = timed and self.rng.random() < 0.8
         """Whether a handler is called later."""
         self.ticks = timed and (not self.late or self.rng.random() < 0.6)
+        self.plain = self.rng.random() < 0.6
+        """Whether handlers of ticks keep to what compiles."""
         kinds = _KINDS if not self.ticks else tuple(k for k in _KINDS if k not in _GROUPED)
         self.states = {f"s{i}": self.rng.choice(kinds) for i in range(self.rng.randint(1, 4))}
         self.removed = {n for n in self.states if self.rng.random() < 0.4}
@@ -43,6 +46,7 @@ class _Writer:
                 "plain": " = tl.state(default=0)",
                 "value": " = tl.state(default=0)",
                 "map": " = tl.state(default=2)",
+                "most": " = tl.state(default=0.5)",
             }.get(kind, "")
             lines.append(f"    {name}: {_DECLARED[kind]}{default}")
         self.far = rng.random() < 0.6  # some events leave to Python: a product outside int64
@@ -77,6 +81,8 @@ class _Writer:
         lag = rng.choice(_LAGS)
         views = [f"self.{name}", f"self.{name}.last({lag})"]
         views += [f"self.{name}.ago({lag})"] if kind in ("counter", "pair", "text") else []
+        if self.plain:
+            return self._listed(name, kind, views)
         lines = [f"        for n, found in enumerate({rng.choice(views)}.items()):",
                  "            self.emit(Out(what=n, v=float(sum(map(ord, repr(found))))))"]  # fmt: skip
         if kind in ("counter", "pair", "text") and rng.random() < 0.5:
@@ -84,6 +90,27 @@ class _Writer:
                      "            self.emit(Out(what=n, v=0.5))"]  # fmt: skip
         if rng.random() < 0.3:
             lines += ["        if self.now % 4 == 3:", "            self.reject('tick')"]
+        return lines
+
+    def _listed(self, name: str, kind: str, views: list[str]) -> list[str]:
+        """Loops over every key that compile."""
+        rng = self.rng
+        over = rng.choice(views if kind in ("counter", "pair", "text") else [f"self.{name}"])
+        names, what = {"pair": ("(a, b), v", "7 * a + b"), "text": ("k, v", "1 if k == 'a' else 2")}.get(
+            kind, ("k, v", "k")
+        )
+        if kind in ("counter", "pair", "text") and rng.random() < 0.5:
+            over = f"enumerate({over}.top({rng.choice((1, 2, 3, 'self.w'))}))"
+        elif kind in ("set", "flag"):
+            return [f"        self.emit(Out(what=self.now % 7, v=1.0 if 1 in self.{name} else 0.0))"]
+        else:
+            over = f"enumerate({over}.items())"
+        lines = [
+            f"        for n, ({names}) in {over}:",
+            f"            self.emit(Out(what=n + 10 * ({what}), v=float(v)))",
+        ]
+        if kind == "counter" and rng.random() < 0.4:
+            lines.append(f"            self.{name}[k + 1] += 1")
         return lines
 
     def _statement(self, depth: int, *, in_loop: bool = False) -> list[str]:
@@ -119,6 +146,10 @@ class _Writer:
             "value": [f"self.{name}[{k}] = e.m", f"self.{name}[{k}] += 1", f"del self.{name}[{k}]", f"self.{name}.pop({k})"],
             "flag": [f"self.{name}[{k}] = (e.m, 0.5)", f"self.{name}[{k}] = None", f"del self.{name}[{k}]"],
             "map": [f"self.{name}[{k}, e.k] = e.m", f"self.{name}[{k}, 1] += e.m", f"self.{name}.pop(({k}, 1))"],
+            "least": [f"self.{name}.add({k}, e.m)", f"self.{name}.add({k}, e.m % 3)", f"self.{name}.add({k}, -e.m)",
+                      f"del self.{name}[{k}]"],
+            "most": [f"self.{name}.add({k}, e.m)", f"self.{name}.add({k}, -0.0 if e.m == 1 else 0.0)",
+                     f"self.{name}.add({k}, e.m % 2 - 0.5)", f"del self.{name}[{k}]"],
         }  # fmt: skip
         return self.rng.choice(choices[kind])
 
@@ -141,6 +172,9 @@ class _Writer:
             "value": [f"self.{name}.last({lag})[e.k]", f"self.{name}.last({lag}).get(e.m, 7)", f"(1 if e.k in self.{name}.last({lag}) else 0)"],
             "flag": [f"(0 if self.{name}.last({lag})[e.k] is None else 1)", f"(1 if e.m in self.{name}.last({lag}) else 0)"],
             "map": [f"self.{name}.last({lag})[e.k, 1]", f"self.{name}.last({lag}).get((e.m, e.k), 5)"],
+            "least": [f"self.{name}.last({lag}).get(e.k, 9)", f"(self.{name}.last({lag})[e.m] or 0)",
+                      f"(1 if e.k in self.{name}.last({lag}) else 0)"],
+            "most": [f"self.{name}.last({lag})[e.k]", f"(self.{name}.last({lag})[e.m] + self.{name}[e.k])"],
         }  # fmt: skip
         return rng.choice(choices[kind])
 

@@ -31,6 +31,7 @@ import numba as nb
 import numpy as np
 
 from timelapse.kernels.native.memory.fetch import fetch1, fetch2, fetch3
+from timelapse.kernels.native.memory.listing import in_order, largest, list_changed, list_past, list_present
 from timelapse.kernels.native.memory.primitives import bits, claim1, claim2, claim3, drop, find1, find2, find3
 from timelapse.kernels.native.memory.primitives import fold, left, mark, minus, minus_left, mix, owner, plus, plus_left
 from timelapse.kernels.native.memory.primitives import put, restore, save, times_left, unbits
@@ -42,7 +43,7 @@ ONE = np.uint64(1)
 INT64_MIN = np.int64(-(2**63))
 int64, uint64, float64, boolean = nb.int64, nb.uint64, nb.float64, nb.boolean
 INTS, FLOATS, BOOLS, TABLE = nb.int64[::1], nb.float64[::1], nb.boolean[::1], nb.int64[:, ::1]
-KINDS = nb.int8[::1]
+KINDS, BYTES = nb.int8[::1], nb.uint8[::1]
 RINTS = nb.types.Array(nb.int64, 1, "C", readonly=True)
 RFLOATS = nb.types.Array(nb.float64, 1, "C", readonly=True)
 RBOOLS = nb.types.Array(nb.boolean, 1, "C", readonly=True)

@@ -94,8 +94,9 @@ class Decoder:
             return Batch(_kinds(seqs), arrays, chunk)
         kinds = np.repeat(np.arange(len(seqs), dtype=np.int8), [len(s) for s in seqs])
         at, seq = (np.concatenate(a) if a else _EMPTY["int"] for a in (times, seqs))
-        # At one time what is called later comes first.
-        order = np.lexsort((seq, np.array([n not in unit.later for n in range(len(seqs))], bool)[kinds], at))
+        # At one time ticks come first, then what is called later.
+        logged = [n not in unit.later and n not in unit.ticking for n in range(len(seqs))]
+        order = np.lexsort((seq, np.array(logged, bool)[kinds], at))
         return Batch(kinds[order], arrays, chunk, at[order])
 
     def _entries(self, entries: Entries, column: Column) -> Array:

@@ -82,6 +82,10 @@ class Fallback:
 
     def one(self, chunk: Chunk, kind: int, row: int, shown: Callable[[], Event]) -> HandlerError | None:
         """Process one event, by its row in its table; the failure, if it fails and stays in the log."""
+        ticking = self._unit.ticking.get(kind)
+        if ticking is not None:
+            ts = chunk.tables[self._unit.table_of(kind)].column("ts")[row].as_py()
+            return self.tick(Step(ts, Phase.TICK, -1, (ticking.place,), None))
         event = self._event(chunk, kind, row)
         later = self._unit.later.get(kind)
         ts = event.ts if later is None else event.ts + later.lag

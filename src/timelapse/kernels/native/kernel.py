@@ -18,7 +18,7 @@ from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
 from timelapse.kernels.native.fallback import Credit, Fallback, handed_over
-from timelapse.kernels.native.later import Ticks, with_later
+from timelapse.kernels.native.later import Ticks, with_later, with_ticks
 from timelapse.kernels.native.memory import loops
 from timelapse.kernels.native.memory.effectlog import EffectLog
 from timelapse.kernels.native.memory.growth import Growth
@@ -28,7 +28,7 @@ from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable, load
 from timelapse.kernels.native.outputs import Outputs
 from timelapse.kernels.native.steady import Reach
-from timelapse.kernels.native.unit import ABROAD, HOPELESS, ROOM, SPENT, Unit, left
+from timelapse.kernels.native.unit import ABROAD, HOPELESS, LISTS, ROOM, SPENT, Unit, left
 from timelapse.kernels.native.views import Foreign, live_state
 from timelapse.kernels.native.windows import members_spec
 from timelapse.kernels.source import Source
@@ -56,6 +56,7 @@ _WORTH = 8
 much as loading six."""
 
 
+_FEW_LISTED = 1024
 _HOPELESS = "a sum of which there are windows comes near the end of int64"
 
 
@@ -129,12 +130,14 @@ class NativeKernel:
             few = rows >= _FEW_ROWS and 0 < _WORTH * events < rows
             large = memory is not None and rows * table.row_bytes > memory
             if known:
-                load([self._tables[n] for n in known], [starts[n] for n in known], key_by_key=few or large)
+                key_by_key = (few or large) and not unit.lists
+                load([self._tables[n] for n in known], [starts[n] for n in known], key_by_key=key_by_key)
         self._reach = Reach(unit.steady, {n: t for n, t in starts.items() if n in work.exact})
         self._events = events
         self._growth = [Growth(events, table.rows) for table in self._hashes]
         self._logs = {name: self._log(name) for name in unit.windows}
         self._outputs = Outputs(unit)
+        self._listed = np.zeros((_FEW_LISTED, unit.lists), np.int64)
         self._fallback: Fallback | None = None
         self._ticks: Ticks | None = None
         self.credit = Credit()
@@ -150,7 +153,8 @@ class NativeKernel:
     def run_steps(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice of a program that is called at other times than those of the log's events too."""
         self._ticks = Ticks(self._program, source) if self._unit.ticks else None
-        result = self.run(with_later(source, self._unit), tick, source.event)
+        chunks = with_ticks(with_later(source, self._unit), self._program, source, self._unit)
+        result = self.run(chunks, tick, source.event)
         if self._final and source.is_last and result.failure is None:
             ahead = calls_ahead(self._program, self._spec.handlers, source)
             result.pending = dict(sorted(ahead.items()))
@@ -369,6 +373,7 @@ class NativeKernel:
                 raise Foreign
             if why == HOPELESS:
                 raise Abandoned(_HOPELESS)
+            full = self._outputs.full
             if why:
                 for kind in range(len(position)):
                     position[kind] += np.count_nonzero(batch.kinds[lo:at] == kind)
@@ -380,7 +385,9 @@ class NativeKernel:
             since = at - lo
             advance(at)
             if why == ROOM:
-                self._grow()
+                self._grow(records_only=full)
+            elif why == LISTS:
+                self._listed = np.zeros((2 * len(self._listed), self._unit.lists), np.int64)
             else:
                 self._as_python(batch, at, position, since, shown)
                 advance(at + 1)
@@ -399,6 +406,8 @@ class NativeKernel:
             rest += [table.slots, table.mask, table.description(*pool), table.base]
         for name in unit.windows:
             rest += self._ready(self._logs[name], unit.pushes[name] * (hi - lo), batch, lo, position)
+        if unit.lists:
+            rest += [self._listed, *pool]
         rest += self._params
         rest += outputs.buffers(hi - lo)
         head = [position, counts, outputs.used, self._undo, outputs.refused(hi - lo), self._rounds]
@@ -413,7 +422,7 @@ class NativeKernel:
         """A log with room for more operations. Before it grows what no view sees any more is forgotten."""
         if not log.has_room(more):
             kind = int(batch.kinds[at])
-            log.advance(int(batch.arrays[2 * kind][position[kind]]))
+            log.advance(int(batch.arrays[2 * kind][position[kind]]) - (kind in self._unit.ticking))
             log.reserve(more)
         return [log.rows, log.marks]
 
@@ -437,13 +446,15 @@ class NativeKernel:
         kind, row, seq = self._place(batch, at, position)
         self._outputs.take_back(seq, int(batch.arrays[2 * kind][row]))
 
-    def _grow(self) -> None:
-        """Make room after one event of a loop needed more than there was."""
+    def _grow(self, *, records_only: bool) -> None:
+        """Make room after one event of a loop needed more than there was. `records_only`: it put out too many."""
+        self._outputs.grow()
+        if records_only:
+            return
         for table in self._hashes:
             table.reserve(len(table.slots) // 2)
         for log in self._logs.values():
             log.grow()
-        self._outputs.grow()
         self._undo = np.zeros((2 * len(self._undo), self._undo.shape[1]), np.int64)
 
     def _hand_back(self, seq: int) -> NoReturn:
@@ -479,6 +490,6 @@ class NativeKernel:
         for log in self._logs.values():
             log.keep()
         if failure is not None:
-            raise Failed(seq, failure)
+            raise Failed(max(seq, -1), failure)
         self._outputs.keep_reads(fallback.python.take_reads(), self._interned)
         position[kind] += 1

@@ -2,12 +2,13 @@
 
 An event that an `after=` handler listens to comes once more, a lag later, as an event of a kind of its own (`Unit.later`):
 its step is at its time plus the lag, before the log's events of that time. Chunks have its rows in a table
-of their own. Ticks are computed; they are no events, the kernel stops at them.
+of their own. Ticks are computed: those of compiled handlers are put among the steps, as rows of tables of
+their own (`Unit.ticking`); at others the kernel stops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import merge
 
 import numpy as np
@@ -20,6 +21,9 @@ from timelapse.kernels.source import Source
 from timelapse.kernels.steps import Step, ticks_of
 from timelapse.log.reader import Chunk
 from timelapse.model.program import Program, spec_of
+
+_MOST_TICKS = 1 << 16
+"""So many ticks at most stand in a chunk together."""
 
 
 class _Stream:
@@ -65,7 +69,7 @@ class _Stream:
 
 def with_later(source: Source, unit: Unit) -> Iterator[Chunk]:
     """The slice's chunks with the rows of what comes later in them, each chunk after all steps before it."""
-    at_once = [e for n, e in enumerate(unit.events) if n not in unit.later]
+    at_once = [e for n, e in enumerate(unit.events) if n not in unit.later and n not in unit.ticking]
     chunks = source.between(at_once, source.lo, source.hi).chunks()
     streams = [_stream(source, unit, number) for number in unit.later]
     place = source.lo
@@ -113,6 +117,65 @@ def _up_to(streams: list[_Stream], limit: int) -> Iterator[dict[str, pa.Table]]:
                     stream.extend()
 
 
+def with_ticks(chunks: Iterator[Chunk], program: Program, source: Source, unit: Unit) -> Iterator[Chunk]:
+    """The chunks with the ticks of compiled handlers among their steps."""
+    if not unit.ticking:
+        yield from chunks
+        return
+    ticks = _Called(Ticks(program, source), unit)
+    lags = {unit.table_of(number): later.lag for number, later in unit.later.items()}
+    for chunk in chunks:
+        rows = chunk.tables
+        while rows:
+            last = max(table.column("ts")[-1].as_py() + lags.get(name, 0) for name, table in rows.items())
+            called, until = ticks.take(last)
+            now, rows = (rows, {}) if until is None else _split(rows, until, lags)
+            yield Chunk(chunk.seq_lo, chunk.seq_hi, {**now, **called})
+    while source.end is not None:
+        called, until = ticks.take(source.end)
+        if called:
+            yield Chunk(source.hi, source.hi, called)
+        if until is None:
+            return
+
+
+def _split(
+    rows: dict[str, pa.Table], at: int, lags: Mapping[str, int]
+) -> tuple[dict[str, pa.Table], dict[str, pa.Table]]:
+    """The rows whose steps come before a time, and the others."""
+    before, after = {}, {}
+    for name, table in rows.items():
+        count = int(np.searchsorted(table.column("ts").to_numpy(), at - lags.get(name, 0)))
+        if count:
+            before[name] = table.slice(0, count)
+        if count < table.num_rows:
+            after[name] = table.slice(count)
+    return before, after
+
+
+class _Called:
+    """The ticks of compiled handlers, as tables."""
+
+    def __init__(self, ticks: Ticks, unit: Unit) -> None:
+        self._ticks = ticks
+        self._names = {t.place: (unit.table_of(number), t.seq) for number, t in unit.ticking.items()}
+
+    def take(self, until: int) -> tuple[dict[str, pa.Table], int | None]:
+        """The next ticks up to a time, by handler; the time of the last one where there are more of them."""
+        times: dict[int, list[int]] = {}
+        last = None
+        for count, step in enumerate(self._ticks.until(until), 1):
+            times.setdefault(step.order[0], []).append(step.ts)
+            if count == _MOST_TICKS:
+                last = step.ts
+                break
+        found = {}
+        for place, ts in times.items():
+            name, seq = self._names[place]
+            found[name] = pa.table({"seq": pa.array(np.full(len(ts), seq)), "ts": pa.array(ts, pa.int64())})
+        return found, last
+
+
 class Ticks:
     """The ticks of a slice that are still to come."""
 
@@ -123,6 +186,12 @@ class Ticks:
         ))  # fmt: skip
         self._next = next(self._steps, None)
 
+    def until(self, last: int) -> Iterator[Step]:
+        """Those up to a time."""
+        while self._next is not None and self._next.ts <= last:
+            step, self._next = self._next, next(self._steps, None)
+            yield step
+
     def place(self, batch: Batch) -> int | None:
         """The step of a batch before which the next tick comes; None where it comes after all of them."""
         assert batch.when is not None
@@ -132,7 +201,4 @@ class Ticks:
 
     def take(self, batch: Batch | None, at: int) -> Iterator[Step]:
         """The ticks before a step of a batch, or all."""
-        until = INT64_MAX if batch is None or batch.when is None else int(batch.when[at])
-        while self._next is not None and self._next.ts <= until:
-            step, self._next = self._next, next(self._steps, None)
-            yield step
+        return self.until(INT64_MAX if batch is None or batch.when is None else int(batch.when[at]))

@@ -54,6 +54,11 @@ class Outputs:
                 buffers[:] = [np.zeros((places, 3), np.int64), *(np.zeros(rows, t) for t in types)]
         return [b for buffers in self._buffers for b in buffers]
 
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for one more record of some class."""
+        return any(used >= len(b[-1]) for used, b in zip(self.used.tolist(), self._buffers, strict=False))
+
     def grow(self) -> None:
         """One event put out more than there was room for."""
         self._least = max(64, 2 * max((len(b[-1]) for b in self._buffers), default=0))
@@ -148,8 +153,9 @@ def _output(record: type[Record], columns: list[Array], interned: Interned) -> p
     place, *values = columns
     rows = len(place)
     phases = np.where(place[:, 2] >= LATER, Phase.DATED_EVENT, Phase.LOG_EVENT).astype(np.int8)
+    phases[place[:, 1] < 0] = Phase.TICK
     arrays = [
-        pa.array(place[:, 0]), pa.array(phases), pa.array(place[:, 1]), pa.array(place[:, 2] & LATER - 1),
+        pa.array(place[:, 0]), pa.array(phases), pa.array(np.maximum(place[:, 1], -1)), pa.array(place[:, 2] & LATER - 1),
     ]  # fmt: skip
     columns_of = iter(values)
     for field in record.__fields__:

@@ -40,6 +40,24 @@ class Later(NamedTuple):
     place: int
 
 
+class Ticking(NamedTuple):
+    """A handler that is called at times of its own: its name, and its place in the program."""
+
+    handler: str
+    place: int
+
+    @property
+    def seq(self) -> int:
+        """Stands for the seq of its ticks, which have none: before all of the log's, in the order of the handlers."""
+        return self.place - (1 << 30)
+
+
+class Instant(Event):
+    """Stands for the event of a tick, which has none."""
+
+    __abstract__ = True
+
+
 @dataclass
 class Unit:
     """One pass. The function's arguments, in order: see `Lowering.arguments`.
@@ -82,12 +100,18 @@ class Unit:
     """The events that are those of the log a lag later, by their number."""
     ticks: bool = False
     """Whether handlers are called at times of their own: as Python, on the tables of this pass."""
+    ticking: dict[int, Ticking] = field(default_factory=dict)
+    """The events that are ticks of compiled handlers, by their number."""
+    lists: int = 0
+    """How many words a row of what handlers list takes (listing.py); 0: they list nothing."""
     left: dict[str, str] = field(default_factory=dict)
     """Event types that always run as Python, on the tables of this pass, and why."""
     source: str = ""
 
     def table_of(self, event: int) -> str:
         """The name of an event's table in a chunk."""
+        if event in self.ticking:
+            return f"tick {self.ticking[event].handler}"
         name = self.events[event].__name__
         return f"{name} {self.later[event].handler}" if event in self.later else name
 
@@ -108,13 +132,13 @@ class Unit:
     @property
     def steps(self) -> bool:
         """Whether there is more than the log's events."""
-        return self.ticks or bool(self.later)
+        return self.ticks or bool(self.later) or bool(self.ticking)
 
 
-LEAVE, ROOM, SPENT, ABROAD, HOPELESS = 1, 2, 3, 4, 5
+LEAVE, ROOM, SPENT, ABROAD, HOPELESS, LISTS = 1, 2, 3, 4, 5, 6
 """Why the function returns before it is through: Python must handle the event, a buffer is full, the event has
-spent its budget of rounds (budget.py), or it uses a key that is not under its own (shared.py); or the whole pass has to run as Python. In the last three
-cases nothing is undone.
+spent its budget of rounds (budget.py), or it uses a key that is not under its own (shared.py); or the whole pass has to run as Python. In these three
+cases nothing is undone. LISTS: what it lists takes more room.
 
 It returns 0 at the end, else the event's index * 2^32 + entries of the undo log * 16 + the reason.
 """

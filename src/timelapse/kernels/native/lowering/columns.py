@@ -47,6 +47,8 @@ class Columns(Iteration):
 
     def _computed(self, node: ast.expr, env: Env, frame: Frame, mark: Any) -> Value | None:
         """The expression as a column, in place of what was written since `mark`; None if it cannot be one."""
+        if self._event in self.unit.ticking:
+            return None  # there is no event
         event = self.unit.events[self._event]
         later = self._event in self.unit.later
         closing = Closing(frame.names, env, self._program_parts(), self._object, event, now=not later)

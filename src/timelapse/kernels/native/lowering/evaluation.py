@@ -309,8 +309,8 @@ class Evaluation(Calls):
 
     def _member(self, name: str, frame: Frame) -> Value:
         if name == "now":
-            later = self._event in self.unit.later
-            return Value("int", self.now, origin=None if later else ast.Name("_f_ts", ast.Load()))
+            own = self._event not in self.unit.later and self._event not in self.unit.ticking
+            return Value("int", self.now, origin=ast.Name("_f_ts", ast.Load()) if own else None)
         if name in self._params:
             return self._param(name)
         spec = spec_of(self._program).states.get(name)

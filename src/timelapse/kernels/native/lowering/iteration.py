@@ -11,7 +11,11 @@ from timelapse.kernels.native.lowering.comparisons import present
 from timelapse.kernels.native.lowering.emitter import Frame
 from timelapse.kernels.native.lowering.numbers import arithmetic
 from timelapse.kernels.native.lowering.stateful import Stateful
-from timelapse.kernels.native.lowering.values import NONE, Env, Refused, Value
+from timelapse.kernels.native.lowering.states import StateCode
+from timelapse.kernels.native.lowering.values import NONE, Env, ReadsAll, Refused, Value
+from timelapse.kernels.native.memory.layout import key_kinds, value_words
+from timelapse.kernels.native.unit import LISTS
+from timelapse.kinds.counter import Counter
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,11 @@ class Iteration(Stateful):
                     return self._zipped([self._rounds(a, env, frame) for a in args])
                 if found is reversed and len(args) == 1 and not node.keywords:
                     return self._reversed(self._rounds(args[0], env, frame))
+            case ast.Call(func=ast.Attribute(value=base, attr="items" | "top" as what)) if (
+                self._event in self.unit.ticking and (state := self._state_of(base, env)) is not None
+            ):
+                most = [present(self, self._expr(a, env, frame)) for a in node.args]
+                return self._listed(state, what, most, plain=not node.keywords)
         if isinstance(node, ast.List | ast.Set):
             if isinstance(node, ast.Set):
                 raise Refused("a loop over a set", self._line)
@@ -58,6 +67,52 @@ class Iteration(Stateful):
             count = self.temp("int", f"{stop.code} - {start.code}")
             return Rounds(count, lambda i: Value(element.kind, f"{value.code}[{start.code} + {i.code}]"))
         raise Refused(f"a loop over {value.text}", self._line)
+
+    def _listed(self, state: StateCode, what: str, most: Sequence[Value], *, plain: bool) -> Rounds:
+        """`x.items()` and `x.top(n)`: a list as it is now.
+
+        Within a loop each round's would have to be kept.
+        """
+        spec, layout, kinds = state.spec, state.layout, key_kinds(state.spec)
+        top = what == "top"
+        known = plain and state.lists and state.mode == "exact" and not self.in_loop
+        if (
+            not known
+            or len(most) != top
+            or spec.key is None
+            or "float" in kinds
+            or (top and spec.kind is not Counter)
+        ):
+            raise ReadsAll(f"{spec.name}.{what}(), a read of every key", self._line)
+        first = self.temp("int", "listing")
+        code, kind = state.listing(first.code)
+        count = self.temp("int", code)
+        self.exit_if(f"{count.code} < 0")
+        self.line(f"if {first.code} + 2 * {count.code} > listed.shape[0]:")
+        self.line(f"    return left(j, u, {LISTS})")
+        texts = sum(1 << place for place, kind in enumerate(kinds) if kind in ("str", "bytes"))
+        width, text = layout.width, f"N{texts}, starts, spelt"
+        if top:
+            if most[0].kind != "int":
+                raise Refused(f"{spec.name}.top() of {most[0].text}", self._line)
+            self.exit_if(f"{most[0].code} < 0")
+            given = f"listed, {first.code}, {count.code}, {most[0].code}, N{width}, {text}"
+            count = self.temp("int", f"largest({given})")
+        else:
+            self.line(f"in_order(listed, {first.code}, {count.code}, N{width}, N{texts}, N0, starts, spelt)")
+        self.line(f"listing = {first.code} + {count.code}")
+        words = width + value_words(kind)
+        self.unit.lists = max(self.unit.lists, words)
+
+        def item(i: Value) -> Value:
+            row = self.temp("int", f"{first.code} + {i.code}").code
+            found = [f"listed[{row}, {w}]" for w in range(words)]
+            assert spec.key is not None
+            return Value(
+                "tuple", items=(state.value(found[:width], spec.key), state.value(found[width:], kind))
+            )
+
+        return Rounds(count, item)
 
     def _range(self, args: Sequence[Value]) -> Rounds | list[Value]:
         if any(a.kind != "int" for a in args):

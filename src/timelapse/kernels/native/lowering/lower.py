@@ -10,6 +10,7 @@ A slice's events come as columns per type and as one array that tells each event
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from timelapse.analysis.result import PassHandler, PassProgram
 from timelapse.kernels.native.lowering.emitter import LEAVE_ALL, REJECT, SPEND
@@ -23,7 +24,7 @@ from timelapse.kernels.native.lowering.states.base import UNDO, word
 from timelapse.kernels.native.lowering.states.counter import CounterCode
 from timelapse.kernels.native.lowering.values import EventRef, ReadsAll, Refused, SelfRef
 from timelapse.kernels.native.lowering.wide import WIDTHS, wide
-from timelapse.kernels.native.unit import Later, Unit
+from timelapse.kernels.native.unit import Instant, Later, Ticking, Unit
 from timelapse.kernels.native.windows import KEPT, USED, members_spec
 from timelapse.kinds.grouped import Grouped
 from timelapse.model.events import Event
@@ -64,19 +65,35 @@ def _is_exit(line: str) -> bool:
 def lowered(program: Program, work: PassProgram, *, final: bool) -> Unit:
     """A pass as source, with a table for states that are used under the same keys. Raises Refused.
 
-    It is written once to see which those are, and which counters are steady, and then knowing that.
+    Handlers of ticks run as Python, all of them, where one of them cannot be compiled.
     """
+    try:
+        return _lowered(program, work, final=final)
+    except Refused:
+        if all(h.every is None for h in spec_of(program).handlers):
+            raise
+    return _lowered(program, work, final=final, ticks_apart=True)
+
+
+def _lowered(program: Program, work: PassProgram, *, final: bool, ticks_apart: bool = False) -> Unit:
+    """It is written once to see which states share a table, and which counters are steady, and then knowing that."""
     alone = Lowering(program, work, final=final)
+    alone.ticks_apart = ticks_apart
     alone.write()
     tables = [states for states in alone.together() if len(states) > 1]
     steady = alone.steady_counters()
     if not tables and not steady:
         return alone.finish()
-    return Lowering(program, work, final=final, tables=tables, steady=steady).run()
+    again = Lowering(program, work, final=final, tables=tables, steady=steady)
+    again.ticks_apart = ticks_apart
+    return again.run()
 
 
 class Lowering(Folds):
     """Writes one pass. Raises Refused."""
+
+    ticks_apart = False
+    """Whether handlers of ticks run as Python."""
 
     def together(self) -> list[tuple[str, ...]]:
         """The states of each table, once it is written."""
@@ -111,16 +128,19 @@ class Lowering(Folds):
         bodies: list[list[str]] = []
         heads: list[list[str]] = []
         first: Refused | None = None
+        emitting = 0
         for index, event in enumerate(unit.events):
             self._event, self._lines, self._levels = index, [], [Level(1)]
             heads.append(self._ownership(event.__name__) if unit.shared else [])
             self._lines = []
             mark = self._mark()
+            is_tick, emits = index in unit.ticking, sum(unit.emits.values())
             for handler in own[index]:
-                if event in handler.events:
+                if event in handler.events or is_tick:
                     self._handler = unit.handlers.index(handler.name)
+                    given: list[Any] = [SelfRef()] if is_tick else [SelfRef(), EventRef()]
                     try:
-                        self._call(handler.function, [SelfRef(), EventRef()], {}, 0, handler.text)
+                        self._call(handler.function, given, {}, 0, handler.text)
                     except Refused as refusal:
                         reason = f"{handler.name}: {refusal.reason}"
                         first = first or Refused(reason, refusal.line, refusal.file)
@@ -135,6 +155,9 @@ class Lowering(Folds):
             if any("jump" in line for line in body):
                 body.insert(0, "            jump = 0")
             bodies.append(body)
+            emitting += is_tick and sum(unit.emits.values()) > emits
+        if emitting > 1:  # records of one tick are numbered through all its handlers
+            raise Refused("several handlers of ticks that put out records")
         if first is not None and not self._has_tables():
             raise first
         if unit.ticks:
@@ -179,11 +202,15 @@ class Lowering(Folds):
         """Find the unit's events; each one's handlers. What is called later is an event of its own."""
         unit, specs = self.unit, {h.name: (n, h) for n, h in enumerate(spec_of(self._program).handlers)}
         at_once: list[PassHandler] = []
+        ticking: list[tuple[int, PassHandler]] = []
         late: list[tuple[type[Event], Later, PassHandler]] = []
         for handler in self._work.handlers:
             place, spec = specs.get(handler.name, (0, None))
             if spec is not None and spec.every is not None:
-                unit.ticks = True
+                if self.ticks_apart:
+                    unit.ticks = True
+                else:
+                    ticking.append((place, handler))
             elif spec is not None and spec.after is not None:
                 later = Later(span_of(self._program, spec.after), handler.name, place)
                 late += [(event, later, handler) for event in handler.events]
@@ -196,6 +223,10 @@ class Lowering(Folds):
                 raise Refused(f"{handler.name}: a second handler with after= of the same length")
             unit.later[len(unit.events)] = later
             unit.events.append(event)
+            own.append([handler])
+        for place, handler in ticking:
+            unit.ticking[len(unit.events)] = Ticking(handler.name, place)
+            unit.events.append(Instant)
             own.append([handler])
         if unit.steps and not self._final:
             raise Refused("what is called at other times than the log's runs as Python in this pass")
@@ -258,7 +289,8 @@ class Lowering(Folds):
             i, views, log = unit.table_with(name), unit.windows[name], unit.states.index(name)
             cursor, layout = views.cursor(lag), unit.layouts[name]
             edge = self.name("x")
-            self.line(f"{edge} = minus({self.now}, k{log}[{cursor + 1}])")
+            back = f"k{log}[{cursor + 1}]"  # ticks see W back what stood before
+            self.line(f"{edge} = minus({self.now}, {f'plus({back}, 1)' if event in unit.ticking else back})")
             place = f"k{log}[{cursor}]"
             soon = f"{place} < k{log}[{USED}] and w{log}[np.uint64({place}), 0] <= {edge}"
             with self.block(f"if {soon} and {edge} < {self.now}:"):
@@ -300,6 +332,8 @@ class Lowering(Folds):
         for name in unit.windows:
             log = unit.states.index(name)
             found += [(f"w{log}", "TABLE"), (f"k{log}", "INTS")]
+        if unit.lists:
+            found += [("listed", "TABLE"), ("starts", "INTS"), ("spelt", "BYTES")]
         found += [(f"p_{n}", {"float": "float64", "bool": "boolean"}.get(k, "int64")) for n, k in unit.params]
         for i, record in enumerate(unit.records):
             found.append((f"o{i}_place", "TABLE"))
@@ -332,6 +366,8 @@ class Lowering(Folds):
             lines.append("        u = np.int64(0)")
         if unit.loops:
             lines.append("        rounds = budget")
+        if unit.lists:
+            lines.append("        listing = np.int64(0)")
         for i, record in enumerate(unit.records):
             if record.__reads__:  # nothing in their rows says which event they are of
                 lines.append(f"        emitted[{len(unit.records) + 1 + i}] = emitted[{i}]")

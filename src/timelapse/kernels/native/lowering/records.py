@@ -41,8 +41,8 @@ class Records(Columns):
 
     def _reject(self, node: ast.Call, env: Env, frame: Frame) -> None:
         """`self.reject(reason)`: what the event did is undone where its code ends."""
-        if self._event in self.unit.later:
-            raise Refused("self.reject() in a handler with after=", self._line)
+        if self._event in self.unit.later or self._event in self.unit.ticking:
+            raise Refused("self.reject() in a handler with after=, or of ticks", self._line)
         given = [*node.args, *(k.value for k in node.keywords)]
         if len(given) > 1 or any(k.arg != "reason" for k in node.keywords):
             raise Refused("the arguments of self.reject()", self._line)

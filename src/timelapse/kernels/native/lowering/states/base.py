@@ -52,6 +52,8 @@ class StateCode:
 
     parameters: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Methods, with the names of their parameters after the key."""
+    lists: ClassVar[bool] = False
+    """Whether `listing` is there."""
 
     def __init__(
         self, spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int, table: int,
@@ -123,6 +125,15 @@ class StateCode:
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         raise Refused(f"{self.spec.name}.{name}()")
+
+    def listing(self, first: str) -> tuple[str, ValueType]:
+        """Code that lists every key with its value from a place on, and gives how many (listing.py); the values' type."""
+        raise ReadsAll(f"{self.spec.name}.items(), a read of every key")
+
+    def _listing(self, kind: ValueType, first: str) -> tuple[str, ValueType]:
+        layout = self.layout
+        given = f"N{layout.present}, N{layout.width}, N{layout.place}, N{layout.size}"
+        return f"list_present(listed, {first}, {self.table}, {given})", kind
 
     def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
         raise Refused(f"{self.spec.name}.{effect}()")

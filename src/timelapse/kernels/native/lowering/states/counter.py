@@ -11,12 +11,14 @@ from timelapse.kernels.native.lowering.expressions import arithmetic
 from timelapse.kernels.native.lowering.states.base import StateCode, one
 from timelapse.kernels.native.lowering.values import NONE, Refused, Value
 from timelapse.kernels.native.steady import BOUND, Steps
+from timelapse.model.types import INT, ValueType
 
 
 class CounterCode(StateCode):
     """`tl.Counter`: exact, or as sums (modulo 2^64) and values after a reset."""
 
     parameters: ClassVar = {"add": ("n",)}
+    lists = True
     steps = Steps()
     """What the pass does to it so far."""
 
@@ -70,6 +72,9 @@ class CounterCode(StateCode):
         n = given.get("n", Value("int", "1", const=1))
         self.change(one(key, f"{self.spec.name}.{name}()"), ast.Add(), lambda: n)
         return NONE
+
+    def listing(self, first: str) -> tuple[str, ValueType]:
+        return self._listing(INT, first)
 
     def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
         words = self.key(key)

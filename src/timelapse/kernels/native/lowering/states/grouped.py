@@ -101,6 +101,7 @@ def _one() -> Value:
 class MapOfCode(Paired, ValueCode):
     """`tl.MapOf`."""
 
+    lists = False
     parameters: ClassVar = {
         "get": ("default",), "setdefault": ("value",), "pop": (), "fields": (), "count": (), "clear": (),
     }  # fmt: skip

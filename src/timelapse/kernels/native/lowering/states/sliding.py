@@ -13,7 +13,8 @@ from timelapse.kernels.native.lowering.states.grouped import MapOfCode, MeanCode
 from timelapse.kernels.native.lowering.states.set import SetCode
 from timelapse.kernels.native.lowering.states.value import ExtremumCode, ValueCode
 from timelapse.kernels.native.lowering.values import Refused, Value
-from timelapse.kernels.native.windows import members_spec
+from timelapse.kernels.native.windows import USED, members_spec
+from timelapse.model.types import INT, ValueType
 
 
 class View(StateCode):
@@ -64,6 +65,15 @@ class CounterView(View, CounterCode):
     def get(self, key: Value | None) -> Value:
         return self._changed(self.key(key))
 
+    def listing(self, first: str) -> tuple[str, ValueType]:
+        assert self.views is not None
+        i, layout = self.ordinal, self.layout
+        at = layout.twins + self.views.lags.index(self.lag)
+        if not self._last:
+            return f"list_past(listed, {first}, {self.table}, N{layout.width}, N{at})", INT
+        given = f"w{i}, k{i}, N{self.views.cursor(self.lag)}, N{USED}, {self.table}"
+        return f"list_changed(listed, {first}, {given}, N{layout.width}, N{layout.place}, N{at})", INT
+
 
 class MeanView(View, MeanCode):
     """Of a Mean."""
@@ -96,6 +106,7 @@ class ValueView(View, ValueCode):
     """Of a Value: what the latest operation within the lag has left."""
 
     parameters: ClassVar = {"get": ("default",)}
+    lists = False
     zeros: ClassVar = False
 
     def _there(self, row: str) -> str:
@@ -112,6 +123,7 @@ class ExtremumView(View, ExtremumCode):
     """Of a Max or Min: the first value in the queue of a key."""
 
     parameters: ClassVar = {"get": ("default",)}
+    lists = False
 
     def _first(self, row: str) -> str:
         assert self.views is not None

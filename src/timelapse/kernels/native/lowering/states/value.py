@@ -17,6 +17,7 @@ class ValueLikeCode(StateCode):
     """Reads."""
 
     parameters: ClassVar = {"get": ("default",)}
+    lists = True
     zeros: ClassVar[bool] = True
     """Whether the words of a row where nothing is there are zeros."""
 
@@ -31,6 +32,9 @@ class ValueLikeCode(StateCode):
         """The type that is stored."""
         assert self.layout.stored is not None
         return self.layout.stored
+
+    def listing(self, first: str) -> tuple[str, ValueType]:
+        return self._listing(self.stored, first)
 
     def contains(self, key: Value) -> Value:
         words = self.key(key)
