@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -56,3 +57,74 @@ def test_random_programs_as_the_serial_loop(
     assert looked > 4
     assert ticking > 1
     assert through > 0.6 * looked
+
+
+LISTING = """
+import timelapse as tl
+
+class Seen(tl.Event):
+    word: str
+    user: int
+    n: int
+
+class Row(tl.Record):
+    what: int
+    word: str
+    user: int
+    count: int
+
+class P(tl.Program):
+    words: tl.Counter[tuple[str, int]]
+    users: tl.Counter[int]
+    named: tl.Counter[str]
+    place: tl.Value[tuple[int, str], str | None]
+
+    @tl.on(Seen)
+    def note(self, e):
+        self.words[e.word, e.user] += e.n
+        self.users[e.user] += e.n
+        self.named[e.word] += e.n
+        self.place[e.user % 5, e.word] = e.word
+
+    @tl.every(100)
+    def look(self):
+        for n, ((word, user), count) in enumerate(self.words.last(300).items()):
+            self.emit(Row(what=n, word=word, user=user, count=count))
+        for user, count in self.users.ago(150).top(4):
+            self.emit(Row(what=-1, word="", user=user, count=count))
+        for word, count in self.named.top(40):
+            self.emit(Row(what=-2, word=word, user=self.now % 1000, count=count))
+        for (five, word), held in self.place.items():
+            if held is not None and held != word or five == 3:
+                self.emit(Row(what=-3, word=word, user=five, count=0))
+        self.users[-1] += sum(n for _, n in self.users.last(100).items() if n > 0)
+
+    @tl.every(50)
+    def shift(self):
+        for user, _ in self.users.last(50).items():
+            if user % 3 == 0:
+                self.users[user] -= 1
+"""
+
+
+def test_ticks_list_keys_in_order_and_rank_them_in_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts of all sorts, lists and records that need more room than there was, two handlers at one tick."""
+    monkeypatch.setenv(SWITCH, "native")
+    monkeypatch.setattr(kernel, "PIECE", 300)
+    program = load_source(LISTING)
+    (seen,) = spec_of(program).events
+    rng, now, events = random.Random(3), 0, []
+    words = ["", "a", "ab", "b", "\x00", "\u00e9", "\ud7ff", "\uffff", "\U0001f600", "z" * 40, "z" * 41]
+    words += [f"w{i}" for i in range(60)]
+    for _ in range(2500):
+        now += rng.choice((0, 0, 1, 1))
+        made: Any = seen
+        events.append(
+            made(word=rng.choice(words), user=rng.randrange(40), n=rng.choice((1, 2, -1)))._at(now, -1)
+        )
+    reference = run_serial(program(), events)
+    run = replay(program(), events, slices=1, spark=False, cache=False)
+    assert run.certificate["passes"] == {"final": "compiled"}
+    assert lowered(program(), final_pass(analyse(program)), final=True).ticking
+    assert_same(reference, run)
+    assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)

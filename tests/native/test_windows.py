@@ -119,6 +119,8 @@ class Score(tl.Record):
     others: int
     mean: float | None
     seen: bool
+    low: float | None
+    high: int
 
 class P(tl.Program):
     w: int = 700
@@ -128,9 +130,16 @@ class P(tl.Program):
     others: tl.SetOf[int, int]
     length: tl.Mean[int]
     seen: tl.Set[tuple[int, int]]
+    low: tl.Min[int, float | None]
+    high: tl.Max[str, int] = tl.state(default=-1)
 
     @tl.on(Sent)
     def note(self, e):
+        low, high = self.low.last(self.w)[e.to], max(self.high.last(2)[e.text], self.high.last(self.w)[e.text])
+        self.low.add(e.to, e.user / 7)
+        self.high.add(e.text, e.to)
+        if e.to % 11 == 0:
+            del self.low[e.to]
         self.sent[e.user] += 1
         self.words[e.text] += 2
         if e.to % 5 == 0:
@@ -142,7 +151,7 @@ class P(tl.Program):
         mean, seen = self.length.last(self.w)[e.user], (e.to, e.user) in self.seen.last(3 * self.w)
         self.seen.add((e.user, e.to))
         self.emit(Score(user=e.user, sent=self.sent.last(self.w)[e.user], before=self.sent.ago(9)[e.user],
-                        others=self.others.last(2 * self.w).count(e.user), mean=mean, seen=seen))
+                        others=self.others.last(2 * self.w).count(e.user), mean=mean, seen=seen, low=low, high=high))
 """
 
 
