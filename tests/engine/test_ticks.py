@@ -7,7 +7,7 @@ import pytest
 from tests.engine.programs import A, B, Chained
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels import interpreted
-from timelapse.kernels.interpreted import InterpretedKernel, _next_size
+from timelapse.kernels.interpreted import InterpretedKernel, next_size
 from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
 
@@ -15,18 +15,18 @@ from timelapse.log import MemoryLog
 def test_slow_events_are_told_of_one_by_one_and_fast_ones_together() -> None:
     size, sizes = 64, []
     for _ in range(6):
-        size = _next_size(size, 2.0 * size)
+        size = next_size(size, 2.0 * size)
         sizes.append(size)
     assert sizes == [16, 4, 1, 1, 1, 1]
     for _ in range(8):
-        size = _next_size(size, 0.000_001 * size)
+        size = next_size(size, 0.000_001 * size)
     assert size == 8192
-    assert _next_size(512, 0.3) == 512
+    assert next_size(512, 0.3) == 512
 
 
 @pytest.mark.parametrize("count", [0, 63, 64, 65, 300, 400])
 def test_every_event_is_told_of_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreted, "_next_size", lambda size, seconds: 64 + size % 3)
+    monkeypatch.setattr(interpreted, "next_size", lambda size, seconds: 64 + size % 3)
     log = MemoryLog([A(k=i % 3, v=0, s="x", ts=i) for i in range(count)], [A, B])
     told: list[int] = []
     work = final_pass(analyse(Chained()))

@@ -15,11 +15,15 @@ from tests.native.fuzz.logs import random_log
 from tests.native.fuzz.writer import random_handlers
 from tests.programs.catalogue import CATALOGUE
 from tests.programs.data import make
+from timelapse.analysis import analyse, final_pass
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import SWITCH
+from timelapse.kernels.flat import kernel
+from timelapse.kernels.source import Source
 from timelapse.kernels.stores import PlainStore
 from timelapse.kinds.base import StateOptions
 from timelapse.kinds.counter import Counter
+from timelapse.log import MemoryLog
 from timelapse.model.order import in_order
 from timelapse.testing import check_replay
 from timelapse.testing.sources import load_source, random_events, random_program
@@ -164,3 +168,96 @@ def test_derived_events_need_not_be_a_type_of_the_log(
     wanted = [values[1] for _, _, values in entry.oracle(made.rows())]
     assert len(wanted) > 3
     assert run.table("Joined").column("label").to_pylist() == wanted
+
+
+class Told(tl.Event):
+    k: int
+    weight: float
+    words: list[str]
+
+
+class Never(tl.Event):
+    """Sent, and in some passes handled by nobody."""
+
+
+class News(tl.Program, loop=30):
+    """What is sent in every way: written out, from a method, from a function that has the program, with a wrong value."""
+
+    near: tl.SetOf[int, int]
+    told: tl.Value[int, float] = tl.state(default=0.0)
+    heard: tl.Counter[int]
+    never: tl.Counter
+
+    @tl.on(Step)
+    def step(self, e: Step) -> None:
+        self.near.add(e.k % 7, e.k % 5)
+        self.send(Told(k=e.k % 7, weight=e.k % 3 + e.seq // 20, words=["a"]))
+        if e.k == 11:
+            self.send(Never())
+        if e.k % 5 == 4:
+            notify(self, e.k // 2)
+        self.emit(Seen(k=e.k, n=len(self.near[e.k % 7])))
+
+    @tl.on(Told)
+    def hear(self, e: Told) -> None:
+        if self.told[e.k] >= e.weight:
+            return
+        self.told[e.k] = e.weight
+        self.emit(Seen(k=-e.k, n=e.seq))
+        for other in self.near[e.k]:
+            self.tell(other, e.weight - 0.5 if e.seq < 150 or other != 3 else "much")
+
+    @tl.on(Told)
+    def count(self, e: Told) -> None:
+        self.heard[e.k] += len(e.words)
+        if self.heard[e.k] == 40:
+            self.reject(f"{e!r}")
+
+    @tl.on(Never)
+    def no(self, e: Never) -> None:
+        self.never += 1
+
+    def tell(self, k: int, weight: Any) -> None:
+        self.send(Told(words=["b"] * (k % 2), k=k, weight=weight))
+
+
+@pytest.mark.parametrize("quarantine", [False, True])
+def test_events_that_are_sent_in_every_way(quarantine: bool) -> None:
+    rng = random.Random(8)
+    events = list(in_order([Step(k=rng.randrange(30), ts=i // 3) for i in range(250)]))
+    whole = agree(News(), events, [0, 90, 250], quarantine=quarantine)[-1]
+    assert bool(whole.quarantined) is quarantine is (whole.failure is None)
+
+
+class Endless(tl.Program, loop=30):
+    seen: tl.Counter[int]
+
+    @tl.on(Step)
+    def step(self, e: Step) -> None:
+        self.seen[e.k] += 1
+        if e.k > 6:
+            self.send(Step(k=e.k))
+            self.send(Stride(k=e.k))
+
+    @tl.on(Stride)
+    def stride(self, e: Stride) -> None:
+        self.seen[-e.k] += 1
+
+
+def test_what_has_no_end_is_stopped_at_the_same_event() -> None:
+    events = list(in_order([Step(k=i % 9, ts=i) for i in range(40)]))
+    whole = agree(Endless(), events, [0, 40], quarantine=True)[-1]
+    assert len(whole.quarantined) == 8
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 400])
+def test_progress_is_told_in_between(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only where a part of the log is through: handlers may be slow."""
+    monkeypatch.setattr(kernel, "next_size", lambda size, seconds: 50)
+    work = final_pass(analyse(Endless()))
+    log = MemoryLog([Step(k=i % 3, ts=i) for i in range(count)], [Step, Stride])
+    told: list[int] = []
+    source = Source(log, 0, count, {"Step": Step, "Stride": Stride}, work.columns)
+    result = kernel.FlatKernel(Endless(), work, {}, final=True).run_source(source, told.append)
+    assert sum(told) == result.events == count
+    assert max(told) <= 64

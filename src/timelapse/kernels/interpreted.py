@@ -34,12 +34,12 @@ from timelapse.model.failure import handler_error, is_reproducible
 from timelapse.model.pending import WRITES
 from timelapse.model.program import Program, Rejection, bind, rejection, spec_of
 from timelapse.model.times import check_sent, loop_bound
-from timelapse.tables.apply import changes_table
+from timelapse.tables.apply import Change, changes_table
 from timelapse.tables.table import effect_table
 
 RECORDER = "tl_record"
 """The name of handlers that put out what others read (cache/reads.py)."""
-_FIRST_TICK, _TICK = 64, 8192
+FIRST_TICK, _TICK = 64, 8192
 """After how many events progress is told, at first and at most."""
 _OFTEN, _SELDOM = 0.1, 0.5
 """Seconds between two such moments: below the one there may be more events between them, above the other fewer."""
@@ -262,7 +262,7 @@ class InterpretedKernel:
     def go_on(self, events: Iterator[Event], tick: Tick) -> PassResult:
         """Process the rest of the slice that was begun."""
         result = PassResult()
-        size = _FIRST_TICK
+        size = FIRST_TICK
         while True:
             began = time.perf_counter()
             done, failure, event = self._chunk(islice(events, size))
@@ -279,7 +279,7 @@ class InterpretedKernel:
             tick(done)
             if done < size:
                 break
-            size = _next_size(size, time.perf_counter() - began)
+            size = next_size(size, time.perf_counter() - began)
         self._finish(result)
         return result
 
@@ -289,14 +289,15 @@ class InterpretedKernel:
         for name, delta in self._deltas.items():
             result.effects[name] = effect_table(delta)
         for name, tracked in self._tracked.items():
-            spec = self._spec.states[name]
-            table, change = changes_table(spec, tracked.before, tracked.data, ABSENT)
-            result.effects[name] = table
-            result.changes[name] = change
+            result.effects[name], result.changes[name] = self._changed(name, tracked)
         if self.windows is not None:
             result.rows = self.windows.rows()
         if self._final:
             result.outputs, result.rejected = self.put_out()
+
+    def _changed(self, name: str, tracked: TrackedStore) -> tuple[pa.Table, Change]:
+        """What the slice did to an exact state."""
+        return changes_table(self._spec.states[name], tracked.before, tracked.data, ABSENT)
 
     def go_through(self, events: Iterator[Event]) -> None:
         """Process events for the states alone: what they put out is forgotten. Raises HandlerError."""
@@ -459,7 +460,7 @@ def _rejected_table(rows: list[Refusal]) -> pa.Table:
     )
 
 
-def _next_size(size: int, seconds: float) -> int:
+def next_size(size: int, seconds: float) -> int:
     """How many events until progress is told again, after so many took so long: handlers may take milliseconds each."""
     if seconds < _OFTEN:
         return min(_TICK, size * 4)

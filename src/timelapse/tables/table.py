@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +144,13 @@ def effect_table(delta: Delta) -> pa.Table:
     return make_effects(spec, delta.form, keys, columns)
 
 
-def make_effects(spec: StateSpec, form: Form, keys: Sequence[Any], columns: dict[str, list[Any]]) -> pa.Table:
-    """An effect table from lists, in the form's columns."""
+def make_effects(
+    spec: StateSpec,
+    form: Form,
+    keys: Sequence[Any],
+    columns: Mapping[str, Any],
+) -> pa.Table:
+    """An effect table from lists, or arrays of flags, in the form's columns."""
     arrays = key_arrays(spec, keys)
     names = key_names(spec)
     kind = value_type(spec)

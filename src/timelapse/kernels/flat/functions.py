@@ -11,7 +11,7 @@ from typing import Any
 
 from timelapse.kernels.flat.infer import bound_names
 from timelapse.kernels.flat.states import StateCode
-from timelapse.model.events import Record
+from timelapse.model.events import Event, Record
 from timelapse.model.source import FunctionNode
 
 _REFUSED = {"locals", "vars", "dir", "eval", "exec", "globals"}
@@ -33,11 +33,17 @@ class Pass:
     indexed: frozenset[str]
     """Grouped states of which an index may be kept."""
     final: bool
+    numbers: Mapping[type[Event], int] = field(default_factory=dict)
+    """Event types that handlers may send, by the number of what happens at one (loop.py); -1: nothing does in this pass."""
+    loop: int = 0
+    """How many events may derive from one."""
     functions: dict[Any, str] = field(default_factory=dict)
     """Methods by (function, types of the arguments): the name of what was made of each."""
     made: dict[str, Made] = field(default_factory=dict)
     kept: dict[str, types.FunctionType] = field(default_factory=dict)
     records: list[type[Record]] = field(default_factory=list)
+    sent: set[int] = field(default_factory=set)
+    """The numbers of events that are sent by code which is written out."""
     counter: Any = field(default_factory=itertools.count)
 
 

@@ -219,6 +219,11 @@ class Scope:
                 if any(called is same for same in _SAME_ELEMENTS) and len(args) == 1:
                     return self._element(args[0])
         inner = self.of(node)
+        if inner[0] == "tuple":
+            found: Type | None = None
+            for item in inner[1]:
+                found = join(found, item)
+            return ANY if found is None else found
         return inner[1] if inner[0] == "list" else ANY
 
     def _operation(self, op: ast.operator, left: Type | None, right: Type, node: ast.expr) -> Type | None:

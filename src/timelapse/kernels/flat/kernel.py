@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
+import time
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
+from itertools import islice
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -14,20 +15,23 @@ from timelapse.analysis.result import PassProgram
 from timelapse.ids import Phase
 from timelapse.kernels.base import PassResult, Tick, output_schema
 from timelapse.kernels.flat import loop
-from timelapse.kernels.flat.functions import Pass
-from timelapse.kernels.flat.infer import MISSING
-from timelapse.kernels.flat.rewrite import handler
-from timelapse.kernels.flat.states import PLAIN, TRACKED, StateCode
-from timelapse.kernels.flat.types import GUARD_NAMES
-from timelapse.kernels.interpreted import InterpretedKernel, not_a_record
+from timelapse.kernels.flat.calls import Loop
+from timelapse.kernels.interpreted import (
+    FIRST_TICK,
+    InterpretedKernel,
+    next_size,
+    not_a_record,
+    refuse_dated,
+)
 from timelapse.kernels.source import Source
-from timelapse.kinds.base import ABSENT, UNKEYED
+from timelapse.kernels.stores import TrackedStore
+from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Journal, undo
-from timelapse.kinds.grouped import Grouped
 from timelapse.log.reader import Chunk
 from timelapse.model.events import Event, Record
-from timelapse.model.program import RUNTIME_NAMES, Program, Rejection, params_of
-from timelapse.model.types import FLOAT
+from timelapse.model.program import Program, Rejection
+from timelapse.model.times import check_sent, loop_bound
+from timelapse.tables.apply import Change, changes_of_empty
 from timelapse.tables.lookup import LazyDict
 
 
@@ -52,10 +56,19 @@ class FlatKernel(InterpretedKernel):
         self._cells: dict[str, types.CellType] = {
             n: types.CellType(0) for n in ("_tl_ts", "_tl_seq", "_tl_n")
         }
+        self._cells["_tl_sent"] = types.CellType(None)
+        self._sent: list[tuple[Any, ...]] = []
+        """What the events of the transaction have sent, in order (loop.py); what is being handled is in a cell."""
+        self._numbers: dict[type[Event], int] = {}
+        """Event types by the number of what happens at them."""
         self._loops: dict[frozenset[str], Loop] = {}
         self._copies: dict[str, dict[Any, Any]] = {}
         """What states held at the slice's start, where changes are found by comparing."""
+        self._made: set[str] = set()
+        """The states among these that were empty."""
         self._resumed = False
+        self._size = FIRST_TICK
+        """After how many events progress is told."""
         self._position: Any = iter(())
 
     @property
@@ -69,6 +82,8 @@ class FlatKernel(InterpretedKernel):
         super().begin()
         self._lists = {}
         self._copies = {}
+        self._made = set()
+        self._size = FIRST_TICK
         self._resumed = False
 
     def resume(self, name: str, before: dict[Any, Any]) -> None:
@@ -89,7 +104,8 @@ class FlatKernel(InterpretedKernel):
             found = self._loops[compared] = Loop(self, compared)
         self._copies = {name: dict(self._dicts[name]) for name in compared}
         live = self._bound.__dict__
-        emit = live["emit"]
+        kept = {name: live[name] for name in ("emit", "send")}
+        live["send"] = self._queue
         if self._final:
             live["emit"] = self._put
         found.begin(self)
@@ -98,7 +114,7 @@ class FlatKernel(InterpretedKernel):
                 if not self._chunk_of(found, chunk, source, result, tick):
                     return result
         finally:
-            live["emit"] = emit
+            live.update(kept)
         self._compare()
         self._finish(result)
         return result
@@ -119,14 +135,19 @@ class FlatKernel(InterpretedKernel):
     def _compare(self) -> None:
         for name, was in self._copies.items():
             data = self._dicts[name]
-            if not was:
-                before = dict.fromkeys(data, ABSENT)
-            else:
+            if was:
                 old = was.get
                 before = {k: old(k, ABSENT) for k, v in data.items() if old(k, ABSENT) is not v}
                 before.update((k, v) for k, v in was.items() if k not in data)
-            self._tracked[name].before = before
+                self._tracked[name].before = before
+            else:
+                self._made.add(name)
         self._copies = {}
+
+    def _changed(self, name: str, tracked: TrackedStore) -> tuple[pa.Table, Change]:
+        if name in self._made:
+            return changes_of_empty(self._spec.states[name], tracked.data)
+        return super()._changed(name, tracked)
 
     def _chunk_of(self, run: Loop, chunk: Chunk, source: Source, result: PassResult, tick: Tick) -> bool:
         """Process a chunk. False after a failure, which is in the result then."""
@@ -134,12 +155,14 @@ class FlatKernel(InterpretedKernel):
         if rows is None:
             return True
         self._position = rows.position
+        events, *nexts = rows.arguments
         done = 0
         while True:
+            began = time.perf_counter()
             self._turn += 1
             failure: Exception | None = None
             try:
-                run.function(*rows.arguments)
+                run.function(islice(events, self._size), *nexts)
             except Rejection as refusal:
                 self._reject(refusal, source)
             except Exception as error:
@@ -150,10 +173,13 @@ class FlatKernel(InterpretedKernel):
             at = rows.count - operator.length_hint(rows.position)
             result.events += at - done
             tick(at - done)
+            if at - done == self._size:
+                self._size = next_size(self._size, time.perf_counter() - began)
             done = at
             if failure is not None:
                 seq = self._cells["_tl_seq"].cell_contents
                 event = source.event(seq)
+                self._current = self._derived_event()
                 if not self._take_out(event, failure):
                     result.failure = self._failed(event, failure)
                     result.failed_seq = seq if self._current is None else -1
@@ -167,6 +193,7 @@ class FlatKernel(InterpretedKernel):
         if self._journal is None or not self._work.rejects:
             raise RuntimeError("an event was rejected in a pass that rejects none") from refusal
         undo(self._journal)
+        derived = self._derived_event() is not None
         self._settle()
         ts, seq = (self._cells[n].cell_contents for n in ("_tl_ts", "_tl_seq"))
         self._take_back(seq)
@@ -177,7 +204,8 @@ class FlatKernel(InterpretedKernel):
             trace = trace.tb_next
         kind = "" if trace is None else self._kinds.get(id(trace.tb_frame.f_code), "")
         name = self._handler_of(refusal.__traceback__)
-        kind = kind or type(source.event(seq)).__name__
+        if derived or not kind:
+            kind = type(source.event(seq)).__name__
         self._refused.append((ts, Phase.LOG_EVENT, seq, kind, name, refusal.reason))
 
     def _take_back(self, seq: int) -> None:
@@ -199,6 +227,35 @@ class FlatKernel(InterpretedKernel):
         self._lists.setdefault(type(record), []).append(row)
         self._cells["_tl_n"].cell_contents = n + 1
 
+    def _queue(
+        self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None
+    ) -> None:
+        """`self.send`, where it is not written out."""
+        if (after, at, key) != (None, None, None):
+            refuse_dated()
+        cls = check_sent(self._spec, event)
+        if len(self._sent) >= self._spec.loop:
+            self._over()
+        self._sent.append((self._numbers.get(cls, -1), *event._values()))
+
+    def _over(self) -> NoReturn:
+        raise loop_bound(self._spec)
+
+    def _derived_event(self) -> Event | None:
+        """The event that was sent and is being handled, if one is."""
+        sent = self._cells["_tl_sent"].cell_contents
+        if sent is None:
+            return None
+        number, *values = sent
+        cls = next(c for c, n in self._numbers.items() if n == number)
+        ts, seq = (self._cells[n].cell_contents for n in ("_tl_ts", "_tl_seq"))
+        return cls._raw((*values, ts, seq))
+
+    def _settle(self) -> None:
+        super()._settle()
+        self._sent.clear()
+        self._cells["_tl_sent"].cell_contents = None
+
     def put_out(self) -> tuple[dict[type[Record], pa.Table], pa.Table]:
         outputs, rejected = super().put_out()
         for cls, rows in self._lists.items():
@@ -215,134 +272,3 @@ class FlatKernel(InterpretedKernel):
                 made = result.outputs[cls]
             outputs[cls] = made
         return outputs, rejected
-
-
-class Loop:
-    """A pass's functions, for one choice of states whose changes are found by comparing."""
-
-    def __init__(self, kernel: FlatKernel, compared: frozenset[str]) -> None:
-        program, work, spec = kernel._program, kernel._work, kernel._spec
-        self._kernel = kernel
-        tracked = kernel._tracked.keys() - compared
-        codes = {
-            name: StateCode(
-                spec.states[name], TRACKED if name in tracked else PLAIN, kernel._journal is not None
-            )
-            for name in kernel._dicts
-        }
-        cls = type(program)
-
-        def member(name: str) -> Any:
-            if name in RUNTIME_NAMES:
-                return MISSING
-            return work.members.get(name, inspect.getattr_static(cls, name, MISSING))
-
-        indexed = frozenset(
-            name for name, data in kernel._dicts.items()
-            if issubclass(spec.states[name].kind, Grouped) and not isinstance(data, LazyDict)
-        )  # fmt: skip
-        self._pass = Pass(codes, params_of(program), member, cls.__mro__, indexed, kernel._final)
-        self._own: dict[str, types.CellType] = {}
-        turns: dict[type[Event], tuple[list[str], list[str], bool]] = {}
-        self._functions: dict[str, Any] = {}
-        kept = False
-        for number, spec_ in enumerate(work.handlers):
-            for place, event in enumerate(spec_.events):
-                calls, fields, whole = turns.setdefault(event, ([], [], False))
-                name = f"_tl_h_{number}_{place}"
-                made = handler(self._pass, spec_.function, event)
-                if made is None:
-                    kept = True
-                    self._functions[name] = spec_.function
-                    kernel._kinds[id(spec_.function.__code__)] = ""
-                    calls.append(f"{name}(_tl_self, event)")
-                    whole = True
-                else:
-                    self._functions[name] = made
-                    kernel._names[made.code] = spec_.name
-                    kernel._kinds[id(made.code)] = event.__name__
-                    arguments = [f"_tl_f_{f}" for f in made.fields] + (["event"] if made.event else [])
-                    calls.append(f"{name}({', '.join(arguments)})")
-                    fields += made.fields
-                    whole = whole or made.event
-                turns[event] = (calls, fields, whole)
-        self.turns = []
-        for event, (calls, fields, whole) in turns.items():
-            used = (
-                work.columns[event.__name__]
-                if whole
-                else [f.name for f in event.__fields__ if f.name in fields]
-            )
-            self.turns.append(loop.Turn(event, tuple(used), whole, tuple(calls)))
-        if not self.turns:
-            self.function: Callable[..., None] = lambda rows: None
-            self.single = True
-            return
-        free = {
-            n
-            for made in (*self._functions.values(), *self._pass.made.values())
-            for n in getattr(made, "free", ())
-        }
-        clocks = {f"_tl_S_{n}" for n in codes if spec.states[n].kind.uses_now}
-        now = kept or "_tl_self" in free or bool(free & clocks) or bool(self._pass.kept)
-        code, self.single = loop.write(self.turns, now=now, journal=kernel._journal is not None, count=True)
-        self.function = loop.bound(code, self._cell)
-
-    def begin(self, kernel: FlatKernel) -> None:
-        """What names stand for in the slice that begins."""
-        for name, cell in self._own.items():
-            what, _, state = name.removeprefix("_tl_").partition("_")
-            if what == "b" and state in kernel._tracked:
-                cell.cell_contents = kernel._tracked[state].before
-            elif what == "r":
-                rows = kernel._lists.setdefault(self._pass.records[int(state)], [])
-                cell.cell_contents = rows.append
-            elif what == "i":
-                cell.cell_contents = kernel.states[state]._groups()
-        if kernel._journal is not None:
-            kernel._journal.clear()
-
-    def _cell(self, name: str) -> types.CellType:
-        """What a name of generated code stands for."""
-        found = self._kernel._cells.get(name) or self._own.get(name)
-        if found is None:
-            found = self._own[name] = types.CellType(None)
-            found.cell_contents = self._value(name)
-        return found
-
-    def _value(self, name: str) -> Any:
-        kernel = self._kernel
-        if name in GUARD_NAMES:
-            return GUARD_NAMES[name]
-        if name in self._functions:
-            made = self._functions[name]
-            return made.bind(self._cell) if hasattr(made, "bind") else made
-        if name in self._pass.made:
-            return self._pass.made[name].bind(self._cell)
-        if name in self._pass.kept:
-            return types.MethodType(self._pass.kept[name], kernel._bound)
-        fixed = {
-            "_tl_self": kernel._bound, "_tl_live": kernel._bound.__dict__, "_tl_A": ABSENT, "_tl_u": UNKEYED,
-            "_tl_derived": kernel._derived, "_tl_next": kernel._next, "_tl_types": kernel._by_type,
-            "_tl_settle": kernel._settle,
-            "_tl_phase": Phase.LOG_EVENT, "_tl_emit": kernel._put, "_tl_journal": kernel._journal,
-        }  # fmt: skip
-        if name in fixed:
-            return fixed[name]
-        what, _, of = name.removeprefix("_tl_").partition("_")
-        if name == "_tl_j":
-            assert kernel._journal is not None
-            return kernel._journal.append
-        if what == "make":
-            return self.turns[int(of)].event._raw_maker()
-        if what == "p":
-            return self._pass.params[of]
-        if what in ("r", "i", "b"):
-            return None  # known when a slice begins
-        state = kernel.states[of]
-        known: dict[str, Callable[[], Any]] = {
-            "d": lambda: kernel._dicts[of], "g": lambda: kernel._dicts[of].get, "S": lambda: state,
-            "C": lambda: state._check_key, "V": lambda: state._check_value, "D": lambda: state._default,
-            "o": lambda: state._own, "F": lambda: FLOAT.checker(f"a value of {of}"),
-        }  # fmt: skip
-        return known[what]()

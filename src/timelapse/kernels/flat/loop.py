@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +15,6 @@ from timelapse.log.rows import ints, python_values
 from timelapse.model.events import Event
 
 INDENT = "    "
-_DERIVED = (
-    "if _tl_derived:",
-    "    while _tl_derived:",
-    "        sent = _tl_next(_tl_ts, _tl_seq)",
-    "        for handler in _tl_types.get(_tl_type(sent), ()):",
-    "            handler(_tl_self, sent)",
-    "    _tl_settle()",
-)
 
 
 @dataclass(frozen=True)
@@ -38,10 +30,13 @@ class Turn:
     """The handlers' calls, as they are written in the loop."""
 
 
-def write(turns: Sequence[Turn], *, now: bool, journal: bool, count: bool) -> tuple[types.CodeType, bool]:
+def write(
+    turns: Sequence[Turn], *, now: bool, journal: bool, count: bool, sent: Collection[int] | None
+) -> tuple[types.CodeType, bool]:
     """The loop's code, and whether it goes through rows of a single type.
 
     It takes what gives the next event: a zip of columns, or numbers of types and one function for each.
+    `sent`: the numbers of the events that handlers send; None where that is not known.
     """
     single = len(turns) == 1
     lines: list[str] = []
@@ -60,14 +55,14 @@ def write(turns: Sequence[Turn], *, now: bool, journal: bool, count: bool) -> tu
             own = (f"_tl_f_{f.name}" if f.name in turn.fields else "None" for f in turn.event.__fields__)
             inner.append(f"event = _tl_make_{number}(({''.join(f'{n}, ' for n in own)}_tl_ts, _tl_seq))")
         lines += [depth + line for line in (*inner, *turn.calls)]
-    if now:  # somebody has the program itself, and may have sent events
-        lines += [INDENT + line for line in _DERIVED]
+    derived = [] if sent is not None and not sent else _derived(turns, sent)
+    lines += [INDENT + line for line in derived]
     if journal:
         lines += [f"{INDENT}if _tl_journal:", f"{INDENT * 2}_tl_journal.clear()"]
     if not single:
         lines.insert(0, "for kind in kinds:")
     given = "rows" if single else ", ".join(["kinds", *(f"next{n}" for n in range(len(turns)))])
-    own_cells = "nonlocal _tl_ts, _tl_seq, _tl_n"
+    own_cells = f"nonlocal _tl_ts, _tl_seq, _tl_n{', _tl_sent' if derived else ''}"
     body = "\n".join(INDENT * 2 + line for line in (own_cells, *lines))
     free = sorted({w for w in _names(body) if w.startswith("_tl_") and not w.startswith("_tl_f_")})
     text = f"def scope({', '.join(free)}):\n{INDENT}def loop({given}):\n{body}\n"
@@ -75,6 +70,30 @@ def write(turns: Sequence[Turn], *, now: bool, journal: bool, count: bool) -> tu
     for _ in range(2):
         code = next(c for c in code.co_consts if isinstance(c, types.CodeType))
     return code, single
+
+
+def _derived(turns: Sequence[Turn], sent: Collection[int] | None) -> list[str]:
+    """The lines that handle what was sent at an event, and at that, one after the other.
+
+    The queue holds tuples: the number of what happens, and the fields. It is emptied when the transaction is over, so
+    its length tells how many events derived from one.
+    """
+    lines = ["if _tl_q:", f"{INDENT}for _tl_sent in _tl_q:"]
+    only = sent is not None and len(sent) == 1 and -1 not in sent
+    chained = ""
+    for number, turn in enumerate(turns):
+        if sent is not None and number not in sent:
+            continue
+        fields = [f"_tl_f_{f.name}" if f.name in turn.fields else "_" for f in turn.event.__fields__]
+        inner = [f"{', '.join(['number', *fields])}{'' if fields else ','} = _tl_sent"]
+        if turn.whole:
+            inner.append(f"event = _tl_make_{number}((*_tl_sent[1:], _tl_ts, _tl_seq))")
+        inner += turn.calls
+        if not only:
+            lines.append(f"{INDENT * 2}{chained}if _tl_sent[0] == {number}:")
+            chained = "el"
+        lines += [INDENT * (2 if only else 3) + line for line in inner]
+    return [*lines, f"{INDENT * 2}pass", f"{INDENT}_tl_sent = None", f"{INDENT}_tl_q.clear()"]
 
 
 def _names(text: str) -> set[str]:

@@ -6,6 +6,7 @@ import ast
 import re
 import types
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from timelapse.kernels.flat.functions import Pass
 from timelapse.kernels.flat.infer import Scope, called_scope
@@ -24,7 +25,7 @@ class Operands:
         self, work: Pass, function: types.FunctionType, tree: FunctionNode, known: Mapping[str, Type],
         receiver: str, event: str | None, fields: Mapping[str, Type],
     ) -> None:  # fmt: skip
-        self._work, self._function = work, function
+        self.work, self._function = work, function
         self._receiver, self._event, self._types = receiver, event, fields
         self.fields: set[str] = set()
         self.whole = False
@@ -42,7 +43,11 @@ class Operands:
 
     def temporary(self) -> str:
         """A name for a local of the rewritten function."""
-        return f"_tl_{next(self._work.counter)}"
+        return f"_tl_{next(self.work.counter)}"
+
+    def value_of(self, name: str) -> Any:
+        """What a name of the function's module stands for; MISSING where that is not certain."""
+        return self._scope.value_of(name)
 
     def type_of(self, node: ast.expr) -> Type:
         return self._scope.of(node)
@@ -63,7 +68,7 @@ class Operands:
 
     def index_of(self, code: StateCode) -> bool:
         """Whether the index of a grouped state may be used."""
-        return code.name in self._work.indexed
+        return code.name in self.work.indexed
 
     def can_key(self, code: StateCode, node: ast.expr) -> bool:
         """Whether a key as it is written is the stored key, once it is checked."""
@@ -139,10 +144,10 @@ class Operands:
     def _member_type(self, name: str) -> Type:
         if name == "now":
             return INT64
-        code = self._work.states.get(name)
+        code = self.work.states.get(name)
         if code is not None:
             return read_type(code, "getitem") if code.attribute else ANY
-        return of_value(self._work.params[name]) if name in self._work.params else ANY
+        return of_value(self.work.params[name]) if name in self.work.params else ANY
 
     def _read_type(self, node: ast.expr, scope: Scope) -> Type | None:
         match node:
@@ -159,7 +164,7 @@ class Operands:
 
     def _returned(self, name: str, args: Sequence[ast.expr], at: Scope) -> Type:
         """The type of what a method gives that does not use the program."""
-        found = self._work.member(name)
+        found = self.work.member(name)
         if isinstance(found, staticmethod) and isinstance(found.__func__, types.FunctionType):
             scope = called_scope(found.__func__, [at.of(a) for a in args], 1)
             returned = None if scope is None else scope.returned()
@@ -174,7 +179,7 @@ class Operands:
     def _state(self, node: ast.AST) -> StateCode | None:
         """The state that `self.name` is, where its values are at hand."""
         if isinstance(node, ast.Attribute) and self._is_self(node.value):
-            return self._work.states.get(node.attr)
+            return self.work.states.get(node.attr)
         return None
 
     def _total(self, node: ast.AST) -> StateCode | None:

@@ -10,20 +10,18 @@ Each function is compiled with the user's file and lines and with the user's own
 from __future__ import annotations
 
 import ast
-import re
 import types
 from collections.abc import Sequence
 from typing import Any
 
-from timelapse.kernels.flat import states, writes
+from timelapse.kernels.flat import rows, states, writes
 from timelapse.kernels.flat.functions import Made, Pass, Unrewritable, can_be_rewritten, compiled
 from timelapse.kernels.flat.infer import called_scope, plain_arguments, tree_of
 from timelapse.kernels.flat.operands import Operands
 from timelapse.kernels.flat.text import expression
-from timelapse.kernels.flat.types import INT64, SCALARS, Type, declared, guard
-from timelapse.model.events import Event, Record
+from timelapse.kernels.flat.types import SCALARS, Type, declared
+from timelapse.model.events import Event
 from timelapse.model.source import FunctionNode
-from timelapse.model.types import FLOAT
 
 _MOST_VARIANTS = 8
 
@@ -96,14 +94,14 @@ class Rewriter(Operands):
         return [self._copied(node)]
 
     def _written(self, node: ast.stmt) -> list[ast.stmt] | None:
-        """A statement that writes a state or puts out a record; None for all others."""
+        """A statement that writes a state, puts out a record or sends an event; None for all others."""
         unit = ast.Tuple([], ast.Load())
         match node:
             case ast.Expr(
                 value=ast.Call(func=ast.Attribute(value=base, attr=name), args=args, keywords=named) as call
             ):
-                if self._is_self(base) and name == "emit" and len(args) == 1 and not named:
-                    return self._emit(args[0], node)
+                if self._is_self(base) and name in ("emit", "send") and len(args) == 1 and not named:
+                    return (rows.emit if name == "emit" else rows.send)(self, args[0], node)
                 code = self._state(base)
                 if code is not None and not named and name != "get":
                     return writes.write(code, name, args, self, call)
@@ -125,57 +123,6 @@ class Rewriter(Operands):
                 code = self._state(base)
                 return None if code is None else writes.write(code, "delitem", [key], self, node)
         return None
-
-    def _emit(self, given: ast.expr, node: ast.stmt) -> list[ast.stmt] | None:
-        """A record, put out without making it."""
-        if not self._work.final or not isinstance(given, ast.Call) or not isinstance(given.func, ast.Name):
-            return None
-        cls = self._scope.value_of(given.func.id)
-        if not (isinstance(cls, type) and issubclass(cls, Record) and cls is not Record) or cls.__reads__:
-            return None
-        fields = {f.name: f.type for f in cls.__fields__}
-        if cls.__new__ is not Record.__new__ or any(isinstance(a, ast.Starred) for a in given.args):
-            return None
-        named = [(k.arg or "", k.value) for k in given.keywords]
-        values = [*zip(fields, given.args, strict=False), *named]
-        if len(given.args) > len(fields) or sorted(n for n, _ in values) != sorted(fields):
-            return None
-        if cls not in self._work.records:
-            self._work.records.append(cls)
-        rows = f"_tl_r_{self._work.records.index(cls)}"
-        lines: list[str] = []
-        parts: dict[str, ast.expr] = {}
-        tests: list[str] = []
-        names: dict[str, str] = {}
-        for name, value in values:
-            temp = names[name] = self.temporary()
-            lines.append(f"{temp} = {temp}V")
-            parts[f"{temp}V"] = self.rewritten(value)
-            known = self.type_of(value)
-            if fields[name] == FLOAT and known == INT64:
-                lines[-1] = f"{temp} = _tl_float({temp}V)"
-            elif (test := guard(fields[name], known, temp)) is not None:
-                tests.append(f"({test})")
-        row = ", ".join(["_tl_ts", "_tl_phase", "_tl_seq", "_tl_n", *(names[f] for f in fields)])
-        if not tests and [n for n, _ in values] == list(fields):  # in this order, nothing between them
-            for name in fields:
-                text = lines[list(fields).index(name)].partition(" = ")[2]
-                row = re.sub(rf"\b{names[name]}\b", text, row)
-            lines = []
-        put = [f"{rows}(({row}))", "_tl_n += 1"]
-        self.nonlocals.add("_tl_n")
-        if tests:
-            again = ", ".join(f"{name}={temp}" for name, temp in names.items())
-            lines += [
-                f"if {' and '.join(tests)}:",
-                *["    " + p for p in put],
-                "else:",
-                f"    _tl_emit(R({again}))",
-            ]
-            parts["R"] = given.func
-        else:
-            lines += put
-        return self.statements(lines, node, **parts)
 
     # --- expressions ------------------------------------------------------------------------------
 
@@ -221,15 +168,15 @@ class Rewriter(Operands):
     def _attribute(self, node: ast.Attribute, name: str) -> ast.expr:
         if name == "now":
             return expression("_tl_ts", node)
-        code = self._work.states.get(name)
+        code = self.work.states.get(name)
         if code is not None:
             found = states.read(code, "getitem", [], self, node) if code.attribute else None
             return found or (self._bound(node) if code.attribute else expression(f"_tl_S_{name}", node))
-        if name in self._work.params:
+        if name in self.work.params:
             return expression(f"_tl_p_{name}", node)
-        member = self._work.member(name)
+        member = self.work.member(name)
         if isinstance(member, property) and isinstance(member.fget, types.FunctionType):
-            made = method(self._work, member.fget, ())
+            made = method(self.work, member.fget, ())
             if made is not None:
                 return expression(f"{made}()", node)
         return self._bound(node)
@@ -244,12 +191,12 @@ class Rewriter(Operands):
             ) is not None:
                 return None if named else states.read(code, name, args, self, node)
             case ast.Call(func=ast.Attribute(value=base, attr=name)) if self._is_self(base):
-                found = self._work.member(name)
+                found = self.work.member(name)
                 if isinstance(found, types.FunctionType):
                     return self._method(found, node)
             case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super"), args=[]), attr=name)):
                 owner = self._scope.value_of("__class__")
-                mro = list(self._work.classes)
+                mro = list(self.work.classes)
                 if owner not in mro:
                     return None
                 found = next((vars(c)[name] for c in mro[mro.index(owner) + 1 :] if name in vars(c)), None)
@@ -266,7 +213,7 @@ class Rewriter(Operands):
 
     def _method(self, function: types.FunctionType, node: ast.Call) -> ast.expr | None:
         plain = not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
-        made = method(self._work, function, tuple(self.type_of(a) for a in node.args) if plain else ())
+        made = method(self.work, function, tuple(self.type_of(a) for a in node.args) if plain else ())
         if made is None:
             if isinstance(node.func, ast.Attribute) and self._is_self(node.func.value):
                 return None

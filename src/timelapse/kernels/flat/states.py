@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from timelapse.kernels.flat.types import ANY, FLOAT, INT64, Type, declared
 from timelapse.kinds.base import State, StateSpec
@@ -97,10 +97,26 @@ def read_type(code: StateCode, operation: str) -> Type:
             return declared(code.spec.value)
         if code.kind is Decayed:
             return FLOAT
+        if code.kind is SetOf and operation == "getitem" and code.spec.inner is not None:
+            return ("list", declared(code.spec.inner))
     return INT64 if operation == "count" and code.kind in (SetOf, ListOf, MapOf) else ANY
 
 
 # --- reads ----------------------------------------------------------------------------------------
+
+
+_UNDER: dict[tuple[type[State], str], str] = {
+    (SetOf, "count"): "_tl_len({under})",
+    (SetOf, "getitem"): "_tl_tuple(_tl_sorted({under}))",
+    (MapOf, "count"): "_tl_len({under})",
+    (MapOf, "fields"): "_tl_fields({under}, {data})",
+}
+"""Reads of all that is under a key, given what the index has there."""
+
+
+def fields(under: Any, data: dict[Any, Any]) -> tuple[tuple[Any, Any], ...]:
+    """`MapOf.fields`, given a key's part of the index (or nothing)."""
+    return tuple([(field, data[stored]) for field, stored in sorted(under.items())]) if under else ()
 
 
 def read(
@@ -110,12 +126,13 @@ def read(
     x = code.name
     if not args and code.spec.key is None and operation in ("getitem", "get", "count"):
         args = [ast.copy_location(ast.Tuple([], ast.Load()), like)]
-    if operation == "count" and code.kind is SetOf and len(args) == 1:
+    if (code.kind, operation) in _UNDER and len(args) == 1:
         outer = code.spec.outer
         if outer is None or isinstance(outer, TupleType) or not at.index_of(code):
             return None
         key = at.checked(args[0], outer, f"_tl_S_{x}._outer")
-        return at.expression(f"_tl_len(_tl_i_{x}.get(K, _tl_u))", like, K=key)
+        under = f"_tl_i_{x}.get(K, _tl_u)"
+        return at.expression(_UNDER[code.kind, operation].format(under=under, data=f"_tl_d_{x}"), like, K=key)
     if operation not in ("getitem", "get", "contains", "count") or not 1 <= len(args) <= 2:
         return None
     if len(args) == 2 and (operation != "get" or code.kind not in (Value, MapOf)):

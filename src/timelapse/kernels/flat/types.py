@@ -137,6 +137,6 @@ def guard(kind: ValueType, known: Type, name: str) -> str | None:
 
 GUARD_NAMES = {
     "_tl_type": type, "_tl_len": len, "_tl_int": int, "_tl_float": float, "_tl_bool": bool, "_tl_str": str,
-    "_tl_bytes": bytes, "_tl_tuple": tuple, "_tl_min": INT64_MIN, "_tl_max": INT64_MAX,
+    "_tl_bytes": bytes, "_tl_tuple": tuple, "_tl_sorted": sorted, "_tl_min": INT64_MIN, "_tl_max": INT64_MAX,
 }  # fmt: skip
-"""What the names in guards mean."""
+"""What the names in guards, and those of other builtins in generated code, mean."""

@@ -21,7 +21,7 @@ from timelapse.kinds.setof import SetOf
 from timelapse.kinds.smoothed import Decayed
 from timelapse.kinds.value import Value
 from timelapse.model.types import FLOAT as KIND_FLOAT
-from timelapse.model.types import OptionalType, ValueType
+from timelapse.model.types import OptionalType, TupleType, ValueType
 
 if TYPE_CHECKING:
     from timelapse.kernels.flat.rewrite import Rewriter
@@ -249,6 +249,24 @@ _field_drop = _with_operands(1)(_drop_if_there)
 _setof_discard = _with_operands(1, pair=True)(_drop_if_there)
 
 
+def _clear(code: StateCode, args: Sequence[ast.expr], at: Rewriter, like: ast.AST) -> list[ast.stmt] | None:
+    """Everything under a key goes, and its part of the index."""
+    outer = code.spec.outer
+    if (
+        code.journal
+        or len(args) != 1
+        or outer is None
+        or isinstance(outer, TupleType)
+        or not at.index_of(code)
+    ):
+        return None
+    under, stored = at.temporary(), at.temporary()
+    key = at.checked(args[0], outer, f"_tl_S_{code.name}._outer")
+    lines = [f"{under} = _tl_i_{code.name}.pop(K, None)", f"if {under} is not None:"]
+    lines += _in([f"for {stored} in {under}.values():", *_in(code.drop(stored))])
+    return at.statements(lines, like, K=key)
+
+
 @_with_operands(1, pair=True)
 def _setof_add(site: Site, k: str) -> None:
     x = site.code.name
@@ -296,6 +314,8 @@ WRITES: dict[tuple[type[State], str], Write] = {
     (First, "add"): _value_first,
     (SetOf, "add"): _setof_add,
     (SetOf, "discard"): _setof_discard,
+    (SetOf, "delitem"): _clear,
+    (MapOf, "clear"): _clear,
     (MapOf, "setitem"): _value_set,
     (MapOf, "delitem"): _field_drop,
     (ListOf, "append"): _append,

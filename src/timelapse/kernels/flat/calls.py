@@ -1,0 +1,169 @@
+"""A pass's functions as the kernel calls them: rewritten handlers, the loop over them, and what their names stand for."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from timelapse.ids import Phase
+from timelapse.kernels.flat import loop, states
+from timelapse.kernels.flat.functions import Pass
+from timelapse.kernels.flat.infer import MISSING
+from timelapse.kernels.flat.rewrite import handler
+from timelapse.kernels.flat.states import PLAIN, TRACKED, StateCode
+from timelapse.kernels.flat.types import GUARD_NAMES
+from timelapse.kinds.base import ABSENT, UNKEYED
+from timelapse.kinds.grouped import Grouped
+from timelapse.model.events import Event
+from timelapse.model.program import RUNTIME_NAMES, params_of
+from timelapse.model.types import FLOAT
+from timelapse.tables.lookup import LazyDict
+
+if TYPE_CHECKING:
+    from timelapse.kernels.flat.kernel import FlatKernel
+
+
+class Loop:
+    """A pass's functions, for one choice of states whose changes are found by comparing."""
+
+    def __init__(self, kernel: FlatKernel, compared: frozenset[str]) -> None:
+        program, work, spec = kernel._program, kernel._work, kernel._spec
+        self._kernel = kernel
+        tracked = kernel._tracked.keys() - compared
+        codes = {
+            name: StateCode(
+                spec.states[name], TRACKED if name in tracked else PLAIN, kernel._journal is not None
+            )
+            for name in kernel._dicts
+        }
+        cls = type(program)
+
+        def member(name: str) -> Any:
+            if name in RUNTIME_NAMES:
+                return MISSING
+            return work.members.get(name, inspect.getattr_static(cls, name, MISSING))
+
+        indexed = frozenset(
+            name for name, data in kernel._dicts.items()
+            if issubclass(spec.states[name].kind, Grouped) and not isinstance(data, LazyDict)
+        )  # fmt: skip
+        handled = dict.fromkeys(event for h in work.handlers for event in h.events)
+        kernel._numbers = {event: number for number, event in enumerate(handled)}
+        sendable = {
+            event: kernel._numbers.get(event, -1)
+            for h in spec.handlers
+            for event in h.events
+            if h.after is None
+        }
+        self._pass = Pass(
+            codes, params_of(program), member, cls.__mro__, indexed, kernel._final, sendable, spec.loop
+        )
+        self._own: dict[str, types.CellType] = {}
+        turns: dict[type[Event], tuple[list[str], list[str], bool]] = {}
+        self._functions: dict[str, Any] = {}
+        kept = False
+        for number, spec_ in enumerate(work.handlers):
+            for place, event in enumerate(spec_.events):
+                calls, fields, whole = turns.setdefault(event, ([], [], False))
+                name = f"_tl_h_{number}_{place}"
+                made = handler(self._pass, spec_.function, event)
+                if made is None:
+                    kept = True
+                    self._functions[name] = spec_.function
+                    kernel._kinds[id(spec_.function.__code__)] = ""
+                    calls.append(f"{name}(_tl_self, event)")
+                    whole = True
+                else:
+                    self._functions[name] = made
+                    kernel._names[made.code] = spec_.name
+                    kernel._kinds[id(made.code)] = event.__name__
+                    arguments = [f"_tl_f_{f}" for f in made.fields] + (["event"] if made.event else [])
+                    calls.append(f"{name}({', '.join(arguments)})")
+                    fields += made.fields
+                    whole = whole or made.event
+                turns[event] = (calls, fields, whole)
+        self.turns = []
+        for event, (calls, fields, whole) in turns.items():
+            used = (
+                work.columns[event.__name__]
+                if whole
+                else [f.name for f in event.__fields__ if f.name in fields]
+            )
+            self.turns.append(loop.Turn(event, tuple(used), whole, tuple(calls)))
+        if not self.turns:
+            self.function: Callable[..., None] = lambda rows: None
+            self.single = True
+            return
+        free = {
+            n
+            for made in (*self._functions.values(), *self._pass.made.values())
+            for n in getattr(made, "free", ())
+        }
+        clocks = {f"_tl_S_{n}" for n in codes if spec.states[n].kind.uses_now}
+        # Whoever has the program itself may ask it for the time, and send.
+        whole = kept or "_tl_self" in free or bool(self._pass.kept)
+        code, self.single = loop.write(
+            self.turns, now=whole or bool(free & clocks), journal=kernel._journal is not None, count=True,
+            sent=None if whole else self._pass.sent,
+        )  # fmt: skip
+        self.function = loop.bound(code, self._cell)
+
+    def begin(self, kernel: FlatKernel) -> None:
+        """What names stand for in the slice that begins."""
+        for name, cell in self._own.items():
+            what, _, state = name.removeprefix("_tl_").partition("_")
+            if what == "b" and state in kernel._tracked:
+                cell.cell_contents = kernel._tracked[state].before
+            elif what == "r":
+                rows = kernel._lists.setdefault(self._pass.records[int(state)], [])
+                cell.cell_contents = rows.append
+            elif what == "i":
+                cell.cell_contents = kernel.states[state]._groups()
+        if kernel._journal is not None:
+            kernel._journal.clear()
+
+    def _cell(self, name: str) -> types.CellType:
+        """What a name of generated code stands for."""
+        found = self._kernel._cells.get(name) or self._own.get(name)
+        if found is None:
+            found = self._own[name] = types.CellType(None)
+            found.cell_contents = self._value(name)
+        return found
+
+    def _value(self, name: str) -> Any:
+        kernel = self._kernel
+        if name in GUARD_NAMES:
+            return GUARD_NAMES[name]
+        if name in self._functions:
+            made = self._functions[name]
+            return made.bind(self._cell) if hasattr(made, "bind") else made
+        if name in self._pass.made:
+            return self._pass.made[name].bind(self._cell)
+        if name in self._pass.kept:
+            return types.MethodType(self._pass.kept[name], kernel._bound)
+        fixed = {
+            "_tl_self": kernel._bound, "_tl_live": kernel._bound.__dict__, "_tl_A": ABSENT, "_tl_u": UNKEYED,
+            "_tl_q": kernel._sent, "_tl_more": kernel._sent.append, "_tl_send": kernel._queue, "_tl_over": kernel._over, "_tl_fields": states.fields,
+            "_tl_phase": Phase.LOG_EVENT, "_tl_emit": kernel._put, "_tl_journal": kernel._journal,
+        }  # fmt: skip
+        if name in fixed:
+            return fixed[name]
+        what, _, of = name.removeprefix("_tl_").partition("_")
+        if name == "_tl_j":
+            assert kernel._journal is not None
+            return kernel._journal.append
+        if what == "make":
+            return self.turns[int(of)].event._raw_maker()
+        if what == "p":
+            return self._pass.params[of]
+        if what in ("r", "i", "b"):
+            return None  # known when a slice begins
+        state = kernel.states[of]
+        known: dict[str, Callable[[], Any]] = {
+            "d": lambda: kernel._dicts[of], "g": lambda: kernel._dicts[of].get, "S": lambda: state,
+            "C": lambda: state._check_key, "V": lambda: state._check_value, "D": lambda: state._default,
+            "o": lambda: state._own, "F": lambda: FLOAT.checker(f"a value of {of}"),
+        }  # fmt: skip
+        return known[what]()
