@@ -24,6 +24,7 @@ from timelapse.engine.job import (
 )
 from timelapse.engine.results import keep_results
 from timelapse.engine.spill import Spill
+from timelapse.env.garbage import collected_rarely
 from timelapse.env.machine import state_memory
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import Abandoned, PassResult
@@ -49,6 +50,7 @@ Report = Callable[[int], None]
 """Called with the number of events done since the last call."""
 
 
+@collected_rarely()
 def execute(job: Job, task: Task, report: Report) -> TaskResult:
     """Do one task. A handler's exception is part of the result, not raised."""
     started = time.perf_counter()

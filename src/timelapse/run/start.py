@@ -21,6 +21,7 @@ from timelapse.engine.notebook import default_progress
 from timelapse.engine.progress import Progress
 from timelapse.engine.publish import PartialRun
 from timelapse.engine.results import write_quarantined
+from timelapse.env.garbage import collected_rarely
 from timelapse.env.machine import memory_setting
 from timelapse.errors import ImpureProgram
 from timelapse.ids import INT64_MAX
@@ -94,6 +95,7 @@ def replay_one_of(
     )
 
 
+@collected_rarely()
 @lowered_once()
 def _replay(
     program: Program, log: Any, out: str | Path | None, spark: SparkSession | Literal[False] | None,

@@ -1,0 +1,36 @@
+"""Python's search for garbage in cycles, less often while a replay runs.
+
+Where handlers run as Python, rows and keys are tuples by the million, which the search goes through again and again: a
+third of the time. They are in no cycles. What handlers make may be, so the search is not switched off.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_RARELY = (100_000, 50, 100)
+_LOCK = threading.Lock()
+_inside = 0
+_before = gc.get_threshold()
+
+
+@contextmanager
+def collected_rarely() -> Iterator[None]:
+    """Within this block, in all threads. Where the user has switched it off, or made it rarer still, that stays."""
+    global _inside, _before
+    with _LOCK:
+        if not _inside:
+            _before = gc.get_threshold()
+            if 0 < _before[0] < _RARELY[0]:
+                gc.set_threshold(*_RARELY)
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _inside -= 1
+            if not _inside:
+                gc.set_threshold(*_before)
