@@ -74,35 +74,26 @@ def python_values(column: pa.ChunkedArray, kind: ValueType) -> list[Any]:
         chunk = column.chunk(0)
         if len(chunk) >= len(chunk.dictionary):
             known = [*chunk.dictionary.to_pylist(), None]
-            return [known[i] for i in chunk.indices.fill_null(len(known) - 1).to_pylist()]
+            indices = chunk.indices.fill_null(len(known) - 1) if chunk.null_count else chunk.indices
+            return list(map(known.__getitem__, indices.to_numpy().tolist()))
     if isinstance(inner, ListType):
-        plain = _times_as_ints(column, inner)
-        depth = _depth(inner)
-        return [None if v is None else _tuples(v, depth) for v in plain.to_pylist()]
+        return [value for chunk in column.chunks for value in _lists(chunk, inner)]
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
-    if pa.types.is_int64(column.type) and not column.null_count:
-        return ints(column)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return column.to_numpy().tolist()  # type: ignore[no-any-return]  # None where there is none
+    if pa.types.is_primitive(column.type) and not column.null_count:
+        return column.to_numpy().tolist()  # type: ignore[no-any-return]
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
-def _depth(kind: ValueType) -> int:
-    if isinstance(kind, OptionalType):
-        return _depth(kind.inner)
-    return 1 + _depth(kind.inner) if isinstance(kind, ListType) else 0
-
-
-def _tuples(values: Any, depth: int) -> Any:
-    if depth == 1 or values is None:
-        return None if values is None else tuple(values)
-    return tuple([_tuples(v, depth - 1) for v in values])
-
-
-def _times_as_ints(column: pa.ChunkedArray, kind: ListType) -> pa.ChunkedArray:
-    """Lists of times as lists of int64."""
-    if "timestamp" not in str(column.type):
-        return column
-    target: pa.DataType = pa.int64()
-    for _ in range(_depth(kind)):
-        target = pa.list_(target)
-    return column.cast(target)
+def _lists(array: pa.ListArray, kind: ListType) -> list[Any]:
+    """A column of lists as tuples: slices of one tuple of all that is in them."""
+    # What stands under nulls is left out here, and counts as nothing.
+    values = tuple(python_values(pa.chunked_array([array.flatten()]), kind.inner))
+    lengths = array.value_lengths()
+    ends = np.cumsum(lengths.fill_null(0).to_numpy()).tolist()
+    found = [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    if array.null_count:
+        return [v if ok else None for v, ok in zip(found, array.is_valid().to_pylist(), strict=True)]
+    return found
