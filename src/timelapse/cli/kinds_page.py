@@ -54,10 +54,12 @@ _COLUMNS = {
     "Decayed": "`key`, `value` as it was at the last write, `at`, the time of that",
 }
 _COMPILED = {
-    "SetOf": "all but `x[k]`, `del x[k]`, `count` and `items`",
+    "SetOf": "all but `x[k]`, `del x[k]` and `items`",
     "MapOf": "all but `fields`, `count`, `clear` and `items`",
     "Mean": "all but `items`",
+    "ListOf": "with `tl.state(last=n)` up to 32 and values that are no optionals, all but `items`; not where the state is unknown",
     "Smoothed": "by event, all but `items`",
+    "Decayed": "all but `items` and `top`",
 }
 _SIGNS = {
     "getitem": "x[k]", "setitem": "x[k] = v", "delitem": "del x[k]", "contains": "k in x", "iadd": "x[k] += n",

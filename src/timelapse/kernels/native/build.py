@@ -32,9 +32,9 @@ import numpy as np
 
 from timelapse.kernels.native.memory.fetch import fetch1, fetch2, fetch3
 from timelapse.kernels.native.memory.listing import in_order, largest, list_changed, list_past, list_present
-from timelapse.kernels.native.memory.primitives import bits, claim1, claim2, claim3, drop, find1, find2, find3
+from timelapse.kernels.native.memory.primitives import bits, claim1, claim2, claim3, drop, faded, find1, find2, find3
 from timelapse.kernels.native.memory.primitives import fold, left, mark, minus, minus_left, mix, owner, plus, plus_left
-from timelapse.kernels.native.memory.primitives import put, restore, save, times_left, unbits
+from timelapse.kernels.native.memory.primitives import push_newest, put, restore, save, take_oldest, times_left, unbits
 from timelapse.kernels.native.memory.sliding import empty, enqueue, offered, push, skip, slide, slide_members, slide_queues
 from timelapse.kernels.native.memory.sliding import stamp, take_back, unstamp
 from timelapse.kernels.native.memory.touch import take

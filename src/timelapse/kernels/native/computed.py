@@ -71,7 +71,17 @@ def _functions(text: str, fields: tuple[str, ...]) -> tuple[Any, Any]:
 
 
 def compute(computed: Computed, event: type[Event], table: pa.Table) -> Entries:
-    """Evaluate for every row of a table of events."""
+    """Evaluate for every row of a table of events; where all depends on one text that repeats, for each different one."""
+    if len(computed.fields) == 1 and (column := _repeated(table, computed.fields[0])) is not None:
+        known = pa.chunked_array([column.dictionary])
+        if column.null_count:
+            known = pa.chunked_array([*known.chunks, pa.nulls(1, known.type)])
+        found = compute(computed, event, pa.table({computed.fields[0]: known}))
+        places = column.indices.fill_null(len(known) - 1).to_numpy()
+        parts = found.values.take(pa.array(places)), found.valid[places], found.raised[places]
+        for flags in parts[1:]:
+            flags.setflags(write=False)
+        return Entries(*parts)
     columns = [_values(table, event, name) for name in computed.fields]
     every, one = _functions(computed.text, computed.fields)
     objects = dict(computed.objects)
@@ -84,6 +94,15 @@ def compute(computed: Computed, event: type[Event], table: pa.Table) -> Entries:
     except (Exception, Spent):  # noqa: S110 which row it was is found out below
         pass
     return _singly(eval(one, objects), columns, computed)  # noqa: S307
+
+
+def _repeated(table: pa.Table, name: str) -> pa.DictionaryArray | None:
+    """A column whose different values are known, and are fewer than its rows."""
+    column = table.column(name)
+    if not pa.types.is_dictionary(column.type) or column.num_chunks != 1:
+        return None
+    array = column.chunk(0)
+    return array if len(array.dictionary) < len(array) else None
 
 
 def _values(table: pa.Table, event: type[Event], name: str) -> list[Any]:

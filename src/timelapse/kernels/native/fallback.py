@@ -69,7 +69,7 @@ class Fallback:
             if name in logs:
                 return self._views.live(name, journal)
             if self._keys is None:
-                return live_state(table, journal)
+                return live_state(table, journal, counts=tables.get(unit.counted.get(name, "")))
             return live_state(table, journal, turn, self._keys.states[name])
 
         self._steps: SteppingKernel | None = None
@@ -148,6 +148,6 @@ def handed_over(
     for name, table in tables.items():
         if name in work.exact:
             python.resume(name, table.before() if table.layout.tracked else {})
-        else:
+        elif name in work.delta:
             fill(python.delta(name), table)
     return python

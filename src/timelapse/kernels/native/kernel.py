@@ -132,6 +132,9 @@ class NativeKernel:
             if known:
                 key_by_key = (few or large) and not unit.lists
                 load([self._tables[n] for n in known], [starts[n] for n in known], key_by_key=key_by_key)
+        for name, counter in unit.counted.items():
+            if name in starts and name in work.exact:
+                self._tables[counter].load_counts(starts[name])
         self._reach = Reach(unit.steady, {n: t for n, t in starts.items() if n in work.exact})
         self._events = events
         self._growth = [Growth(events, table.rows) for table in self._hashes]
@@ -250,7 +253,7 @@ class NativeKernel:
         if table is None:  # no handler mentions it
             spec = self._spec.states[name]
             return spec.kind(spec, TrackedStore(to_dict(spec, self._starts.get(name)), journal))
-        return live_state(table, journal)
+        return live_state(table, journal, counts=self._tables.get(self._unit.counted.get(name, "")))
 
     def held(self, name: str) -> pa.Table:
         """An exact state's keys and values, in no order (NativeTable.held)."""

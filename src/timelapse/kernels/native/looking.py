@@ -10,7 +10,7 @@ from timelapse.kernels.native.lowering.states.grouped import MODERATE
 from timelapse.kernels.native.memory.effectlog import EffectLog
 from timelapse.kernels.native.memory.layout import PRESENT
 from timelapse.kernels.native.memory.table import NativeTable
-from timelapse.kernels.native.views import Foreign, NativeStore
+from timelapse.kernels.native.views import Foreign, NativeStore, outer_key
 from timelapse.kernels.native.windows import USED
 from timelapse.kernels.stores import PlainStore
 from timelapse.kinds.base import State, StateSpec
@@ -19,7 +19,7 @@ from timelapse.kinds.extremum import Max
 from timelapse.kinds.mean import SUM, Mean
 from timelapse.kinds.past import Members, Operation, ReadOnly, recording
 from timelapse.kinds.setof import SetOf
-from timelapse.model.types import FLOAT, TupleType
+from timelapse.model.types import FLOAT
 
 
 class _Length:
@@ -118,12 +118,6 @@ class _Offers:
         spec = self._table.spec
         real = self._table.layout.stored == FLOAT
         self._log.offer(row, self._now(), word, largest=issubclass(spec.kind, Max), real=real)
-
-
-def outer_key(spec: StateSpec, stored: Any) -> Any:
-    """The declared key of a stored one."""
-    assert spec.outer is not None
-    return stored[: len(spec.outer.items)] if isinstance(spec.outer, TupleType) else stored[0]
 
 
 class Views:

@@ -87,6 +87,8 @@ class Unit:
     """How many operations on such a state one event can do outside of loops."""
     hidden: dict[str, StateSpec] = field(default_factory=dict)
     """States that the program has not declared (windows.py)."""
+    counted: dict[str, str] = field(default_factory=dict)
+    """SetOfs whose members are counted by key, and the hidden counters that do."""
     emits: dict[type[Record], int] = field(default_factory=dict)
     undo: int = 0
     rejects: bool = False

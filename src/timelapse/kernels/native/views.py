@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from timelapse.kernels.native.memory.layout import OCCUPIED
 from timelapse.kernels.native.memory.table import NativeTable
-from timelapse.kinds.base import ABSENT
+from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.effects import ADD, SET, Delta, Journal
+from timelapse.kinds.setof import SetOf
+from timelapse.model.types import TupleType
 
 
 class _Rows:
@@ -106,6 +108,54 @@ class NativeStore:
         return self._rows.claim(key)
 
 
+class _CountedStore(NativeStore):
+    """That of a SetOf whose members are counted by key."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self, table: NativeTable, counts: NativeTable, journal: Journal | None) -> None:
+        super().__init__(table, journal)
+        self.counts = NativeStore(counts, journal)
+
+    def put(self, key: Any, value: Any) -> None:
+        if self.get(key, ABSENT) is ABSENT:
+            self._count(key, 1)
+        super().put(key, value)
+
+    def drop(self, key: Any) -> None:
+        if self.get(key, ABSENT) is not ABSENT:
+            self._count(key, -1)
+        super().drop(key)
+
+    def _count(self, key: Any, step: int) -> None:
+        outer = outer_key(self._table.spec, key)
+        count = self.counts.get(outer, 0) + step
+        if count:
+            self.counts.put(outer, count)
+        else:
+            self.counts.drop(outer)
+
+
+class _CountedSetOf(SetOf):
+    """It has no index to count with."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self, spec: StateSpec, store: _CountedStore) -> None:
+        super().__init__(spec, store)
+        self._counts = store.counts
+
+    def count(self, key: Any) -> int:
+        found: int = self._counts.get(self._outer(key), 0)
+        return found
+
+
+def outer_key(spec: StateSpec, stored: Any) -> Any:
+    """The declared key of a stored one."""
+    assert spec.outer is not None
+    return stored[: len(spec.outer.items)] if isinstance(spec.outer, TupleType) else stored[0]
+
+
 class _Last:
     """A Set's delta: the last operation per key."""
 
@@ -193,10 +243,14 @@ class OwnStore:
 
 
 def live_state(
-    table: NativeTable, journal: Journal | None, turn: Turn | None = None, place: int | None = None
-) -> Any:
-    """What handlers see of a table: the state, or its delta. With `turn`: a worker's part of an exact state."""
+    table: NativeTable, journal: Journal | None, turn: Turn | None = None, place: int | None = None,
+    counts: NativeTable | None = None,
+) -> Any:  # fmt: skip
+    """What handlers see of a table: the state, or its delta. With `turn`: a worker's part of an exact state. `counts`: of a
+    SetOf's members."""
     spec, form = table.spec, table.layout.form
+    if form == "exact" and counts is not None:
+        return _CountedSetOf(spec, _CountedStore(table, counts, journal))
     if form == "exact":
         store = NativeStore(table, journal)
         return spec.kind(spec, store if turn is None else OwnStore(store, turn, place))

@@ -82,6 +82,11 @@ def sliding_of(program: Program) -> Mapping[str, Sliding]:
     return made
 
 
-def members_spec(spec: StateSpec, lag: int) -> StateSpec:
-    """The hidden counter of a SetOf's members in a window, by key."""
-    return StateSpec(f"~{spec.name} {lag}", Counter, spec.outer, INT, 0)
+def members_spec(spec: StateSpec, lag: int | None = None) -> StateSpec:
+    """The hidden counter of a SetOf's members, by key: of those in a window, or of all."""
+    return StateSpec(f"~{spec.name}{'' if lag is None else f' {lag}'}", Counter, spec.outer, INT, 0)
+
+
+def is_hidden(spec: StateSpec) -> bool:
+    """Whether a state is one of these."""
+    return spec.name.startswith("~")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -80,9 +80,10 @@ class Emitter:
 
     def __init__(
         self, program: Program, work: PassProgram, *, final: bool, tables: Sequence[tuple[str, ...]] = (),
-        steady: Mapping[str, int] | None = None,
+        steady: Mapping[str, int] | None = None, counted: Collection[str] = (),
     ) -> None:  # fmt: skip
-        """`tables`: states that share a table. Others have one each. `steady`: counters of which that is known (steady.py)."""
+        """`tables`: states that share a table. Others have one each. `steady`: counters of which that is known (steady.py).
+        `counted`: SetOfs whose members are counted by key."""
         self._program, self._work, self._final = program, work, final
         self._together = {name: table for table in tables for name in table}
         self._beside: dict[str, Layout] = {}
@@ -94,6 +95,7 @@ class Emitter:
         self._keys: dict[int, dict[str, set[tuple[str, ...]]]] = {}
         """For each type of event each state's keys, as they are spelt."""
         self.steady: Mapping[str, int] = steady or {}
+        self.counted = frozenset(counted)
         self.unit = Unit(steady=self.steady)
         self._lines: list[Line] = []
         self._indent = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 
-from timelapse.kernels.native.lowering.comparisons import present
+from timelapse.kernels.native.lowering.comparisons import equal, present
 from timelapse.kernels.native.lowering.emitter import Frame
 from timelapse.kernels.native.lowering.statements import Statements
 from timelapse.kernels.native.lowering.values import Env, Refused, Value
@@ -21,6 +21,8 @@ class Folds(Statements):
             return self._looped(fold, what.elt, what.generators, node, env, frame)
         if isinstance(what, ast.SetComp | ast.DictComp):
             return None
+        if fold == "len" and (short := self._short_list(what, env, frame)) is not None:
+            return self._distinct(short)
         value = present(self, self._expr(what, env, frame))
         if value.kind != "list":
             return None
@@ -29,6 +31,35 @@ class Folds(Statements):
         name = ast.Name(".item", ast.Load())
         over = ast.comprehension(ast.Name(".item", ast.Store()), ast.Name(".list", ast.Load()), [], 0)
         return self._looped(fold, name, [over], node, {**env, ".list": value}, frame)
+
+    def _short_list(self, node: ast.expr, env: Env, frame: Frame) -> Value | None:
+        """The list of `set(...)`, where it is one of few values that can be compared one with the other."""
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=[given], keywords=[]) if name not in env:
+                if frame.names.get(name) is not set or isinstance(given, ast.Starred):
+                    return None
+                mark = self._mark()
+                value = self._expr(given, env, frame)
+                if value.kind == "list" and value.bound is not None and value.items[2].kind != "float":
+                    return value
+                self._rollback(mark)
+        return None
+
+    def _distinct(self, value: Value) -> Value:
+        """How many different values a list has."""
+        start, stop, element = value.items
+        count, i, j, seen = (self.name(stem) for stem in ("x", "i", "j", "among"))
+        self.line(f"{count} = 0")
+        with self.block(f"for {i} in range({start.code}, {stop.code}):"):
+            self.line(f"{seen} = False")
+            with self.block(f"for {j} in range({start.code}, {i}):"):
+                one, other = (Value(element.kind, f"{value.code}[{place}]") for place in (i, j))
+                with self.block(f"if {equal(self, one, other)}:"):
+                    self.line(f"{seen} = True")
+                    self.line("break")
+            with self.block(f"if not {seen}:"):
+                self.line(f"{count} += 1")
+        return Value("int", count)
 
     def _looped(
         self, fold: str, element: ast.expr, generators: list[ast.comprehension], node: ast.Call, env: Env,

@@ -76,15 +76,17 @@ def lowered(program: Program, work: PassProgram, *, final: bool) -> Unit:
 
 
 def _lowered(program: Program, work: PassProgram, *, final: bool, ticks_apart: bool = False) -> Unit:
-    """It is written once to see which states share a table, and which counters are steady, and then knowing that."""
+    """It is written once to see which states share a table, which counters are steady and of which SetOfs the members are
+    counted, and then knowing that."""
     alone = Lowering(program, work, final=final)
     alone.ticks_apart = ticks_apart
     alone.write()
     tables = [states for states in alone.together() if len(states) > 1]
     steady = alone.steady_counters()
-    if not tables and not steady:
+    counted = list(alone.unit.counted)
+    if not tables and not steady and not counted:
         return alone.finish()
-    again = Lowering(program, work, final=final, tables=tables, steady=steady)
+    again = Lowering(program, work, final=final, tables=tables, steady=steady, counted=counted)
     again.ticks_apart = ticks_apart
     return again.run()
 
@@ -165,6 +167,7 @@ class Lowering(Folds):
         self._heads, self._bodies = heads, bodies
         unit.windows = {n: v for n in unit.states if (v := self._states[n].views) is not None}
         unit.hidden = {name: spec for name, spec in unit.hidden.items() if name in unit.states}
+        unit.counted = {name: counter for name, counter in unit.counted.items() if counter in unit.states}
         unit.pushes = {name: self._states[name].pushes for name in unit.windows}
 
     def finish(self) -> Unit:

@@ -8,8 +8,9 @@ from timelapse.errors import Place
 from timelapse.kernels.native.lowering.emitter import Emitter
 from timelapse.kernels.native.lowering.states import StateCode, state_code
 from timelapse.kernels.native.lowering.states.sliding import view_of
-from timelapse.kernels.native.lowering.values import Env, SelfRef
+from timelapse.kernels.native.lowering.values import Env, Refused, SelfRef
 from timelapse.kernels.native.memory.layout import Layout, mode_of
+from timelapse.kernels.native.windows import members_spec
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import TimeUse, spec_of
 from timelapse.model.times import width_of
@@ -54,6 +55,14 @@ class Stateful(Emitter):
             unit.layouts[spec.name] = layout
             unit.hidden[spec.name] = spec
         return self._states[spec.name]
+
+    def members_of(self, spec: StateSpec) -> StateCode:
+        """The counter of a SetOf's members by key. What asks for it has everything written again, knowing that."""
+        if self.unit.shared:
+            raise Refused(f"{spec.name}.count(), where events are shared out", self._line)
+        counter = members_spec(spec)
+        self.unit.counted[spec.name] = counter.name
+        return self.hidden(counter)
 
     def _view_of(self, node: ast.expr, env: Env) -> StateCode | None:
         """The view that `self.x.last(W)` or `self.x.ago(L)` stands for."""

@@ -19,7 +19,8 @@ from typing import Literal
 from timelapse.analysis.result import PassProgram
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.extremum import Extremum
-from timelapse.model.types import OptionalType, ScalarType, TupleType, ValueType
+from timelapse.kinds.listof import ListOf
+from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
 from timelapse.tables.table import key_types
 
 OCCUPIED, PRESENT, TOUCHED = 1, 2, 4
@@ -33,8 +34,18 @@ MOST_WORDS = 8
 MOST_WITH_VIEWS = 16
 """Those with words of views, than two lines: alone each state would have one."""
 
+LONGEST_LIST = 32
+"""So many values of a key's list are kept in its row."""
+
 Mode = Literal["exact", "delta", "ignored"]
 Form = Literal["exact", "const", "count", "func", "list"]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedList(ListType):
+    """A list of scalars of which no more than `most` are kept. Its words: how many there are, then each, then zeros."""
+
+    most: int
 
 
 def value_words(kind: ValueType | None) -> int:
@@ -43,6 +54,8 @@ def value_words(kind: ValueType | None) -> int:
         return 0
     if isinstance(kind, OptionalType):
         return 1 + value_words(kind.inner)
+    if isinstance(kind, BoundedList):
+        return 1 + kind.most
     return sum(value_words(item) for item in kind.items) if isinstance(kind, TupleType) else 1
 
 
@@ -148,9 +161,13 @@ def mode_of(name: str, work: PassProgram) -> Mode:
 
 
 def stored_type(spec: StateSpec) -> ValueType | None:
-    """The type of what is stored: None never is in Max and Min."""
+    """The type of what is stored: None never is in Max and Min, and of some lists the length is bounded."""
     if issubclass(spec.kind, Extremum) and isinstance(spec.value, OptionalType):
         return spec.value.inner
+    if spec.kind is ListOf and isinstance(spec.value, ListType) and isinstance(spec.value.inner, ScalarType):
+        most = spec.option("last")
+        if most is not None and most <= LONGEST_LIST:
+            return BoundedList(spec.value.inner, most)
     return spec.value
 
 

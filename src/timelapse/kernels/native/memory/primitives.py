@@ -145,6 +145,30 @@ def drop(slots, i, place, size, flag):  # type: ignore[no-untyped-def]
 
 
 @primitive()
+def push_newest(slots, i, place, most, word):  # type: ignore[no-untyped-def]
+    """Append to a row's list, which has its length before its values. The oldest goes where it is full."""
+    count = slots[i, place]
+    if count == most:
+        for w in range(place + 1, place + most):
+            slots[i, w] = slots[i, w + 1]
+        slots[i, place + most] = word
+    else:
+        slots[i, place] = count + 1
+        slots[i, place + 1 + count] = word
+
+
+@primitive()
+def take_oldest(slots, i, place, most, flag):  # type: ignore[no-untyped-def]
+    """Take the oldest value out of a row's list; an empty list is not there."""
+    for w in range(place + 1, place + most):
+        slots[i, w] = slots[i, w + 1]
+    slots[i, place + most] = 0
+    slots[i, place] -= 1
+    flags = slots[i, 0] | flag << 1
+    slots[i, 0] = flags if slots[i, place] != 0 else flags & ~flag
+
+
+@primitive()
 def plus(a, b):  # type: ignore[no-untyped-def]
     """`a + b` modulo 2^64. Numba's own addition promises LLVM that it never leaves int64."""
     return np.int64(np.uint64(a) + np.uint64(b))
@@ -190,6 +214,18 @@ def bits(x):  # type: ignore[no-untyped-def]
 def unbits(word):  # type: ignore[no-untyped-def]
     """The float of a word."""
     return np.int64(word).view(np.float64)
+
+
+@primitive()
+def faded(slots, i, place, now, half_life):  # type: ignore[no-untyped-def]
+    """What is left of a Decayed's total, as Python computes it, with the C library's `pow`.
+
+    The 2.0 is made of a flag that every row has that is in use, so that the compiler does not know it: of a constant it
+    would make `exp2`, whose last bit may be another.
+    """
+    two = 1.0 + np.float64(slots[i, 0] & OCCUPIED)
+    since = np.float64(now - slots[i, place + 1]) / np.float64(half_life)
+    return unbits(slots[i, place]) * two**-since
 
 
 @primitive()

@@ -65,6 +65,12 @@ class NativeTable:
         """Start from a state table. `key_by_key`: its keys get rows when they are first looked at, if possible."""
         load([self], [table], key_by_key=key_by_key)
 
+    def load_counts(self, table: pa.Table) -> None:
+        """Count the rows of a SetOf's state table by the declared key: this is the counter of its members."""
+        names = key_names(self.spec)
+        found = table.group_by(names).aggregate([([], "count_all")]).rename_columns([*names, "v"])
+        self._put_in(found, self.layout)
+
     def settle(self) -> None:
         """Give every key of a mapped start state a row."""
         shared = self.hash

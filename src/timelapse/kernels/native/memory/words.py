@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from timelapse.kernels.native.memory.layout import value_words
+from timelapse.kernels.native.memory.layout import BoundedList, value_words
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.model.types import OptionalType, ScalarType, TupleType, ValueType
+from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
 from timelapse.tables.rowhash import one_array
 from timelapse.tables.table import wrap
 
@@ -25,6 +25,9 @@ def encode(value: Any, kind: ValueType, interned: Interned) -> list[int]:
         if value is None:
             return [0] * value_words(kind)
         return [1, *encode(value, kind.inner, interned)]
+    if isinstance(kind, BoundedList):
+        words = [w for item in value for w in encode(item, kind.inner, interned)]
+        return [len(words), *words, *[0] * (kind.most - len(words))]
     if isinstance(kind, TupleType):
         return [
             w for item, inner in zip(value, kind.items, strict=True) for w in encode(item, inner, interned)
@@ -41,6 +44,8 @@ def decode(words: list[int], kind: ValueType, interned: Interned) -> Any:
     """The value of these words."""
     if isinstance(kind, OptionalType):
         return decode(words[1:], kind.inner, interned) if words[0] else None
+    if isinstance(kind, BoundedList):
+        return tuple([decode([w], kind.inner, interned) for w in words[1 : 1 + words[0]]])
     if isinstance(kind, TupleType):
         found, at = [], 0
         for item in kind.items:
@@ -65,6 +70,12 @@ def to_words(column: pa.Array | pa.ChunkedArray, kind: ValueType, interned: Inte
     if isinstance(kind, OptionalType):
         valid = np.asarray(array.is_valid()).astype(np.int64)
         return np.column_stack([valid, to_words(array, kind.inner, interned) * valid[:, None]])
+    if isinstance(kind, BoundedList):
+        lengths = array.value_lengths().fill_null(0).to_numpy().astype(np.int64)
+        found = np.zeros((len(array), 1 + kind.most), np.int64)
+        found[:, 0] = lengths
+        found[:, 1:][_within(lengths, kind.most)] = to_words(array.flatten(), kind.inner, interned)[:, 0]
+        return found
     if isinstance(kind, TupleType):
         if not kind.items:
             return np.zeros((len(array), 0), np.int64)
@@ -82,6 +93,12 @@ def to_words(column: pa.Array | pa.ChunkedArray, kind: ValueType, interned: Inte
     return interned.words(array).reshape(-1, 1)
 
 
+def _within(lengths: Ints, most: int) -> npt.NDArray[np.bool_]:
+    """Which of a list's places are in use, row by row."""
+    used: npt.NDArray[np.bool_] = np.arange(most) < lengths[:, None]
+    return used
+
+
 _FILL: dict[str, Any] = {"int": 0, "float": 0.0, "bool": False, "str": "", "bytes": b""}
 
 
@@ -92,6 +109,16 @@ def to_arrow(
     if isinstance(kind, OptionalType):
         none = words[:, 0] == 0
         return to_arrow(words[:, 1:], kind.inner, interned, none if missing is None else none | missing)
+    if isinstance(kind, BoundedList):
+        lengths = words[:, 0] if missing is None else np.where(missing, 0, words[:, 0])
+        values = words[:, 1:][_within(lengths, kind.most)].reshape(-1, 1)
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]).astype(np.int32)
+        items = to_arrow(values, kind.inner, interned)
+        mask = None if missing is None or not missing.any() else pa.array(missing)
+        return pa.ListArray.from_arrays(pa.array(ends), items, type=kind.arrow, mask=mask)
+    if isinstance(kind, ListType):  # of a state that no handler of the pass mentions
+        assert not len(words)
+        return pa.array([], kind.arrow)
     if isinstance(kind, TupleType):
         children, at = [], 0
         for item in kind.items:

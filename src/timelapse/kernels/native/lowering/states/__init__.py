@@ -6,8 +6,9 @@ from timelapse.kernels.native.lowering.states.base import StateCode, Writer
 from timelapse.kernels.native.lowering.states.counter import CounterCode
 from timelapse.kernels.native.lowering.states.effects import FuncCode
 from timelapse.kernels.native.lowering.states.grouped import MapOfCode, MapOfFuncCode, MeanCode, SetOfCode
+from timelapse.kernels.native.lowering.states.listof import ListOfCode
 from timelapse.kernels.native.lowering.states.set import SetCode
-from timelapse.kernels.native.lowering.states.smoothed import SmoothedCode
+from timelapse.kernels.native.lowering.states.smoothed import DecayedCode, SmoothedCode
 from timelapse.kernels.native.lowering.states.value import ExtremumCode, FirstCode, ValueCode
 from timelapse.kernels.native.lowering.values import Refused
 from timelapse.kernels.native.memory.layout import Layout, Mode
@@ -16,11 +17,12 @@ from timelapse.kinds.base import StateSpec
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.extremum import Max, Min
 from timelapse.kinds.first import First
+from timelapse.kinds.listof import ListOf
 from timelapse.kinds.mapof import MapOf
 from timelapse.kinds.mean import Mean
 from timelapse.kinds.set import Set
 from timelapse.kinds.setof import SetOf
-from timelapse.kinds.smoothed import Smoothed
+from timelapse.kinds.smoothed import Decayed, Smoothed
 from timelapse.kinds.value import Value
 
 __all__ = ["StateCode", "Writer", "compiles", "state_code"]
@@ -28,6 +30,7 @@ __all__ = ["StateCode", "Writer", "compiles", "state_code"]
 _CODE: dict[type, type[StateCode]] = {
     Counter: CounterCode, Set: SetCode, Value: ValueCode, First: FirstCode, Max: ExtremumCode, Min: ExtremumCode,
     Mean: MeanCode, SetOf: SetOfCode, MapOf: MapOfCode, Smoothed: SmoothedCode,
+    ListOf: ListOfCode, Decayed: DecayedCode,
 }  # fmt: skip
 
 
@@ -43,6 +46,8 @@ def state_code(
     found = _CODE.get(spec.kind)
     if found is None:
         raise Refused(f"the state kind {spec.kind.__name__} ({spec.name})")
+    if mode == "delta" and layout.form == "list":
+        raise Refused(f"what is done to {spec.name}, a ListOf that this pass does not know")
     if mode == "delta" and layout.form == "func":
         found = MapOfFuncCode if found is MapOfCode else FuncCode
     return found(spec, mode, layout, out, index, table, views)

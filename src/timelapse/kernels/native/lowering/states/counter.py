@@ -11,6 +11,7 @@ from timelapse.kernels.native.lowering.expressions import arithmetic
 from timelapse.kernels.native.lowering.states.base import StateCode, one
 from timelapse.kernels.native.lowering.values import NONE, Refused, Value
 from timelapse.kernels.native.steady import BOUND, Steps
+from timelapse.kernels.native.windows import is_hidden
 from timelapse.model.types import INT, ValueType
 
 
@@ -35,7 +36,10 @@ class CounterCode(StateCode):
 
     def _read(self, row: str) -> Value:
         value = self._out.temp("int", self.word(row, self.layout.place))
-        return replace(value, bound=BOUND) if self.spec.name in self._out.steady else value
+        small = self.spec.name in self._out.steady or is_hidden(
+            self.spec
+        )  # how many rows there are of something
+        return replace(value, bound=BOUND) if small else value
 
     def set(self, key: Value | None, value: Value) -> None:
         number = self._number(value)

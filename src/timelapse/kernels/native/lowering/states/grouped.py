@@ -1,6 +1,7 @@
 """SetOf, MapOf and Mean, compiled: what they store under parts of keys, as Set, Value and Counter store it.
 
-Operations on everything under a key need an index, which only Python keeps: passes with those run as Python.
+How many members a key has is a hidden counter, where a pass asks for it. Other operations on everything under a key need
+an index, which only Python keeps: passes with those run as Python.
 """
 
 from __future__ import annotations
@@ -65,19 +66,36 @@ class SetOfCode(Paired, SetCode):
         raise Refused(f"del {self.spec.name}[k], which needs an index")
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
+        if name == "count":
+            return self._number_of(one(key, f"{self.spec.name}.count()"))
         if name in ("add", "discard"):
             what = f"{self.spec.name}.{name}()"
             member = one(given.get("member"), what)
             key = Value("tuple", items=(one(key, what), member))
         return super()._method(name, key, {})
 
+    def _number_of(self, key: Value) -> Value:
+        """How many members a key has."""
+        if self.views is not None:
+            raise Refused(f"{self.spec.name}.count(), of a state of which there are windows")
+        counted = self._out.members_of(self.spec)
+        if self.mode == "ignored":
+            counted.key(key)
+            return Value("int", "0", const=0)
+        return counted.get(key)
+
     def _comes(self, key: Value | None, row: str) -> None:
+        if self.spec.name in self._out.counted:
+            with self._out.block(f"if {self.lacks(row)}:"):
+                self._out.members_of(self.spec).change(self._outer(key), ast.Add(), _one)
         for lag, counted in self._counted():
             with self._out.block(f"if {self.lacks(row)} or {self._stamp(row)} < {self.edge(lag)}:"):
                 counted.change(self._outer(key), ast.Add(), _one)
         self.stamp(row)
 
     def _goes(self, key: Value | None, row: str) -> None:
+        if self.spec.name in self._out.counted:
+            self._out.members_of(self.spec).change(self._outer(key), ast.Sub(), _one)
         for lag, counted in self._counted():
             with self._out.block(f"if {self._stamp(row)} >= {self.edge(lag)}:"):
                 counted.change(self._outer(key), ast.Sub(), _one)

@@ -1,4 +1,4 @@
-"""Smoothed by event, compiled. By time it needs powers of two, which only Python takes as Python does."""
+"""Smoothed by event, and Decayed, compiled."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from timelapse.kernels.native.lowering.expressions import arithmetic, as_float
 from timelapse.kernels.native.lowering.states.base import StateCode, literal, one
 from timelapse.kernels.native.lowering.values import NONE, Refused, Value, common, fitted
 from timelapse.model.types import FLOAT, OptionalType, ValueType
+
+_EXACT = 2**53
+"""Integers below it are floats, too: the quotient of two is what Python's true division gives."""
 
 
 class SmoothedCode(StateCode):
@@ -77,3 +80,47 @@ class SmoothedCode(StateCode):
         with self._out.block("else:"):
             self._out.store(stem, fitted(default, shape))
         return result
+
+
+class DecayedCode(SmoothedCode):
+    """`tl.Decayed`."""
+
+    parameters: ClassVar = {"add": ("n",), "get": ()}
+
+    def get(self, key: Value | None) -> Value:
+        words = self.key(key)
+        if self.mode == "ignored":
+            return Value("float", "0.0", const=0.0)
+        row = self.find(words)
+        stem = self._out.name("c")
+        with self._out.block(f"if {self.has(row)}:"):
+            result = self._out.store(stem, self._left(row))
+        with self._out.block("else:"):
+            self._out.store(stem, Value("float", "0.0"))
+        return result
+
+    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
+        if name == "get":
+            return self.get(key)
+        value = self._certain(one(given.get("n"), f"{self.spec.name}.add()"))
+        if value.kind not in ("int", "float"):
+            raise Refused(f"{self.spec.name} is given {value.kind}")
+        v = self._out.temp("float", as_float(value))
+        words = self.key(key)
+        if self.mode == "ignored":
+            return NONE
+        row = self.claim(words)
+        with self._out.block(f"if {self.has(row)}:"):
+            left = self._left(row)
+            self.put(row, [f"bits({left.code} + {v.code})", self._out.now])
+        with self._out.block("else:"):
+            self.put(row, [f"bits(0.0 + {v.code})", self._out.now])
+        return NONE
+
+    def _left(self, row: str) -> Value:
+        """What is left now under a key that is there."""
+        half, place, now = self.spec.option("half_life"), self.layout.place, self._out.now
+        if half >= _EXACT:
+            raise Refused(f"{self.spec.name}, whose half_life is no float")
+        self._out.exit_if(f"not 0 <= minus({now}, {self.word(row, place + 1)}) < {_EXACT}")
+        return self._out.temp("float", f"faded({self.table}, {row}, N{place}, {now}, {half})")

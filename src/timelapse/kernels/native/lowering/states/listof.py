@@ -1,0 +1,98 @@
+"""ListOf with `last=n`, compiled: a row has how many values there are, and then the values, oldest first."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from timelapse.kernels.native.lowering.states.base import StateCode, one
+from timelapse.kernels.native.lowering.values import NONE, Refused, Value, optional
+from timelapse.kernels.native.memory.layout import BoundedList
+
+_MANY = 2**40
+"""`tail` asks for less: what is added to the list's length then stays in int64."""
+
+
+class ListOfCode(StateCode):
+    """`tl.ListOf`. What is read is a copy: a later write does not change it."""
+
+    parameters: ClassVar = {"append": ("value",), "pop": (), "get": (), "tail": ("n",), "count": ()}
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._kind = stored_list(self.layout.stored, self.spec.name)
+
+    def contains(self, key: Value) -> Value:
+        words = self.key(key)
+        if self.mode == "ignored":
+            return self._out.temp("bool", "False")
+        return self._out.temp("bool", self.has(self.find(words)))
+
+    def get(self, key: Value | None) -> Value:
+        """The list."""
+        words, most = self.key(key), self._kind.most
+        row = None if self.mode == "ignored" else self.find(words)
+        count = self._out.temp("int", "0" if row is None else self.word(row, self.layout.place))
+        items = [
+            self.value(["0" if row is None else self.word(row, self.layout.place + 1 + i)], self._kind.inner)
+            for i in range(most)
+        ]
+        name = self._out.name("x")
+        self._out.line(f"{name} = ({', '.join(i.code for i in items)},)")
+        zero = Value("int", "0", const=0)
+        return Value("list", name, (zero, count, Value(items[0].kind)), bound=most)
+
+    def delete(self, key: Value | None) -> None:
+        words = self.key(key)
+        if self.mode != "ignored":
+            self.drop_present(words)
+
+    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
+        if name == "get":
+            return self.get(key)
+        if name == "tail":
+            return self._tail(key, one(given.get("n"), f"{self.spec.name}.tail()"))
+        if name == "append":
+            return self._append(key, one(given.get("value"), f"{self.spec.name}.append()"))
+        words = self.key(key)
+        if self.mode == "ignored":
+            return Value("int", "0", const=0) if name == "count" else NONE
+        row, place = self.find(words), self.layout.place
+        count = self._out.temp("int", self.word(row, place))
+        if name == "count":
+            return count
+        first = self.value([self.word(row, place + 1)], self._kind.inner)
+        there = self._out.temp("bool", f"{count.code} != 0")
+        with self._out.block(f"if {there.code}:"):
+            self.save(row)
+            self._out.line(
+                f"take_oldest({self.table}, {row}, N{place}, N{self._kind.most}, N{self.layout.present})"
+            )
+        return optional(there.code, first)
+
+    def _tail(self, key: Value | None, n: Value) -> Value:
+        n = self._certain(n)
+        if n.kind != "int":
+            raise Refused(f"{self.spec.name}.tail() of {n.kind}")
+        found = self.get(key)
+        _, count, element = found.items
+        self._out.exit_if(f"not -{_MANY} < {n.code} < {_MANY}")
+        first = self._out.temp("int", f"min({count.code}, max(0, {count.code} - {n.code}))")
+        return Value("list", found.code, (first, count, element), bound=found.bound)
+
+    def _append(self, key: Value | None, value: Value) -> Value:
+        (word,) = self.words(value, self._kind.inner)
+        words = self.key(key)
+        if self.mode == "ignored":
+            return NONE
+        row, layout = self.claim(words), self.layout
+        self.save(row)
+        self._out.line(f"push_newest({self.table}, {row}, N{layout.place}, N{self._kind.most}, {word})")
+        self._out.line(f"{self.flags(row)} |= {layout.present | layout.touched}")
+        return NONE
+
+
+def stored_list(stored: Any, name: str) -> BoundedList:
+    """The type of a row's list. Raises Refused where it may be of any length."""
+    if not isinstance(stored, BoundedList):
+        raise Refused(f"{name}, a ListOf without tl.state(last=n), with a large n, or of optionals")
+    return stored
