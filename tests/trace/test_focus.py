@@ -131,6 +131,23 @@ def test_the_slice_is_gone_through_where_too_many_events_matter(monkeypatch: pyt
     assert walks
 
 
+def test_a_question_that_was_too_much_spoils_no_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy key is asked about together with others, then each alone: the others get what the serial loop says."""
+    events = messages(90, seed=5)
+    past = Past(replay(Antispam, MemoryLog(events, [Message, Friendship]), spark=False))
+    changes = all_writes(Antispam, events[:80])
+    few = [p for p in changes if p[0] == "friends"]
+    monkeypatch.setattr(focus_module, "MOST", 40)
+    for places in ([("total", ()), *few], [("total", ())]):
+        with pytest.raises(Unfocused):
+            past.focus(0, 80).writes(places)
+    for place in few:
+        wrote, _ = past.focus(0, 80).writes([place])
+        mine = [w.seq for w in wrote[place] if w.before is ABSENT or w.before != w.after]
+        assert mine == [w.seq for w in reversed(changes[place])], place
+    assert len(few) > 3
+
+
 LIMIT = 3
 
 

@@ -20,7 +20,7 @@ from timelapse.model.order import in_order
 from timelapse.run import Run, replay
 from timelapse.trace import likely as likely_module
 from timelapse.trace import writers as writers_module
-from timelapse.trace.likely import Ask
+from timelapse.trace.knowledge import Ask
 from timelapse.trace.moments import Past
 from timelapse.trace.steps import MISSING
 from timelapse.trace.writers import Written, writers

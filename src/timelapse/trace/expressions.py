@@ -11,6 +11,7 @@ from typing import Any
 from timelapse.analysis.views import is_view, viewed
 from timelapse.trace.instrument import Sites
 from timelapse.trace.steps import brief
+from timelapse.trace.views import length
 
 _OPERATORS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.In: "in",
@@ -160,8 +161,9 @@ class _Shown(ast.NodeTransformer):
 
     def _view(self, node: Any) -> str:
         """`sent.last(7)`."""
-        state = node.func.value.attr
-        return f"{state}.{node.func.attr}({self._key(node.args[0])})"
+        known = _value_of(node.args[0], self._values) if self._keys else None
+        way = self._key(node.args[0]) if known is None or type(known[0]) is not int else length(known[0])
+        return f"{node.func.value.attr}.{node.func.attr}({way})"
 
     def _key(self, node: ast.expr) -> str:
         """A key's value, where keys are filled in and it is known."""

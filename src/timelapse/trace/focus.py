@@ -142,7 +142,14 @@ class Focus:
         self._columns = self.past.columns_of(self._lo, self.end, self._known.fields(states))
 
     def _settle(self, places: Collection[Place], attempt: Callable[[], Any]) -> Any:
-        """Try until nothing is read that is not known."""
+        """Try until nothing is read that is not known. After Unfocused this is of no use: what it knows is not whole."""
+        try:
+            return self._settled(places, attempt)
+        except Unfocused:
+            self.past.forget(self)
+            raise
+
+    def _settled(self, places: Collection[Place], attempt: Callable[[], Any]) -> Any:
         self._demand(places)
         for _ in range(_ROUNDS):
             self._unknown.clear()

@@ -18,8 +18,7 @@ from timelapse.model.types import ScalarType, TupleType, ValueType
 from timelapse.run.run import Run
 from timelapse.trace import timed
 from timelapse.trace.event import events_at
-from timelapse.trace.knowledge import Unfocused
-from timelapse.trace.likely import Ask
+from timelapse.trace.knowledge import Ask, Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.recorder import seen
 from timelapse.trace.steps import MISSING, brief, name_of, place_text, plain

@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from timelapse.analysis import analyse
 from timelapse.analysis.closed import function_of
@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 
 Place = tuple[str, Any]
 """A state's name and a key."""
+
+
+class Ask(NamedTuple):
+    """Who wrote a place before an event? `absent`: it is known that nothing is there then."""
+
+    place: Place
+    end: int
+    absent: bool = False
 
 
 class Unfocused(Exception):
@@ -54,7 +62,7 @@ class Knowledge:
         if self._analysis.opaque:
             raise Unfocused("analysis does not see through the program")
         self._parts: dict[frozenset[str], Part] = {}
-        self._read_keys: dict[type[Event], tuple[tuple[StateSpec, types.FunctionType], ...]] = {}
+        self._used_keys: dict[type[Event], tuple[tuple[StateSpec, types.FunctionType], ...]] = {}
         self.bound = bind(
             self.program, dict.fromkeys(self.spec.states), {"emit": None, "reject": None, "now": 0}
         )
@@ -77,12 +85,12 @@ class Knowledge:
             found[access.state].append(Pattern(access.event.__name__, tuple(parts)))
         return found
 
-    def read_at(self, event: Event) -> Iterator[Place]:
-        """The keys that handlers may read at an event, as far as they follow from it."""
-        known = self._read_keys
+    def used_at(self, event: Event) -> Iterator[Place]:
+        """The keys that handlers may read or write at an event, as far as they follow from it."""
+        known = self._used_keys
         if type(event) not in known:
-            reads = (a for a in accesses(self._analysis) if not a.writes and a.event is type(event))
-            known |= {type(event): (), **self._asks(list(reads))}
+            mine = [a for a in accesses(self._analysis) if a.event is type(event)]
+            known |= {type(event): (), **self._asks(mine)}
         for spec, function in known[type(event)]:
             try:
                 key = function(self.bound, event)
@@ -156,4 +164,4 @@ def _origins(access: Access, spec: StateSpec, params: Mapping[str, Any]) -> list
     return list(origins(access.key, width, params, names))
 
 
-__all__ = ["Knowledge", "Part", "Place", "Unfocused"]
+__all__ = ["Ask", "Knowledge", "Part", "Place", "Unfocused"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from timelapse.log.types import bind
 from timelapse.model.events import Event
 from timelapse.model.types import TupleType
 from timelapse.trace.columns import Seqs
-from timelapse.trace.knowledge import Place
+from timelapse.trace.knowledge import Ask, Place
 from timelapse.trace.moments import Past
 
 _GUESSES = 16
@@ -27,14 +27,6 @@ _NEAR = 1 << 20
 _FEW = 24
 """Likely writers of each place that are stopped at in it, where one event is asked about; of many events fewer."""
 _FEWER = 6
-
-
-class Ask(NamedTuple):
-    """Who wrote a place before an event? `absent`: it is known that nothing is there then."""
-
-    place: Place
-    end: int
-    absent: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,20 +78,17 @@ class Guess:
     """
 
     def __init__(self, past: Past, events: Collection[Event]) -> None:
+        self._lo = lo = past.cuts[past.slice_of(max(e.seq for e in events))]
         asks = {Ask(p, end) for e in events for p in _guessed(past, e) for end in past.ends(p[0], e)}
-        lo = past.cuts[past.slice_of(max(e.seq for e in events))]
-        few = _FEW if len(events) == 1 else _FEWER
-        self._lo = lo
-        self._ends: dict[Place, set[int]] = {}
+        self._asks = {ask for ask in asks if ask.end > lo}
+        few = _FEW * past.patience if len(events) == 1 else _FEWER * past.patience
         self.likely = Newest()
         stops: dict[Place, set[int]] = {}
-        for end in {ask.end for ask in asks if ask.end > lo}:
-            places = [ask.place for ask in asks if ask.end == end]
-            for place, seqs in candidates(past, max(lo, end - _NEAR), end, places).items():
-                near = seqs[seqs >= lo][-few:].tolist()
-                stops.setdefault(place, set()).update({lo, end}, near, (s + 1 for s in near))
-                self._ends.setdefault(place, set()).add(end)
-                self.likely[place] = np.union1d(self.likely[place], seqs)
+        for ask, seqs in candidates(past, lo, self._asks, back=_NEAR).items():
+            # What is written once, is written first.
+            near = {*seqs[-few:].tolist(), *seqs[:2].tolist()}
+            stops.setdefault(ask.place, set()).update({lo, ask.end}, near, (s + 1 for s in near))
+            self.likely[ask.place] = np.union1d(self.likely[ask.place], seqs)
         self._watch = Watch(stops)
         self.stops = self._watch.stops
 
@@ -109,7 +98,7 @@ class Guess:
 
     def found(self, place: Place, end: int) -> list[Stretch] | None:
         """Where it was written in the slice before an event, newest first; None where that was not guessed."""
-        if end not in self._ends.get(place, ()):
+        if Ask(place, end) not in self._asks:
             return None
         return [s for s in reversed(self._watch.found[place]) if s.b <= end]
 
@@ -122,9 +111,10 @@ class Newest(dict[Place, Seqs]):
 
 
 def _guessed(past: Past, event: Event) -> Iterator[Place]:
-    """What the event is likely to read: what analysis says, else keys made of its fields."""
-    known = past.read_at(event)
-    yield from dict.fromkeys(_of_fields(past, event) if known is None else known)
+    """What the event is likely to read: what analysis says it uses; of other states keys made of its fields."""
+    known = past.used_at(event)
+    states = {name for name, _ in known}
+    yield from dict.fromkeys((*known, *(p for p in _of_fields(past, event) if p[0] not in states)))
 
 
 def _of_fields(past: Past, event: Event) -> Iterator[Place]:
@@ -147,10 +137,23 @@ def _of_fields(past: Past, event: Event) -> Iterator[Place]:
 _TYPES = {"int": int, "str": str, "bytes": bytes, "Time": int}
 
 
-def candidates(past: Past, lo: int, hi: int, places: Collection[Place]) -> Mapping[Place, Seqs]:
-    """For each place events before `hi` that are likely to have written it, ascending: at least the newest ones."""
-    found = past.likely(hi, places)
-    return likely(past, lo, hi, list(places)) if found is None else found
+def candidates(past: Past, lo: int, asks: Collection[Ask], back: int | None = None) -> dict[Ask, Seqs]:
+    """For each question events from `lo` on that are likely to have written the place, ascending: at least the newest.
+
+    `back`: so many events before the end of each are looked at, where all fields have to be compared.
+    """
+    found = past.likely(asks)
+    if found is not None:
+        return {ask: seqs[np.searchsorted(seqs, lo) :] for ask, seqs in found.items()}
+    ends: dict[int, list[Ask]] = {}
+    last = max((ask.end for ask in asks), default=lo)
+    for ask in asks:
+        ends.setdefault(last if back is None else ask.end, []).append(ask)
+    made: dict[Ask, Seqs] = {}
+    for end, own in ends.items():
+        seqs = likely(past, lo if back is None else max(lo, end - back), end, [ask.place for ask in own])
+        made |= {ask: seqs[ask.place][: np.searchsorted(seqs[ask.place], ask.end)] for ask in own}
+    return made
 
 
 def likely(past: Past, lo: int, hi: int, places: Sequence[Place]) -> dict[Place, Seqs]:
@@ -208,4 +211,4 @@ def _fits(part: Any, kind: pa.DataType) -> bool:
     return isinstance(part, bytes) and bool(pa.types.is_large_binary(kind) or pa.types.is_binary(kind))
 
 
-__all__ = ["Ask", "Guess", "Newest", "Stretch", "Watch", "candidates"]
+__all__ = ["Guess", "Newest", "Stretch", "Watch", "candidates"]

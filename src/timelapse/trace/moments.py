@@ -21,7 +21,7 @@ from timelapse.model.times import refuse_times
 from timelapse.run.run import Run
 from timelapse.trace.columns import Columns, Seqs
 from timelapse.trace.focus import Focus
-from timelapse.trace.knowledge import Knowledge, Place, Unfocused
+from timelapse.trace.knowledge import Ask, Knowledge, Place, Unfocused
 
 
 class Past:
@@ -73,21 +73,29 @@ class Past:
             self._focus = Focus(self, slice_id, end, self.refused())
         return self._focus
 
+    def forget(self, focus: Focus) -> None:
+        """A focus is of no use any more."""
+        if self._focus is focus:
+            self._focus = None
+
     def columns_of(self, lo: int, hi: int, fields: Mapping[str, Collection[str]]) -> Columns:
         """These columns of a stretch of the log. The last ones that were asked for are kept."""
         if self._columns is None or not self._columns.covers(lo, hi, fields):
             self._columns = Columns(self.reader, lo, hi, fields)
         return self._columns
 
-    def likely(self, hi: int, places: Collection[Place]) -> Mapping[Place, Seqs] | None:
-        """For each place the newest events before `hi` that may have written it, if that can be said."""
-        del hi, places
+    patience = 1
+    """So many times as many stops are worth making, rather than going through a slice again."""
+
+    def likely(self, asks: Collection[Ask]) -> Mapping[Ask, Seqs] | None:
+        """For each question the newest events that may have written the place, if that can be said."""
+        del asks
         return None
 
-    def read_at(self, event: Event) -> Collection[Place] | None:
-        """The keys that an event is likely to read, if that can be said."""
+    def used_at(self, event: Event) -> Collection[Place]:
+        """The keys that an event is likely to use, as far as that can be said."""
         del event
-        return None
+        return ()
 
     def ends(self, state: str, event: Event) -> Collection[int]:
         """Before which events a state is asked for who wrote it, where an event reads it."""

@@ -25,7 +25,7 @@ from timelapse.run.takeout import reader_without
 from timelapse.trace import timed
 from timelapse.trace.columns import Columns, Pattern, Seqs
 from timelapse.trace.focus import Focus
-from timelapse.trace.knowledge import Place, Unfocused
+from timelapse.trace.knowledge import Ask, Place, Unfocused
 from timelapse.trace.moments import Past
 
 _LONGEST = 1 << 24
@@ -54,11 +54,13 @@ class WholePast(Past):
         taken_out = self.run.stored_quarantined()["seq"].to_pylist()
         return reader_without(self.run.need_reader(), taken_out), (0, self.run.manifest.cuts[-1])
 
-    def read_at(self, event: Event) -> Collection[Place] | None:
+    patience = 20
+
+    def used_at(self, event: Event) -> Collection[Place]:
         try:
-            return list(self.knowledge.read_at(event))
+            return list(self.knowledge.used_at(event))
         except Unfocused:
-            return None
+            return ()
 
     def ends(self, state: str, event: Event) -> Collection[int]:
         """Those of looks back, too."""
@@ -88,14 +90,24 @@ class WholePast(Past):
 
     # --- who may have written a key -------------------------------------------------------------------
 
-    def likely(self, hi: int, places: Collection[Place]) -> Mapping[Place, Seqs] | None:
+    def likely(self, asks: Collection[Ask]) -> Mapping[Ask, Seqs] | None:
         if self.cuts[-1] > _LONGEST:
             return None
         try:
             columns = self.columns_of(0, self.cuts[-1], self._key_fields)
         except Unfocused:
             return None
-        return {place: self._newest(columns, place, hi) for place in places}
+        ends: dict[Place, list[int]] = {}
+        for place, end, _ in asks:
+            ends.setdefault(place, []).append(end)
+        all_ = {place: self._newest(columns, place, max(own)) for place, own in ends.items()}
+        found = {}
+        for ask in asks:
+            seqs, since = all_[ask.place]
+            if ask.end <= since:  # so far back it was not looked
+                seqs, _ = self._newest(columns, ask.place, ask.end)
+            found[ask] = seqs[: np.searchsorted(seqs, ask.end)]
+        return found
 
     @cached_property
     def _key_fields(self) -> dict[str, set[str]]:
@@ -106,15 +118,18 @@ class WholePast(Past):
             own.update(f for part in pattern.parts if part is not None for f in part.fields)
         return fields
 
-    def _newest(self, columns: Columns, place: Place, hi: int) -> Seqs:
+    def _newest(self, columns: Columns, place: Place, hi: int) -> tuple[Seqs, int]:
+        """The events before `hi` that may have written a place, from an event on."""
         spec, key = self.spec.states[place[0]], place[1]
         parts = () if key == UNKEYED else key if isinstance(spec.key, TupleType) else (key,)
         found: list[Seqs] = [np.zeros(0, np.int64)]
+        since = 0
         for pattern in self.knowledge.patterns[spec.name]:
             wanted = pattern if parts else Pattern(pattern.type, ())
             for back in _BACK:
                 seqs = columns.holding(wanted, [parts], max(0, hi - back), hi, _MOST)
                 if seqs is not None:
                     found.append(seqs)
+                    since = max(since, hi - back)
                     break
-        return np.unique(np.concatenate(found))
+        return np.unique(np.concatenate(found)), since

@@ -14,7 +14,8 @@ from timelapse.run.run import Run
 from timelapse.trace import timed
 from timelapse.trace.event import Tracer, event_at, events_at, reader_of, trace_all
 from timelapse.trace.explanation import Cause, Explanation, Seen, Source
-from timelapse.trace.likely import Ask, Guess
+from timelapse.trace.knowledge import Ask
+from timelapse.trace.likely import Guess
 from timelapse.trace.moments import Past
 from timelapse.trace.questions import Found, Named, find_event, find_output, nothing_named
 from timelapse.trace.steps import (

@@ -17,8 +17,8 @@ import numpy as np
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import ABSENT
 from timelapse.trace.columns import Seqs
-from timelapse.trace.knowledge import Place, Unfocused
-from timelapse.trace.likely import Ask, Guess, Stretch, Watch, candidates
+from timelapse.trace.knowledge import Ask, Place, Unfocused
+from timelapse.trace.likely import Guess, Stretch, Watch, candidates
 from timelapse.trace.moments import Past
 from timelapse.trace.recorder import seen
 from timelapse.trace.steps import MISSING
@@ -71,14 +71,9 @@ def writers(past: Past, asks: Collection[Ask], count: int, guess: Guess | None =
         focused = _focused(past, slice_id, wanted)
         for ask, found in focused.items():
             result[ask].found += found[: count - len(result[ask].found)]
-        ends: dict[int, list[Ask]] = {}
-        for ask in wanted:
-            if ask not in focused:
-                ends.setdefault(min(ask.end, past.cuts[slice_id + 1]), []).append(ask)
-        for end, own in ends.items():
-            search = _Search(past, slice_id, end, refused, known, guess)
-            for ask, found in search.run({a: count - len(result[a].found) for a in own}).items():
-                result[ask].found += found
+        rest = {a: count - len(result[a].found) for a in wanted if a not in focused}
+        for ask, found in _Search(past, slice_id, refused, known, guess).run(rest).items():
+            result[ask].found += found
     return result
 
 
@@ -128,70 +123,62 @@ class _Search:
     """The search through one slice."""
 
     def __init__(
-        self, past: Past, slice_id: int, end: int, refused: frozenset[int], known: _Known, guess: Guess | None
+        self, past: Past, slice_id: int, refused: frozenset[int], known: _Known, guess: Guess | None
     ) -> None:  # fmt: skip
         self._known = known
         self._past, self._slice, self._refused = past, slice_id, refused
-        self._lo, self._hi = past.cuts[slice_id], end
-        self._likely: Mapping[Place, Seqs] = {}
+        self._lo, self._hi = past.cuts[slice_id], past.cuts[slice_id + 1]
+        self._likely: Mapping[Ask, Seqs] = {}
         self._guess = guess
 
-    def run(self, asks: Mapping[Ask, int]) -> dict[Ask, list[Written]]:
-        """For each question so many of the last events that wrote the place, here or before where this ends."""
-        wanted: dict[Place, int] = {}
-        for ask, count in asks.items():
-            wanted[ask.place] = max(count, wanted.get(ask.place, 0))
-        found = self._run(wanted)
-        return {ask: found.get(ask.place, [])[:count] for ask, count in asks.items()}
-
-    def _run(self, wanted: Mapping[Place, int]) -> dict[Place, list[Written]]:
-        whole = [Stretch(self._lo, self._hi, open=True)]
-        found: dict[Place, list[Stretch]] = {}
-        for place in wanted:
-            guessed = None if self._guess is None else self._guess.found(place, self._hi)
-            found[place] = whole if guessed is None else guessed
-        places = list(wanted)
-        if any(self._unclear(found[p], wanted[p]) for p in places):
-            self._likely = candidates(self._past, self._lo, self._hi, places)
-            self._known.held.update(p for p in places if len(self._likely[p]))
-        places = [p for p in places if found[p] is not whole or not self._passed_over(p)]
-        found = {p: found[p] for p in places}
-        most = _STOPS
+    def run(self, wanted: Mapping[Ask, int]) -> dict[Ask, list[Written]]:
+        """For each question so many of the last events that wrote the place."""
+        found: dict[Ask, list[Stretch]] = {}
+        whole = []
+        for ask in wanted:
+            end = min(ask.end, self._hi)
+            guessed = None if self._guess is None else self._guess.found(ask.place, end)
+            if guessed is None:
+                whole.append(ask)
+            found[ask] = [Stretch(self._lo, end, open=True)] if guessed is None else guessed
+        open_ = [ask for ask in found if self._unclear(found[ask], wanted[ask])]
+        if open_:
+            self._likely = candidates(self._past, self._lo, open_)
+            self._known.held.update(ask.place for ask, seqs in self._likely.items() if len(seqs))
+        for ask in whole:
+            if self._passed_over(ask):
+                del found[ask]
+        most = _STOPS * self._past.patience
         while True:
-            unclear = {p: self._unclear(found[p], wanted[p]) for p in places}
-            if not any(unclear.values()):
+            unclear = {ask: u for ask in found if (u := self._unclear(found[ask], wanted[ask]))}
+            if not unclear:
                 break
-            seen_ = self._pass({p: self._all_stops(p, unclear[p], most) for p in places if unclear[p]})
-            for place, stretches in seen_.items():
-                gone = unclear[place]
-                kept = [s for s in found[place] if s not in gone]
-                inside = [s for s in stretches if any(g.a <= s.a and s.b <= g.b for g in gone)]
-                found[place] = sorted([*kept, *inside], key=lambda s: -s.a)
+            seen_ = self._pass(unclear, most)
+            for ask, gone in unclear.items():
+                kept = [s for s in found[ask] if s not in gone]
+                inside = [s for s in seen_[ask.place] if any(g.a <= s.a and s.b <= g.b for g in gone)]
+                found[ask] = sorted([*kept, *inside], key=lambda s: -s.a)
             most *= _MORE
-        for place, stretches in found.items():
+        for ask, stretches in found.items():
             wrote = [s.a for s in stretches if self._single(s)]
-            fields = self._likely.get(place)
+            fields = self._likely.get(ask)
             if fields is None and self._guess is not None:
-                fields = self._guess.likely[place]
+                fields = self._guess.likely[ask.place]
             if not np.isin(wrote, [] if fields is None else fields).all():
-                self._known.computed.add(place)
+                self._known.computed.add(ask.place)
         return {
-            p: [Written(s.a, shown_side(s.before), shown_side(s.after)) for s in found[p] if self._single(s)][
-                : wanted[p]
+            ask: [Written(s.a, shown_side(s.before), shown_side(s.after)) for s in own if self._single(s)][
+                : wanted[ask]
             ]
-            for p in places
+            for ask, own in found.items()
         }
 
-    def _unchanged(self, place: Place) -> bool:
-        """Whether it is the whole slice that is searched, and it left the place as it was."""
-        whole = self._hi >= self._past.cuts[self._slice + 1]
-        return whole and not self._past.changed(place[0], place[1], self._slice)
-
-    def _passed_over(self, place: Place) -> bool:
-        known = self._known
-        if not self._unchanged(place):
+    def _passed_over(self, ask: Ask) -> bool:
+        """Whether the slice is not searched: it left the place as it was, and no event is likely to have written it."""
+        place, known = ask.place, self._known
+        if ask.end < self._hi or self._past.changed(*place, self._slice):
             return False
-        return not len(self._likely.get(place, ())) and place in known.held and place not in known.computed
+        return not len(self._likely.get(ask, ())) and place in known.held and place not in known.computed
 
     def _single(self, stretch: Stretch) -> bool:
         nothing = stretch.before is ABSENT and stretch.after is ABSENT  # of no interest to anybody
@@ -212,11 +199,11 @@ class _Search:
                 known += 1
         return unclear
 
-    def _stops(self, place: Place, stretch: Stretch, most: int) -> Iterator[int]:
+    def _stops(self, ask: Ask, stretch: Stretch, most: int) -> Iterator[int]:
         """Where to stop in a stretch in which the place was written."""
         yield stretch.a
         yield stretch.b
-        all_ = self._likely[place]
+        all_ = self._likely[ask]
         mine = all_[np.searchsorted(all_, stretch.a) : np.searchsorted(all_, stretch.b)]
         if len(mine):
             for s in mine[-most:].tolist():
@@ -227,11 +214,11 @@ class _Search:
         for part in range(1, _PARTS):
             yield stretch.a + size * part // _PARTS
 
-    def _all_stops(self, place: Place, stretches: Sequence[Stretch], most: int) -> set[int]:
-        return {s for stretch in stretches for s in self._stops(place, stretch, most)}
-
-    def _pass(self, stops: Mapping[Place, set[int]]) -> dict[Place, list[Stretch]]:
+    def _pass(self, unclear: Mapping[Ask, Sequence[Stretch]], most: int) -> Mapping[Place, list[Stretch]]:
         """Go through the slice: between which of its stops each place was written."""
+        stops: dict[Place, set[int]] = {}
+        for ask, stretches in unclear.items():
+            stops.setdefault(ask.place, set()).update(s for g in stretches for s in self._stops(ask, g, most))
         watch = Watch(stops)
 
         def visit(moment: Moment) -> bool:
