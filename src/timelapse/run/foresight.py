@@ -76,7 +76,8 @@ def foreseen(program: Program, plan: Plan, job: Job, cores: int) -> dict[str, st
         why = f"Python: {TOO_FEW}"
         return {**{stage.name: why for stage in plan.stages}, "final": why, **_guessed(plan)}
     guessed = [stage.name for stage in plan.stages if stage.strategy is Strategy.ITERATE]
-    works = [(s.name, s.work, False) for s in plan.stages if s.name not in guessed] + [
+    stages = plan.stages if plan.mode == "staged" else ()
+    works = [(s.name, s.work, False) for s in stages if s.name not in guessed] + [
         ("final", job.passes[-1], True)
     ]
     events = share_of(job.reader.count, job.slices if plan.mode == "staged" else 1, cores)

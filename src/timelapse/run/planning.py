@@ -38,8 +38,19 @@ class Planner:
         )  # fmt: skip
 
     def settle(self, spark: SparkSession | Literal[False] | None) -> tuple[Plan, Executor]:
-        """The plan and who runs it. A local session is started where the replay would be faster by more than
-        the start takes."""
+        """The plan and who runs it: as for the replay before, where this is one of several of the same code."""
+        asked = self.request
+        several = asked.settings.several
+        for analysis, plan, executor in () if several is None else several.settled:
+            if analysis is asked.analysis:
+                return plan, executor
+        found = self._settle(spark)
+        if several is not None:
+            several.settled.append((asked.analysis, *found))
+        return found
+
+    def _settle(self, spark: SparkSession | Literal[False] | None) -> tuple[Plan, Executor]:
+        """A local session is started where the replay would be faster by more than the start takes."""
         from timelapse.env.spark_session import existing, session
 
         settings, own = self.request.settings, usable_cores()

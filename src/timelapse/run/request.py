@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from timelapse.analysis import Analysis
+from timelapse.engine.executor import Executor
 from timelapse.engine.progress import Progress, Silent
 from timelapse.log.reader import EventReader
 from timelapse.model.program import Program
+from timelapse.plan import Plan
 from timelapse.run.source import Source
 
 
@@ -18,10 +20,12 @@ class Several:
     """A replay is one of several over a log, of programs that may differ in their last rules only.
 
     Then what the last rules read of the states is recorded by the first of them, whatever that costs. `decoded` is a
-    folder for what they share beyond the cache, as long as they take.
+    folder for what they share beyond the cache, as long as they take. `settled`: for each analysis how and where programs
+    with it are replayed, which the first of them decides.
     """
 
     decoded: Path | None = None
+    settled: list[tuple[Analysis, Plan, Executor]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
