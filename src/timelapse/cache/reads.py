@@ -108,15 +108,8 @@ class Reads:
 
     # --- running ------------------------------------------------------------------------------------
 
-    def job(self, store: Store, job: Job, decoded: Path | None = None) -> Job | None:
-        """A job that runs the output part alone; None where a column is not there.
-
-        `decoded`: where its events are kept as they are read, for other jobs with the same columns.
-        """
-        place = job.scratch / FOLDER
-        for (event, name), key in self.keys.items():
-            if store.lease(key, place / event / name) is None:
-                return None
+    def alone(self) -> tuple[PassProgram, dict[str, dict[str, ValueType]]]:
+        """The output part as a pass whose events have what it reads as further fields, and these by event type."""
         reads: dict[str, dict[str, ValueType]] = {}
         for site in self.part.sites:
             reads.setdefault(site.event.__name__, {})[site.name] = site.type
@@ -132,6 +125,18 @@ class Reads:
             {e.__name__: (*names, *reads.get(e.__name__, {})) for e, names in fields.items()},
             frozenset(),
         )  # fmt: skip
+        return work, reads
+
+    def job(self, store: Store, job: Job, decoded: Path | None = None) -> Job | None:
+        """A job that runs the output part alone; None where a column is not there.
+
+        `decoded`: where its events are kept as they are read, for other jobs with the same columns.
+        """
+        place = job.scratch / FOLDER
+        for (event, name), key in self.keys.items():
+            if store.lease(key, place / event / name) is None:
+                return None
+        work, reads = self.alone()
         reader: EventReader = ReadsReader(job.reader, str(place), job.cuts[:-1], reads)
         if decoded is not None:
             reader = DecodedReader(reader, str(decoded), " ".join(sorted(self.keys.values())))
@@ -166,11 +171,18 @@ class OutputDriver(Driver):
             loop.close()
         if len(reports) < slices:
             return None
+        return self.known(reports, moved, content)
+
+    def known(
+        self, reports: Mapping[int, SliceReport], moved: Mapping[tuple[str, int], SumRow],
+        content: Mapping[tuple[str, int], SumRow],
+    ) -> Outcome:  # fmt: skip
+        """The outcome where what each slice puts out is known too."""
         for index, report in reports.items():
             report.moved = {name: total for (name, number), total in moved.items() if number == index}
             report.content = {name: total for (name, number), total in content.items() if number == index}
         self._accept(reports)
-        return self._outcome([reports[i] for i in range(slices)])
+        return self._outcome([reports[i] for i in range(self._job.slices)])
 
 
 def worth_it(job: Job, alone: Job) -> bool:

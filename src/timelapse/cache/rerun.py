@@ -13,12 +13,13 @@ from typing import Any
 from timelapse.analysis import Analysis
 from timelapse.analysis.outputs import output_part
 from timelapse.cache import reads, states
+from timelapse.cache.group import Group, takes_part
 from timelapse.cache.key import CoreKey, core_key
 from timelapse.cache.reads import OutputDriver, Reads
 from timelapse.cache.states import KeptStates
 from timelapse.cache.store import Store, open_store
 from timelapse.engine.driver import Driver, Outcome
-from timelapse.engine.executor import Executor, suitable
+from timelapse.engine.executor import Executor, LocalExecutor, suitable
 from timelapse.engine.job import Job
 from timelapse.engine.progress import Progress
 from timelapse.errors import HandlerError
@@ -48,8 +49,13 @@ class Reuse:
     alone: bool = False
     """Whether the output part ran alone."""
     notes: list[str] = field(default_factory=list)
+    log_id: str | None = None
     several: bool = False
     """Whether other replays follow that may differ in their output parts only."""
+    group: Group | None = None
+    """These others, where they are known."""
+    beside: bool = False
+    """Whether their output parts have run beside this one."""
     decoded: Path | None = None
     """Where these share what they have read."""
 
@@ -62,6 +68,7 @@ class Reuse:
     def of(
         cls, program: Program, analysis: Analysis, log_id: str | None, events: int, cuts: Sequence[int],
         *, least: int | None = None, several: bool = False, decoded: Path | None = None,
+        group: Group | None = None,
     ) -> Reuse:  # fmt: skip
         """The cache for one program over a log that is cut in this way, or in any other of `least` slices or more."""
         store = open_store()
@@ -79,7 +86,10 @@ class Reuse:
         if part.reason:
             return cls(store, key, reads_reason=part.reason)
         try:
-            return cls(store, key, reads=Reads.of(program, key, part), several=several, decoded=decoded)
+            reads_of = Reads.of(program, key, part)
+            return cls(
+                store, key, reads=reads_of, log_id=log_id, several=several, decoded=decoded, group=group
+            )
         except (Unsure, RecursionError) as unsure:
             return cls(store, key, reads_reason=f"its reads depend on what cannot be hashed: {unsure}")
 
@@ -116,6 +126,23 @@ class Reuse:
         here = suitable(executor, staged=job.slices > 1 and (known is not None or plan.mode == "staged"))
 
         def drive(what: Job) -> Outcome:
+            if (
+                what is recording
+                and self.group is not None
+                and isinstance(here, LocalExecutor)
+                and here.threads > 1
+            ):
+                return drive_with_others(what, self.group)
+            return drive_alone(what)
+
+        def drive_with_others(what: Job, group: Group) -> Outcome:
+            assert self.reads is not None
+            with group.beside(job.program, what.passes[-1], self.reads, self.key, self.log_id) as aside:
+                outcome = drive_alone(dataclasses.replace(what, aside=aside))
+                self.beside = aside is not None and aside.used
+            return outcome
+
+        def drive_alone(what: Job) -> Outcome:
             driver = Driver(what, plan, here, progress, lead=lead, known=known)
             with compiling(what if wanted is None else wanted):
                 here.start(what)
@@ -139,9 +166,18 @@ class Reuse:
         self, job: Job, plan: Plan, executor: Executor, progress: Progress,
         compiling: Callable[[Job], AbstractContextManager[None]],
     ) -> Outcome | None:  # fmt: skip
-        """Run the output part alone, if all its reads are kept."""
+        """Run the output part alone, if all its reads are kept; or it has run already, beside another."""
         if self.reads is None or self.store is None:
             return None
+        made = None if self.group is None else self.group.take(job.program, job.slices)
+        if made is not None:
+            names = list(spec_of(job.program).states)
+            kept = states.changes(self.store, self.key, names, job.scratch, job.out)
+            if kept is not None:
+                takes_part(job, made)
+                self.kept, self.what, self.alone = kept, "states and what is read of them", True
+                driver = OutputDriver(job, plan, LocalExecutor(), progress)
+                return driver.known({r.slice: r for r in made.reports}, kept.moved, kept.content)
         if self.store.head(states.states_key(self.key)) is None or self.reads.missing(self.store):
             return None
         names = list(spec_of(job.program).states)
@@ -193,7 +229,13 @@ class Reuse:
         """Keep what a run found and nothing had to be repaired."""
         if self.store is None:
             return
-        if outcome.fallback is None and (job.out / reads.FOLDER).is_dir() and self.reads is not None:
+        recorded = self.reads is not None and not self.beside  # else to those beside it
+        if (
+            outcome.fallback is None
+            and (job.out / reads.FOLDER).is_dir()
+            and self.reads is not None
+            and recorded
+        ):
             self._note(self.reads.keep(self.store, job, about))
         reads.remove(job.out)
         if self.kept is not None or outcome.fallback is not None:

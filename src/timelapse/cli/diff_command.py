@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from timelapse.compare import Counterfactual, Diff, Judgement
     from timelapse.engine.progress import Progress
     from timelapse.log import Log
+    from timelapse.model.program import Program
     from timelapse.run import Run
+    from timelapse.run.request import Several
 
 SHORT_WARNING = "people who are blocked behave differently"
 SHOWN = 5
@@ -246,8 +248,12 @@ def _both(
             hint="timelapse diff rules.py:Antispam LOG --enforce event, or timelapse diff @3 --enforce event",
         )  # fmt: skip
     from timelapse.cli.options import choose_spark
+    from timelapse.run import Run
+    from timelapse.run.request import Several
 
-    factual = _side(a, sets_a, None if b is None else Log.open(Path(b)), master, local, progress)
+    opened = None if b is None else Log.open(Path(b))
+    side = _side(a, sets_a, opened)
+    factual = side if isinstance(side, Run) else _replayed(side, opened, Several(), master, local, progress)
     reader = Log.open(Path(factual.manifest.log or "")) if b is None else Log.open(Path(b))
     if (reader.id, reader.count) != (factual.manifest.log_id, factual.events):
         raise UsageError(
@@ -286,6 +292,9 @@ def _sides(
     from timelapse.errors import UsageError
     from timelapse.kernels.choose import repeated
     from timelapse.log import Log
+    from timelapse.model.program import Program
+    from timelapse.run import Run
+    from timelapse.run.several import sharing
 
     opened = None if log is None else Log.open(log)
     for name, reference, settings in (("--set-a", a, sets_a), ("--set-b", b, sets_b)):
@@ -297,10 +306,14 @@ def _sides(
         raise UsageError(
             "two programs are compared over a log", hint=f"timelapse diff {a} {b} LOG", code="TL800"
         )
-    with repeated(1 if _is_run(a) or _is_run(b) else 2):
-        first = _side(a, sets_a, opened, master, local, progress)
-        second = _side(b, sets_b, opened, master, local, progress)
-    yield first, second
+    first, second = _side(a, sets_a, opened), _side(b, sets_b, opened)
+    programs = [side for side in (first, second) if isinstance(side, Program)]
+    with repeated(len(programs)), sharing(programs) as several:
+        runs = [
+            side if isinstance(side, Run) else _replayed(side, opened, several, master, local, progress)
+            for side in (first, second)
+        ]
+    yield runs[0], runs[1]
 
 
 def _is_log(reference: str) -> bool:
@@ -313,31 +326,32 @@ def _is_run(reference: str) -> bool:
     return reference.startswith("@") or (Path(reference) / "run.json").is_file()
 
 
-def _side(
-    reference: str,
-    settings: list[str] | None,
-    log: Log | None,
-    master: str | None,
-    local: bool,
-    progress: Progress,
-) -> Run:
-    from timelapse.cli.options import choose_spark
+def _side(reference: str, settings: list[str] | None, log: Log | None) -> Run | Program:
+    """A finished run, or a program for the log."""
     from timelapse.cli.places import find_run
     from timelapse.cli.settings import build_program
     from timelapse.log.types import heard
     from timelapse.model.program import spec_of
     from timelapse.model.versions import load_versioned
     from timelapse.run import Run
-    from timelapse.run.request import Several
-    from timelapse.run.start import replay_one_of
 
     if _is_run(reference):
         return Run.open(find_run(reference))
     program = build_program(load_versioned(reference), settings or [])
     assert log is not None
     log.bind(heard(spec_of(program), log.types))
+    return program
+
+
+def _replayed(
+    program: Program, log: Log | None, several: Several, master: str | None, local: bool, progress: Progress
+) -> Run:
+    from timelapse.cli.options import choose_spark
+    from timelapse.run.start import replay_one_of
+
+    assert log is not None
     spark = choose_spark(log.count, progress, master=master, local=local)
-    return replay_one_of(Several(), program, log, None, spark, progress)
+    return replay_one_of(several, program, log, None, spark, progress)
 
 
 def _keys(given: list[str] | None, sides: tuple[Run, Run]) -> dict[str, tuple[str, ...]]:

@@ -10,9 +10,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-import shutil
-import tempfile
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,8 +28,8 @@ from timelapse.log import Log
 from timelapse.log.types import heard
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, params_of, spec_of
-from timelapse.run.request import Several
 from timelapse.run.run import Run
+from timelapse.run.several import sharing
 from timelapse.run.start import replay_one_of
 
 if TYPE_CHECKING:
@@ -41,8 +38,6 @@ if TYPE_CHECKING:
 
 MOST = 10_000
 """Points of a sweep."""
-_SHARING = 3
-"""So many points that share their states keep decoded what they read."""
 
 
 @dataclass(frozen=True)
@@ -144,20 +139,27 @@ def sweep(
     programs = [type(base)(**{**params_of(base), **values}) for values in full]
     folder = None if out is None else Path(out)
     found: dict[int, Point] = {}
+    places = [
+        None if folder is None else folder / _name(values, made, opened)
+        for values, made in zip(full, programs, strict=True)
+    ]
+    for number, (place, made) in enumerate(zip(places, programs, strict=True)):
+        known = None if place is None else _known(place, made, opened)
+        if known is not None:
+            found[number] = Point(full[number], known, resumed=True)
+    done = 0
     for group in _groups(programs, opened):
-        with _Shared(folder, len(group)) as several, repeated(len(programs)):
+        missing = [programs[n] for n in group if n not in found]
+        with sharing(missing, folder) as several, repeated(len(programs)):
             for number in group:
-                place = None if folder is None else folder / _name(full[number], programs[number], opened)
-                known = None if place is None else _known(place, programs[number], opened)
-                if known is None:
+                if number not in found:
                     run = replay_one_of(
-                        several, programs[number], opened, place, spark, listener, overwrite=True
+                        several, programs[number], opened, places[number], spark, listener, overwrite=True
                     )
-                    point = Point(full[number], run)
-                else:
-                    point = Point(full[number], known, resumed=True)
-                found[number] = point
-                listener.note(f"{len(found)}/{len(programs)} {describe(point.values)}: {_counts(point.run)}")
+                    found[number] = Point(full[number], run)
+                point = found[number]
+                done += 1
+                listener.note(f"{done}/{len(programs)} {describe(point.values)}: {_counts(point.run)}")
     points = [found[n] for n in range(len(programs))]
     if labels is not None:
         points = _judged(points, labels, judging)
@@ -239,26 +241,6 @@ def _groups(programs: Sequence[Program], log: Log) -> list[list[int]]:
         key = core_key(program, analyse(program), log.id, ())
         groups.setdefault(key.whole or f"alone {number}", []).append(number)
     return list(groups.values())
-
-
-class _Shared:
-    """What a group of points shares beyond the cache: a folder that goes with the group."""
-
-    def __init__(self, folder: Path | None, points: int) -> None:
-        self._folder, self._points = folder, points
-        self._place: Path | None = None
-
-    def __enter__(self) -> Several:
-        if self._points >= _SHARING:
-            if self._folder is None:
-                self._place = Path(tempfile.mkdtemp(prefix="timelapse-sweep-"))
-            else:
-                self._place = self._folder / f".decoded-{uuid.uuid4().hex}"
-        return Several(self._place)
-
-    def __exit__(self, *_: object) -> None:
-        if self._place is not None:
-            shutil.rmtree(self._place, ignore_errors=True)
 
 
 def _name(values: Mapping[str, Any], program: Program, log: Log) -> str:

@@ -12,12 +12,31 @@ import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import ReplayError
+from timelapse.kernels.companions import Companion
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, spec_of
 from timelapse.tables.apply import Change
 from timelapse.tables.rowhash import ZERO, HashSum
+
+
+@dataclass
+class Aside:
+    """Output parts of other programs that run beside a final pass that is one task in this process.
+
+    `reports`: for each what it did, by slice. Its files lie in `folder`, as those of an attempt. `used`: whether they
+    ran, or began to.
+    """
+
+    companions: tuple[Companion, ...]
+    folder: Path
+    reports: list[dict[int, SliceReport]]
+    used: bool = False
+
+    def scratch(self, number: int) -> Path:
+        """Where the results of one of them are, laid out as in a job's scratch."""
+        return self.folder / str(number)
 
 
 @dataclass(frozen=True)
@@ -40,6 +59,8 @@ class Job:
     """The time to which the clock goes on after the last event."""
     lasting: bool = True
     """Whether the run is to outlive the process: then results are durable when a task ends."""
+    aside: Aside | None = None
+    """What runs beside the final pass. Never shipped."""
 
     @property
     def slices(self) -> int:

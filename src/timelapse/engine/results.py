@@ -4,7 +4,8 @@ run is to last, so that publishing it has nothing left to wait for."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 from timelapse.engine import rows
 from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.engine.job import (
+    Aside,
     Job,
     SliceReport,
     SumRow,
@@ -54,6 +56,22 @@ def keep_results(job: Job, task: Task, beside: Beside) -> Callable[[SliceReport,
             beside.wait()
 
     return keep
+
+
+def keep_beside(
+    job: Job, aside: Aside, slice_id: int, results: Sequence[PassResult | None], threads: int
+) -> None:
+    """Write what output parts beside a slice have put out, each to a folder of its own."""
+
+    def write(number: int, result: PassResult) -> None:
+        report = SliceReport(slice_id, result.events, attempt=uuid.uuid4().hex)
+        own = replace(job, scratch=aside.scratch(number), aside=None)
+        own.attempt_path("").mkdir(parents=True, exist_ok=True)
+        _write(own, report, result, 1)
+        aside.reports[number][slice_id] = report
+
+    there = [(number, result) for number, result in enumerate(results) if result is not None]
+    at_once([(result.events, partial(write, number, result)) for number, result in there], threads)
 
 
 def _write(job: Job, report: SliceReport, result: PassResult, threads: int) -> None:

@@ -22,7 +22,7 @@ from timelapse.engine.job import (
     TaskResult,
     change_path,
 )
-from timelapse.engine.results import keep_results
+from timelapse.engine.results import keep_beside, keep_results
 from timelapse.engine.spill import Spill
 from timelapse.env.garbage import collected_rarely
 from timelapse.env.machine import state_memory
@@ -224,12 +224,16 @@ def _run_slices(
             return kernel_of(known)
         if serial:
             return TimedKernel(job.program)
-        return SliceKernel(
+        made = SliceKernel(
             job.program, work, known, events, final=final, prefetch=task.threads > 1, memory=memory,
             ahead=task.ahead,
             quarantine=job.quarantine, workers=task.threads if final else 1,
             before=before, rows=task.kind != "final_chain", folder=job.rows_folder, alone=alone, share=share,
+            companions=job.aside.companions if final and job.aside is not None else (),
         )  # fmt: skip
+        if job.aside is not None and made.accompanied:
+            job.aside.used = True
+        return made
 
     def starts_at(slice_id: int, state: str) -> pa.Table:
         return starts(job, index, slice_id, (state,))[state]
@@ -284,6 +288,8 @@ def _run_slices(
         if isinstance(kernel, RepairKernel):
             slice_report.repaired = RepairRow(**vars(kernel.repaired))
         keep(slice_report, done)
+        if job.aside is not None and done.beside:
+            keep_beside(job, job.aside, slice_id, done.beside, task.threads)
         result.reports.append(slice_report)
         ended = time.perf_counter()
         account["write"] = account.get("write", 0.0) + ended - middle

@@ -102,6 +102,8 @@ class PassResult:
     """Events at which a handler raised, and that were taken out of the log."""
     pending: dict[str, int] = field(default_factory=dict)
     """What lies ahead at the end of the slice, by state, event type and handler."""
+    beside: list[PassResult | None] = field(default_factory=list)
+    """What output parts of other programs have put out that ran beside it (companions.py); None where one was given up."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Where the time went, by phase (read, decode, kernel, write), as far as the kernel tells them apart."""
 

@@ -17,6 +17,7 @@ from timelapse.errors import UsageError
 from timelapse.kernels import budget
 from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.clock import Clock
+from timelapse.kernels.companions import Companion
 from timelapse.kernels.flat.kernel import FlatKernel
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.source import Source
@@ -83,6 +84,9 @@ class SliceKernel:
     `asked`: what is needed of the result is what happened to these states (None: all of it); the rest may be missing.
 
     `share`: how many events this process has for the pass, those of other kernels with them (`share_of`).
+
+    `companions`: output parts of other programs that run beside it, if it and they run compiled: see `accompanied`. What it
+    records of reads goes to them then, and is not in the results.
     """
 
     def __init__(
@@ -90,6 +94,7 @@ class SliceKernel:
         prefetch: bool = False, memory: int | None = None, ahead: bool = False,
         quarantine: bool = False, workers: int = 1, before: Before | None = None, rows: bool = True,
         folder: Path | None = None, alone: bool = True, asked: Collection[str] | None = None, share: int = 0,
+        companions: Sequence[Companion] = (),
     ) -> None:  # fmt: skip
         share = max(events, share)
         viewed = _viewed(work)
@@ -126,6 +131,7 @@ class SliceKernel:
                 ahead=ahead,
                 quarantine=quarantine, asked=asked,
             )  # fmt: skip
+            self._accompany(companions, share)
             if workers > 1 and final and not ahead:
                 from timelapse.kernels.native.aside import AsideKernel, uses_no_state
 
@@ -135,6 +141,26 @@ class SliceKernel:
                     )
         else:
             self._interpret(starts, before)
+
+    def _accompany(self, companions: Sequence[Companion], share: int) -> None:
+        """Have companions run beside the compiled pass, if all of them run compiled."""
+        if not companions or self._native is None or self._native.steps:
+            return
+        units = []
+        with self._clock.phase("compile"):
+            for one in companions:
+                unit, _ = _unit(one.program, one.work, share, final=True)
+                if unit is None:
+                    return
+                units.append(unit)
+        from timelapse.kernels.native.beside import Companions
+
+        self._native.companions = Companions(companions, units, events=self._events)
+
+    @property
+    def accompanied(self) -> bool:
+        """Whether the companions run beside it."""
+        return self._native is not None and self._native.companions is not None
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from timelapse.analysis import Analysis
+from timelapse.cache.group import Group
 from timelapse.engine.executor import Executor
 from timelapse.engine.progress import Progress, Silent
 from timelapse.log.reader import EventReader
@@ -21,10 +22,11 @@ class Several:
 
     Then what the last rules read of the states is recorded by the first of them, whatever that costs. `decoded` is a
     folder for what they share beyond the cache, as long as they take. `settled`: for each analysis how and where programs
-    with it are replayed, which the first of them decides.
+    with it are replayed, which the first of them decides. `group`: all of them, where they are known to find the same states.
     """
 
     decoded: Path | None = None
+    group: Group | None = None
     settled: list[tuple[Analysis, Plan, Executor]] = field(default_factory=list)
 
 

@@ -216,6 +216,7 @@ def _reuse(request: Request, cuts: list[int], least: int | None) -> Reuse:
     return Reuse.of(
         request.program, request.analysis, source.id, source.reader.count, cuts, least=least,
         several=several is not None, decoded=None if several is None else several.decoded,
+        group=None if several is None else several.group,
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,9 @@ from timelapse.model.program import Program, params_of, spec_of
 from timelapse.tables.apply import empty
 from timelapse.tables.sharing import at_once
 from timelapse.tables.table import to_dict
+
+if TYPE_CHECKING:
+    from timelapse.kernels.native.beside import Companions
 
 Shown = Callable[[int], Event]
 
@@ -144,6 +147,8 @@ class NativeKernel:
         self._fallback: Fallback | None = None
         self._ticks: Ticks | None = None
         self.credit = Credit()
+        self.companions: Companions | None = None
+        """What takes part in `run`: given before it, if at all."""
         self._done = 0
         self.left = 0
 
@@ -171,18 +176,31 @@ class NativeKernel:
         self.begin()
         result = PassResult()
         clock = Clock()
+        beside = self.companions
         try:
+            if beside is not None:
+                beside.begin()
             with self.decoder.batches(chunks, clock, ahead=self._prefetch) as batches:
                 for batch in batches:
                     with clock.phase("kernel"):
                         self.feed(batch, tick, shown)
+                        if beside is not None:
+                            beside.take(batch.chunk, self._outputs.take_reads())
+            if beside is not None:
+                beside.close()
             with clock.phase("kernel"):
                 self._tick_until(None, tick)
+            with clock.phase("write"):
+                self.finish(result)
+            if beside is not None:
+                with clock.phase("kernel"):
+                    result.beside = beside.end()
         except Failed as failed:
             result.failure, result.failed_seq = failed.failure, failed.seq
             return result
-        with clock.phase("write"):
-            self.finish(result)
+        finally:
+            if beside is not None:
+                beside.stop()
         result.seconds = clock.seconds
         return result
 

@@ -20,6 +20,8 @@ from timelapse.model.events import Record
 from timelapse.model.types import BYTES, INT, STR, OptionalType
 
 Ints = npt.NDArray[np.int64]
+ReadColumns = dict[str, dict[str, tuple[Array, pa.DataType]]]
+"""By event type: the columns of what was read, each with the type that it stands for."""
 
 
 class Outputs:
@@ -100,6 +102,18 @@ class Outputs:
                 text = field.type in (STR, BYTES)
                 columns.append(np.array([interned.code(v) for v in values] if text else values, kind))
             self._kept[self._unit.records.index(cls)].append(_narrowed(cls, columns))
+
+    def take_reads(self) -> ReadColumns:
+        """Take out what was recorded of reads: numbers and truth values, one for each event."""
+        found: ReadColumns = {}
+        for record, kept in zip(self._unit.records, self._kept, strict=True):
+            if record.__reads__ and kept:
+                columns = [np.concatenate(parts) for parts in zip(*kept, strict=True)][1:]
+                own = found.setdefault(record.__reads__, {})
+                for field, values in zip(record.__fields__, columns, strict=True):
+                    own[field.name] = (values, field.type.arrow)
+                kept.clear()
+        return found
 
     def tables(self, interned: Interned) -> dict[type[Record], pa.Table]:
         """The records put out, in the stored columns."""

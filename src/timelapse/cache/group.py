@@ -1,0 +1,94 @@
+"""Programs over one log that find the same states: the output parts of all run beside the first one's replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from timelapse.analysis import analyse
+from timelapse.analysis.outputs import output_part
+from timelapse.analysis.result import PassProgram
+from timelapse.cache.key import CoreKey, core_key
+from timelapse.cache.reads import Reads
+from timelapse.engine.job import Aside, Job, SliceReport
+from timelapse.kernels.companions import Companion
+from timelapse.model.fingerprint import Unsure
+from timelapse.model.program import Program
+from timelapse.model.types import BOOL, FLOAT, INT
+
+
+@dataclass(frozen=True)
+class Made:
+    """What one program's output part has put out: a report for each slice, whose files lie in a folder laid out as a job's
+    scratch."""
+
+    scratch: Path
+    reports: list[SliceReport]
+
+
+@dataclass
+class Group:
+    """`programs`: all of them. `folder`: where what they put out waits for their own replays."""
+
+    programs: Sequence[Program]
+    folder: Path
+    made: dict[int, Made] = field(default_factory=dict)
+    """By the program's identity."""
+
+    def take(self, program: Program, slices: int) -> Made | None:
+        """What a program has put out, if that is known. It is gone then."""
+        made = self.made.pop(id(program), None)
+        return made if made is not None and len(made.reports) == slices else None
+
+    @contextmanager
+    def beside(
+        self, program: Program, final: PassProgram, reads: Reads, key: CoreKey, log_id: str | None
+    ) -> Iterator[Aside | None]:
+        """What runs beside a program's final pass that records its reads: the output parts of those that follow it, as
+        far as they need no more. Its results are known when the block ends without an error."""
+        found = [
+            (p, c)
+            for p in self.programs
+            if p is not program and (c := _companion(p, final, reads, key, log_id))
+        ]
+        if not found:
+            yield None
+            return
+        aside = Aside(tuple(c for _, c in found), self.folder, [{} for _ in found])
+        yield aside
+        for number, (other, _) in enumerate(found):
+            reports = aside.reports[number]
+            self.made[id(other)] = Made(aside.scratch(number), [reports[n] for n in sorted(reports)])
+
+
+def _companion(
+    program: Program, final: PassProgram, reads: Reads, key: CoreKey, log_id: str | None
+) -> Companion | None:
+    """A program's output part, if the reads and the events' fields that the final pass has are enough for it."""
+    analysis = analyse(program)
+    part = output_part(analysis)
+    own = core_key(program, analysis, log_id, key.cuts)
+    if part.reason or own.reason or own.whole != key.whole:
+        return None
+    try:
+        wanted = Reads.of(program, own, part)
+    except (Unsure, RecursionError):
+        return None
+    if any(site.type not in (INT, FLOAT, BOOL) for site in reads.part.sites):
+        return None
+    names = {known: name for (_, name), known in reads.keys.items()}
+    if not names.keys() >= set(wanted.keys.values()):
+        return None
+    if any(not set(fields) <= set(final.columns.get(e.__name__, ())) for e, fields in part.fields.items()):
+        return None
+    work, _ = wanted.alone()
+    return Companion(program, work, {column: names[known] for column, known in wanted.keys.items()})
+
+
+def takes_part(job: Job, made: Made) -> None:
+    """Move what a program has put out to where the attempts of its own replay are."""
+    for report in made.reports:
+        job.attempt_path("").mkdir(parents=True, exist_ok=True)
+        (made.scratch / "results" / report.attempt).rename(job.attempt_path(report.attempt))

@@ -1,0 +1,34 @@
+"""What several replays over one log share beyond the cache, for as long as they take."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from timelapse.cache.group import Group
+from timelapse.model.program import Program
+from timelapse.run.request import Several
+
+_DECODING = 3
+"""So many replays that share their states keep decoded what they read."""
+
+
+@contextmanager
+def sharing(programs: Sequence[Program], out: Path | None = None) -> Iterator[Several]:
+    """For replays of these programs, one after the other (`replay_one_of`), of which all that differ in their last rules only
+    find the same states. `out`: a folder on the file system where their runs go."""
+    if len(programs) < 2:
+        yield Several()
+        return
+    if out is None:
+        place = Path(tempfile.mkdtemp(prefix="timelapse-shared-"))
+    else:
+        place = out / f".decoded-{uuid.uuid4().hex}"
+    try:
+        yield Several(place if len(programs) >= _DECODING else None, Group(programs, place / "beside"))
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
