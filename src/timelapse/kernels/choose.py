@@ -202,7 +202,7 @@ class SliceKernel:
         if self._shared is not None:
             return self._shared.run(source.chunks(), tick, source.event)
         if self._native is not None:
-            from timelapse.kernels.native.kernel import TooOften
+            from timelapse.kernels.native.leaving import TooOften
 
             if self._aside is not None:
                 try:

@@ -92,7 +92,7 @@ class Walk:
         self._seqs = iter(stops)
         self._advance()
         if self._native is not None:
-            from timelapse.kernels.native.kernel import TooOften
+            from timelapse.kernels.native.leaving import TooOften
 
             try:
                 self._native.walk(self._source.chunks(), self._source.event, lambda b: self._stops(b, visit))

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
-from timelapse.errors import HandlerError
 from timelapse.kernels import budget
 from timelapse.kernels.base import Abandoned, PassResult, Tick
 from timelapse.kernels.clock import Clock
@@ -19,6 +18,7 @@ from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
 from timelapse.kernels.native.fallback import Credit, Fallback, handed_over
 from timelapse.kernels.native.later import Ticks, with_later, with_ticks
+from timelapse.kernels.native.leaving import Failed, TooOften
 from timelapse.kernels.native.memory import loops
 from timelapse.kernels.native.memory.effectlog import EffectLog
 from timelapse.kernels.native.memory.growth import Growth
@@ -63,24 +63,8 @@ _FEW_LISTED = 1024
 _HOPELESS = "a sum of which there are windows comes near the end of int64"
 
 
-class TooOften(Exception):
-    """So many events ran as Python that the rest should too, from `seq` on: see `NativeKernel.hand_over`."""
-
-    def __init__(self, seq: int) -> None:
-        super().__init__(seq)
-        self.seq = seq
-
-
 def _no_tick(events: int) -> None:
     """Nobody watches."""
-
-
-class Failed(Exception):
-    """A handler raised at an event."""
-
-    def __init__(self, seq: int, failure: HandlerError) -> None:
-        super().__init__(seq)
-        self.seq, self.failure = seq, failure
 
 
 class NativeKernel:

@@ -23,7 +23,8 @@ from timelapse.analysis.result import PassProgram
 from timelapse.kernels.base import Abandoned, PassResult, Tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.native.decode import Batch
-from timelapse.kernels.native.kernel import Failed, NativeKernel, Shown, TooOften
+from timelapse.kernels.native.kernel import NativeKernel, Shown
+from timelapse.kernels.native.leaving import Failed, TooOften
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.views import Foreign
