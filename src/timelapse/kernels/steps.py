@@ -185,6 +185,15 @@ class SteppingKernel(InterpretedKernel):
         found.update(calls_ahead(self._program, [spec for spec, _ in self._alone.values()], source))
         return dict(sorted(found.items()))
 
+    @property
+    def numbered(self) -> tuple[tuple[int, int, int] | None, int]:
+        """The instant and event that records were put out at last, and how many."""
+        return self._place, self._ordinal
+
+    @numbered.setter
+    def numbered(self, place: tuple[tuple[int, int, int], int]) -> None:
+        self._place, self._ordinal = place
+
     def one_step(self, step: Step, shown: Callable[[], Event]) -> HandlerError | None:
         """Process a single step; the failure, if it fails, at the step's event as it is `shown`."""
         _, failure, _ = self._chunk(iter((step,)))

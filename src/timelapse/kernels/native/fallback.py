@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from timelapse.analysis.result import ByKey, PassProgram
 from timelapse.errors import HandlerError
 from timelapse.ids import Phase
@@ -52,6 +55,7 @@ class Fallback:
         unit: Unit,
         tables: Mapping[str, NativeTable],
         logs: Mapping[str, EffectLog],
+        ticked: npt.NDArray[np.int64],
         *,
         final: bool,
         quarantine: bool,
@@ -59,7 +63,7 @@ class Fallback:
         self._unit, self._work, self._program = unit, work, program
         self._keys = work.by_key if unit.shared else None
         turn = self._turn = Turn()
-        self._logs = logs
+        self._logs, self._ticked = logs, ticked
         self._views = Views(tables, logs)
 
         def live(name: str, journal: Journal | None) -> Any:
@@ -109,7 +113,11 @@ class Fallback:
         assert self._steps is not None
         if self._logs:
             self._views.begin(step.ts, tick=True)
-        return self._steps.one_step(step, _nothing)
+        at, count = self._ticked.tolist()
+        self._steps.numbered = (step.ts, Phase.TICK, -1), count if at == step.ts else 0
+        failure = self._steps.one_step(step, _nothing)
+        self._ticked[:] = step.ts, self._steps.numbered[1]
+        return failure
 
     def _event(self, chunk: Chunk, kind: int, row: int) -> Event:
         cls = self._unit.events[kind]

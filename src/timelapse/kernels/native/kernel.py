@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
+from timelapse.ids import INT64_MIN
 from timelapse.kernels import budget
 from timelapse.kernels.base import Abandoned, PassResult, Tick
 from timelapse.kernels.clock import Clock
@@ -128,6 +129,8 @@ class NativeKernel:
         self._logs = {name: self._log(name) for name in unit.windows}
         self._outputs = Outputs(unit)
         self._listed = np.zeros((_FEW_LISTED, unit.lists), np.int64)
+        self._ticked = np.array([INT64_MIN, 0], np.int64)
+        """The time of the last tick, and how many records it has put out so far."""
         self._fallback: Fallback | None = None
         self._ticks: Ticks | None = None
         self.credit = Credit()
@@ -413,6 +416,8 @@ class NativeKernel:
             rest += self._ready(self._logs[name], unit.pushes[name] * (hi - lo), batch, lo, position)
         if unit.lists:
             rest += [self._listed, *pool]
+        if unit.ticking:
+            rest.append(self._ticked)
         rest += self._params
         rest += outputs.buffers(hi - lo)
         head = [position, counts, outputs.used, self._undo, outputs.refused(hi - lo), self._rounds]
@@ -472,8 +477,8 @@ class NativeKernel:
         """What runs single steps as Python."""
         if self._fallback is None:
             self._fallback = Fallback(
-                self._program, self._work, self._unit, self._tables, self._logs, final=self._final,
-                quarantine=self._quarantine,
+                self._program, self._work, self._unit, self._tables, self._logs, self._ticked,
+                final=self._final, quarantine=self._quarantine,
             )  # fmt: skip
         return self._fallback
 

@@ -174,7 +174,10 @@ class Views:
         view: Any = state._spec.kind(state._spec, ReadOnly(get, items))
         if state._spec.kind is not SetOf:
             return view
-        counts = NativeStore(log.hidden[width], None)
+        counted = log.hidden.get(width)
+        if counted is None:  # no handler puts anything in
+            return Members(view, lambda key: 0)
+        counts = NativeStore(counted, None)
         return Members(view, lambda key: counts.get(key, 0))
 
     def _best(self, spec: StateSpec, lag: int) -> State:

@@ -130,13 +130,12 @@ class Lowering(Folds):
         bodies: list[list[str]] = []
         heads: list[list[str]] = []
         first: Refused | None = None
-        emitting = 0
         for index, event in enumerate(unit.events):
             self._event, self._lines, self._levels = index, [], [Level(1)]
             heads.append(self._ownership(event.__name__) if unit.shared else [])
             self._lines = []
             mark = self._mark()
-            is_tick, emits = index in unit.ticking, sum(unit.emits.values())
+            is_tick = index in unit.ticking
             for handler in own[index]:
                 if event in handler.events or is_tick:
                     self._handler = unit.handlers.index(handler.name)
@@ -157,9 +156,6 @@ class Lowering(Folds):
             if any("jump" in line for line in body):
                 body.insert(0, "            jump = 0")
             bodies.append(body)
-            emitting += is_tick and sum(unit.emits.values()) > emits
-        if emitting > 1:  # records of one tick are numbered through all its handlers
-            raise Refused("several handlers of ticks that put out records")
         if first is not None and not self._has_tables():
             raise first
         if unit.ticks:
@@ -337,6 +333,8 @@ class Lowering(Folds):
             found += [(f"w{log}", "TABLE"), (f"k{log}", "INTS")]
         if unit.lists:
             found += [("listed", "TABLE"), ("starts", "INTS"), ("spelt", "BYTES")]
+        if unit.ticking:
+            found.append(("ticked", "INTS"))
         found += [(f"p_{n}", {"float": "float64", "bool": "boolean"}.get(k, "int64")) for n, k in unit.params]
         for i, record in enumerate(unit.records):
             found.append((f"o{i}_place", "TABLE"))
@@ -378,7 +376,11 @@ class Lowering(Folds):
             lines.append(f"        {'if' if i == 0 else 'elif'} k == {i}:")
             if unit.shared:
                 lines += [f"            q{i} = np.uint64(mine[turn, 1])", *heads[i][:-1]]
-            if any(r.event == i for r in self._rejections):
+            if i in unit.ticking:  # records of one tick are numbered through all its handlers
+                now = f"ts{i}[q{i}]"
+                lines += [f"            ordinal = ticked[1] if ticked[0] == {now} else 0", *body]
+                lines += [f"            ticked[0] = {now}", "            ticked[1] = ordinal"]
+            elif any(r.event == i for r in self._rejections):
                 lines += ["            rejected = 0", "            while True:", *("    " + b for b in body)]
                 lines += ["                break", *self._rejection(i)]
             else:
