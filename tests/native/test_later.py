@@ -78,6 +78,9 @@ class P(tl.Program):
     users: tl.Counter[int]
     named: tl.Counter[str]
     place: tl.Value[tuple[int, str], str | None]
+    mean: tl.Mean[str]
+    held: tl.Set[int]
+    low: tl.Min[int, int | None]
 
     @tl.on(Seen)
     def note(self, e):
@@ -85,6 +88,12 @@ class P(tl.Program):
         self.users[e.user] += e.n
         self.named[e.word] += e.n
         self.place[e.user % 5, e.word] = e.word
+        self.mean.add(e.word, e.user)
+        self.low.add(e.user, e.n * e.user)
+        if e.n < 0:
+            self.held.discard(e.user)
+        else:
+            self.held.add(e.user)
 
     @tl.every(100)
     def look(self):
@@ -101,6 +110,14 @@ class P(tl.Program):
 
     @tl.every(50)
     def shift(self):
+        for word, mean in self.mean.last(50).items():
+            self.emit(Row(what=-4, word=word, user=0, count=int(100 * mean)))
+        for word, mean in self.mean.items():
+            self.emit(Row(what=-5, word=word, user=0, count=int(100 * mean)))
+        for user in self.held.last(70).items():
+            self.emit(Row(what=-6, word="", user=user, count=1 if user in self.held else 0))
+        for user, low in self.low.last(90).items():
+            self.emit(Row(what=-7, word="", user=user, count=low))
         for user, _ in self.users.last(50).items():
             if user % 3 == 0:
                 self.users[user] -= 1
@@ -128,3 +145,34 @@ def test_ticks_list_keys_in_order_and_rank_them_in_machine_code(monkeypatch: pyt
     assert lowered(program(), final_pass(analyse(program)), final=True).ticking
     assert_same(reference, run)
     assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
+
+
+UNWRITTEN = """
+import timelapse as tl
+
+class A(tl.Event):
+    k: int
+    m: int
+
+class Out(tl.Record):
+    n: int
+
+class P(tl.Program):
+    others: tl.SetOf[int, int]
+
+    @tl.on(A)
+    def note(self, e):
+        n = e.m * 2**62 % 3  # outside int64
+        self.emit(Out(n=self.others.last(3).count(e.k) + n if (e.k, e.m) in self.others.last(2) else n))
+"""
+
+
+def test_a_window_of_a_state_that_nobody_writes_to_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "native")
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    program = load_source(UNWRITTEN)
+    made: Any = spec_of(program).events[0]
+    events = [made(k=1, m=3)._at(now, -1) for now in range(5)]
+    run = replay(program(), events, slices=1, spark=False, cache=False)
+    assert run.certificate["passes"] == {"final": "compiled"}
+    assert_same(run_serial(program(), events), run)

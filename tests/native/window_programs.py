@@ -16,7 +16,7 @@ _DECLARED = {
     "least": "tl.Min[int, int | None]", "most": "tl.Max[int, float]",
 }  # fmt: skip
 _GROUPED = ("mean", "setof", "map")
-"""No program with ticks that has these compiles."""
+"""What ticks that run as Python may need an index of."""
 _LAGS = ("1", "2", "3", "self.w", "self.w + 1", "2 * LONG", "tl.SECOND")
 
 
@@ -28,7 +28,8 @@ class _Writer:
         self.ticks = timed and (not self.late or self.rng.random() < 0.6)
         self.plain = self.rng.random() < 0.6
         """Whether handlers of ticks keep to what compiles."""
-        kinds = _KINDS if not self.ticks else tuple(k for k in _KINDS if k not in _GROUPED)
+        indexed = ("setof", "map") if self.plain else _GROUPED
+        kinds = _KINDS if not self.ticks else tuple(k for k in _KINDS if k not in indexed)
         self.states = {f"s{i}": self.rng.choice(kinds) for i in range(self.rng.randint(1, 4))}
         self.removed = {n for n in self.states if self.rng.random() < 0.4}
         """Means from which is removed: they have no windows, only looks back."""
@@ -80,7 +81,7 @@ class _Writer:
             return [f"        {written}"]
         lag = rng.choice(_LAGS)
         views = [f"self.{name}", f"self.{name}.last({lag})"]
-        views += [f"self.{name}.ago({lag})"] if kind in ("counter", "pair", "text") else []
+        views += [f"self.{name}.ago({lag})"] if kind in ("counter", "pair", "text", "mean") else []
         if self.plain:
             return self._listed(name, kind, views)
         lines = [f"        for n, found in enumerate({rng.choice(views)}.items()):",
@@ -94,20 +95,17 @@ class _Writer:
 
     def _listed(self, name: str, kind: str, views: list[str]) -> list[str]:
         """Loops over every key that compile."""
-        rng = self.rng
-        over = rng.choice(views if kind in ("counter", "pair", "text") else [f"self.{name}"])
-        names, what = {"pair": ("(a, b), v", "7 * a + b"), "text": ("k, v", "1 if k == 'a' else 2")}.get(
-            kind, ("k, v", "k")
-        )
-        if kind in ("counter", "pair", "text") and rng.random() < 0.5:
-            over = f"enumerate({over}.top({rng.choice((1, 2, 3, 'self.w'))}))"
-        elif kind in ("set", "flag"):
-            return [f"        self.emit(Out(what=self.now % 7, v=1.0 if 1 in self.{name} else 0.0))"]
-        else:
-            over = f"enumerate({over}.items())"
+        rng, counts = self.rng, kind in ("counter", "pair", "text")
+        views = [v for v in views if not (kind == "mean" and name in self.removed and ".last(" in v)]
+        over = rng.choice(views[:1] if kind == "plain" else views)
+        item, what = {"pair": ("((a, b), v)", "7 * a + b"), "text": ("(k, v)", "1 if k == 'a' else 2"), "set": ("k", "k")}.get(
+            kind, ("(k, v)", "k")
+        )  # fmt: skip
+        value = {"set": "0.5", "flag": "1.5 if v is None else v[0] + v[1]"}.get(kind, "v")
+        read = f"top({rng.choice((1, 2, 3, 'self.w'))})" if counts and rng.random() < 0.5 else "items()"
         lines = [
-            f"        for n, ({names}) in {over}:",
-            f"            self.emit(Out(what=n + 10 * ({what}), v=float(v)))",
+            f"        for n, {item} in enumerate({over}.{read}):",
+            f"            self.emit(Out(what=n + 10 * ({what}), v={value}))",
         ]
         if kind == "counter" and rng.random() < 0.4:
             lines.append(f"            self.{name}[k + 1] += 1")

@@ -31,7 +31,8 @@ import numba as nb
 import numpy as np
 
 from timelapse.kernels.native.memory.fetch import fetch1, fetch2, fetch3
-from timelapse.kernels.native.memory.listing import in_order, largest, list_changed, list_past, list_present
+from timelapse.kernels.native.memory.listing import in_order, largest, list_changed, list_changed_means, list_firsts
+from timelapse.kernels.native.memory.listing import list_latest, list_means, list_past, list_present
 from timelapse.kernels.native.memory.primitives import bits, claim1, claim2, claim3, drop, faded, find1, find2, find3
 from timelapse.kernels.native.memory.primitives import fold, left, mark, minus, minus_left, mix, owner, plus, plus_left
 from timelapse.kernels.native.memory.primitives import push_newest, put, restore, save, take_oldest, times_left, unbits

@@ -73,8 +73,9 @@ class Iteration(Stateful):
 
         Within a loop each round's would have to be kept.
         """
-        spec, layout, kinds = state.spec, state.layout, key_kinds(state.spec)
-        top = what == "top"
+        spec, top = state.spec, what == "top"
+        width = value_words(state.listed_key)  # a key's parts are a word each
+        kinds = key_kinds(spec)[:width]
         known = plain and state.lists and state.mode == "exact" and not self.in_loop
         if (
             not known
@@ -85,13 +86,12 @@ class Iteration(Stateful):
         ):
             raise ReadsAll(f"{spec.name}.{what}(), a read of every key", self._line)
         first = self.temp("int", "listing")
-        code, kind = state.listing(first.code)
-        count = self.temp("int", code)
+        count = self.temp("int", state.listing(first.code))
         self.exit_if(f"{count.code} < 0")
         self.line(f"if {first.code} + 2 * {count.code} > listed.shape[0]:")
         self.line(f"    return left(j, u, {LISTS})")
         texts = sum(1 << place for place, kind in enumerate(kinds) if kind in ("str", "bytes"))
-        width, text = layout.width, f"N{texts}, starts, spelt"
+        text = f"N{texts}, starts, spelt"
         if top:
             if most[0].kind != "int":
                 raise Refused(f"{spec.name}.top() of {most[0].text}", self._line)
@@ -101,16 +101,13 @@ class Iteration(Stateful):
         else:
             self.line(f"in_order(listed, {first.code}, {count.code}, N{width}, N{texts}, N0, starts, spelt)")
         self.line(f"listing = {first.code} + {count.code}")
-        words = width + value_words(kind)
+        words = width + state.listed_words
         self.unit.lists = max(self.unit.lists, words)
 
         def item(i: Value) -> Value:
             row = self.temp("int", f"{first.code} + {i.code}").code
             found = [f"listed[{row}, {w}]" for w in range(words)]
-            assert spec.key is not None
-            return Value(
-                "tuple", items=(state.value(found[:width], spec.key), state.value(found[width:], kind))
-            )
+            return state.listed(found[:width], found[width:])
 
         return Rounds(count, item)
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from timelapse.kernels.native.machine.jit import primitive
-from timelapse.kernels.native.memory.primitives import minus, minus_left
+from timelapse.kernels.native.memory.primitives import minus, minus_left, row_of
+from timelapse.kernels.native.memory.sliding import WORD
+from timelapse.kernels.native.windows import BASE, USED
+from timelapse.kinds.mean import NUMBER, SUM
 
 _SEEN = 1 << 62
 """A flag of rows that is only set while a list is made."""
@@ -52,35 +55,110 @@ def list_past(listed, first, slots, width, at):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def list_changed(listed, first, log, marks, cursor, used, slots, width, place, at):  # type: ignore[no-untyped-def]
-    """List the keys whose integer is not what it was a lag ago, with by how much.
+def _changed(log, marks, cursor, slots, n):  # type: ignore[no-untyped-def]
+    """The n-th row that may have changed within a lag; -1 for one that was seen before, and for none.
 
     They are among those of the operations that the lag's cursor has not passed; where these are many, the table is shorter.
     """
-    n = first
-    begin, end = marks[cursor], marks[used]
-    if end - begin >= slots.shape[0]:
-        for i in range(slots.shape[0]):
-            if slots[i, 0] != 0 and slots[i, place] != slots[i, at]:
-                found = minus(slots[i, place], slots[i, at])
-                if minus_left(found, slots[i, place], slots[i, at]):
-                    return np.int64(LEFT)
-                _listed(listed, n, slots, i, width, found)
-                n += 1
-        return n - first
-    fits = True
-    for operation in range(begin, end):
-        i = log[operation, 1]
-        if slots[i, 0] & _SEEN == 0:
-            slots[i, 0] |= _SEEN
-            if slots[i, place] != slots[i, at]:
-                found = minus(slots[i, place], slots[i, at])
-                fits &= not minus_left(found, slots[i, place], slots[i, at])
-                _listed(listed, n, slots, i, width, found)
-                n += 1
-    for operation in range(begin, end):
-        slots[log[operation, 1], 0] &= ~_SEEN
+    begin = marks[cursor]
+    scan = marks[USED] - begin >= slots.shape[0]
+    i = np.int64(n) if scan else log[begin + n, 1]
+    if slots[i, 0] == 0 or slots[i, 0] & _SEEN != 0:
+        return np.int64(-1)
+    if not scan:
+        slots[i, 0] |= _SEEN
+    return i
+
+
+@primitive()
+def _unsee(log, marks, cursor, slots):  # type: ignore[no-untyped-def]
+    """All are as they were."""
+    begin, end = marks[cursor], marks[USED]
+    if end - begin < slots.shape[0]:
+        for operation in range(begin, end):
+            slots[log[operation, 1], 0] &= ~_SEEN
+
+
+@primitive()
+def list_changed(listed, first, log, marks, cursor, slots, width, place, at):  # type: ignore[no-untyped-def]
+    """List the keys whose integer is not what it was a lag ago, with by how much."""
+    n, fits = first, True
+    for number in range(min(marks[USED] - marks[cursor], slots.shape[0])):
+        i = _changed(log, marks, cursor, slots, number)
+        if i >= 0 and slots[i, place] != slots[i, at]:
+            found = minus(slots[i, place], slots[i, at])
+            fits &= not minus_left(found, slots[i, place], slots[i, at])
+            _listed(listed, n, slots, i, width, found)
+            n += 1
+    _unsee(log, marks, cursor, slots)
     return n - first if fits else np.int64(LEFT)
+
+
+@primitive()
+def _sum_of(listed, n, slots, mask, i, width):  # type: ignore[no-untyped-def]
+    """The row of a Mean's sum, from that of its number: the key's last part is another."""
+    for w in range(width - 1):
+        listed[n, w] = slots[i, 1 + w]
+    listed[n, width - 1] = SUM
+    return row_of(slots, mask, listed, n, 0, width)
+
+
+@primitive()
+def list_means(listed, first, slots, mask, width, at):  # type: ignore[no-untyped-def]
+    """List the keys of a Mean with the sum and the number, which stand in rows of their own, in word `at`."""
+    n = first
+    for i in range(slots.shape[0]):
+        if slots[i, 0] != 0 and slots[i, width] == NUMBER and slots[i, at] != 0:
+            if n < listed.shape[0]:
+                total = slots[_sum_of(listed, n, slots, mask, i, width), at]
+                listed[n, width - 1] = total
+                listed[n, width] = slots[i, at]
+            n += 1
+    return n - first
+
+
+@primitive()
+def list_changed_means(listed, first, log, marks, cursor, slots, mask, width, place, at):  # type: ignore[no-untyped-def]
+    """The same with what was added within a lag. None of that leaves int64."""
+    n = first
+    for number in range(min(marks[USED] - marks[cursor], slots.shape[0])):
+        i = _changed(log, marks, cursor, slots, number)
+        if i >= 0 and slots[i, width] == NUMBER and slots[i, place] != slots[i, at]:
+            if n < listed.shape[0]:
+                j = _sum_of(listed, n, slots, mask, i, width)
+                listed[n, width - 1] = slots[j, place] - slots[j, at]
+                listed[n, width] = slots[i, place] - slots[i, at]
+            n += 1
+    _unsee(log, marks, cursor, slots)
+    return n - first
+
+
+@primitive()
+def list_latest(listed, first, log, marks, cursor, slots, flag, width, place, size, at):  # type: ignore[no-untyped-def]
+    """List the keys that are there, and whose latest operation is within a lag. `at`: where a row has its stamp."""
+    n = first
+    for operation in range(marks[cursor], marks[USED]):
+        i = log[operation, 1]
+        if slots[i, 0] & flag != 0 and slots[i, at] == marks[BASE] + operation:
+            if n < listed.shape[0]:
+                for w in range(width):
+                    listed[n, w] = slots[i, 1 + w]
+                for w in range(size):
+                    listed[n, width + w] = slots[i, place + w]
+            n += 1
+    return n - first
+
+
+@primitive()
+def list_firsts(listed, first, log, marks, cursor, slots, width, at):  # type: ignore[no-untyped-def]
+    """List the keys of a Max or Min with the first value in their queue for a lag. `at`: where a row has the link to it."""
+    n = first
+    for operation in range(marks[cursor], marks[USED]):
+        i = log[operation, 1]
+        if slots[i, at] == marks[BASE] + operation:
+            _listed(listed, n, slots, i, width, log[operation, WORD])
+            n += 1
+    return n - first
 
 
 @primitive()

@@ -56,7 +56,7 @@ class StateCode:
     parameters: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Methods, with the names of their parameters after the key."""
     lists: ClassVar[bool] = False
-    """Whether `listing` is there."""
+    """Whether `items()` is compiled in handlers of ticks: `listing`, `listed`."""
 
     def __init__(
         self, spec: StateSpec, mode: Mode, layout: Layout, out: Writer, index: int, table: int,
@@ -129,14 +129,28 @@ class StateCode:
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         raise Refused(f"{self.spec.name}.{name}()")
 
-    def listing(self, first: str) -> tuple[str, ValueType]:
-        """Code that lists every key with its value from a place on, and gives how many (listing.py); the values' type."""
-        raise ReadsAll(f"{self.spec.name}.items(), a read of every key")
+    @property
+    def listed_key(self) -> ValueType | None:
+        """The type of the keys that `items()` gives."""
+        return self.spec.key
 
-    def _listing(self, kind: ValueType, first: str) -> tuple[str, ValueType]:
+    @property
+    def listed_words(self) -> int:
+        """How many words it lists with each key."""
+        return self.layout.size
+
+    def listing(self, first: str) -> str:
+        """Code that lists every key with its value from a place on, and gives how many (memory/listing.py)."""
         layout = self.layout
         given = f"N{layout.present}, N{layout.width}, N{layout.place}, N{layout.size}"
-        return f"list_present(listed, {first}, {self.table}, {given})", kind
+        return f"list_present(listed, {first}, {self.table}, {given})"
+
+    def listed(self, key: list[str], value: list[str]) -> Value:
+        """What `items()` gives, from the words of a key and its value."""
+        assert self.listed_key is not None
+        assert self.layout.stored is not None
+        pair = self.value(key, self.listed_key), self.value(value, self.layout.stored)
+        return Value("tuple", items=pair)
 
     def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
         raise Refused(f"{self.spec.name}.{effect}()")

@@ -12,7 +12,6 @@ from timelapse.kernels.native.lowering.states.base import StateCode, one
 from timelapse.kernels.native.lowering.values import NONE, Refused, Value
 from timelapse.kernels.native.steady import BOUND, Steps
 from timelapse.kernels.native.windows import is_hidden
-from timelapse.model.types import INT, ValueType
 
 
 class CounterCode(StateCode):
@@ -76,9 +75,6 @@ class CounterCode(StateCode):
         n = given.get("n", Value("int", "1", const=1))
         self.change(one(key, f"{self.spec.name}.{name}()"), ast.Add(), lambda: n)
         return NONE
-
-    def listing(self, first: str) -> tuple[str, ValueType]:
-        return self._listing(INT, first)
 
     def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
         words = self.key(key)

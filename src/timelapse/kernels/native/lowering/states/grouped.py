@@ -17,7 +17,7 @@ from timelapse.kernels.native.lowering.states.value import ValueCode
 from timelapse.kernels.native.lowering.values import NONE, Refused, Value, common, fitted
 from timelapse.kernels.native.windows import members_spec
 from timelapse.kinds.mean import NUMBER, SUM
-from timelapse.model.types import FLOAT, OptionalType, TupleType, ValueType
+from timelapse.model.types import FLOAT, INT, OptionalType, TupleType, ValueType
 
 MODERATE = 2**61
 """No part of a window over sums within this leaves int64."""
@@ -58,6 +58,7 @@ class SetOfCode(Paired, SetCode):
     """`tl.SetOf`."""
 
     parameters: ClassVar = {"add": ("member",), "discard": ("member",), "count": ()}
+    lists = False
 
     def get(self, key: Value | None) -> Value:
         raise Refused(f"{self.spec.name}[k], which needs an index")
@@ -139,6 +140,27 @@ class MeanCode(StateCode):
         "sum": (),
         "count": (),
     }
+    lists = True
+
+    @property
+    def listed_key(self) -> ValueType | None:
+        return self.spec.outer
+
+    @property
+    def listed_words(self) -> int:
+        return 2
+
+    def listing(self, first: str) -> str:
+        return self._means(first, self.layout.place)
+
+    def _means(self, first: str, at: int) -> str:
+        return f"list_means(listed, {first}, {self.table}, m{self._index}, N{self.layout.width}, N{at})"
+
+    def listed(self, key: list[str], value: list[str]) -> Value:
+        assert self.spec.outer is not None
+        total, number = (self.value([word], INT) for word in value)
+        mean = arithmetic(self._out, ast.Div(), total, number)
+        return Value("tuple", items=(self.value(key, self.spec.outer), mean))
 
     def contains(self, key: Value) -> Value:
         return self._out.temp("bool", f"{self._part(key, NUMBER).code} != 0")

@@ -12,6 +12,11 @@ class SetCode(StateCode):
     """`tl.Set`: exact, or as the last operation on each key."""
 
     parameters: ClassVar = {"add": (), "discard": ()}
+    lists = True
+
+    def listed(self, key: list[str], value: list[str]) -> Value:
+        assert self.spec.key is not None
+        return self.value(key, self.spec.key)
 
     def contains(self, key: Value) -> Value:
         words = self.key(key)

@@ -13,8 +13,7 @@ from timelapse.kernels.native.lowering.states.grouped import MapOfCode, MeanCode
 from timelapse.kernels.native.lowering.states.set import SetCode
 from timelapse.kernels.native.lowering.states.value import ExtremumCode, ValueCode
 from timelapse.kernels.native.lowering.values import Refused, Value
-from timelapse.kernels.native.windows import USED, members_spec
-from timelapse.model.types import INT, ValueType
+from timelapse.kernels.native.windows import members_spec
 
 
 class View(StateCode):
@@ -46,15 +45,33 @@ class View(StateCode):
         """The integer under a key as of the lag ago, or what it has changed since."""
         assert self.views is not None
         row = self.find(words)
-        before = self.word(row, self.layout.twins + self.views.lags.index(self.lag))
+        before = self.word(row, self._before)
         if not self._last:
             return self._out.temp("int", before)
         now = self._out.temp("int", self.word(row, self.layout.place))
         return arithmetic(self._out, ast.Sub(), now, self._out.temp("int", before))
 
+    @property
+    def _before(self) -> int:
+        """Where rows have the integer as of the lag ago."""
+        assert self.views is not None
+        return self.layout.twins + self.views.lags.index(self.lag)
+
+    @property
+    def _operations(self) -> str:
+        """The log, and where the operations within the lag stand in it."""
+        assert self.views is not None
+        i = self.ordinal
+        return f"w{i}, k{i}, N{self.views.cursor(self.lag)}"
+
     def _within(self, row: str) -> str:
         """Whether a row's key is there and its latest operation within the lag."""
         return f"{self.has(row)} and {self.word(row, self.layout.twins)} >= {self.edge(self.lag)}"
+
+    def _listing_within(self, first: str) -> str:
+        layout = self.layout
+        given = f"N{layout.present}, N{layout.width}, N{layout.place}, N{layout.size}, N{layout.twins}"
+        return f"list_latest(listed, {first}, {self._operations}, {self.table}, {given})"
 
 
 class CounterView(View, CounterCode):
@@ -65,14 +82,11 @@ class CounterView(View, CounterCode):
     def get(self, key: Value | None) -> Value:
         return self._changed(self.key(key))
 
-    def listing(self, first: str) -> tuple[str, ValueType]:
-        assert self.views is not None
-        i, layout = self.ordinal, self.layout
-        at = layout.twins + self.views.lags.index(self.lag)
+    def listing(self, first: str) -> str:
+        width, place = f"N{self.layout.width}", f"N{self.layout.place}"
         if not self._last:
-            return f"list_past(listed, {first}, {self.table}, N{layout.width}, N{at})", INT
-        given = f"w{i}, k{i}, N{self.views.cursor(self.lag)}, N{USED}, {self.table}"
-        return f"list_changed(listed, {first}, {given}, N{layout.width}, N{layout.place}, N{at})", INT
+            return f"list_past(listed, {first}, {self.table}, {width}, N{self._before})"
+        return f"list_changed(listed, {first}, {self._operations}, {self.table}, {width}, {place}, N{self._before})"
 
 
 class MeanView(View, MeanCode):
@@ -83,6 +97,12 @@ class MeanView(View, MeanCode):
     def _part(self, key: Value | None, part: int) -> Value:
         return self._changed(self._words_of(key, part))
 
+    def listing(self, first: str) -> str:
+        if not self._last:
+            return self._means(first, self._before)
+        given = f"m{self._index}, N{self.layout.width}, N{self.layout.place}, N{self._before}"
+        return f"list_changed_means(listed, {first}, {self._operations}, {self.table}, {given})"
+
 
 class SetView(View, SetCode):
     """Of a Set: its latest operations."""
@@ -92,9 +112,14 @@ class SetView(View, SetCode):
     def contains(self, key: Value) -> Value:
         return self._out.temp("bool", self._within(self.find(self.key(key))))
 
+    def listing(self, first: str) -> str:
+        return self._listing_within(first)
+
 
 class SetOfView(SetView, SetOfCode):
     """Of a SetOf."""
+
+    lists = False
 
     parameters: ClassVar = {"count": ()}
 
@@ -106,16 +131,19 @@ class ValueView(View, ValueCode):
     """Of a Value: what the latest operation within the lag has left."""
 
     parameters: ClassVar = {"get": ("default",)}
-    lists = False
     zeros: ClassVar = False
 
     def _there(self, row: str) -> str:
         return self._within(row)
 
+    def listing(self, first: str) -> str:
+        return self._listing_within(first)
+
 
 class MapOfView(ValueView, MapOfCode):
     """Of a MapOf."""
 
+    lists = False
     parameters: ClassVar = {"get": ("default",)}
 
 
@@ -123,11 +151,13 @@ class ExtremumView(View, ExtremumCode):
     """Of a Max or Min: the first value in the queue of a key."""
 
     parameters: ClassVar = {"get": ("default",)}
-    lists = False
 
     def _first(self, row: str) -> str:
-        assert self.views is not None
-        return self.word(row, self.layout.twins + 1 + self.views.lags.index(self.lag))
+        return self.word(row, self._before + 1)
+
+    def listing(self, first: str) -> str:
+        given = f"{self.table}, N{self.layout.width}, N{self._before + 1}"
+        return f"list_firsts(listed, {first}, {self._operations}, {given})"
 
     def _there(self, row: str) -> str:
         return f"{self._first(row)} != 0"

@@ -33,9 +33,6 @@ class ValueLikeCode(StateCode):
         assert self.layout.stored is not None
         return self.layout.stored
 
-    def listing(self, first: str) -> tuple[str, ValueType]:
-        return self._listing(self.stored, first)
-
     def contains(self, key: Value) -> Value:
         words = self.key(key)
         if not self._readable():
