@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from timelapse.analysis.result import ByKey, PassProgram
 from timelapse.errors import HandlerError
 from timelapse.ids import Phase
@@ -15,6 +12,7 @@ from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.looking import Views
 from timelapse.kernels.native.memory.effectlog import EffectLog
 from timelapse.kernels.native.memory.table import NativeTable
+from timelapse.kernels.native.ticks import TickRoom
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.views import Turn, fill, live_state
 from timelapse.kernels.steps import Step, SteppingKernel
@@ -55,7 +53,7 @@ class Fallback:
         unit: Unit,
         tables: Mapping[str, NativeTable],
         logs: Mapping[str, EffectLog],
-        ticked: npt.NDArray[np.int64],
+        ticks: TickRoom,
         *,
         final: bool,
         quarantine: bool,
@@ -63,7 +61,7 @@ class Fallback:
         self._unit, self._work, self._program = unit, work, program
         self._keys = work.by_key if unit.shared else None
         turn = self._turn = Turn()
-        self._logs, self._ticked = logs, ticked
+        self._logs, self._ticks = logs, ticks
         self._views = Views(tables, logs)
 
         def live(name: str, journal: Journal | None) -> Any:
@@ -113,10 +111,9 @@ class Fallback:
         assert self._steps is not None
         if self._logs:
             self._views.begin(step.ts, tick=True)
-        at, count = self._ticked.tolist()
-        self._steps.numbered = (step.ts, Phase.TICK, -1), count if at == step.ts else 0
+        self._steps.numbered = (step.ts, Phase.TICK, -1), self._ticks.records(step.ts)
         failure = self._steps.one_step(step, _nothing)
-        self._ticked[:] = step.ts, self._steps.numbered[1]
+        self._ticks.put_out(step.ts, self._steps.numbered[1])
         return failure
 
     def _event(self, chunk: Chunk, kind: int, row: int) -> Event:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
-from timelapse.ids import INT64_MIN
 from timelapse.kernels import budget
 from timelapse.kernels.base import Abandoned, PassResult, Tick
 from timelapse.kernels.clock import Clock
@@ -29,6 +28,7 @@ from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable, load
 from timelapse.kernels.native.outputs import Outputs
 from timelapse.kernels.native.steady import Reach
+from timelapse.kernels.native.ticks import TickRoom
 from timelapse.kernels.native.unit import ABROAD, HOPELESS, LISTS, ROOM, SPENT, Unit, left
 from timelapse.kernels.native.views import Foreign, live_state
 from timelapse.kernels.native.windows import members_spec
@@ -60,7 +60,6 @@ _WORTH = 8
 much as loading six."""
 
 
-_FEW_LISTED = 1024
 _HOPELESS = "a sum of which there are windows comes near the end of int64"
 
 
@@ -128,9 +127,7 @@ class NativeKernel:
         self._growth = [Growth(events, table.rows) for table in self._hashes]
         self._logs = {name: self._log(name) for name in unit.windows}
         self._outputs = Outputs(unit)
-        self._listed = np.zeros((_FEW_LISTED, unit.lists), np.int64)
-        self._ticked = np.array([INT64_MIN, 0], np.int64)
-        """The time of the last tick, and how many records it has put out so far."""
+        self._tick_room = TickRoom(unit)
         self._fallback: Fallback | None = None
         self._ticks: Ticks | None = None
         self.credit = Credit()
@@ -395,7 +392,7 @@ class NativeKernel:
             if why == ROOM:
                 self._grow(records_only=full)
             elif why == LISTS:
-                self._listed = np.zeros((2 * len(self._listed), self._unit.lists), np.int64)
+                self._tick_room.grow()
             else:
                 self._as_python(batch, at, position, since, shown)
                 advance(at + 1)
@@ -414,11 +411,7 @@ class NativeKernel:
             rest += [table.slots, table.mask, table.description(*pool), table.base]
         for name in unit.windows:
             rest += self._ready(self._logs[name], unit.pushes[name] * (hi - lo), batch, lo, position)
-        if unit.lists:
-            rest += [self._listed, *pool]
-        if unit.ticking:
-            rest.append(self._ticked)
-        rest += self._params
+        rest += self._tick_room.arguments(self._interned) + self._params
         rest += outputs.buffers(hi - lo)
         head = [position, counts, outputs.used, self._undo, outputs.refused(hi - lo), self._rounds]
         status = self._function(batch.kinds, lo, hi, *head, *batch.arrays, *rest, *self._share)
@@ -477,7 +470,7 @@ class NativeKernel:
         """What runs single steps as Python."""
         if self._fallback is None:
             self._fallback = Fallback(
-                self._program, self._work, self._unit, self._tables, self._logs, self._ticked,
+                self._program, self._work, self._unit, self._tables, self._logs, self._tick_room,
                 final=self._final, quarantine=self._quarantine,
             )  # fmt: skip
         return self._fallback
