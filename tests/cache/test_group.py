@@ -63,6 +63,17 @@ def test_points_beside_the_first(slices: int, tmp_path: Path, monkeypatch: pytes
         assert [p.source for p in found.points] == ["replay", *["last rules"] * 3]
 
 
+def test_no_more_than_so_many_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one goes through the log again, and takes others along."""
+    taken = Taken(monkeypatch)
+    monkeypatch.setattr("timelapse.cache.group._MOST", 1)
+    with written(tmp_path / "p", program=NATIVE) as module:
+        log = tl.Log.from_events(tmp_path / "log", events(module), [module.Join, module.Say], block=64)
+        found = _compare(module, log, LIMITS)
+        assert [p.source for p in found.points] == ["replay", "last rules", "replay", "last rules"]
+        assert taken.slices == [1, 1]
+
+
 def test_one_that_fails_is_replayed_by_itself(tmp_path: Path) -> None:
     """And says what it says alone; those before it are done."""
     program = (

@@ -18,6 +18,9 @@ from timelapse.model.fingerprint import Unsure
 from timelapse.model.program import Program
 from timelapse.model.types import BOOL, FLOAT, INT
 
+_MOST = 32
+"""Output parts beside one pass. Beyond about so many two cores would wait for them: better to go through the log again."""
+
 
 @dataclass(frozen=True)
 class Made:
@@ -30,7 +33,7 @@ class Made:
 
 @dataclass
 class Group:
-    """`programs`: all of them. `folder`: where what they put out waits for their own replays."""
+    """`programs`: all of them, in the order of their replays. `folder`: where what they put out waits for these."""
 
     programs: Sequence[Program]
     folder: Path
@@ -48,11 +51,9 @@ class Group:
     ) -> Iterator[Aside | None]:
         """What runs beside a program's final pass that records its reads: the output parts of those that follow it, as
         far as they need no more. Its results are known when the block ends without an error."""
-        found = [
-            (p, c)
-            for p in self.programs
-            if p is not program and (c := _companion(p, final, reads, key, log_id))
-        ]
+        place = next(n for n, p in enumerate(self.programs) if p is program)
+        following = [p for p in self.programs[place + 1 :] if id(p) not in self.made][:_MOST]
+        found = [(p, c) for p in following if (c := _companion(p, final, reads, key, log_id))]
         if not found:
             yield None
             return
