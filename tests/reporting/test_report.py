@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,7 +20,7 @@ from timelapse.compare import open_sweep
 from timelapse.errors import UsageError
 from timelapse.reporting import Report, report
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
-from timelapse.reporting.tables import reasons
+from timelapse.reporting.tables import field_top, reasons
 from timelapse.run.run import RunContext
 
 
@@ -248,6 +249,32 @@ def test_axes_have_round_numbers_that_are_within() -> None:
         r'middle">([^<]*)<', lines("t", "x", "", [Line("a", (Spot(1, 0, ""), Spot(5, 9, "")))]).body
     )
     assert ticks == ["1", "2", "3", "4", "5", "x"]
+
+
+@pytest.mark.parametrize("ends", [(0.0, 0.0), (0.95, 0.97), (1.0, 1.0), (0.2, 0.9), (0.7531, 0.7532)])
+def test_shares_that_are_close_are_drawn_apart(ends: tuple[float, float]) -> None:
+    """The axes go around the marks, in round percents from 0 to 100, and the marks are within."""
+    spots = tuple(Spot(v, v, "p") for v in ends)
+    drawn = lines("t", "x", "y", [Line("a", spots)], share=(True, True), close=True)
+    marks = [float(v) for v in re.findall(r'c[xy]="([-\d.]+)"', drawn.body)]
+    assert all(0 <= m <= drawn.width for m in marks)
+    ticks = [float(t) for t in re.findall(r">([\d.]+)%<", drawn.body)]
+    assert 0 <= min(ticks) <= max(ticks) <= 100
+    assert len(ticks) >= 8
+    assert 100 * ends[0] - max(ticks) < 1e-6
+
+
+def test_values_are_counted_whatever_their_type() -> None:
+    """Integers by sorting, the rest by hashing: the same ranking, and a key that no two rows share is told."""
+    rng = random.Random(2)
+    numbers = [rng.choice([-5, 0, 7, 2**62, rng.randrange(50)]) for _ in range(400)]
+    ints = field_top("R", "f", pa.chunked_array([numbers[:100], numbers[100:]]), Redaction())
+    texts = field_top("R", "f", pa.chunked_array([[str(n) for n in numbers]]), Redaction())
+    assert [(r.text, r.count) for r in ints.rows][:4] == [(r.text, r.count) for r in texts.rows][:4]
+    assert ints.distinct == texts.distinct == len(set(numbers))
+    assert field_top("R", "f", pa.chunked_array([list(range(9, 0, -1))]), Redaction()).unique
+    missing = field_top("R", "f", pa.chunked_array([pa.array([1, None, None], pa.int64())]), Redaction())
+    assert [r.count for r in missing.rows] == [2, 1]
 
 
 def test_redacted_values_are_nowhere_in_the_file(place: Path) -> None:

@@ -34,12 +34,12 @@ class Line:
 
 def lines(
     title: str, x: str, y: str, series: Sequence[Line], *, share: tuple[bool, bool] = (False, False),
-    named: Sequence[str] | None = None, width: float = 480.0, height: float = 270.0,
+    close: bool = False, named: Sequence[str] | None = None, width: float = 480.0, height: float = 270.0,
 ) -> Figure:  # fmt: skip
     """A picture of up to COLOURS lines. `x`, `y`: what the axes are; `y` may be empty where the title says it.
 
-    `share`: whether an axis (x, y) goes from 0 to 1 and is written in percent. `named`: what stands at x = 0, 1, 2, ...
-    in place of numbers.
+    `share`: whether an axis (x, y) goes from 0 to 1 and is written in percent. `close`: it only goes as far as the marks
+    lie, at least over 5 percent. `named`: what stands at x = 0, 1, 2, ... in place of numbers.
     """
     title = clean(title)
     head = f'<text class="title" x="4" y="16">{escape(title)}</text>'
@@ -51,8 +51,8 @@ def lines(
     if not spots:
         return Figure(title, f'{head}<text x="4" y="44">nothing to draw</text>', width, 60.0)
     inner, tall = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
-    x_ends, x_ticks = _axis([s.x for s in spots], share[0], from_zero=False)
-    y_ends, y_ticks = _axis([s.y for s in spots], share[1], from_zero=True)
+    x_ends, x_ticks = _axis([s.x for s in spots], share[0], from_zero=False, close=close)
+    y_ends, y_ticks = _axis([s.y for s in spots], share[1], from_zero=True, close=close)
     if named is not None:
         x_ends = (0.0, float(max(1, len(named) - 1)))
         every = max(1, -(-len(named) // 6))
@@ -93,9 +93,15 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
 
 
 def _axis(
-    values: Sequence[float], share: bool, *, from_zero: bool
+    values: Sequence[float], share: bool, *, from_zero: bool, close: bool
 ) -> tuple[tuple[float, float], list[float]]:
     """Where an axis begins and ends, and its ticks."""
+    if share and close:
+        middle, half = (min(values) + max(values)) / 2, max(0.025, (max(values) - min(values)) * 0.6)
+        low, high = max(0.0, middle - half), min(1.0, middle + half)
+        step = _step((high - low) / 5)
+        low, high = step * floor(low / step + 1e-9), min(1.0, step * -floor(-high / step + 1e-9))
+        return (low, high), [low + n * step for n in range(floor((high - low) / step + 1e-9) + 1)]
     if share:
         return (0.0, 1.0), [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     low, high = min(values), max(values)
@@ -119,7 +125,8 @@ def _step(wish: float) -> float:
 
 def _number(value: float, ticks: Sequence[float], share: bool) -> str:
     if share:
-        return f"{100 * value:.0f}%"
+        fine = len(ticks) > 1 and ticks[1] - ticks[0] < 0.0099
+        return f"{100 * value:.1f}%" if fine else f"{100 * value:.0f}%"
     step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
     if step >= 1 and abs(value) < 1e15:
         return f"{value:,.0f}"

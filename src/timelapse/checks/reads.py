@@ -42,16 +42,15 @@ def missing_reads(program: Program, log: Log, run: Run, sample: int) -> Iterator
     lines: dict[str, set[int]] = {name: set() for name in spec.declared}
     for one in traced.values():
         for read in one.reads:
-            if (
-                not read.own and not read.every and read.state in counts
-            ):  # what a window shows may well be nothing
-                counts[read.state][0] += 1
-                counts[read.state][1] += not read.present
-                lines[read.state].add(read.line)
+            if not read.own and not read.every:
+                count = counts.setdefault(read.state, [0, 0])
+                count[0] += 1
+                count[1] += not read.present
+                lines.setdefault(read.state, set()).add(read.line)
     parts = []
     details = {name: {"reads": n, "missing": missing} for name, (n, missing) in counts.items()}
     for name, (n, missing) in counts.items():
-        if n and missing == n and n >= 10:
+        if n and missing == n and n >= 10 and name in spec.states:  # a window may well show nothing
             where = ", ".join(str(x) for x in sorted(lines[name]))
             yield Finding(
                 "reads", "warning", f"{name}: every one of {n:,} reads found nothing (line {where})",

@@ -49,7 +49,7 @@ class View:
         for side, name, run in (("A", self.names[0], found.a), ("B", self.names[1], found.b)):
             changed = ", ".join(f"{n}={v!r}" for n, v in self._own_params(run).items())
             line((f"{side} ", "bold"), one_line(name), (f"   {changed}" if changed else "", "cyan"),
-                 (f"   {run.program}, {run.seconds:.1f} s, digest {run.digest[:12]}", "dim"))  # fmt: skip
+                 (f"   {run.program}, {run.seconds:.1f} s{_shared(run)}, digest {run.digest[:12]}", "dim"))  # fmt: skip
         if self.what is not None:
             line(
                 ("B is A enforced", "bold"),
@@ -169,6 +169,12 @@ class View:
             },
             "examples": [_change(c, causes) for c in islice(record.changes(), self.shown)],
         }  # fmt: skip
+
+
+def _shared(run: Run) -> str:
+    """What a replay did not have to do again."""
+    kept = run.certificate.get("cache")
+    return f" ({clean(str(kept['what']))} from the cache)" if kept else ""
 
 
 def _table(*names: str) -> Any:

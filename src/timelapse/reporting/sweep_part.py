@@ -202,7 +202,9 @@ def _charts(found: Sweep, records: Sequence[str], redaction: Redaction, best: Po
             rates = [_rate(rate_, points, redaction, best) for rate_ in RATES]
             charts.append(lines("By the labels", across, "", rates, share=(False, True), named=named))
         curves = [_curve(name, points, redaction, best) for name, points in groups.items()]
-        charts.append(lines("Precision against recall", "recall", "precision", curves, share=(True, True)))
+        charts.append(
+            lines("Precision against recall", "recall", "precision", curves, share=(True, True), close=True)
+        )
     return charts
 
 
