@@ -338,6 +338,20 @@ class Small(tl.Program):
         self.n[e.k] += 1
 
 
+class Looking(Small):
+    @tl.on(A)
+    def look(self, e: A) -> None:
+        if self.n.last(5)[e.k] > 3:
+            self.n[e.k] -= 1
+
+
+def test_programs_that_take_long_as_python_wait_sooner() -> None:
+    assert choose.cold_events(Small()) == choose.COLD_EVENTS
+    assert choose.cold_events(Looking()) == choose.COLD_EVENTS // choose.SLOWER
+    with choose.repeated(1000):
+        assert choose.cold_events(Looking()) == choose.WARM_EVENTS
+
+
 def test_small_jobs_never_wait_for_the_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Below WARM_EVENTS nothing is even looked up; below COLD_EVENTS only what is on disk runs compiled, unless
     the pass is one of several."""

@@ -36,6 +36,9 @@ WARM_EVENTS = 200_000
 """From this many events on a pass runs compiled if its machine code is on disk."""
 COLD_EVENTS = 2_000_000
 """From this many events on it is worth waiting for the compiler."""
+SLOWER = 4
+"""So many times as long programs that reach into other times take as Python, whose handlers are not rewritten. Measured in
+November 2026: 10 to 40 microseconds an event, and 3 to 12 seconds for the compiler."""
 LEFT_TOO_OFTEN = "too many events needed it"
 """What is said of a pass that began compiled."""
 NOT_ALONE = "windows and timers run compiled only in one pass from the log's start"
@@ -278,9 +281,12 @@ def is_repeated() -> bool:
     return _TIMES > 1
 
 
-def cold_events() -> int:
-    """From this many events on it is worth waiting for the compiler now."""
-    return COLD_EVENTS if _TIMES == 1 else max(WARM_EVENTS, COLD_EVENTS // _TIMES)
+def cold_events(program: Program | None = None) -> int:
+    """From this many events on it is worth waiting for the compiler now, for a program."""
+    times = _TIMES
+    if program is not None and any(use.what != "derive" for use in spec_of(program).times):
+        times *= SLOWER
+    return COLD_EVENTS if times == 1 else max(WARM_EVENTS, COLD_EVENTS // times)
 
 
 def share_of(events: int, slices: int, cores: int, parts: int = 1) -> int:
@@ -316,7 +322,7 @@ def foresee(program: Program, work: PassProgram, events: int, *, final: bool) ->
         unit = _lowered(program, work, final=final)
     except _refused() as refusal:
         return Choice(False, str(refusal), getattr(refusal, "line", 0))
-    if switch == "native" or events >= cold_events():
+    if switch == "native" or events >= cold_events(program):
         return Choice(True)
     if events < WARM_EVENTS:
         return Choice(False, TOO_FEW)
@@ -326,7 +332,7 @@ def foresee(program: Program, work: PassProgram, events: int, *, final: bool) ->
         return Choice(True)
     return Choice(
         False,
-        f"for fewer than {cold_events():,} events nobody waits for the compiler, and it has not run yet",
+        f"for fewer than {cold_events(program):,} events nobody waits for the compiler, and it has not run yet",
     )
 
 
@@ -350,7 +356,7 @@ def uncompiled(
         except _refused():
             continue
         if not is_compiled(unit):
-            (now if switch == "native" or events >= cold_events() else later).append(unit)
+            (now if switch == "native" or events >= cold_events(program) else later).append(unit)
     return now, later
 
 
@@ -380,7 +386,7 @@ def is_compiled_alone(program: Program, work: PassProgram, events: int) -> bool:
 
 def prepare(program: Program, work: PassProgram, events: int, *, final: bool) -> None:
     """Have a pass compiled if it is worth it for so many events, of which its tasks see fewer each."""
-    if events >= cold_events():
+    if events >= cold_events(program):
         _unit(program, work, events, final=final)
 
 
@@ -396,7 +402,7 @@ def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> t
     from timelapse.kernels.native.build import NotCompiled, compiled, loaded
 
     try:
-        if switch == "auto" and events < cold_events():
+        if switch == "auto" and events < cold_events(program):
             return (unit, "") if loaded(unit) else (None, "its machine code was not there yet")
         compiled(unit)
     except NotCompiled as error:
