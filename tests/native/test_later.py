@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -176,3 +177,33 @@ def test_a_window_of_a_state_that_nobody_writes_to_is_empty(monkeypatch: pytest.
     run = replay(program(), events, slices=1, spark=False, cache=False)
     assert run.certificate["passes"] == {"final": "compiled"}
     assert_same(run_serial(program(), events), run)
+
+
+APART = """
+import timelapse as tl
+
+class A(tl.Event):
+    k: int
+
+class P(tl.Program):
+    seen: tl.Counter[int]
+
+    @tl.on(A)
+    def note(self, e):
+        self.seen[e.k] += 1
+
+    @tl.every(5)
+    def look(self):
+        for k, n in sorted(self.seen.items(), key=lambda pair: pair[1]):
+            del self.seen[k]
+"""
+
+
+def test_a_tick_that_does_not_compile_runs_apart_and_says_why() -> None:
+    program = load_source(APART)()
+    work = final_pass(analyse(type(program)))
+    assert lowered(program, work, final=True).ticks
+    alone = {h.name: choice(program, replace(work, handlers=(h,)), final=True) for h in work.handlers}
+    assert alone["note"].compiled
+    assert not alone["look"].compiled
+    assert alone["look"].reason.startswith("look: ")

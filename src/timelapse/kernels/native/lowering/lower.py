@@ -65,12 +65,13 @@ def _is_exit(line: str) -> bool:
 def lowered(program: Program, work: PassProgram, *, final: bool) -> Unit:
     """A pass as source, with a table for states that are used under the same keys. Raises Refused.
 
-    Handlers of ticks run as Python, all of them, where one of them cannot be compiled.
+    Handlers of ticks run as Python, all of them, where one of them cannot be compiled, and there are others.
     """
     try:
         return _lowered(program, work, final=final)
     except Refused:
-        if all(h.every is None for h in spec_of(program).handlers):
+        ticking = {h.name for h in spec_of(program).handlers if h.every is not None}
+        if len({h.name in ticking for h in work.handlers}) < 2:
             raise
     return _lowered(program, work, final=final, ticks_apart=True)
 
