@@ -90,7 +90,7 @@ class AlertsPerUser(tl.Program):
             self.emit(Alerts(window=15, user=user, count=count))
 
 
-class Components(tl.Program, loop=100_000):
+class Components(tl.Program, loop=10_000_000):
     """Connected components of a growing graph: each node has the smallest number that it has heard of."""
 
     label: tl.Value[int, int | None]

@@ -261,3 +261,42 @@ def test_progress_is_told_in_between(count: int, monkeypatch: pytest.MonkeyPatch
     result = kernel.FlatKernel(Endless(), work, {}, final=True).run_source(source, told.append)
     assert sum(told) == result.events == count
     assert max(told) <= 64
+
+
+class Named(tl.Event):
+    k: int
+    name: str
+
+
+class Groups(tl.Program):
+    """All members of a key are asked for: `alone` is kept by key and nowhere else, of `mixed` everything is asked."""
+
+    alone: tl.SetOf[int, str]
+    mixed: tl.SetOf[int, str]
+
+    @tl.on(Named)
+    def note(self, e: Named) -> None:
+        if (e.k, e.name) in self.alone:
+            self.alone.discard(e.k, e.name)
+        else:
+            self.alone.add(e.k % 4, e.name if e.seq < 165 else 5)  # type: ignore[arg-type]
+        self.mixed.add(e.k, e.name)
+        if e.name == "c":
+            del self.alone[e.k // 2]
+            self.mixed.discard(e.k, e.name)
+        for other in self.alone[e.k]:
+            self.alone.add(e.k + 1, other)
+        self.emit(Seen(k=self.alone.count(e.k), n=self.mixed.count(e.k) + len(self.mixed.items())))
+
+
+def test_members_that_are_kept_by_key_alone() -> None:
+    rng = random.Random(4)
+    events = list(in_order([Named(k=rng.randrange(6), name=rng.choice("abcdé"), ts=i) for i in range(200)]))
+    for until in (160, 200):
+        whole = agree(Groups(), events[:until], [0, 0, 90, until])[-1]
+        assert (whole.failure is None) is (until == 160)
+    kept = kernel.FlatKernel(Groups(), final_pass(analyse(Groups())), {}, final=True)
+    source = Source(MemoryLog(events, [Named]), 0, 160, {"Named": Named}, {"Named": ("k", "name")})
+    kept.run_source(source, lambda n: None)
+    assert kept._loops[frozenset({"alone", "mixed"})].nested == {"alone"}
+    assert kept.state("alone")

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_RARELY = (100_000, 50, 100)
+_RARELY = (100_000, 500, 20)
 _LOCK = threading.Lock()
 _inside = 0
 _before = gc.get_threshold()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,15 +182,13 @@ def changes_table(
     return table.select(wanted).filter(pa.array(moved)), change
 
 
-def changes_of_empty(spec: StateSpec, after: dict[Any, Any]) -> tuple[pa.Table, Change]:
+def changes_of_empty(spec: StateSpec, keys: Sequence[Any], values: Sequence[Any]) -> tuple[pa.Table, Change]:
     """The same where the state was empty before: nothing has to be compared."""
-    rows = len(after)
-    table = make_effects(
-        spec, "const", list(after), {"present": np.ones(rows, np.bool_), "v": list(after.values())}
-    )
+    rows = len(keys)
+    table = make_effects(spec, "const", keys, {"present": np.ones(rows, np.bool_), "v": values})
     columns = [one_array(table.column(n)) for n in key_names(spec)]
-    values = None if value_type(spec) is None else one_array(table.column("v"))
-    return table, change_of(spec, columns, np.zeros(rows, np.bool_), None, np.ones(rows, np.bool_), values)[0]
+    v = None if value_type(spec) is None else one_array(table.column("v"))
+    return table, change_of(spec, columns, np.zeros(rows, np.bool_), None, np.ones(rows, np.bool_), v)[0]
 
 
 def _bools(table: pa.Table, name: str) -> Bools:

@@ -16,9 +16,10 @@ from timelapse.kernels.flat.states import PLAIN, TRACKED, StateCode
 from timelapse.kernels.flat.types import GUARD_NAMES
 from timelapse.kinds.base import ABSENT, UNKEYED
 from timelapse.kinds.grouped import Grouped
+from timelapse.kinds.setof import SetOf
 from timelapse.model.events import Event
 from timelapse.model.program import RUNTIME_NAMES, params_of
-from timelapse.model.types import FLOAT
+from timelapse.model.types import FLOAT, TupleType
 from timelapse.tables.lookup import LazyDict
 
 if TYPE_CHECKING:
@@ -29,12 +30,36 @@ class Loop:
     """A pass's functions, for one choice of states whose changes are found by comparing."""
 
     def __init__(self, kernel: FlatKernel, compared: frozenset[str]) -> None:
+        tracked = kernel._tracked.keys() - compared
+        nested = frozenset(
+            name for name, data in kernel._dicts.items()
+            if kernel._spec.states[name].kind is SetOf and name not in tracked and kernel._journal is None
+            and not isinstance(data, LazyDict) and not isinstance(kernel._spec.states[name].outer, TupleType)
+            and not isinstance(kernel._spec.states[name].inner, TupleType)
+        )  # fmt: skip
+        while True:  # until nothing but what is written out is done to them
+            self.nested = nested
+            used = self._write(kernel, compared)
+            whole = "_tl_self" in used
+            nested = frozenset(
+                n
+                for n in self.nested
+                if not whole and f"_tl_i_{n}" in used and used.isdisjoint({f"_tl_{w}_{n}" for w in "Sdgo"})
+            )
+            if nested == self.nested:
+                return
+
+    def _write(self, kernel: FlatKernel, compared: frozenset[str]) -> set[str]:
+        """Write everything. The names that it takes from the pass; `_tl_self`: somebody has the program itself."""
         program, work, spec = kernel._program, kernel._work, kernel._spec
         self._kernel = kernel
         tracked = kernel._tracked.keys() - compared
         codes = {
             name: StateCode(
-                spec.states[name], TRACKED if name in tracked else PLAIN, kernel._journal is not None
+                spec.states[name],
+                TRACKED if name in tracked else PLAIN,
+                kernel._journal is not None,
+                name in self.nested,
             )
             for name in kernel._dicts
         }
@@ -95,7 +120,7 @@ class Loop:
         if not self.turns:
             self.function: Callable[..., None] = lambda rows: None
             self.single = True
-            return
+            return set()
         free = {
             n
             for made in (*self._functions.values(), *self._pass.made.values())
@@ -109,6 +134,7 @@ class Loop:
             sent=None if whole else self._pass.sent,
         )  # fmt: skip
         self.function = loop.bound(code, self._cell)
+        return free | {"_tl_self"} if whole else free
 
     def begin(self, kernel: FlatKernel) -> None:
         """What names stand for in the slice that begins."""
@@ -120,7 +146,8 @@ class Loop:
                 rows = kernel._lists.setdefault(self._pass.records[int(state)], [])
                 cell.cell_contents = rows.append
             elif what == "i":
-                cell.cell_contents = kernel.states[state]._groups()
+                known = kernel._nested.get(state)
+                cell.cell_contents = kernel.states[state]._groups() if known is None else known
         if kernel._journal is not None:
             kernel._journal.clear()
 
@@ -163,7 +190,7 @@ class Loop:
         state = kernel.states[of]
         known: dict[str, Callable[[], Any]] = {
             "d": lambda: kernel._dicts[of], "g": lambda: kernel._dicts[of].get, "S": lambda: state,
-            "C": lambda: state._check_key, "V": lambda: state._check_value, "D": lambda: state._default,
+            "C": lambda: state._check_key, "O": lambda: state._outer, "V": lambda: state._check_value, "D": lambda: state._default,
             "o": lambda: state._own, "F": lambda: FLOAT.checker(f"a value of {of}"),
         }  # fmt: skip
         return known[what]()

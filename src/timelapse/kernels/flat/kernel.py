@@ -16,6 +16,7 @@ from timelapse.ids import Phase
 from timelapse.kernels.base import PassResult, Tick, output_schema
 from timelapse.kernels.flat import loop
 from timelapse.kernels.flat.calls import Loop
+from timelapse.kernels.flat.grouped import Nested, nested, pairs
 from timelapse.kernels.interpreted import (
     FIRST_TICK,
     InterpretedKernel,
@@ -24,7 +25,7 @@ from timelapse.kernels.interpreted import (
     refuse_dated,
 )
 from timelapse.kernels.source import Source
-from timelapse.kernels.stores import TrackedStore
+from timelapse.kernels.stores import PlainStore, TrackedStore
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Journal, undo
 from timelapse.log.reader import Chunk
@@ -64,12 +65,37 @@ class FlatKernel(InterpretedKernel):
         self._loops: dict[frozenset[str], Loop] = {}
         self._copies: dict[str, dict[Any, Any]] = {}
         """What states held at the slice's start, where changes are found by comparing."""
+        self._nested: dict[str, Nested] = {}
+        """SetOfs that the slice keeps by key alone (grouped.py), until they are asked for."""
         self._made: set[str] = set()
         """The states among these that were empty."""
         self._resumed = False
         self._size = FIRST_TICK
         """After how many events progress is told."""
         self._position: Any = iter(())
+
+    def _settle_nested(self, *names: str) -> None:
+        """Put what was kept by key where the states have it."""
+        for name in names or tuple(self._nested):
+            members = self._nested.pop(name, None)
+            if members is not None:
+                data = self._dicts[name]
+                data.clear()
+                data.update(dict.fromkeys(pairs(members), True))
+                self.states[name]._own.clear()
+
+    def state(self, name: str) -> dict[Any, Any]:
+        self._settle_nested()
+        return super().state(name)
+
+    def store(self, name: str) -> TrackedStore | PlainStore:
+        self._settle_nested()
+        return super().store(name)
+
+    @property
+    def state_bytes(self) -> int:
+        self._settle_nested()
+        return super().state_bytes
 
     @property
     def turn(self) -> object:
@@ -79,6 +105,7 @@ class FlatKernel(InterpretedKernel):
         return (self._turn, operator.length_hint(self._position), self._bound.__dict__["now"])
 
     def begin(self) -> None:
+        self._settle_nested()
         super().begin()
         self._lists = {}
         self._copies = {}
@@ -108,6 +135,7 @@ class FlatKernel(InterpretedKernel):
         live["send"] = self._queue
         if self._final:
             live["emit"] = self._put
+        self._nested = {name: nested(self._dicts[name]) for name in found.nested}
         found.begin(self)
         try:
             for chunk in source.chunks():
@@ -136,6 +164,7 @@ class FlatKernel(InterpretedKernel):
         for name, was in self._copies.items():
             data = self._dicts[name]
             if was:
+                self._settle_nested(name)
                 old = was.get
                 before = {k: old(k, ABSENT) for k, v in data.items() if old(k, ABSENT) is not v}
                 before.update((k, v) for k, v in was.items() if k not in data)
@@ -146,7 +175,10 @@ class FlatKernel(InterpretedKernel):
 
     def _changed(self, name: str, tracked: TrackedStore) -> tuple[pa.Table, Change]:
         if name in self._made:
-            return changes_of_empty(self._spec.states[name], tracked.data)
+            spec, members, data = self._spec.states[name], self._nested.get(name), tracked.data
+            if members is not None:
+                return changes_of_empty(spec, list(pairs(members)), ())
+            return changes_of_empty(spec, list(data), list(data.values()))
         return super()._changed(name, tracked)
 
     def _chunk_of(self, run: Loop, chunk: Chunk, source: Source, result: PassResult, tick: Tick) -> bool:

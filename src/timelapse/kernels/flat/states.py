@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from timelapse.kernels.flat import grouped
 from timelapse.kernels.flat.types import ANY, FLOAT, INT64, Type, declared
 from timelapse.kinds.base import State, StateSpec
 from timelapse.kinds.counter import Counter
@@ -48,6 +49,8 @@ class StateCode:
     spec: StateSpec
     mode: str
     journal: bool
+    nested: bool = False
+    """A SetOf of which the index is all there is while the slice runs: `_tl_i_name`, by key the members (grouped.py)."""
 
     @property
     def name(self) -> str:
@@ -126,11 +129,13 @@ def read(
     x = code.name
     if not args and code.spec.key is None and operation in ("getitem", "get", "count"):
         args = [ast.copy_location(ast.Tuple([], ast.Load()), like)]
+    if code.nested and operation == "contains":
+        return grouped.contains(code, args, at, like)
     if (code.kind, operation) in _UNDER and len(args) == 1:
         outer = code.spec.outer
         if outer is None or isinstance(outer, TupleType) or not at.index_of(code):
             return None
-        key = at.checked(args[0], outer, f"_tl_S_{x}._outer")
+        key = at.checked(args[0], outer, f"_tl_O_{x}")
         under = f"_tl_i_{x}.get(K, _tl_u)"
         return at.expression(_UNDER[code.kind, operation].format(under=under, data=f"_tl_d_{x}"), like, K=key)
     if operation not in ("getitem", "get", "contains", "count") or not 1 <= len(args) <= 2:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from timelapse.kernels.flat import grouped
 from timelapse.kernels.flat.states import TRACKED, Lines, Parts, StateCode
 from timelapse.kernels.flat.types import Type
 from timelapse.kinds.base import State
@@ -261,7 +262,9 @@ def _clear(code: StateCode, args: Sequence[ast.expr], at: Rewriter, like: ast.AS
     ):
         return None
     under, stored = at.temporary(), at.temporary()
-    key = at.checked(args[0], outer, f"_tl_S_{code.name}._outer")
+    key = at.checked(args[0], outer, f"_tl_O_{code.name}")
+    if code.nested:
+        return at.statements([f"_tl_i_{code.name}.pop(K, None)"], like, K=key)
     lines = [f"{under} = _tl_i_{code.name}.pop(K, None)", f"if {under} is not None:"]
     lines += _in([f"for {stored} in {under}.values():", *_in(code.drop(stored))])
     return at.statements(lines, like, K=key)
@@ -332,6 +335,8 @@ def write(
     code: StateCode, operation: str, args: Sequence[ast.expr], at: Rewriter, like: ast.AST
 ) -> list[ast.stmt] | None:
     """A write as statements; None where the state has to do it. `args` are not rewritten yet."""
+    if code.nested and operation in grouped.WRITES:
+        return grouped.write(code, operation, args, at, like)
     found = WRITES.get((code.kind, operation))
     return None if found is None else found(code, args, at, like)
 
