@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 import timelapse as tl
@@ -150,10 +148,64 @@ def test_rejections() -> None:
     assert all(c.record == "Hit" for c in found.examples(99, rejected=False))
 
 
+class Timed(tl.Program):
+    """Ticks, calls after= and events that it sends itself; two ticks at one time."""
+
+    least: int = 2
+    seen: tl.Counter[str]
+
+    @tl.on(E)
+    def count(self, e: E) -> None:
+        self.seen[e.who] += 1
+        if e.n % 5 == 0:
+            self.send(Other(n=e.n), after=2)
+
+    @tl.on(E, after=3)
+    def later(self, e: E) -> None:
+        if self.seen[e.who] > self.least + 1:
+            self.emit(Hit(n=1000 + e.n, score=0.0))
+
+    @tl.on(Other)
+    def sent(self, o: Other) -> None:
+        if self.seen["a"] >= 4 * self.least:
+            self.emit(Hit(n=2000 + o.n, score=0.0))
+
+    @tl.every(6)
+    def tick(self) -> None:
+        if self.seen["a"] > self.least:
+            self.emit(Hit(n=3000 + self.now, score=0.0))
+
+    @tl.every(12)
+    def slow(self) -> None:
+        if self.seen["a"] > 2 * self.least:
+            self.reject("busy")
+
+
+def test_ticks_and_dated_events_have_causes() -> None:
+    """Each by its own step: the condition, what it compared, and its handler; in a long log they say who can tell."""
+    found = compared(Timed(), Timed(least=3))
+    changes = found.examples(99)
+    causes = found.causes(changes)
+    assert sum(not isinstance(c.place, int) for c in changes) >= len(changes) - 1
+    handlers = set()
+    for change in changes:
+        cause = causes[change.place]
+        handlers.add(cause.handler)
+        assert cause.a is not None
+        assert cause.b is not None
+        assert (cause.a.outcome, cause.b.outcome) == (True, False), cause.lines
+    assert handlers == {"later", "sent", "tick", "slow"}
+    tick = next(c for c in changes if c.ts == 6)
+    assert causes[tick.place].event.startswith("tick at ")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("timelapse.compare.causes._LONGEST", 5)
+        assert "timelapse why" in found.causes([tick])[tick.place].problem
+
+
 def test_what_cannot_be_traced() -> None:
     """A run in memory without its log says so; nothing is raised."""
     found = diff(run_serial(Rules(), EVENTS), run_serial(Rules(limit=3), EVENTS))
-    causes: dict[int, Any] = found.causes(found.examples(2))
+    causes = found.causes(found.examples(2))
     assert all("not there any more" in c.problem for c in causes.values())
     assert all(c.lines[0].startswith("why is not known: ") for c in causes.values())
 

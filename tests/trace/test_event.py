@@ -19,10 +19,11 @@ from timelapse.kernels.choose import SWITCH
 from timelapse.log import MemoryLog
 from timelapse.run import Run, replay
 from timelapse.testing.sources import load_source, random_events, random_program
-from timelapse.trace.event import Tracer, event_at
+from timelapse.trace.event import event_at
 from timelapse.trace.margins import margin_of
 from timelapse.trace.moments import Past
 from timelapse.trace.steps import MISSING, Read, Write
+from timelapse.trace.tracer import Tracer
 
 
 def messages(count: int, seed: int = 3) -> list[tl.Event]:

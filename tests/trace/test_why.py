@@ -11,7 +11,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
-from tests.trace.programs import Antispam, Friendship, Message
+from tests.trace.programs import Antispam, Friendship, Message, Spam
 from tests.trace.test_event import STORY, messages
 from timelapse import serial, trace
 from timelapse.errors import RunError, UsageError
@@ -91,6 +91,35 @@ def test_questions_about_many_events_are_answered_at_once() -> None:
     together = writers(past, asks, 3)
     assert {a: w.found for a, w in together.items()} == {a: writers(past, [a], 3)[a].found for a in asks}
     assert sum(len(w.found) for w in together.values()) > 100
+
+
+class Loops(tl.Program):
+    """Goes round a loop so often that nobody would read it all."""
+
+    n: tl.Counter[int]
+
+    @tl.on(Message)
+    def work(self, m: Message) -> None:
+        few = 0
+        for i in range(30_000):
+            if i % 1000 == 999:
+                few += 1
+        if few == 30:
+            self.emit(Spam(message=m.id, sender=few))
+
+
+def test_a_loop_is_told_in_sum() -> None:
+    """The first rounds, how often it came out how, and what came after it."""
+    found = replay(Loops, MemoryLog(messages(30, seed=1), [Message, Friendship]), spark=False).why(
+        "Spam:sender=30"
+    )
+    lines = found.text.splitlines()
+    assert len(lines) < 20
+    assert sum("% 1000 == 999" in line for line in lines) == 8
+    assert lines[-2].endswith(" 29,992 more times: 30 true, 29,962 false")
+    assert lines[-3].endswith("few=30 == 30   (30 == 30)")
+    assert "emit Spam(" in lines[-1]
+    assert not found.trace.cut
 
 
 def test_writes_of_the_same_value_are_writes() -> None:

@@ -12,6 +12,7 @@ from timelapse.cli.view import date, moment, share, sparkline
 
 if TYPE_CHECKING:
     from timelapse.compare import Cause, Change, Counterfactual, Diff, Judgement, RecordDiff, Score, Scores
+    from timelapse.compare.differences import At
     from timelapse.run import Run
 
 _ROWS = 31
@@ -129,7 +130,7 @@ class View:
         causes = self.diff.causes(changes)
         for number, change in enumerate(changes):
             line(("       " if number else "first: ", "bold"), one_line(change.text, 400))
-            for text in causes[change.seq].lines:
+            for text in causes[change.place].lines:
                 line((f"         {one_line(text, 400)}", "cyan" if number == 0 else "dim"))
 
     # --- JSON -------------------------------------------------------------------------------------
@@ -156,7 +157,7 @@ class View:
             }
         )  # fmt: skip
 
-    def _record(self, record: RecordDiff, causes: Mapping[int, Cause]) -> dict[str, Any]:
+    def _record(self, record: RecordDiff, causes: Mapping[At, Cause]) -> dict[str, Any]:
         fields = [field for owner, field in self.entities if owner is record]
         return {
             **record.counts, "identity": record.identity, "changed_fields": record.fields,
@@ -186,10 +187,10 @@ def _table(*names: str) -> Any:
     return table
 
 
-def _change(change: Change, causes: Mapping[int, Cause]) -> dict[str, Any]:
+def _change(change: Change, causes: Mapping[At, Cause]) -> dict[str, Any]:
     return {
         "record": change.record, "kind": change.kind, "ts": change.ts, "seq": change.seq, "fields": change.fields,
-        "a": change.a, "b": change.b, "cause": causes[change.seq].to_json(),
+        "a": change.a, "b": change.b, "cause": causes[change.place].to_json(),
     }  # fmt: skip
 
 

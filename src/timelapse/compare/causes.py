@@ -6,7 +6,7 @@ are laid side by side, handler by handler, by how they are written; the first th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,16 @@ from timelapse.display import moment
 from timelapse.errors import RunError, TimelapseError
 from timelapse.ids import Phase
 from timelapse.run.run import Run
+from timelapse.trace.event import Place
 from timelapse.trace.event import events as traced
-from timelapse.trace.steps import Condition, EventTrace, HandlerTrace, Read, brief, plain
+from timelapse.trace.event import steps as traced_steps
+from timelapse.trace.steps import Condition, EventTrace, HandlerTrace, Read, Tick, brief, name_of, plain
 
 if TYPE_CHECKING:
-    from timelapse.compare.differences import Change, Diff
+    from timelapse.compare.differences import At, Change, Diff
 
+_LONGEST = 1_000_000
+"""Events of a log through which the plain loop goes, where ticks and dated events are explained."""
 _MOST_READS = 4
 """States that are named where no condition differs."""
 
@@ -87,26 +91,33 @@ def _seen(read: Read) -> str:
     return brief(read.value) if read.present else f"{brief(read.value)} (missing)"
 
 
-def causes(diff: Diff, changes: Iterable[Change]) -> dict[int, Cause]:
-    """The cause of each change, by the seq of the log event at which it shows.
+def causes(diff: Diff, changes: Iterable[Change]) -> dict[At, Cause]:
+    """The cause of each change, by the step at which it shows (`Change.place`).
 
-    What cannot be traced (a run whose program or log is not to be had any more, outputs of ticks and dated events) has a
-    `problem` instead; nothing is raised.
+    What cannot be traced (a run whose program or log is not to be had any more, ticks and dated events of a long log)
+    has a `problem` instead; nothing is raised.
     """
-    wanted: dict[int, Cause | None] = {}
-    for change in changes:
-        row = change.a if change.a is not None else change.b
-        assert row is not None
-        if row.get("phase", Phase.LOG_EVENT) == Phase.LOG_EVENT:
-            wanted.setdefault(change.seq, None)
-        else:
-            wanted[change.seq] = Cause(change.seq, problem="it stems from a tick or a dated event")
-    seqs = sorted(s for s, known in wanted.items() if known is None)
+    places = list(dict.fromkeys(change.place for change in changes))
+    seqs = sorted(place for place in places if isinstance(place, int))
+    steps = [place for place in places if not isinstance(place, int)]
+    found: dict[At, Cause] = {}
+    if steps and max(diff.a.events, diff.b.events) > _LONGEST:
+        problem = f"it stems from a tick or a dated event; with more than {_LONGEST:,} events `timelapse why` looks at it alone"
+        found, steps = {place: Cause(place[2], problem=problem) for place in steps}, []
     try:
-        sides = [_traces(run, seqs) for run in (diff.a, diff.b)]
+        sides = [_sides(run, seqs, steps) for run in (diff.a, diff.b)]
     except TimelapseError as error:
-        return {s: known or Cause(s, problem=error.message) for s, known in wanted.items()}
-    return {s: known or _cause(s, sides[0].get(s), sides[1].get(s)) for s, known in wanted.items()}
+        return {p: found.get(p) or Cause(_seq(p), problem=error.message) for p in places}
+    return {p: found.get(p) or _cause(_seq(p), sides[0].get(p), sides[1].get(p)) for p in places}
+
+
+def _seq(place: At) -> int:
+    return place if isinstance(place, int) else place[2]
+
+
+def _sides(run: Run, seqs: Sequence[int], steps: Sequence[Place]) -> dict[At, EventTrace]:
+    both: list[Mapping[Any, EventTrace]] = [_traces(run, seqs), traced_steps(run, steps)]
+    return {place: trace for found in both for place, trace in found.items()}
 
 
 def _traces(run: Run, seqs: Sequence[int]) -> dict[int, EventTrace]:
@@ -131,11 +142,13 @@ def _traces(run: Run, seqs: Sequence[int]) -> dict[int, EventTrace]:
 def _cause(seq: int, a: EventTrace | None, b: EventTrace | None) -> Cause:
     some = a or b
     if some is None:
-        return Cause(seq, problem="neither version listens to the event")
-    text = brief(some.event, 300)
+        return Cause(seq, problem="neither version does anything there")
+    text = name_of(some.event, some.phase) if isinstance(some.event, Tick) else brief(some.event, 300)
     if a is None or b is None:
+        side, what = "A" if a is None else "B", type(some.event).__name__
+        in_log = some.phase == Phase.LOG_EVENT
         return Cause(
-            seq, text, remark=f"{'A' if a is None else 'B'} does not listen to {type(some.event).__name__}"
+            seq, text, remark=f"{side} does not listen to {what}" if in_log else f"{side} has no such step"
         )
     left, right = ({h.name: h for h in t.handlers} for t in (a, b))
     fallback: Cause | None = None

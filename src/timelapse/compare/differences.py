@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from timelapse.compare.match import match, unequal
 from timelapse.divergence import time_text
 from timelapse.errors import UsageError
-from timelapse.ids import DAY
+from timelapse.ids import DAY, Phase
 from timelapse.run.run import Run
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from timelapse.compare.causes import Cause
     from timelapse.compare.score import Judgement
 
+At = int | tuple[int, int, int]
+"""A step: a log event's seq; else its time, phase and root."""
 PLACE = ("ts", "phase", "seq", "ordinal")
 REJECTED = "rejected"
 """The name under which rejected events are compared, by event."""
@@ -49,6 +51,14 @@ class Change:
     a: Mapping[str, Any] | None
     b: Mapping[str, Any] | None
     fields: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> At:
+        """The step at which it shows first."""
+        rows = (row for row in (self.a, self.b) if row is not None)
+        row = next(row for row in rows if (row["ts"], row["seq"]) == (self.ts, self.seq))
+        phase = int(row["phase"])
+        return self.seq if phase == Phase.LOG_EVENT else (self.ts, phase, self.seq)
 
     @property
     def text(self) -> str:
@@ -234,8 +244,8 @@ class Diff:
         found = [r.first for r in (*self.records.values(), self.rejected)]
         return min((c for c in found if c is not None), key=lambda c: (c.ts, c.seq), default=None)
 
-    def causes(self, changes: Iterable[Change]) -> dict[int, Cause]:
-        """Why these changes came about, by the seq of their event: the condition and the state that differ."""
+    def causes(self, changes: Iterable[Change]) -> dict[At, Cause]:
+        """Why these changes came about, by `Change.place` (a log event's seq): the condition and the state that differ."""
         from timelapse.compare.causes import causes
 
         return causes(self, changes)

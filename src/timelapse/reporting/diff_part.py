@@ -16,6 +16,7 @@ from timelapse.reporting.redact import HIDDEN, PLACE, Redaction, shown
 from timelapse.reporting.tables import TOP, rankable
 
 if TYPE_CHECKING:
+    from timelapse.compare.differences import At
     from timelapse.run import Run
 
 _GROUPS = 31
@@ -207,7 +208,7 @@ def _entity(record: RecordDiff, field: str, redaction: Redaction) -> Entity:
     return Entity(field, found.a, found.b, len(found.freed), len(found.hit), rows)
 
 
-def _example(change: Change, causes: Mapping[int, Cause], redaction: Redaction, *, rejected: bool) -> Example:
+def _example(change: Change, causes: Mapping[At, Cause], redaction: Redaction, *, rejected: bool) -> Example:
     names = [n for n in (change.a or change.b or {}) if n not in PLACE]
     cells: list[tuple[str, str | None, str | None]] = []
     for name in names:
@@ -220,7 +221,7 @@ def _example(change: Change, causes: Mapping[int, Cause], redaction: Redaction, 
         )
         cells.append((name, a, b))
     return Example(
-        change.kind, moment(change.ts), change.seq, tuple(cells), _why(causes[change.seq], redaction)
+        change.kind, moment(change.ts), change.seq, tuple(cells), _why(causes[change.place], redaction)
     )
 
 

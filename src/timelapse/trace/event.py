@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from timelapse.analysis import analyse, final_pass
-from timelapse.analysis.result import PassProgram
-from timelapse.errors import ReplayError, RunError, TimelapseError
+from timelapse.errors import RunError
 from timelapse.ids import Phase
-from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.walk import Moment
-from timelapse.kinds.effects import Journal
 from timelapse.log.reader import EventReader
 from timelapse.log.rows import row_maker
 from timelapse.log.types import bind as bind_types
 from timelapse.log.types import heard
-from timelapse.model.events import Event, Record
-from timelapse.model.program import HandlerSpec, Program, params_of, spec_of
-from timelapse.model.source import function_source
-from timelapse.model.times import VIEWS
+from timelapse.model.events import Event
+from timelapse.model.program import Program, spec_of
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
-from timelapse.serial import SerialOutcome
 from timelapse.trace import timed
-from timelapse.trace.instrument import Sites, instrumented
 from timelapse.trace.knowledge import Unfocused
 from timelapse.trace.likely import Guess
 from timelapse.trace.moments import Past
-from timelapse.trace.recorder import Recorder
-from timelapse.trace.steps import EventTrace, HandlerTrace
-from timelapse.trace.views import Telling, View
+from timelapse.trace.steps import EventTrace
+from timelapse.trace.tracer import Tracer
 from timelapse.trace.whole import Uncompiled, past_of
 
 
@@ -82,6 +69,38 @@ def stepped(run: Run, tracer: Tracer, wanted: Sequence[int]) -> dict[int, EventT
 def reader_of(run: Run) -> EventReader:
     """The log as the run took it: without the events that were taken out."""
     return reader_without(run.need_reader(), run.stored_quarantined()["seq"].to_pylist())
+
+
+Place = tuple[int, int, int]
+"""A step's time, phase and root."""
+
+
+def steps(run: Run, places: Iterable[Place]) -> dict[Place, EventTrace]:
+    """The same for steps that need not be log events: ticks, dated events, calls of `after=` handlers.
+
+    By the serial loop, from the log's beginning. Several steps at one place are told as one.
+    """
+    wanted = set(places)
+    traces: dict[Place, EventTrace] = {}
+    if not wanted:
+        return traces
+    tracer = Tracer(run)
+
+    def observe(loop: timed.Watched, step: timed.Step, go: timed.Go) -> None:
+        place, found = (step.ts, int(step.phase), step.root), tracer.observed(loop, step, go)
+        before = traces.get(place)
+        if before is not None:
+            found = replace(
+                before, handlers=before.handlers + found.handlers, outputs=before.outputs + found.outputs,
+                rejected=before.rejected or found.rejected,
+            )  # fmt: skip
+        traces[place] = found
+
+    end = max(ts for ts, _, _ in wanted) + 1
+    timed.observe(
+        run, observe, lambda step: (step.ts, int(step.phase), step.root) in wanted, lambda loop: False, end
+    )
+    return traces
 
 
 def trace_all(
@@ -162,267 +181,4 @@ def events_at(reader: EventReader, program: Program, seqs: Sequence[int]) -> dic
     return found
 
 
-class Tracer:
-    """Does single events of a run under observation."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._program = run.need_program()
-        self._quarantine = run.manifest.quarantined is not None
-        self._spec = spec_of(self._program)
-        work = final_pass(analyse(self._program))
-        objects = [n for n, s in self._spec.states.items() if s.key is not None or not s.kind.attribute_style]
-        plain = [n for n in self._spec.states if n not in objects]
-        methods = _methods(type(self._program))
-        self.emitting = _emitting(methods)
-        """The names of handlers and other methods that may emit."""
-        looked = {use.state for use in self._spec.times if use.what in VIEWS}
-        self._sites = Sites(objects, plain, self.emitting, looked)
-        self._recorder = Recorder(self._sites)
-        self._work = self._rewritten(work, methods)
-        self._stored: dict[str, pa.Table] = {}
-
-    def trace(self, event: Event, moment: Moment, slice_id: int) -> EventTrace:
-        """Do the event there. Its writes are real."""
-        told, views = self._recorder, dict[str, View]()
-        told.clear()
-        moment.look_from(event.ts)
-
-        def live(name: str, journal: Journal | None) -> Any:
-            state = moment.live(name, journal)
-            if state._clock is not None:
-                state._clock = Telling(state._clock, told.watch, views)
-            return told.watch(self._spec.states[name], state)
-
-        kernel = _Kernel(self._program, self._work, live, told, moment.journal, quarantine=self._quarantine)
-        try:
-            failure = kernel.one(event, lambda: event)
-        finally:
-            told.leave()
-        if failure is not None:
-            raise ReplayError(
-                "a handler failed where it did not fail before", hint=str(failure), code="TL607"
-            )
-        outputs, rejected = kernel.put_out()
-        taken_out = kernel.take_quarantined()
-        found = self._told(event, outputs, rejected, kernel.records, taken_out, slice_id)
-        return replace(found, views=views)
-
-    def observed(self, loop: timed.Watched, step: timed.Step, go: timed.Go) -> EventTrace:
-        """Do a step of the serial loop under observation: `go` does it with given handlers. It leaves the loop as it was."""
-        from timelapse.run.reference import output_tables, rejected_table
-
-        told, bound, before = self._recorder, loop._bound, loop.outcome
-        told.clear()
-        for name, state in loop.states.items():
-            told.watch(self._spec.states[name], state)
-        kept, emit = loop._handlers, bound.__dict__["emit"]
-        rewritten = {h.name: h.function for h in self._work.handlers}
-
-        def ours(found: tuple[HandlerSpec, ...]) -> tuple[HandlerSpec, ...]:
-            return tuple(replace(h, function=rewritten[h.name]) for h in found)
-
-        loop._handlers = {t: ours(found) for t, found in kept.items()}
-        own = {n: m for n, m in self._work.members.items() if n not in vars(type(bound))}
-        for name, member in own.items():
-            type.__setattr__(type(bound), name, member)
-
-        def telling(record: Record) -> None:
-            emit(record)
-            told.emitted(record)
-
-        bound.__dict__["emit"] = telling
-        loop.outcome, loop.watch = SerialOutcome(states=before.states), told.watch
-        try:
-            go(ours(step.handlers))
-            done = loop.outcome
-        finally:
-            loop._handlers, loop.outcome, loop.watch, bound.__dict__["emit"] = kept, before, None, emit
-            for name in own:
-                type.__delattr__(type(bound), name)
-            told.leave()
-        tables = output_tables(done)
-        outputs = {type(o.record): tables[type(o.record).__name__] for o in done.outputs}
-        records = [o.record for o in done.outputs]
-        found = self._told(step.event, outputs, rejected_table(done), records, [], 0, step)
-        return replace(found, views=dict(loop.views))
-
-    def _told(
-        self, event: Event, outputs: Mapping[type[Record], pa.Table], rejected: pa.Table, records: list[Record],
-        taken_out: Sequence[Any], slice_id: int, step: timed.Step | None = None,
-    ) -> EventTrace:  # fmt: skip
-        """What the recorder has, put together. What the event put out must be what the run has put out."""
-        told = self._recorder
-        if step is None or step.phase == Phase.LOG_EVENT:
-            self._compare(event.seq, outputs, rejected)
-        else:
-            self._compare_dated(step, outputs, rejected)
-        handlers = self._spec.handlers_of(type(event)) if step is None else step.handlers
-        refusal = None
-        if rejected.num_rows:
-            row = rejected.to_pylist()[0]
-            refusal = (row["handler"], row["reason"], told.line)
-        ends = [*(start for _, start in told.starts[1:]), len(told.steps)]
-        places = {h.name: h for h in self._spec.handlers}
-        traced = []
-        for (name, start), end in zip(told.starts, ends, strict=True):
-            known = function_source(places[name].function).node is not None
-            traced.append(
-                HandlerTrace(name, places[name].place.line or 0, tuple(told.steps[start:end]), known)
-            )
-        file = handlers[0].place.file if handlers else None
-        return EventTrace(
-            event, file, tuple(traced), tuple(records), refusal, told.cut, slice_id, params_of(self._program),
-            self._taken_out(event.seq) if taken_out else None, Phase.LOG_EVENT if step is None else step.phase,
-        )  # fmt: skip
-
-    def _taken_out(self, seq: int) -> tuple[str, str, int]:
-        """What the run lists of an event that it took out: lines of the handlers as they are written."""
-        stored = self._run.stored_quarantined()
-        rows = stored.filter(pc.equal(stored["seq"], seq)).to_pylist()
-        if not rows:
-            raise self._differs(seq, "it raises")
-        return rows[0]["handler"], rows[0]["error"], rows[0]["line"] or 0
-
-    def _rewritten(self, work: PassProgram, methods: Mapping[str, Any]) -> PassProgram:
-        told = self._recorder
-        names = {h.name for h in self._spec.handlers}
-        members: dict[str, Any] = dict(work.members)
-        for name, member in methods.items():
-            if name in names or name in members:
-                continue
-            if isinstance(member, types.FunctionType):
-                members[name] = instrumented(member, self._sites, told)
-            elif isinstance(member, property) and isinstance(member.fget, types.FunctionType):
-                members[name] = property(instrumented(member.fget, self._sites, told))
-            elif isinstance(member, staticmethod) and isinstance(member.__func__, types.FunctionType):
-                members[name] = staticmethod(instrumented(member.__func__, self._sites, told, method=False))
-        handlers = []
-        for h in work.handlers:
-            function = instrumented(h.function, self._sites, told)
-            handlers.append(replace(h, function=_entering(function, h.name, told)))
-            members.setdefault(h.name, function)  # handlers may call one another
-        return replace(work, handlers=tuple(handlers), members=members)
-
-    def _compare(self, seq: int, outputs: Mapping[type[Record], pa.Table], rejected: pa.Table) -> None:
-        """What the traced event put out must be what the run put out there."""
-        mine = {cls.__name__: table for cls, table in outputs.items()}
-        for name in self._run.counts:
-            stored = self._rows(name, seq)
-            own = mine.pop(name, stored.slice(0, 0))
-            if not _same(own, stored):
-                raise self._differs(seq, name)
-        if any(table.num_rows for table in mine.values()):
-            raise self._differs(seq, next(iter(mine)))
-        if not _same(rejected, self._rows("", seq)):
-            raise self._differs(seq, "rejections")
-
-    def _compare_dated(
-        self, step: timed.Step, outputs: Mapping[type[Record], pa.Table], rejected: pa.Table
-    ) -> None:
-        """The same for a step that shares its place with others: ticks, and what stems from one event at one time."""
-        stored: dict[str, pa.Table] = {cls.__name__: table for cls, table in outputs.items()}
-        for name, own in (*stored.items(), ("", rejected)):
-            if own.num_rows and (name == "" or name in self._run.counts):
-                rows = self._run.stored(name) if name else self._run.stored_rejected()
-                here = pc.and_(pc.equal(rows["ts"], step.ts), pc.equal(rows["phase"], int(step.phase)))
-                found = rows.filter(pc.and_(here, pc.equal(rows["seq"], step.root)))
-                if name:
-                    found = found.filter(
-                        pc.is_in(found["ordinal"], value_set=own["ordinal"].combine_chunks())
-                    )
-                elif found.num_rows > 1:
-                    found = found.filter(pc.equal(found["handler"], own["handler"][0])).slice(0, 1)
-                if not _same(own, found):
-                    raise self._differs(step.root, name or "rejections")
-            elif own.num_rows:
-                raise self._differs(step.root, name)
-
-    def _rows(self, name: str, seq: int) -> pa.Table:
-        """Stored rows of an event; of rejections with an empty name."""
-        if name not in self._stored:
-            self._stored[name] = self._run.stored(name) if name else self._run.stored_rejected()
-        table = self._stored[name]
-        return table.filter(pc.and_(pc.equal(table["seq"], seq), pc.equal(table["phase"], 3)))
-
-    @staticmethod
-    def _differs(seq: int, what: str) -> TimelapseError:
-        return ReplayError(
-            f"event {seq}, done again, does not put out what the run did ({what})", code="TL608",
-            hint="this is a bug in Timelapse, or the program depends on something outside: `timelapse verify` tells",
-        )  # fmt: skip
-
-
-class _Kernel(InterpretedKernel):
-    """Handlers as Python, on somebody else's states, telling what they emit."""
-
-    def __init__(
-        self, program: Program, work: PassProgram, live: Callable[[str, Journal | None], Any], told: Recorder,
-        journal: Journal | None, *, quarantine: bool,
-    ) -> None:  # fmt: skip
-        self._told = told
-        super().__init__(program, work, {}, final=True, quarantine=quarantine, live=live, journal=journal)
-
-    def _emit(self, record: Record) -> None:
-        super()._emit(record)
-        self._told.emitted(record)
-
-    @property
-    def records(self) -> list[Record]:
-        """What was put out, in order."""
-        rows = [(row[3], row[4]) for found in self._rows.values() for row in found]
-        return [record for _, record in sorted(rows, key=lambda r: r[0])]
-
-
-def _entering(function: types.FunctionType, name: str, told: Recorder) -> Any:
-    """The handler, told when it begins."""
-
-    def handler(self: Any, *event: Any) -> None:
-        told.enter(name)
-        function(self, *event)
-
-    # Kernels find the handler that rejected by its code object: each needs one of its own.
-    return types.FunctionType(
-        handler.__code__.replace(co_name=name, co_qualname=f"{name}"), handler.__globals__, name, None, handler.__closure__
-    )  # fmt: skip
-
-
-def _methods(cls: type[Program]) -> dict[str, Any]:
-    """What the program's classes define, the most derived first."""
-    found: dict[str, Any] = {}
-    for base in cls.__mro__:
-        if base is Program or not issubclass(base, Program):
-            continue
-        for name, member in base.__dict__.items():
-            if not name.startswith("__"):
-                found.setdefault(name, member)
-    return found
-
-
-def _emitting(methods: Mapping[str, Any]) -> set[str]:
-    """The methods that emit, by themselves or through others."""
-    calls: dict[str, set[str]] = {}
-    for name, member in methods.items():
-        function = inspect.unwrap(getattr(member, "__func__", member))
-        if isinstance(function, types.FunctionType):
-            node = function_source(function).node
-            calls[name] = set() if node is None else _called(node)
-    found = {"emit"}
-    while more := {n for n, called in calls.items() if n not in found and called & found}:
-        found |= more
-    return found
-
-
-def _called(node: ast.AST) -> set[str]:
-    return {
-        n.func.attr for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
-    }
-
-
-def _same(a: pa.Table, b: pa.Table) -> bool:
-    if a.num_rows != b.num_rows:
-        return False
-    return a.num_rows == 0 or bool(repr(a.to_pylist()) == repr(b.select(a.column_names).to_pylist()))
-
-
-__all__ = ["Tracer", "event", "event_at", "events"]
+__all__ = ["Place", "event", "event_at", "events", "steps"]

@@ -25,6 +25,8 @@ from timelapse.trace.steps import (
     plain,
 )
 
+_ROUNDS = 8
+"""Conditions of one line that are shown: a handler may loop."""
 Line = tuple[str, str]
 """A line of text, and what it is: true, false, source, emit, head, note."""
 
@@ -168,7 +170,15 @@ def _cause_lines(cause: Cause, indent: str, blocking: bool) -> Iterator[Line]:
     for handler in cause.handlers:
         if not handler.known:
             yield f"{indent}{handler.name}: its source is not to be had, so conditions are not told", "note"
+        rounds: dict[tuple[str, int], list[int]] = {}
         for step in handler.steps:
+            if isinstance(step, Condition | Branch):
+                known = rounds.setdefault((step.function, step.line), [0, 0])
+                if isinstance(step, Condition):
+                    known[step.outcome] += 1
+                if sum(known) > _ROUNDS:  # told in sum
+                    known[step.outcome] -= isinstance(step, Condition)
+                    continue
             if isinstance(step, Condition):
                 yield from _condition_lines(cause, step, indent, shown)
             elif isinstance(step, Branch) and blocking and step.blocks:
@@ -178,13 +188,25 @@ def _cause_lines(cause: Cause, indent: str, blocking: bool) -> Iterator[Line]:
                     "false",
                 )
             elif isinstance(step, Emit):
+                yield from _more_rounds(cause.trace, rounds, indent)
                 yield f"{indent}{_at(handler.name, step.line)} {step.text}", "emit"
             elif isinstance(step, Write) and indent:
                 yield f"{indent}{_at(handler.name, step.line)} writes {step.text}", "emit"
+        yield from _more_rounds(cause.trace, rounds, indent)
         for seen in cause.seen:
             if id(seen.read) not in shown and any(seen.read is s for s in handler.steps):
                 shown.add(id(seen.read))
                 yield from _source_lines(seen, f"{indent}  ")
+
+
+def _more_rounds(trace: EventTrace, told: dict[tuple[str, int], list[int]], indent: str) -> Iterator[Line]:
+    """How often the conditions of loops came out how, beside those that were told; once for each."""
+    for at, known in told.items():
+        false, true = trace.rounds.get(at, known)
+        more = (false - known[0], true - known[1])
+        if sum(more):
+            known[:] = [false, true]
+            yield f"{indent}{_at(*at)} {sum(more):,} more times: {more[1]:,} true, {more[0]:,} false", "note"
 
 
 def _condition_lines(cause: Cause, step: Condition, indent: str, shown: set[int]) -> Iterator[Line]:

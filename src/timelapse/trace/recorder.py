@@ -16,7 +16,9 @@ from timelapse.trace.margins import margin_of
 from timelapse.trace.steps import MISSING, Branch, Condition, Emit, Opaque, Read, Step, Texts, Write, brief
 
 MOST_STEPS = 20_000
-"""Steps of one event that are kept: a handler may loop."""
+"""Steps of one event that are kept: a handler may loop. Records are always kept."""
+MOST_ROUNDS = 200
+"""Of them conditions of one line; the others are counted."""
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
@@ -49,6 +51,8 @@ class Recorder:
         self.line = 0
         self.function = ""
         self.cut = False
+        self.rounds: dict[tuple[str, int], list[int]] = {}
+        """By function and line how many conditions came out false, and how many true."""
         self._values: dict[int, Value] = {}
         self._locals: dict[tuple[str, str], Value] = {}
         self._pending: list[int] = []
@@ -170,7 +174,13 @@ class Recorder:
     # --- putting together ---------------------------------------------------------------------------
 
     def _add(self, step: Step) -> bool:
-        if len(self.steps) >= MOST_STEPS:
+        if isinstance(step, Condition | Branch):
+            counts = self.rounds.setdefault((step.function, step.line), [0, 0])
+            if isinstance(step, Condition):
+                counts[step.outcome] += 1
+            if sum(counts) > MOST_ROUNDS:
+                return False
+        if len(self.steps) >= MOST_STEPS and not isinstance(step, Emit):
             self.cut = True
             return False
         self.steps.append(step)

@@ -298,6 +298,8 @@ class EventTrace:
     quarantined: tuple[str, str, int] | None = None
     phase: int = Phase.LOG_EVENT
     """Of the instant: log events come last (design: the order of instants)."""
+    rounds: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    """By function and line how many conditions came out false, and how many true: of a loop not all are among the steps."""
     views: Mapping[str, View] = field(default_factory=dict)
     """What the names stand for under which windows and looks back tell their reads."""
 

@@ -182,12 +182,13 @@ class Watched(Loop):
 
 
 def observe(
-    run: Run, observer: Observe, wanted: Callable[[Step], bool], done: Callable[[Watched], bool]
-) -> None:
-    """Go through the log, observing the steps that are wanted, until it is done."""
+    run: Run, observer: Observe, wanted: Callable[[Step], bool], done: Callable[[Watched], bool],
+    before: int | None = None,
+) -> None:  # fmt: skip
+    """Go through the log, observing the steps that are wanted, until it is done, or to before everything at a time."""
     loop = Watched(run)
     loop.wanted, loop.observe = wanted, observer
-    loop.go(done)
+    loop.go(done, before)
 
 
 def writes(

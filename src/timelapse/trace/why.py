@@ -12,7 +12,7 @@ from timelapse.kinds.base import ABSENT
 from timelapse.model.program import spec_of
 from timelapse.run.run import Run
 from timelapse.trace import timed
-from timelapse.trace.event import Tracer, event_at, events_at, reader_of, trace_all
+from timelapse.trace.event import event_at, events_at, reader_of, trace_all
 from timelapse.trace.explanation import Cause, Explanation, Seen, Source
 from timelapse.trace.knowledge import Ask
 from timelapse.trace.likely import Guess
@@ -24,6 +24,7 @@ from timelapse.trace.steps import (
     Read,
     Write,
 )
+from timelapse.trace.tracer import Tracer
 from timelapse.trace.whole import Uncompiled, past_of
 from timelapse.trace.writers import shown_side, writers
 
