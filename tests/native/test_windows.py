@@ -236,3 +236,35 @@ def test_states_with_windows_share_a_table(monkeypatch: pytest.MonkeyPatch) -> N
             events[number] = made(k=k, m=event.m, s=event.s, items=event.items)._at(event.ts, -1)  # type: ignore[attr-defined]
         assert same_slices(program, events, (0, 20 + seed, 60), left)
     assert sum(left) > 3
+
+
+MANY = """
+import timelapse as tl
+
+class A(tl.Event):
+    items: list[int]
+
+class Out(tl.Record):
+    n: int
+    low: int | None
+
+class P(tl.Program):
+    n: tl.Counter[int]
+    low: tl.Min[int, int | None]
+
+    @tl.on(A)
+    def note(self, e):
+        for i in e.items:
+            self.n[i % 7] += 1
+            self.low.add(i % 5, i)
+        self.emit(Out(n=self.n.last(2)[1], low=self.low.last(3)[2]))
+"""
+
+
+def test_one_event_may_do_more_than_a_log_that_is_empty_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "native")
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    program = load_source(MANY)()
+    made: Any = spec_of(program).events[0]
+    events = [made(items=list(range(90 * now, 90 * now + 200)))._at(now, -1) for now in range(4)]
+    assert same_slices(program, events, (0, 4), [])

@@ -55,7 +55,7 @@ class EffectLog:
 
     def grow(self) -> None:
         """Make room after one event of a loop needed more than there was."""
-        self.reserve(len(self.rows))
+        self.reserve(len(self.rows) + 1)  # of which none may be in use: the event was undone
 
     def rewind(self) -> None:
         """Take back what the event has done."""
