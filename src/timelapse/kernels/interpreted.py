@@ -35,7 +35,7 @@ from timelapse.model.pending import WRITES
 from timelapse.model.program import Program, Rejection, bind, rejection, spec_of
 from timelapse.model.times import check_sent, loop_bound
 from timelapse.tables.apply import Change, changes_table
-from timelapse.tables.table import effect_table
+from timelapse.tables.table import effect_table, transposed
 
 RECORDER = "tl_record"
 """The name of handlers that put out what others read (cache/reads.py)."""
@@ -443,10 +443,9 @@ def _reject(reason: str | Record = "") -> None:
 def _table(cls: type[Record], rows: list[Row]) -> pa.Table:
     """Outputs as a table in the stored columns, in order."""
     schema = output_schema(cls)
-    *place, records = zip(*rows, strict=True)
-    columns: list[Any] = place
+    *columns, records = transposed(rows, 5)
     # Rows do not iterate for users; here they are the tuples that they are underneath.
-    columns.extend(zip(*map(tuple.__iter__, records), strict=True))
+    columns += transposed([tuple(tuple.__iter__(r)) for r in records], len(cls.__fields__))
     return pa.table(
         [pa.array(column, f.type) for column, f in zip(columns, schema, strict=True)], schema=schema
     )

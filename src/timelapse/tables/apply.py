@@ -26,6 +26,7 @@ from timelapse.tables.rowhash import (
     sum_of,
 )
 from timelapse.tables.table import (
+    effects_of,
     form_of,
     hashes_of,
     key_names,
@@ -182,10 +183,11 @@ def changes_table(
     return table.select(wanted).filter(pa.array(moved)), change
 
 
-def changes_of_empty(spec: StateSpec, keys: Sequence[Any], values: Sequence[Any]) -> tuple[pa.Table, Change]:
-    """The same where the state was empty before: nothing has to be compared."""
-    rows = len(keys)
-    table = make_effects(spec, "const", keys, {"present": np.ones(rows, np.bool_), "v": values})
+def changes_of_empty(
+    spec: StateSpec, keys: Sequence[pa.Array], rows: int, values: Sequence[Any]
+) -> tuple[pa.Table, Change]:
+    """The same where the state was empty before, and nothing has to be compared. `keys`: their parts as columns."""
+    table = effects_of(spec, "const", keys, rows, {"present": np.ones(rows, np.bool_), "v": values})
     columns = [one_array(table.column(n)) for n in key_names(spec)]
     v = None if value_type(spec) is None else one_array(table.column("v"))
     return table, change_of(spec, columns, np.zeros(rows, np.bool_), None, np.ones(rows, np.bool_), v)[0]

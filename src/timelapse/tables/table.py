@@ -12,6 +12,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,12 @@ def key_arrays(spec: StateSpec, keys: Sequence[Any]) -> list[pa.Array]:
         return []
     if not isinstance(spec.key, TupleType):
         return [pa.array(keys, types[0].arrow)]
-    columns: Iterable[Sequence[Any]] = zip(*keys, strict=True) if keys else ([] for _ in types)
-    return [pa.array(column, t.arrow) for column, t in zip(columns, types, strict=True)]
+    return [pa.array(column, t.arrow) for column, t in zip(transposed(keys, len(types)), types, strict=True)]
+
+
+def transposed(rows: Sequence[Any], width: int) -> list[list[Any]]:
+    """Tuples of so many items as columns. `zip(*rows)` makes an iterator for each row: five times slower for millions."""
+    return [list(map(itemgetter(place), rows)) for place in range(width)]
 
 
 def key_list(spec: StateSpec, table: pa.Table) -> list[Any]:
@@ -151,7 +156,14 @@ def make_effects(
     columns: Mapping[str, Any],
 ) -> pa.Table:
     """An effect table from lists, or arrays of flags, in the form's columns."""
-    arrays = key_arrays(spec, keys)
+    return effects_of(spec, form, key_arrays(spec, keys), len(keys), columns)
+
+
+def effects_of(
+    spec: StateSpec, form: Form, keys: Sequence[pa.Array], rows: int, columns: Mapping[str, Any]
+) -> pa.Table:
+    """The same from the parts of the keys as columns."""
+    arrays = list(keys)
     names = key_names(spec)
     kind = value_type(spec)
     for name, values in columns.items():
@@ -166,7 +178,7 @@ def make_effects(
         else:
             continue
         names.append(name)
-    table = _sorted(names, arrays, len(key_names(spec)), len(keys))
+    table = _sorted(names, arrays, len(key_names(spec)), rows)
     return table.replace_schema_metadata({"form": form})
 
 

@@ -11,7 +11,11 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
 from timelapse.kernels.flat.types import guard
+from timelapse.kinds.base import StateSpec
 
 if TYPE_CHECKING:
     from timelapse.kernels.flat.rewrite import Rewriter
@@ -81,3 +85,15 @@ def nested(stored: Iterable[tuple[Any, Any]]) -> Nested:
 def pairs(members: Nested) -> Iterable[tuple[Any, Any]]:
     """The stored pairs."""
     return chain.from_iterable(zip(repeat(key), under) for key, under in members.items())
+
+
+def key_columns(spec: StateSpec, members: Nested) -> list[pa.Array]:
+    """The parts of the stored pairs as columns."""
+    assert spec.outer is not None
+    assert spec.inner is not None
+    sizes = np.fromiter(map(len, members.values()), np.int64, len(members))
+    keys = pa.array(list(members), spec.outer.arrow)
+    return [
+        keys.take(pa.array(np.repeat(np.arange(len(members)), sizes))),
+        pa.array(list(chain.from_iterable(members.values())), spec.inner.arrow),
+    ]

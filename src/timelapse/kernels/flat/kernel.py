@@ -16,7 +16,7 @@ from timelapse.ids import Phase
 from timelapse.kernels.base import PassResult, Tick, output_schema
 from timelapse.kernels.flat import loop
 from timelapse.kernels.flat.calls import Loop
-from timelapse.kernels.flat.grouped import Nested, nested, pairs
+from timelapse.kernels.flat.grouped import Nested, key_columns, nested, pairs
 from timelapse.kernels.interpreted import (
     FIRST_TICK,
     InterpretedKernel,
@@ -34,6 +34,7 @@ from timelapse.model.program import Program, Rejection
 from timelapse.model.times import check_sent, loop_bound
 from timelapse.tables.apply import Change, changes_of_empty
 from timelapse.tables.lookup import LazyDict
+from timelapse.tables.table import key_arrays, transposed
 
 
 class FlatKernel(InterpretedKernel):
@@ -177,8 +178,9 @@ class FlatKernel(InterpretedKernel):
         if name in self._made:
             spec, members, data = self._spec.states[name], self._nested.get(name), tracked.data
             if members is not None:
-                return changes_of_empty(spec, list(pairs(members)), ())
-            return changes_of_empty(spec, list(data), list(data.values()))
+                keys = key_columns(spec, members)
+                return changes_of_empty(spec, keys, len(keys[0]), ())
+            return changes_of_empty(spec, key_arrays(spec, list(data)), len(data), list(data.values()))
         return super()._changed(name, tracked)
 
     def _chunk_of(self, run: Loop, chunk: Chunk, source: Source, result: PassResult, tick: Tick) -> bool:
@@ -294,7 +296,7 @@ class FlatKernel(InterpretedKernel):
             if not rows:
                 continue
             schema = output_schema(cls)
-            columns = zip(*rows, strict=True)
+            columns = transposed(rows, len(schema))
             made = pa.table(
                 [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
             )
