@@ -268,3 +268,59 @@ def test_one_event_may_do_more_than_a_log_that_is_empty_has_room_for(monkeypatch
     made: Any = spec_of(program).events[0]
     events = [made(items=list(range(90 * now, 90 * now + 200)))._at(now, -1) for now in range(4)]
     assert same_slices(program, events, (0, 4), [])
+
+
+BESIDE = """
+import timelapse as tl
+
+class A(tl.Event):
+    k: int
+    m: int
+
+class Out(tl.Record):
+    what: int
+    v: int
+
+class P(tl.Program):
+    held: tl.Value[int, int] = tl.state(default=0)
+    n: tl.Counter[int]
+    often: tl.MapOf[int, int, int] = tl.state(default=0)
+    seen: tl.SetOf[int, int]
+
+    @tl.on(A)
+    def go(self, e):
+        if e.m * 2**62 % 3 == 1:
+            self.held[e.k] += e.m
+        self.n[e.k] -= 1
+        self.n[e.k] += e.m
+        self.often[e.k, e.m] = e.m
+        if self.now % 3 == 2:
+            self.seen.discard(e.k, e.m)
+        else:
+            self.seen.add(e.k, e.m)
+        self.emit(Out(what=1, v=self.n.ago(2)[e.k]))
+        self.emit(Out(what=2, v=self.n.last(3)[e.k]))
+        self.emit(Out(what=3, v=1 if (e.k, e.m) in self.seen.last(3) else 0))
+        self.emit(Out(what=4, v=self.seen.last(4).count(e.k)))
+"""
+
+
+def test_states_with_views_in_the_row_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is theirs is told by their own flag, also where an event runs as Python and a count becomes 0."""
+    monkeypatch.setenv(SWITCH, "native")
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    program = load_source(BESIDE)
+    (a,) = spec_of(program).events
+    unit = lowered(program(), final_pass(analyse(program)), final=True)
+    assert ("held", "n") in unit.tables
+    for seed in range(6):
+        rng, now, events = random.Random(seed), 0, []
+        for _ in range(60):
+            now += rng.choice((0, 0, 1, 1, 2))
+            made: Any = a
+            events.append(made(k=rng.randrange(3), m=rng.randrange(4))._at(now, -1))
+        reference = run_serial(program(), events)
+        run = replay(program(), events, slices=1, spark=False, cache=False)
+        assert run.certificate["passes"] == {"final": "compiled"}
+        assert_same(reference, run)
+        assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)

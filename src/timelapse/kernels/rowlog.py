@@ -20,13 +20,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from timelapse.errors import IntRange, UsageError
+from timelapse.errors import UsageError
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.stores import PlainStore
 from timelapse.kinds.base import ABSENT, State, StateSpec
 from timelapse.kinds.effects import Journal
 from timelapse.kinds.grouped import Grouped
+from timelapse.kinds.mean import beyond
 from timelapse.kinds.past import ReadOnly
+from timelapse.model.types import TupleType
 from timelapse.tables.effectlog import Rows, rows_of, rows_table
 from timelapse.tables.rowhash import one_array
 from timelapse.tables.table import key_list, key_names, read_table, write_table
@@ -363,16 +365,15 @@ class Sums(Window):
         return self._sums.items()
 
     def _check(self, under: Any) -> None:
-        """Raise IntRange where adding the window up from nothing leaves int64 on the way: under one key, or any."""
+        """Raise IntRange where adding the window of a Mean up from nothing leaves int64 on the way: under one key, or any."""
         totals: dict[Any, int] = {}
         for _, _, key, n in self._log.after(self.place):
             if under is None or key[:-1] == under:
                 total = totals[key] = totals.get(key, 0) + n
                 if not -INT64_MAX - 1 <= total <= INT64_MAX:
-                    raise IntRange(
-                        f"{self._log.spec.name} over the last {self.width} would become {total}, outside int64",
-                        hint="stored integers are int64; add in a coarser unit",
-                    )
+                    outer = self._log.spec.outer
+                    declared = key[:-1] if isinstance(outer, TupleType) else key[0]
+                    raise beyond(self._log.spec.name, declared, key[-1], total)
 
     def past(self, now: Any) -> State:
         """The state as it was `width` ago, from the one now: always the same object."""

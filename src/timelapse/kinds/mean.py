@@ -30,6 +30,14 @@ K = TypeVar("K", default=Any)
 SUM, NUMBER = 0, 1
 
 
+def beyond(name: str, key: Any, part: int, total: int) -> IntRange:
+    """The error where the sum or the number of what a key got leaves int64."""
+    return IntRange(
+        f"the {'sum' if part == SUM else 'number'} of {name}[{key!r}] would become {total}, outside int64",
+        hint="stored integers are int64; add in a coarser unit",
+    )
+
+
 class MeanDelta(CounterDelta):
     """Two counts per key."""
 
@@ -147,11 +155,7 @@ class Mean(Grouped, Generic[K]):
             stored = self._check_key((key, part))
             total = self._get(stored, 0) + n
             if not INT64_MIN <= total <= INT64_MAX:
-                raise IntRange(
-                    f"the {'sum' if part == SUM else 'number'} of {self._spec.name}[{key!r}] would become {total}, "
-                    "outside int64",
-                    hint="stored integers are int64; add in a coarser unit",
-                )
+                raise beyond(self._spec.name, key, part, total)
             if total == 0:
                 self._drop(stored)
             else:

@@ -8,7 +8,6 @@ from typing import Any
 from timelapse.errors import UsageError
 from timelapse.kernels.native.lowering.states.grouped import MODERATE
 from timelapse.kernels.native.memory.effectlog import EffectLog
-from timelapse.kernels.native.memory.layout import PRESENT
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.views import Foreign, NativeStore, outer_key
 from timelapse.kernels.native.windows import USED
@@ -63,7 +62,7 @@ class _Noting(NativeStore):
 
     def drop(self, key: Any) -> None:
         row = self._table.find(key)
-        if row >= 0 and self._table.slots[row, 0] & PRESENT:
+        if row >= 0 and self._table.slots[row, 0] & self._table.layout.present:
             self._claim(key)
             self._keep_length()
             if self._log.stamped:

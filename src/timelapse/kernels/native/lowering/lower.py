@@ -299,7 +299,9 @@ class Lowering(Folds):
                 if hidden in unit.states:
                     h = unit.tables.index((hidden,))
                     counts = f"t{h}, m{h}, {unit.layouts[hidden].place}, {unit.layouts[hidden].width}"
-                    self.line(f"slide_members({given}, t{i}, {layout.twins}, {counts}, {edge})")
+                    self.line(
+                        f"slide_members({given}, t{i}, {layout.twins}, N{layout.present}, {counts}, {edge})"
+                    )
                 elif views.stamped:
                     self.line(f"skip({given}, {edge})")
                 elif views.queued:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from timelapse.kernels.native.memory import sliding
-from timelapse.kernels.native.memory.layout import PRESENT
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.windows import BASE, HEAD, KEPT, USED, Sliding
 
@@ -125,7 +124,8 @@ class EffectLog:
         """Whether a row's key is there and its latest operation within the lag."""
         slots = self._table.slots
         edge = int(self.marks[BASE] + self.marks[self._views.cursor(lag)])
-        return bool(slots[row, 0] & PRESENT) and int(slots[row, self._table.layout.twins]) >= edge
+        layout = self._table.layout
+        return bool(slots[row, 0] & layout.present) and int(slots[row, layout.twins]) >= edge
 
     def value(self, row: int, lag: int, *, last: bool) -> int:
         """A row's integer as of the lag ago, or what it has changed since."""
@@ -163,7 +163,7 @@ class EffectLog:
             given: Sequence[Any] = (self.rows, self.marks, cursor)
             if hidden is not None:
                 sliding.slide_members(
-                    *given, table.slots, table.layout.twins, hidden.slots, hidden.mask, hidden.layout.place,
+                    *given, table.slots, table.layout.twins, table.layout.present, hidden.slots, hidden.mask, hidden.layout.place,
                     hidden.layout.width, limit,
                 )  # fmt: skip
             elif self._views.stamped:

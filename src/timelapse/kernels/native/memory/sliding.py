@@ -70,14 +70,15 @@ def slide(log, marks, cursor, slots, at, limit):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def slide_members(log, marks, cursor, slots, at, counts, mask, place, width, limit):  # type: ignore[no-untyped-def]
-    """Members whose latest operation was up to a time leave the counts of their keys (`width` words each)."""
+def slide_members(log, marks, cursor, slots, at, present, counts, mask, place, width, limit):  # type: ignore[no-untyped-def]
+    """Members whose latest operation was up to a time leave the counts of their keys (`width` words each). `present`: the
+    flag that says that a row's member is there. The counts have a table of their own."""
     n, used, base = _U(marks[cursor]), _U(marks[USED]), marks[BASE]
     while n < used and log[n, 0] <= limit:
         if n + _U(_SOON) < used:
             prefetch(slots, log[n + _U(_SOON), 1])
         i = _U(log[n, 1])
-        if slots[i, 0] & PRESENT != 0 and slots[i, at] == base + np.int64(n):
+        if slots[i, 0] & present != 0 and slots[i, at] == base + np.int64(n):
             k = row_of(counts, mask, slots, np.int64(i), 1, width)
             counts[k, place] -= 1
             if counts[k, place] == 0:
