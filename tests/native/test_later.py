@@ -111,14 +111,10 @@ class P(tl.Program):
 
     @tl.every(50)
     def shift(self):
-        for word, mean in self.mean.last(50).items():
-            self.emit(Row(what=-4, word=word, user=0, count=int(100 * mean)))
-        for word, mean in self.mean.items():
-            self.emit(Row(what=-5, word=word, user=0, count=int(100 * mean)))
-        for user in self.held.last(70).items():
-            self.emit(Row(what=-6, word="", user=user, count=1 if user in self.held else 0))
-        for user, low in self.low.last(90).items():
-            self.emit(Row(what=-7, word="", user=user, count=low))
+        total = sum(int(100 * mean) for _, mean in self.mean.last(50).items())
+        total += sum(int(10 * mean) for _, mean in self.mean.items())
+        total += sum(user for user in self.held.last(70).items()) + sum(low for _, low in self.low.last(90).items())
+        self.emit(Row(what=-4, word="", user=0, count=total))
         for user, _ in self.users.last(50).items():
             if user % 3 == 0:
                 self.users[user] -= 1
