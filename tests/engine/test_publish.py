@@ -7,12 +7,13 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.engine.programs import A, Chained
+from tests.engine.programs import A, B, Chained
 from timelapse.engine.publish import PartialRun
-from timelapse.errors import HandlerError, ReplayError
+from timelapse.errors import Cancelled, HandlerError, ReplayError
 from timelapse.log import MemoryLog
 from timelapse.run import Run, replay
 
@@ -114,4 +115,16 @@ def test_a_failed_replay_leaves_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(HandlerError):
         replay(Bad, _log(), out=tmp_path / "run", spark=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_anywhere_cancels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where nobody waits for results: while the driver plans its next task, say."""
+
+    def pressed(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("timelapse.engine.driver.Driver._task", pressed)
+    with pytest.raises(Cancelled, match="nothing was published"):
+        replay(Chained, MemoryLog([A(k=1, v=1, s="", ts=1)], [A, B]), tmp_path / "run", spark=False)
     assert list(tmp_path.iterdir()) == []

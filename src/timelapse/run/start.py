@@ -23,7 +23,7 @@ from timelapse.engine.publish import PartialRun
 from timelapse.engine.results import write_quarantined
 from timelapse.env.garbage import collected_rarely
 from timelapse.env.machine import memory_setting
-from timelapse.errors import ImpureProgram
+from timelapse.errors import Cancelled, ImpureProgram
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.base import Quarantined
 from timelapse.kernels.choose import lowered_once
@@ -169,6 +169,13 @@ def run_plan(
         manifest = msgspec.structs.replace(manifest, seconds=whole, account=account)
         write_manifest(manifest, partial.path, lasting=partial.lasting)
         partial.commit()
+    except KeyboardInterrupt:  # wherever it comes; where results are waited for, it is Cancelled already
+        executor.cancel()
+        partial.discard()
+        raise Cancelled(
+            "cancelled; its tasks were stopped and nothing was published",
+            hint="run the same command again to start over",
+        ) from None
     except BaseException:
         partial.discard()
         raise
