@@ -129,3 +129,15 @@ def test_results_that_are_not_written_fail_the_run(tmp_path: Path, monkeypatch: 
                 tl.sweep(module.Talk, log, {"limit": LIMITS}, tmp_path / "sweep", spark=False)
         assert not list((tmp_path / "sweep").rglob("run.json"))
         assert not [p for p in (tmp_path / "sweep").iterdir() if "decoded" in p.name]
+
+
+def test_states_that_cannot_be_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then each is replayed by itself."""
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("timelapse.cache.group.hold", full)
+    with written(tmp_path / "p", program=NATIVE) as module:
+        log = tl.Log.from_events(tmp_path / "log", events(module), [module.Join, module.Say], block=64)
+        assert [p.source for p in _compare(module, log, LIMITS).points][:2] == ["replay", "replay"]

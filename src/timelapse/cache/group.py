@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from timelapse.analysis import analyse
 from timelapse.analysis.outputs import output_part
 from timelapse.analysis.result import PassProgram
 from timelapse.cache.key import CoreKey, core_key
 from timelapse.cache.reads import Reads
+from timelapse.cache.states import KeptStates, hold, put_back
 from timelapse.engine.job import Aside, Job, SliceReport
 from timelapse.kernels.companions import Companion
 from timelapse.model.fingerprint import Unsure
@@ -28,6 +31,7 @@ class Made:
     scratch."""
 
     scratch: Path
+    cuts: tuple[int, ...]
     reports: list[SliceReport]
 
 
@@ -39,18 +43,36 @@ class Group:
     folder: Path
     made: dict[int, Made] = field(default_factory=dict)
     """By the program's identity."""
+    states: KeptStates | None = None
+    """What all of them find, once one has."""
 
-    def take(self, program: Program, slices: int) -> Made | None:
-        """What a program has put out, if that is known. It is gone then."""
-        made = self.made.pop(id(program), None)
-        return made if made is not None and len(made.reports) == slices else None
+    def take(self, job: Job) -> tuple[Made, KeptStates] | None:
+        """What a program has put out, if that is known, and its states, which are in the run's folder then. The former is
+        gone then."""
+        made = self.made.pop(id(job.program), None)
+        if made is None or self.states is None or made.cuts != job.cuts or len(made.reports) != job.slices:
+            return None
+        put_back(self._held, job.out)
+        for report in made.reports:
+            job.attempt_path("").mkdir(parents=True, exist_ok=True)
+            (made.scratch / "results" / report.attempt).rename(job.attempt_path(report.attempt))
+        return made, self.states
+
+    def hold(self, job: Job, reports: list[SliceReport], origin: Mapping[str, Any]) -> None:
+        """Keep the states that a program's run found for those that follow it."""
+        if self.states is None:
+            with contextlib.suppress(OSError):  # then each is replayed by itself
+                self.states = hold(job, reports, origin, self._held)
+
+    @property
+    def _held(self) -> Path:
+        return self.folder / "state"
 
     @contextmanager
-    def beside(
-        self, program: Program, final: PassProgram, reads: Reads, key: CoreKey, log_id: str | None
-    ) -> Iterator[Aside | None]:
-        """What runs beside a program's final pass that records its reads: the output parts of those that follow it, as
+    def beside(self, job: Job, reads: Reads, key: CoreKey, log_id: str | None) -> Iterator[Aside | None]:
+        """What runs beside a job's final pass that records its program's reads: the output parts of those that follow it, as
         far as they need no more. Its results are known when the block ends without an error."""
+        program, final = job.program, job.passes[-1]
         place = next(n for n, p in enumerate(self.programs) if p is program)
         following = [p for p in self.programs[place + 1 :] if id(p) not in self.made][:_MOST]
         found = [(p, c) for p in following if (c := _companion(p, final, reads, key, log_id))]
@@ -61,7 +83,9 @@ class Group:
         yield aside
         for number, (other, _) in enumerate(found):
             reports = aside.reports[number]
-            self.made[id(other)] = Made(aside.scratch(number), [reports[n] for n in sorted(reports)])
+            self.made[id(other)] = Made(
+                aside.scratch(number), job.cuts, [reports[n] for n in sorted(reports)]
+            )
 
 
 def _companion(
@@ -86,10 +110,3 @@ def _companion(
         return None
     work, _ = wanted.alone()
     return Companion(program, work, {column: names[known] for column, known in wanted.keys.items()})
-
-
-def takes_part(job: Job, made: Made) -> None:
-    """Move what a program has put out to where the attempts of its own replay are."""
-    for report in made.reports:
-        job.attempt_path("").mkdir(parents=True, exist_ok=True)
-        (made.scratch / "results" / report.attempt).rename(job.attempt_path(report.attempt))

@@ -13,7 +13,7 @@ from typing import Any
 from timelapse.analysis import Analysis
 from timelapse.analysis.outputs import output_part
 from timelapse.cache import reads, states
-from timelapse.cache.group import Group, takes_part
+from timelapse.cache.group import Group
 from timelapse.cache.key import CoreKey, core_key
 from timelapse.cache.reads import OutputDriver, Reads
 from timelapse.cache.states import KeptStates
@@ -137,7 +137,7 @@ class Reuse:
 
         def drive_with_others(what: Job, group: Group) -> Outcome:
             assert self.reads is not None
-            with group.beside(job.program, what.passes[-1], self.reads, self.key, self.log_id) as aside:
+            with group.beside(what, self.reads, self.key, self.log_id) as aside:
                 outcome = drive_alone(dataclasses.replace(what, aside=aside))
                 self.beside = aside is not None and aside.used
             return outcome
@@ -169,15 +169,12 @@ class Reuse:
         """Run the output part alone, if all its reads are kept; or it has run already, beside another."""
         if self.reads is None or self.store is None:
             return None
-        made = None if self.group is None else self.group.take(job.program, job.slices)
-        if made is not None:
-            names = list(spec_of(job.program).states)
-            kept = states.changes(self.store, self.key, names, job.scratch, job.out)
-            if kept is not None:
-                takes_part(job, made)
-                self.kept, self.what, self.alone = kept, "states and what is read of them", True
-                driver = OutputDriver(job, plan, LocalExecutor(), progress)
-                return driver.known({r.slice: r for r in made.reports}, kept.moved, kept.content)
+        taken = None if self.group is None else self.group.take(job)
+        if taken is not None:
+            made, self.kept = taken
+            self.what, self.alone = "states and what is read of them", True
+            driver = OutputDriver(job, plan, LocalExecutor(), progress)
+            return driver.known({r.slice: r for r in made.reports}, self.kept.moved, self.kept.content)
         if self.store.head(states.states_key(self.key)) is None or self.reads.missing(self.store):
             return None
         names = list(spec_of(job.program).states)
@@ -242,6 +239,8 @@ class Reuse:
             return
         seconds = sum(s for name, s in outcome.timings.items() if not name.startswith("final"))
         origin = {**origin, "seconds": seconds, "validated_slices": outcome.validated}
+        if self.beside and self.group is not None:
+            self.group.hold(job, outcome.reports, origin)
         head = self.store.head(states.states_key(self.key))
         if head is None or (not head.data.get("starts") and (job.scratch / "starts").is_dir()):
             self._note(states.save(self.store, self.key, job, outcome.reports, about, origin))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from timelapse.cache.key import CoreKey
-from timelapse.cache.store import Head, Store
+from timelapse.cache.store import Head, Store, take
 from timelapse.engine.job import Job, SliceReport, SumRow
 from timelapse.model.program import spec_of
 
@@ -59,6 +59,22 @@ def changes(store: Store, key: CoreKey, names: list[str], scratch: Path, out: Pa
     if known is not None and (place / "state").is_dir():
         (place / "state").rename(out / "state")
     return known
+
+
+def hold(job: Job, reports: list[SliceReport], origin: Mapping[str, Any], folder: Path) -> KeptStates:
+    """What a run found, its files linked into a folder of this process's own: for runs that follow at once."""
+    for path in _files(job.out / "state"):
+        take(path, folder / path.relative_to(job.out / "state"))
+    names = list(spec_of(job.program).states)
+    moved = {(n, r.slice): r.moved[n] for n in names for r in reports}
+    content = {(n, r.slice): r.content[n] for n in names for r in reports}
+    return KeptStates(moved, content, dict(origin))
+
+
+def put_back(folder: Path, out: Path) -> None:
+    """Put what is held into a run's folder."""
+    for path in _files(folder):
+        take(path, out / "state" / path.relative_to(folder))
 
 
 def states_key(key: CoreKey) -> str:

@@ -105,7 +105,7 @@ class Store:
             return None
         try:
             sound = all(
-                _take(folder / name, into / name) and _checked(into / name) == known
+                take(folder / name, into / name) and _checked(into / name) == known
                 for name, known in head.files.items()
             )
         except OSError:
@@ -142,7 +142,7 @@ class Store:
             partial.mkdir()
             known = {}
             for name, path in files.items():
-                if not _take(path, partial / name):
+                if not take(path, partial / name):
                     return f"{name} is no file"
                 known[name] = _checked(partial / name)
             head = Head(kind=kind, key=key, about=about, data=data, files=known, created=time.time())
@@ -315,7 +315,7 @@ def _read_head(folder: Path) -> Head:
     return head
 
 
-def _take(source: Path, target: Path) -> bool:
+def take(source: Path, target: Path) -> bool:
     """Make `target` the same file as `source`, or a copy. False where source is no plain file."""
     if source.is_symlink() or not source.is_file():
         return False
