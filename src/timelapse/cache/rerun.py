@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -144,12 +144,8 @@ class Reuse:
 
         def drive_alone(what: Job) -> Outcome:
             driver = Driver(what, plan, here, progress, lead=lead, known=known)
-            with compiling(what if wanted is None else wanted):
-                here.start(what)
-                try:
-                    return driver.run()
-                finally:
-                    here.close()
+            with compiling(what if wanted is None else wanted), _started(here, what):
+                return driver.run()
 
         if recording is not None:
             try:
@@ -188,11 +184,8 @@ class Reuse:
                 return None
         here = suitable(executor, staged=job.slices > 1)
         driver = OutputDriver(alone, plan, here, progress)
-        here.start(alone)
-        try:
+        with _started(here, alone):
             outcome = driver.outputs(kept.moved, kept.content)
-        finally:
-            here.close()
         if outcome is None:
             shutil.rmtree(job.out / "state", ignore_errors=True)
             return None
@@ -265,3 +258,16 @@ class Reuse:
             "found_by": self.kept.origin,
             "validated": proved,
         }
+
+
+@contextmanager
+def _started(executor: Executor, job: Job) -> Iterator[None]:
+    """The executor with a job. Ctrl-C may come anywhere: then what runs is stopped before it is let go."""
+    executor.start(job)
+    try:
+        yield
+    except KeyboardInterrupt:
+        executor.cancel()
+        raise
+    finally:
+        executor.close()

@@ -147,13 +147,17 @@ class SparkExecutor:
 
     def cancel(self) -> None:
         context = self._context()
-        if context is not None:
-            context.cancelJobsWithTag(self._tag)
-        else:
-            self._spark.interruptAll()
         deadline = time.monotonic() + _CANCEL_SECONDS
-        for job in self._jobs:
-            job.join(max(0.0, deadline - time.monotonic()))
+        while True:
+            # Again and again: what was being submitted may only now have begun.
+            if context is not None:
+                context.cancelJobsWithTag(self._tag)
+            else:
+                self._spark.interruptAll()
+            for job in self._jobs:
+                job.join(max(0.0, min(_REPORT_SECONDS, deadline - time.monotonic())))
+            if not any(job.is_alive() for job in self._jobs) or time.monotonic() > deadline:
+                return
 
     def _context(self) -> Any:
         try:

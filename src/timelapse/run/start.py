@@ -170,7 +170,6 @@ def run_plan(
         write_manifest(manifest, partial.path, lasting=partial.lasting)
         partial.commit()
     except KeyboardInterrupt:  # wherever it comes; where results are waited for, it is Cancelled already
-        executor.cancel()
         partial.discard()
         raise Cancelled(
             "cancelled; its tasks were stopped and nothing was published",
