@@ -21,16 +21,21 @@ LEFT = -1
 
 
 @primitive()
+def _copied(listed, n, slots, i, width, place, size):  # type: ignore[no-untyped-def]
+    if n < listed.shape[0]:
+        for w in range(width):
+            listed[n, w] = slots[i, 1 + w]
+        for w in range(size):
+            listed[n, width + w] = slots[i, place + w]
+
+
+@primitive()
 def list_present(listed, first, slots, flag, width, place, size):  # type: ignore[no-untyped-def]
     """List the keys that are there."""
     n = first
     for i in range(slots.shape[0]):
         if slots[i, 0] & flag != 0:
-            if n < listed.shape[0]:
-                for w in range(width):
-                    listed[n, w] = slots[i, 1 + w]
-                for w in range(size):
-                    listed[n, width + w] = slots[i, place + w]
+            _copied(listed, n, slots, i, width, place, size)
             n += 1
     return n - first
 
@@ -140,11 +145,7 @@ def list_latest(listed, first, log, marks, cursor, slots, flag, width, place, si
     for operation in range(marks[cursor], marks[USED]):
         i = log[operation, 1]
         if slots[i, 0] & flag != 0 and slots[i, at] == marks[BASE] + operation:
-            if n < listed.shape[0]:
-                for w in range(width):
-                    listed[n, w] = slots[i, 1 + w]
-                for w in range(size):
-                    listed[n, width + w] = slots[i, place + w]
+            _copied(listed, n, slots, i, width, place, size)
             n += 1
     return n - first
 

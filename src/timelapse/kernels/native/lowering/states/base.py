@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol
 
 from timelapse.kernels.native.lowering.expressions import as_float
-from timelapse.kernels.native.lowering.values import NONE, ReadsAll, Refused, Value, optional
+from timelapse.kernels.native.lowering.values import NONE, ReadsAll, Refused, Value, common, fitted, optional
 from timelapse.kernels.native.memory.layout import Layout, Mode, can_be_mapped, key_kinds, value_words
 from timelapse.kernels.native.windows import BASE, USED, Sliding
 from timelapse.kinds.base import ABSENT, StateSpec
@@ -280,12 +280,26 @@ class StateCode:
         self.save(row)
         self._out.line(f"put({self.table}, {row}, N{layout.place}, {word}, {present}, N{layout.present})")
 
-    def drop_present(self, key: str) -> str:
-        """Make a key absent if it is there. The row's name."""
-        row = self.find(key)
-        with self._out.block(f"if {self.has(row)}:"):
-            self.drop(row)
-        return row
+    def known(self) -> bool:
+        """Whether the state's values are there. Where a pass writes effects only there is nothing to read."""
+        if self.mode == "delta":
+            raise Refused(f"a read of {self.spec.name}, which this pass does not know")
+        return self.mode == "exact"
+
+    def is_there(self, key: Value) -> Value:
+        """Whether a key is there, for kinds whose `in` asks for that."""
+        words = self.key(key)
+        if not self.known():
+            return self._out.temp("bool", "False")
+        return self._out.temp("bool", self.has(self.find(words)))
+
+    def remove(self, key: Value | None) -> None:
+        """Make a key absent if it is there."""
+        words = self.key(key)
+        if self.mode != "ignored":
+            row = self.find(words)
+            with self._out.block(f"if {self.has(row)}:"):
+                self.drop(row)
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -324,6 +338,22 @@ class StateCode:
         assert isinstance(kind, ScalarType)
         code = {"float": f"unbits({words[0]})", "bool": f"{words[0]} != 0"}.get(kind.name, words[0])
         return self._out.temp(_KIND_OF[kind.name], code)
+
+    def either(self, condition: str, found: Callable[[], Value], like: Value, default: Value) -> Value:
+        """What is found, if the condition holds, or a default. `like` has the kind of what is found."""
+        shape = common(like, default)
+        if shape is None:
+            raise Refused(f"{self.spec.name}.get() with a default of another type")
+        stem = self._out.name("c")
+        with self._out.block(f"if {condition}:"):
+            result = self._out.store(stem, fitted(found(), shape))
+        with self._out.block("else:"):
+            self._out.store(stem, fitted(default, shape))
+        return result
+
+    def missing(self, kind: ValueType) -> Value:
+        """What a missing key reads as."""
+        return self.value([literal(w) for w in self.constant(self.default, kind)], kind)
 
     def constant(self, value: Any, kind: ValueType) -> list[int]:
         """The words of a constant."""

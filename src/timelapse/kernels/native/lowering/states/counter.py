@@ -27,17 +27,14 @@ class CounterCode(StateCode):
 
     def get(self, key: Value | None) -> Value:
         words = self.key(key)
-        if self.mode == "ignored":
+        if not self.known():
             return Value("int", "0", const=0)
-        if self.mode == "delta":
-            raise Refused(f"a read of {self.spec.name}, which this pass does not know")
         return self._read(self.find(words))
 
     def _read(self, row: str) -> Value:
         value = self._out.temp("int", self.word(row, self.layout.place))
-        small = self.spec.name in self._out.steady or is_hidden(
-            self.spec
-        )  # how many rows there are of something
+        counts_rows = is_hidden(self.spec)
+        small = counts_rows or self.spec.name in self._out.steady
         return replace(value, bound=BOUND) if small else value
 
     def set(self, key: Value | None, value: Value) -> None:
@@ -48,17 +45,13 @@ class CounterCode(StateCode):
             self.put_word(self.claim(words), number.code, f"{number.code} != 0")
 
     def delete(self, key: Value | None) -> None:
-        words = self.key(key)
-        if self.mode != "ignored":
-            self.drop_present(words)
+        self.remove(key)
 
     def change(
         self, key: Value | None, op: ast.operator, amount: Callable[[], Value], *, writes: bool = False
     ) -> None:
         words = self.key(key)
-        if self.mode == "delta":
-            raise Refused(f"a read of {self.spec.name}, which this pass does not know")
-        if self.mode == "ignored":
+        if not self.known():
             self._number(arithmetic(self._out, op, Value("int", "0", const=0), amount()))
             return
         # Where n writes nothing the row is looked up once.

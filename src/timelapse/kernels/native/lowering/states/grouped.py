@@ -7,14 +7,15 @@ an index, which only Python keeps: passes with those run as Python.
 from __future__ import annotations
 
 import ast
+from functools import partial
 from typing import ClassVar
 
 from timelapse.kernels.native.lowering.expressions import arithmetic
-from timelapse.kernels.native.lowering.states.base import StateCode, literal, one
+from timelapse.kernels.native.lowering.states.base import StateCode, one
 from timelapse.kernels.native.lowering.states.effects import FuncCode
 from timelapse.kernels.native.lowering.states.set import SetCode
 from timelapse.kernels.native.lowering.states.value import ValueCode
-from timelapse.kernels.native.lowering.values import NONE, Refused, Value, common, fitted
+from timelapse.kernels.native.lowering.values import NONE, Refused, Value
 from timelapse.kernels.native.windows import members_spec
 from timelapse.kinds.mean import NUMBER, SUM
 from timelapse.model.types import FLOAT, INT, OptionalType, TupleType, ValueType
@@ -166,15 +167,12 @@ class MeanCode(StateCode):
         return self._out.temp("bool", f"{self._part(key, NUMBER).code} != 0")
 
     def get(self, key: Value | None) -> Value:
-        kind: ValueType = OptionalType(FLOAT) if self.default is None else FLOAT
-        return self._mean(key, self.value([literal(w) for w in self.constant(self.default, kind)], kind))
+        return self._mean(key, self.missing(OptionalType(FLOAT) if self.default is None else FLOAT))
 
     def delete(self, key: Value | None) -> None:
         self._only_added("del")
         for part in (SUM, NUMBER):
-            words = self._words_of(key, part)
-            if self.mode != "ignored":
-                self.drop_present(words)
+            self.remove(self._key_of(key, part))
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         if name in ("sum", "count"):
@@ -215,19 +213,20 @@ class MeanCode(StateCode):
             self.put_word(row, f"{self.word(row, self.layout.place)} {sign} {n}", self.has(row))
 
     def _words_of(self, key: Value | None, part: int) -> str:
-        """The words of the key under which the sum or the number is stored."""
+        return self.key(self._key_of(key, part))
+
+    def _key_of(self, key: Value | None, part: int) -> Value:
+        """The key under which the sum or the number is stored."""
         key = self._certain(one(key, self.spec.name))
         scalar = not isinstance(self.spec.outer, TupleType)
         if scalar == (key.kind == "tuple"):
             raise Refused(f"a key of {self.spec.name} of another type")
         parts = (key,) if scalar else key.items
-        return self.key(Value("tuple", items=(*parts, Value("int", f"({part})", const=part))))
+        return Value("tuple", items=(*parts, Value("int", f"({part})", const=part)))
 
     def _part(self, key: Value | None, part: int) -> Value:
         words = self._words_of(key, part)
-        if self.mode == "delta":
-            raise Refused(f"a read of {self.spec.name}, which this pass does not know")
-        if self.mode == "ignored":
+        if not self.known():
             return Value("int", "0", const=0)
         return self._out.temp("int", self.word(self.find(words), self.layout.place))
 
@@ -237,15 +236,8 @@ class MeanCode(StateCode):
         if self.mode == "ignored":
             return default
         total = self._part(key, SUM)
-        shape = common(Value("float", "0.0"), default)
-        if shape is None:
-            raise Refused(f"{self.spec.name}.get() with a default of another type")
-        stem = self._out.name("c")
-        with self._out.block(f"if {number.code} != 0:"):
-            result = self._out.store(stem, fitted(arithmetic(self._out, ast.Div(), total, number), shape))
-        with self._out.block("else:"):
-            self._out.store(stem, fitted(default, shape))
-        return result
+        mean = partial(arithmetic, self._out, ast.Div(), total, number)
+        return self.either(f"{number.code} != 0", mean, Value("float", "0.0"), default)
 
     def _integer(self, value: Value) -> Value:
         value = self._certain(value)

@@ -22,10 +22,7 @@ class ListOfCode(StateCode):
         self._kind = stored_list(self.layout.stored, self.spec.name)
 
     def contains(self, key: Value) -> Value:
-        words = self.key(key)
-        if self.mode == "ignored":
-            return self._out.temp("bool", "False")
-        return self._out.temp("bool", self.has(self.find(words)))
+        return self.is_there(key)
 
     def get(self, key: Value | None) -> Value:
         """The list."""
@@ -42,9 +39,7 @@ class ListOfCode(StateCode):
         return Value("list", name, (zero, count, Value(items[0].kind)), bound=most)
 
     def delete(self, key: Value | None) -> None:
-        words = self.key(key)
-        if self.mode != "ignored":
-            self.drop_present(words)
+        self.remove(key)
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         if name == "get":

@@ -19,12 +19,7 @@ class SetCode(StateCode):
         return self.value(key, self.spec.key)
 
     def contains(self, key: Value) -> Value:
-        words = self.key(key)
-        if self.mode == "ignored":
-            return self._out.temp("bool", "False")
-        if self.mode == "delta":
-            raise Refused(f"a read of {self.spec.name}, which this pass does not know")
-        return self._out.temp("bool", self.has(self.find(words)))
+        return self.is_there(key)
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         words = self.key(key)

@@ -6,9 +6,9 @@ import ast
 from typing import ClassVar
 
 from timelapse.kernels.native.lowering.expressions import arithmetic, as_float
-from timelapse.kernels.native.lowering.states.base import StateCode, literal, one
-from timelapse.kernels.native.lowering.values import NONE, Refused, Value, common, fitted
-from timelapse.model.types import FLOAT, OptionalType, ValueType
+from timelapse.kernels.native.lowering.states.base import StateCode, one
+from timelapse.kernels.native.lowering.values import NONE, Refused, Value
+from timelapse.model.types import FLOAT, OptionalType
 
 _EXACT = 2**53
 """Integers below it are floats, too: the quotient of two is what Python's true division gives."""
@@ -20,28 +20,19 @@ class SmoothedCode(StateCode):
     parameters: ClassVar = {"add": ("value",), "get": ("default",)}
 
     def contains(self, key: Value) -> Value:
-        words = self.key(key)
-        if self.mode == "ignored":
-            return self._out.temp("bool", "False")
-        return self._out.temp("bool", self.has(self.find(words)))
+        return self.is_there(key)
 
     def get(self, key: Value | None) -> Value:
-        kind: ValueType = OptionalType(FLOAT) if self.default is None else FLOAT
-        return self._read(key, self.value([literal(w) for w in self.constant(self.default, kind)], kind))
+        return self._read(key, self.missing(OptionalType(FLOAT) if self.default is None else FLOAT))
 
     def delete(self, key: Value | None) -> None:
-        words = self.key(key)
-        if self.mode != "ignored":
-            self.drop_present(words)
+        self.remove(key)
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         if name == "get":
             return self.get(key) if "default" not in given else self._read(key, given["default"])
         alpha = self._alpha
-        value = self._certain(one(given.get("value"), f"{self.spec.name}.add()"))
-        if value.kind not in ("int", "float"):
-            raise Refused(f"{self.spec.name} is given {value.kind}")
-        v = self._out.temp("float", as_float(value))
+        v = self._given(given, "value")
         words = self.key(key)
         if self.mode == "ignored":
             return NONE
@@ -54,6 +45,13 @@ class SmoothedCode(StateCode):
             self.put(row, [f"bits({v.code})"])
         return NONE
 
+    def _given(self, given: dict[str, Value], parameter: str) -> Value:
+        """The number that add() is given, as a float."""
+        value = self._certain(one(given.get(parameter), f"{self.spec.name}.add()"))
+        if value.kind not in ("int", "float"):
+            raise Refused(f"{self.spec.name} is given {value.kind}")
+        return self._out.temp("float", as_float(value))
+
     @property
     def _alpha(self) -> Value:
         alpha = self.spec.option("alpha")
@@ -64,22 +62,12 @@ class SmoothedCode(StateCode):
     def _read(self, key: Value | None, default: Value) -> Value:
         assert self._alpha
         words = self.key(key)
-        if self.mode == "ignored":
+        if not self.known():
             return default
-        if self.mode == "delta":
-            raise Refused(f"a read of {self.spec.name}, which this pass does not know")
         row = self.find(words)
         has = self._out.temp("bool", self.has(row)).code
         found = self._out.temp("float", f"unbits({self.word(row, self.layout.place)})")
-        shape = common(found, default)
-        if shape is None:
-            raise Refused(f"{self.spec.name}.get() with a default of another type")
-        stem = self._out.name("c")
-        with self._out.block(f"if {has}:"):
-            result = self._out.store(stem, fitted(found, shape))
-        with self._out.block("else:"):
-            self._out.store(stem, fitted(default, shape))
-        return result
+        return self.either(has, lambda: found, found, default)
 
 
 class DecayedCode(SmoothedCode):
@@ -88,24 +76,16 @@ class DecayedCode(SmoothedCode):
     parameters: ClassVar = {"add": ("n",), "get": ()}
 
     def get(self, key: Value | None) -> Value:
-        words = self.key(key)
-        if self.mode == "ignored":
-            return Value("float", "0.0", const=0.0)
+        words, nothing = self.key(key), Value("float", "0.0", const=0.0)
+        if not self.known():
+            return nothing
         row = self.find(words)
-        stem = self._out.name("c")
-        with self._out.block(f"if {self.has(row)}:"):
-            result = self._out.store(stem, self._left(row))
-        with self._out.block("else:"):
-            self._out.store(stem, Value("float", "0.0"))
-        return result
+        return self.either(self.has(row), lambda: self._left(row), nothing, nothing)
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         if name == "get":
             return self.get(key)
-        value = self._certain(one(given.get("n"), f"{self.spec.name}.add()"))
-        if value.kind not in ("int", "float"):
-            raise Refused(f"{self.spec.name} is given {value.kind}")
-        v = self._out.temp("float", as_float(value))
+        v = self._given(given, "n")
         words = self.key(key)
         if self.mode == "ignored":
             return NONE

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from timelapse.kernels.native.lowering.expressions import arithmetic
 from timelapse.kernels.native.lowering.states.base import StateCode, literal, one
-from timelapse.kernels.native.lowering.values import NONE, Refused, Value, common, fitted
+from timelapse.kernels.native.lowering.values import NONE, Refused, Value
 from timelapse.kinds.extremum import Max
 from timelapse.model.types import ScalarType, ValueType
 
@@ -35,7 +35,7 @@ class ValueLikeCode(StateCode):
 
     def contains(self, key: Value) -> Value:
         words = self.key(key)
-        if not self._readable():
+        if not self.known():
             return self._out.temp("bool", "False")
         return self._out.temp("bool", self._there(self.find(words)))
 
@@ -45,18 +45,9 @@ class ValueLikeCode(StateCode):
 
     def get(self, key: Value | None) -> Value:
         words = self.key(key)
-        if not self._readable():
-            return self._missing()
+        if not self.known():
+            return self.missing(self.kind)
         return self.read(self.find(words))
-
-    def _readable(self) -> bool:
-        if self.mode == "delta":
-            raise Refused(f"a read of {self.spec.name}, which this pass does not know")
-        return self.mode == "exact"
-
-    def _missing(self) -> Value:
-        """What a missing key reads as."""
-        return self.value([literal(w) for w in self.constant(self.default, self.kind)], self.kind)
 
     def read(self, row: str) -> Value:
         """The value of a row, or the default."""
@@ -74,8 +65,8 @@ class ValueLikeCode(StateCode):
         self, key: Value | None, op: ast.operator, amount: Callable[[], Value], *, writes: bool = False
     ) -> None:
         words = self.key(key)
-        if not self._readable():
-            self.words(arithmetic(self._out, op, self._certain(self._missing()), amount()), self.kind)
+        if not self.known():
+            self.words(arithmetic(self._out, op, self._certain(self.missing(self.kind)), amount()), self.kind)
             return
         row = self.find(words) if writes else self.claim(words)
         old = self._certain(self.read(row))
@@ -90,20 +81,12 @@ class ValueLikeCode(StateCode):
         if default is None:
             return self.get(key)
         words = self.key(key)
-        if not self._readable():
+        if not self.known():
             return default
         row = self.find(words)
         has = self._out.temp("bool", self._there(row)).code
         found = self.read(row)
-        shape = common(found, default)
-        if shape is None:
-            raise Refused(f"{self.spec.name}.get() with a default of another type")
-        stem = self._out.name("c")
-        with self._out.block(f"if {has}:"):
-            result = self._out.store(stem, fitted(found, shape))
-        with self._out.block("else:"):
-            self._out.store(stem, fitted(default, shape))
-        return result
+        return self.either(has, lambda: found, found, default)
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         if name == "get":
@@ -125,9 +108,7 @@ class ValueCode(ValueLikeCode):
             self.put(row, given)
 
     def delete(self, key: Value | None) -> None:
-        words = self.key(key)
-        if self.mode != "ignored":
-            self.drop_present(words)
+        self.remove(key)
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         if name == "setdefault":
@@ -141,7 +122,7 @@ class ValueCode(ValueLikeCode):
             raise Refused(f"setdefault() of {self.spec.name}, of which there are windows")
         words = self.key(key)
         given = self.words(value, self.kind)
-        if not self._readable():
+        if not self.known():
             return self.value(given, self.kind)
         row = self.claim(words)
         with self._out.block(f"if {self.lacks(row)}:"):
@@ -150,8 +131,8 @@ class ValueCode(ValueLikeCode):
 
     def _pop(self, key: Value | None) -> Value:
         words = self.key(key)
-        if not self._readable():
-            return self._missing()
+        if not self.known():
+            return self.missing(self.kind)
         row = self.find(words)
         found = self.read(row)
         with self._out.block(f"if {self.has(row)}:"):
@@ -182,9 +163,7 @@ class ExtremumCode(ValueLikeCode):
     parameters: ClassVar = {"get": ("default",), "add": ("value",)}
 
     def delete(self, key: Value | None) -> None:
-        words = self.key(key)
-        if self.mode != "ignored":
-            self.drop_present(words)
+        self.remove(key)
 
     def drop(self, row: str) -> None:
         if self.views is not None:
