@@ -87,9 +87,9 @@ def test_a_file_that_was_edited_after_its_import(tmp_path: Path) -> None:
         import linecache
 
         linecache.clearcache()
-        from timelapse.analysis.analyse import _KNOWN
+        from timelapse.analysis.analyse import forget
 
-        _KNOWN.pop(module.Talk, None)
+        forget()
         after = key_of(module)
     assert before.reason == ""
     assert "differs" in after.reason

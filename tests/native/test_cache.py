@@ -390,7 +390,7 @@ def test_what_numba_refuses_runs_as_python(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(build.NotCompiled, match="TypingError"):
         build.compiled(odd)
     monkeypatch.setenv(choose.SWITCH, "native")
-    monkeypatch.setattr(choose, "_lowered", lambda *_, final: odd)
+    monkeypatch.setattr(choose, "lowered_pass", lambda *_, final: odd)
     assert not choose.SliceKernel(Small(), final_pass(analyse(Small)), {}, 0, final=True).compiled
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
 
 from timelapse.analysis.depend import Graph, Relaxed
 from timelapse.analysis.facts import opaque_facts, order_of, state_facts
@@ -15,7 +16,10 @@ from timelapse.analysis.result import Dependency, Diagnostic, StateFacts
 from timelapse.analysis.views import serial_only
 from timelapse.analysis.world import Functions
 from timelapse.errors import Place
+from timelapse.model.identity import Identity, identity_of
 from timelapse.model.program import Program, ProgramSpec, TimeUse, spec_of
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,16 @@ class Analysis:
     functions: Functions = field(compare=False, repr=False)
     graph: Graph = field(compare=False, repr=False)
     relaxed: Mapping[str, Relaxed] = field(compare=False, repr=False)
+    certain: bool = field(default=False, compare=False)
+    """Whether the code reaches nothing that is only known by name (model/identity.py)."""
+    kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What follows from this analysis alone, and was found already: see `once`."""
+
+    def once(self, what: Any, find: Callable[[], T]) -> T:
+        """What `find` gives, found once. It must depend on nothing but `what` and what is analysed here."""
+        if what not in self.kept:
+            self.kept[what] = find()
+        return cast(T, self.kept[what])
 
     @property
     def opaque(self) -> bool:
@@ -81,18 +95,34 @@ class Analysis:
 
 
 def analyse(program: Program | type[Program]) -> Analysis:
-    """Analyse a program's code (parameters play no part). The result is kept while the code stays the same."""
+    """Analyse a program's code (parameters play no part).
+
+    The result is kept while the class, and all that its code reaches, stays as it is.
+    """
     cls = program if isinstance(program, type) else type(program)
-    known = _KNOWN.get(cls)
-    if known is not None and all(f.__code__ is code for f, code in known[1]):
-        return known[0]
-    made = _analyse(cls)
-    _KNOWN[cls] = (made, [(f.function, f.function.__code__) for f in made.functions.all])
+    identity = identity_of(cls)
+    with _LOCK:
+        known = _KNOWN.get(identity)
+        if known is not None:
+            _KNOWN.move_to_end(identity)
+            return known
+    made = replace(_analyse(cls), certain=identity.certain)
+    with _LOCK:
+        _KNOWN[identity] = made
+        while len(_KNOWN) > _MOST_KNOWN:
+            _KNOWN.popitem(last=False)
     return made
 
 
-_Codes = list[tuple[types.FunctionType, types.CodeType]]
-_KNOWN: WeakKeyDictionary[type, tuple[Analysis, _Codes]] = WeakKeyDictionary()
+def forget() -> None:
+    """Forget all programs: they are analysed again, from the sources that there are then."""
+    with _LOCK:
+        _KNOWN.clear()
+
+
+_KNOWN: OrderedDict[Identity, Analysis] = OrderedDict()
+_MOST_KNOWN = 64
+_LOCK = threading.Lock()
 
 
 def _analyse(cls: type[Program]) -> Analysis:

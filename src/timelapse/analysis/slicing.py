@@ -30,6 +30,14 @@ def build_pass(analysis: Analysis, name: str, targets: Iterable[str], delta: Ite
     starts exact and is kept up. Raises AnalysisError for a state that cannot be in `delta`.
     """
     chosen, effects = tuple(targets), frozenset(delta)
+    return analysis.once(
+        ("pass", name, chosen, effects), lambda: _build_pass(analysis, name, chosen, effects)
+    )
+
+
+def _build_pass(
+    analysis: Analysis, name: str, chosen: tuple[str, ...], effects: frozenset[str]
+) -> PassProgram:
     _check(analysis, chosen, effects)
     if analysis.opaque:
         return _whole(analysis, name, chosen)
@@ -49,12 +57,16 @@ def build_pass(analysis: Analysis, name: str, targets: Iterable[str], delta: Ite
 
 def final_pass(analysis: Analysis) -> PassProgram:
     """The whole program, untouched, with every state exact."""
-    return _whole(analysis, "final", tuple(analysis.spec.states))
+    return analysis.once("final", lambda: _whole(analysis, "final", tuple(analysis.spec.states)))
 
 
 def share_out(analysis: Analysis, targets: Iterable[str]) -> ByKey | NotByKey:
     """How the events of a pass for these states, all of them exact, can be shared out by key."""
     chosen = tuple(targets)
+    return analysis.once(("shared out", chosen), lambda: _share_out(analysis, chosen))
+
+
+def _share_out(analysis: Analysis, chosen: tuple[str, ...]) -> ByKey | NotByKey:
     if analysis.opaque:
         return by_key(analysis, None, chosen, chosen)
     keep, exact = _needed(analysis, chosen, frozenset(), Relaxed())
@@ -64,7 +76,7 @@ def share_out(analysis: Analysis, targets: Iterable[str]) -> ByKey | NotByKey:
 def share_out_all(analysis: Analysis) -> ByKey | NotByKey:
     """How the events of the whole program can be shared out by key."""
     states = tuple(analysis.spec.states)
-    return by_key(analysis, None, states, states)
+    return analysis.once("shared out", lambda: by_key(analysis, None, states, states))
 
 
 def accesses(analysis: Analysis, targets: Iterable[str] | None = None) -> list[Access]:

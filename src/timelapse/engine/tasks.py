@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from timelapse.errors import HandlerError
 from timelapse.kernels.base import Abandoned, PassResult
 from timelapse.kernels.budget import Spent
 from timelapse.kernels.choose import SliceKernel, is_compiled_alone
+from timelapse.kernels.lowered import lowered_once
 from timelapse.kernels.parts import Part
 from timelapse.kernels.recording import Recording, read, write
 from timelapse.kernels.repair import RepairKernel, guess, specs_of
@@ -51,8 +51,12 @@ Report = Callable[[int], None]
 
 
 @collected_rarely()
+@lowered_once()
 def execute(job: Job, task: Task, report: Report) -> TaskResult:
-    """Do one task. A handler's exception is part of the result, not raised."""
+    """Do one task. A handler's exception is part of the result, not raised.
+
+    Several threads may do tasks at the same time.
+    """
     started = time.perf_counter()
     if task.kind == "merge":
         result = _merge(job, task)
@@ -61,14 +65,7 @@ def execute(job: Job, task: Task, report: Report) -> TaskResult:
             "pass": _pass, "chain": _pass, "guess": _guess, "repair": _repair, "final": _final,
             "final_chain": _final_chain,
         }  # fmt: skip
-        # Millions of short-lived rows make the collector run all the time and find nothing: let it run
-        # rarely, so that what a handler's library leaves in cycles still goes.
-        thresholds = gc.get_threshold()
-        gc.set_threshold(200_000, 20, 100)
-        try:
-            result = run[task.kind](job, task, report)
-        finally:
-            gc.set_threshold(*thresholds)
+        result = run[task.kind](job, task, report)
     result.seconds["total"] = time.perf_counter() - started
     return result
 

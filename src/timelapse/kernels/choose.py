@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from timelapse.kernels.clock import Clock
 from timelapse.kernels.companions import Companion
 from timelapse.kernels.flat.kernel import FlatKernel
 from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.lowered import lowered_pass, refused, viewed
 from timelapse.kernels.source import Source
 from timelapse.kernels.starts import starting
 from timelapse.kernels.steps import SteppingKernel, has_steps
@@ -100,7 +100,7 @@ class SliceKernel:
         companions: Sequence[Companion] = (),
     ) -> None:  # fmt: skip
         share = max(events, share)
-        viewed = _viewed(work)
+        looked_back_on = viewed(work)
         if workers < 2:
             work = replace(work, by_key=None)
         self._program, self._work, self._final = program, work, final
@@ -113,7 +113,7 @@ class SliceKernel:
         self._python: InterpretedKernel | None = None
         self._clock = Clock()
         with self._clock.phase("compile"):
-            alone = alone or not (viewed or _is_called_late(program, work))
+            alone = alone or not (looked_back_on or _is_called_late(program, work))
             unit, why = _unit(program, work, share, final=final) if alone else (None, NOT_ALONE)
             if unit is None and work.by_key is not None:
                 work = self._work = replace(work, by_key=None)
@@ -297,8 +297,8 @@ def share_of(events: int, slices: int, cores: int, parts: int = 1) -> int:
 def choice(program: Program, work: PassProgram, *, final: bool) -> Choice:
     """Whether a pass can be compiled, and if not why not. Compiles nothing."""
     try:
-        _lowered(program, work, final=final)
-    except _refused() as refusal:
+        lowered_pass(program, work, final=final)
+    except refused() as refusal:
         return Choice(False, str(refusal), getattr(refusal, "line", 0))
     return Choice(True)
 
@@ -307,8 +307,8 @@ def event_bytes(program: Program, work: PassProgram) -> int | None:
     """The memory that an event of a compiled final pass can take until its slice's end, if it touches only new keys; of a
     loop, one round. None where the pass does not compile. Compiles nothing."""
     try:
-        unit = _lowered(program, work, final=True)
-    except _refused():
+        unit = lowered_pass(program, work, final=True)
+    except refused():
         return None
     return unit.event_bytes
 
@@ -319,8 +319,8 @@ def foresee(program: Program, work: PassProgram, events: int, *, final: bool) ->
     if switch in ("python", "interpreted"):
         return Choice(False, f"{SWITCH} is {switch}")
     try:
-        unit = _lowered(program, work, final=final)
-    except _refused() as refusal:
+        unit = lowered_pass(program, work, final=final)
+    except refused() as refusal:
         return Choice(False, str(refusal), getattr(refusal, "line", 0))
     if switch == "native" or events >= cold_events(program):
         return Choice(True)
@@ -352,8 +352,8 @@ def uncompiled(
         if switch in ("python", "interpreted") or (switch == "auto" and events < WARM_EVENTS):
             continue
         try:
-            unit = _lowered(program, work, final=final)
-        except _refused():
+            unit = lowered_pass(program, work, final=final)
+        except refused():
             continue
         if not is_compiled(unit):
             (now if switch == "native" or events >= cold_events(program) else later).append(unit)
@@ -378,6 +378,15 @@ def runs_compiled(program: Program, work: PassProgram, events: int, *, final: bo
     return foresee(program, work, events, final=final).compiled
 
 
+def leaves_lock(program: Program, work: PassProgram, events: int, *, final: bool) -> bool:
+    """Whether a pass over so many events would run compiled, with next to nothing left to Python: then others can run
+    beside it in threads. Compiles nothing."""
+    if not runs_compiled(program, work, events, final=final):
+        return False
+    unit = lowered_pass(program, work, final=final)
+    return not (unit.left or unit.ticks or any(column.computed is not None for column in unit.columns))
+
+
 def is_compiled_alone(program: Program, work: PassProgram, events: int) -> bool:
     """Whether a pass over so many events, the whole program from the log's first event on, runs compiled. Compiles it
     if that is worth it."""
@@ -396,8 +405,8 @@ def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> t
     if switch in ("python", "interpreted") or (switch == "auto" and events < WARM_EVENTS):
         return None, ""
     try:
-        unit = _lowered(program, work, final=final)
-    except _refused():
+        unit = lowered_pass(program, work, final=final)
+    except refused():
         return None, ""
     from timelapse.kernels.native.build import NotCompiled, compiled, loaded
 
@@ -410,66 +419,8 @@ def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> t
     return unit, ""
 
 
-_ONCE: ContextVar[list[tuple[Program, PassProgram, bool, Unit | Exception]] | None] = ContextVar(
-    "timelapse_lowered", default=None
-)
-
-
-@contextmanager
-def lowered_once() -> Iterator[None]:
-    """What passes look like to the compiler is found once for each within this block: for one replay, in which neither
-    program nor parameters nor what they capture can change."""
-    token = _ONCE.set([])
-    try:
-        yield
-    finally:
-        _ONCE.reset(token)
-
-
-def _lowered(program: Program, work: PassProgram, *, final: bool) -> Unit:
-    known = _ONCE.get()
-    if known is None:
-        return _lower(program, work, final=final)
-    found = next((u for p, w, f, u in known if p is program and f is final and _same(w, work)), None)
-    if found is None:
-        try:
-            found = _lower(program, work, final=final)
-        except _refused() as refusal:
-            found = refusal
-        known.append((program, work, final, found))
-    if isinstance(found, Exception):
-        raise found
-    return found
-
-
-def _same(one: PassProgram, other: PassProgram) -> bool:
-    """Whether two passes are made of the same parts. By identity: what members hold need not be comparable."""
-    return all(getattr(one, f.name) is getattr(other, f.name) for f in fields(PassProgram))
-
-
-def _lower(program: Program, work: PassProgram, *, final: bool) -> Unit:
-    if not final and (viewed := _viewed(work)):
-        raise _refused()(f"the rows of windows ({', '.join(sorted(viewed))}) are found as Python")
-    from timelapse.kernels.native.lowering.lower import lowered
-
-    if not final:  # what is shared out among tasks is filtered before it gets to them
-        work = replace(work, by_key=None)
-    return lowered(program, work, final=final)
-
-
 def _is_called_late(program: Program, work: PassProgram) -> bool:
     """Whether handlers of a pass are called at times of their own."""
     specs = {h.name: h for h in spec_of(program).handlers}
     found = (specs.get(h.name) for h in work.handlers)
     return any(h is not None and (h.after is not None or h.every is not None) for h in found)
-
-
-def _viewed(work: PassProgram) -> set[str]:
-    """The states of a pass that are looked back on."""
-    return work.logs.keys() & {*work.exact, *work.targets}
-
-
-def _refused() -> type[Exception]:
-    from timelapse.kernels.native.lowering.values import Refused
-
-    return Refused

@@ -21,8 +21,10 @@ import site
 import sys
 import sysconfig
 import types
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from timelapse.model.events import Event, Record
@@ -32,10 +34,18 @@ from timelapse.model.resource import Resource
 
 def fingerprint(program: Program) -> str:
     """A hex digest (SHA-256) of what the program does."""
-    spec = spec_of(program)
     writer = Writer()
+    write_program(writer, type(program), params_of(program))
+    return writer.digest()
+
+
+def write_program(
+    writer: Writer, cls: type[Program], params: Mapping[str, Any] = MappingProxyType({})
+) -> None:
+    """Hash a program's declarations, its code, and these values of parameters."""
+    spec = spec_of(cls)
     writer.add("program", spec.name)
-    for name, value in params_of(program).items():
+    for name, value in params.items():
         writer.value(f"param:{name}", value)
     if spec.times:
         writer.add("loop", str(spec.loop), *(f"{s.name}:{s.history}" for s in spec.declared.values()))
@@ -48,13 +58,12 @@ def fingerprint(program: Program) -> str:
         for event in handler.events:
             writer.value("event", event)
         writer.function(handler.function)
-    for base in type(program).__mro__:
+    for base in cls.__mro__:
         if base in (object, Program):
             continue
         for name, member in sorted(base.__dict__.items()):
             if not name.startswith("__"):
                 writer.value(f"member:{base.__qualname__}.{name}", member)
-    return writer.digest()
 
 
 _PLAIN = (int, float, str, bytes, bool, tuple, frozenset, type(None))
@@ -89,6 +98,11 @@ class Writer:
 
     def digest(self) -> str:
         return self._hash.hexdigest()
+
+    @property
+    def met(self) -> list[Any]:
+        """The functions, classes and users' objects that it went through."""
+        return self._keep
 
     def _met(self, value: Any) -> bool:
         """Whether it was hashed before; then which one it was is hashed."""
@@ -202,6 +216,7 @@ class Writer:
         writer = Writer(strict=self._strict, mro=self._mro)
         writer.value("", value)
         self.names.update(writer.names)
+        self._keep += writer._keep
         return writer.digest()
 
     def _object(self, name: str, value: Any) -> None:

@@ -26,7 +26,7 @@ from timelapse.env.machine import memory_setting
 from timelapse.errors import Cancelled, ImpureProgram
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.base import Quarantined
-from timelapse.kernels.choose import lowered_once
+from timelapse.kernels.lowered import lowered_once
 from timelapse.log import Log
 from timelapse.log.reader import EventReader
 from timelapse.model.kept import keep_sources

@@ -1,0 +1,116 @@
+"""What passes look like to the compiler, found once for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+from timelapse.analysis import analyse
+from timelapse.analysis.result import PassProgram
+from timelapse.model.identity import params_identity
+from timelapse.model.program import Program
+
+if TYPE_CHECKING:
+    from timelapse.kernels.native.unit import Unit
+
+_MOST_UNITS, _MOST_PARAMS = 64, 32
+"""What is kept of one program: passes, and of its class: sets of parameters."""
+
+_Lowered = list[tuple[PassProgram, bool, "Unit | Exception"]]
+
+
+class _Once:
+    """What passes look like to the compiler, by program."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, tuple[Program, _Lowered]] = {}
+
+    def of(self, program: Program) -> _Lowered:
+        """What is known of a program's passes: from earlier on, if nothing that they are made from can be another."""
+        found = self._of.get(id(program))
+        if found is None:
+            found = self._of[id(program)] = program, _kept(program)
+        return found[1]
+
+
+def _kept(program: Program) -> _Lowered:
+    analysis = analyse(program)
+    params = params_identity(program) if analysis.certain else None
+    if params is None:
+        return []
+    kept: dict[str, _Lowered] = analysis.once("lowered", dict)
+    found = kept.pop(params, [])
+    kept[params] = found
+    while len(kept) > _MOST_PARAMS:
+        kept.pop(next(iter(kept)), None)
+    return found
+
+
+_ONCE: ContextVar[_Once | None] = ContextVar("timelapse_lowered", default=None)
+
+
+@contextmanager
+def lowered_once() -> Iterator[None]:
+    """What passes look like to the compiler is found once for each within this block: for one replay, in which neither
+    program nor parameters nor what they capture can change. The next replay finds it there if they have not changed
+    since (model/identity.py)."""
+    if _ONCE.get() is not None:
+        yield
+        return
+    token = _ONCE.set(_Once())
+    try:
+        yield
+    finally:
+        _ONCE.reset(token)
+
+
+def lowered_pass(program: Program, work: PassProgram, *, final: bool) -> Unit:
+    """A pass as the compiler gets it. Raises what `refused` gives where it does not compile. Compiles nothing."""
+    once = _ONCE.get()
+    if once is None:
+        return _lower(program, work, final=final)
+    known = once.of(program)
+    found = next((u for w, f, u in known if f is final and _same(w, work)), None)
+    if found is None:
+        try:
+            found = _lower(program, work, final=final)
+        except refused() as refusal:
+            refusal.__context__ = refusal.__cause__ = None
+            found = refusal.with_traceback(None)
+        known.append((work, final, found))
+        del known[:-_MOST_UNITS]
+    if isinstance(found, Exception):
+        raise found.with_traceback(None)
+    return found
+
+
+def _same(one: PassProgram, other: PassProgram) -> bool:
+    """Whether two passes are made of the same parts. By identity, but for names: what members hold need not be comparable."""
+    return one.columns == other.columns and all(
+        getattr(one, f.name) is getattr(other, f.name) for f in fields(PassProgram) if f.name != "columns"
+    )
+
+
+def _lower(program: Program, work: PassProgram, *, final: bool) -> Unit:
+    if not final and (found := viewed(work)):
+        raise refused()(f"the rows of windows ({', '.join(sorted(found))}) are found as Python")
+    from timelapse.kernels.native.lowering.lower import lowered
+
+    if not final:  # what is shared out among tasks is filtered before it gets to them
+        work = replace(work, by_key=None)
+    return lowered(program, work, final=final)
+
+
+def viewed(work: PassProgram) -> set[str]:
+    """The states of a pass that are looked back on."""
+    return work.logs.keys() & {*work.exact, *work.targets}
+
+
+def refused() -> type[Exception]:
+    """What says why a pass does not compile."""
+    from timelapse.kernels.native.lowering.values import Refused
+
+    return Refused
