@@ -21,6 +21,7 @@ from timelapse.ids import DAY
 from timelapse.log.manifest import ContentHash, FileEntry, SegmentEntry
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
+from timelapse.tables.parquet import differences
 from timelapse.tables.rowhash import row_hashes, seed_of
 
 I64 = npt.NDArray[np.int64]
@@ -103,6 +104,7 @@ class SegmentWriter:
                 file_schema(kind),
                 compression="lz4",
                 use_dictionary=wide,
+                column_encoding=differences(file_schema(kind)),
                 write_statistics=["_i", "ts"],
                 version="2.6",
                 write_page_checksum=True,  # a bit that flips on the disk must not change a replay

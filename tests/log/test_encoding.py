@@ -1,0 +1,68 @@
+"""Whole numbers are stored as differences: whatever they are, what is read is what was written."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given
+from hypothesis import strategies as st
+
+import timelapse as tl
+from timelapse.ids import INT64_MAX, INT64_MIN
+from timelapse.log.segment import write_events
+from timelapse.log.types import event_types
+from timelapse.tables.parquet import differences, others
+
+EDGES = st.sampled_from([INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX])
+
+
+class Everything(tl.Event):
+    id: int
+    when: tl.Time
+    maybe: int | None
+    several: list[int]
+    real: float
+    flag: bool
+    text: str
+
+
+def test_a_segment_has_differences_for_every_whole_number(tmp_path: Path) -> None:
+    events = [
+        Everything(id=n, when=5, maybe=None, several=[n, INT64_MIN], real=0.5, flag=True, text="x", ts=n)
+        for n in range(3)
+    ]
+    (entry,) = write_events(tmp_path, event_types([Everything]), events)
+    found = pq.read_metadata(next((tmp_path / entry.folder).glob("*.parquet"))).row_group(0)
+    columns = [found.column(n) for n in range(found.num_columns)]
+    delta = {c.path_in_schema for c in columns if "DELTA_BINARY_PACKED" in c.encodings}
+    assert delta == {"_i", "ts", "id", "when", "maybe", "several.list.element"}
+
+
+def test_all_columns_are_named() -> None:
+    inner = pa.struct([("a", pa.int64()), ("b", pa.large_string())])
+    schema = pa.schema([("x", pa.int64()), ("s", inner), ("t", pa.timestamp("us")), ("f", pa.float64())])
+    assert set(differences(schema)) == {"x", "s.a", "t"}
+    assert others(schema) == ["s.b", "f"]
+
+
+@given(st.lists(EDGES | st.none() | st.integers(INT64_MIN, INT64_MAX), max_size=300))
+def test_what_is_read_is_what_was_written(values: list[int | None]) -> None:
+    """Differences that leave int64 too."""
+    lists = [None if v is None else [v, INT64_MAX, INT64_MIN] for v in values]
+    table = pa.table({"x": pa.array(values, pa.int64()), "y": pa.array(lists, pa.list_(pa.int64()))})
+    file = io.BytesIO()
+    pq.write_table(table, file, use_dictionary=False, column_encoding=differences(table.schema))
+    assert pq.read_table(file).cast(table.schema).equals(table)
+
+
+def test_random_numbers_hardly_take_more(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(3).integers(INT64_MIN, INT64_MAX, 100_000)
+    table = pa.table({"x": numbers})
+    path = tmp_path / "x.parquet"
+    pq.write_table(table, path, use_dictionary=False, column_encoding=differences(table.schema))
+    assert pq.read_table(path).equals(table)
+    assert path.stat().st_size < 8.2 * len(numbers)
