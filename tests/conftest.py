@@ -20,6 +20,7 @@ settings.register_profile(
 settings.load_profile("timelapse")
 
 os.environ["TIMELAPSE_STATES"] = "off"  # tests that want a cache make one of their own
+os.environ["TIMELAPSE_TASKS"] = "spark"  # tests that pass a session are about Spark
 
 SESSION_TIME_ZONE = "Asia/Kolkata"
 

@@ -51,7 +51,7 @@ def test_replay_on_spark_equals_the_serial_meaning(
     log = stored(events, tmp_path_factory.mktemp("spark"))
     with pytest.MonkeyPatch.context() as patch:
         if not here:
-            patch.setattr(rerun, "suitable", lambda executor, *, staged: executor)
+            patch.setattr(rerun, "suitable", lambda executor, **_: executor)
         run = replay(program, log, slices=slices, spark=spark)
     assert_equal(run, run_serial(program, log))
 

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from timelapse.engine.executor import LocalExecutor, suitable
+from timelapse.engine.executor import SWITCH, LocalExecutor, suitable
+from timelapse.engine.thread_executor import ThreadExecutor
 from timelapse.env import spark_session
+from timelapse.errors import UsageError
 from timelapse.run import planning
 from timelapse.run.request import Settings
 
-Plan = tuple[str, float, float]
-"""Mode, foretold time relative to the serial loop, seconds of the serial loop."""
+Plan = tuple[str, float, float] | tuple[str, float, float, bool]
+"""Mode, foretold time relative to the serial loop, seconds of the serial loop, whether all passes are compiled."""
 
 
 class FakePlanner(planning.Planner):
@@ -22,10 +24,11 @@ class FakePlanner(planning.Planner):
     plans: dict[int, Plan]
 
     def plan(self, cores: int, threads: int) -> Any:
-        mode, ratio, seconds = self.plans[min(cores, 2)]
+        mode, ratio, seconds, *compiled = self.plans[min(cores, 2)]
         return SimpleNamespace(
-            mode=mode, cores=cores, ratio=lambda: ratio, law=SimpleNamespace(serial_seconds=seconds)
-        )
+            mode=mode, cores=cores, ratio=lambda: ratio, law=SimpleNamespace(serial_seconds=seconds),
+            costs=[SimpleNamespace(compiled=bool(compiled and compiled[0])), SimpleNamespace(compiled=True)],
+        )  # fmt: skip
 
 
 class Notes:
@@ -90,17 +93,41 @@ def test_a_session_is_started_where_it_pays_or_slices_were_asked_for(
     assert isinstance(executor, LocalExecutor)
 
 
+@pytest.mark.usefixtures("no_session")
+@pytest.mark.parametrize("spark", [None, False])
+def test_compiled_slices_need_no_session(spark: Any) -> None:
+    """They run in threads here, and are planned for as many cores."""
+    notes = Notes()
+    staged: Plan = ("staged", 0.6, 1_000.0, True)
+    plan, executor = planner(10_000_000, staged, staged, notes, 4).settle(spark)
+    assert isinstance(executor, LocalExecutor)
+    assert plan.cores == executor.threads == 2
+    assert notes.lines == []
+
+
 @pytest.mark.parametrize(
-    ("remote", "threads", "staged", "own"),
-    [(True, 2, False, True), (True, 2, True, False), (True, 1, False, False), (False, 2, False, False)],
-)
-def test_a_single_task_runs_in_the_driver_where_it_is_on_the_same_machine(
-    remote: bool, threads: int, staged: bool, own: bool
+    ("remote", "threads", "staged", "unlocked", "found"),
+    [
+        (True, 2, False, False, LocalExecutor), (True, 2, True, False, None), (True, 1, False, False, None),
+        (False, 2, False, False, None), (True, 2, True, True, ThreadExecutor), (False, 2, True, True, ThreadExecutor),
+        (True, 1, True, True, None), (False, 1, True, True, None),
+    ],
+)  # fmt: skip
+def test_who_runs_a_plan_on_this_machine(
+    remote: bool, threads: int, staged: bool, unlocked: bool, found: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A single task and compiled tasks run in the driver, where that is on the same machine."""
     given: Any = SimpleNamespace(remote=remote, threads=threads, text="Spark")
-    found = suitable(given, staged=staged)
-    assert (found is not given) is own
-    if own:
-        assert isinstance(found, LocalExecutor)
-        assert found.threads == threads
-        assert "in the driver" in found.text
+    monkeypatch.delenv(SWITCH, raising=False)
+    chosen = suitable(given, staged=staged, unlocked=unlocked)
+    assert (chosen is given) is (found is None)
+    if found is not None:
+        assert isinstance(chosen, found)
+        assert chosen.threads == threads
+        assert "in the driver" in chosen.text
+    monkeypatch.setenv(SWITCH, "spark")
+    chosen = suitable(given, staged=staged, unlocked=unlocked)
+    assert isinstance(chosen, ThreadExecutor) is (found is ThreadExecutor and not remote)
+    monkeypatch.setenv(SWITCH, "sparkle")
+    with pytest.raises(UsageError, match="sparkle"):
+        suitable(given, staged=staged, unlocked=unlocked)

@@ -23,10 +23,13 @@ from timelapse.engine.executor import Executor, LocalExecutor, suitable
 from timelapse.engine.job import Job
 from timelapse.engine.progress import Progress
 from timelapse.errors import HandlerError
+from timelapse.kernels.choose import leaves_lock, share_of
 from timelapse.kernels.interpreted import RECORDER
 from timelapse.model.fingerprint import Unsure
 from timelapse.model.program import Program, spec_of
 from timelapse.plan import Plan
+from timelapse.plan.plan import Stage
+from timelapse.plan.strategy import Strategy
 
 MIN_EVENTS = 50_000
 """Logs below this size are replayed as fast as anything could be looked up."""
@@ -123,7 +126,11 @@ class Reuse:
         known = None if self.kept is None else self.kept.moved
         recording, wanted = self._recording(job, chained=known is None and plan.mode != "staged")
 
-        here = suitable(executor, staged=job.slices > 1 and (known is not None or plan.mode == "staged"))
+        staged = job.slices > 1 and (known is not None or plan.mode == "staged")
+        stages = [] if known is not None else plan.stages
+        here = suitable(
+            executor, staged=staged, unlocked=staged and _leaves_lock(job, stages, executor.threads)
+        )
 
         def drive(what: Job) -> Outcome:
             if (
@@ -258,6 +265,15 @@ class Reuse:
             "found_by": self.kept.origin,
             "validated": proved,
         }
+
+
+def _leaves_lock(job: Job, stages: Sequence[Stage], threads: int) -> bool:
+    """Whether these stages and the final pass leave the interpreter's lock alone, run by so many threads."""
+    events = share_of(job.reader.count, job.slices, threads)
+    passes = [*((stage.work, False) for stage in stages), (job.passes[-1], True)]
+    return not any(stage.strategy is Strategy.ITERATE for stage in stages) and all(
+        leaves_lock(job.program, work, events, final=final) for work, final in passes
+    )
 
 
 @contextmanager

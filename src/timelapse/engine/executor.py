@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from timelapse.engine.job import Job, Task, TaskResult
 from timelapse.engine.tasks import execute
+from timelapse.errors import UsageError
 
 Done = Callable[[Task, "TaskResult | BaseException", float], None]
 """Called once for each task with its result, or with what went wrong with the machinery, and the seconds it took
 as seen from here. May be called from any thread."""
 Watch = Callable[[Task, int], None]
 """Called from the driver's thread with a task and its number of events done so far."""
+SWITCH = "TIMELAPSE_TASKS"
+"""Environment variable: spark (tasks of a Spark session are Spark's even where all run on this machine), or auto."""
 
 
 class Executor(Protocol):
@@ -110,8 +114,27 @@ class LocalExecutor:
         """Nothing runs beside the driver."""
 
 
-def suitable(executor: Executor, *, staged: bool) -> Executor:
-    """The executor itself, or this process where Spark would have a single task and this machine to run it on."""
-    if staged or not executor.remote or executor.threads < 2:
+def suitable(executor: Executor, *, staged: bool, unlocked: bool = False) -> Executor:
+    """Who runs a plan best, given who could: threads of this process where all of it is this machine's to do.
+
+    A single task runs in this process, and has its cores for itself. `unlocked`: all passes leave the interpreter's
+    lock alone, so that tasks in threads do not wait for each other.
+    """
+    switch = os.environ.get(SWITCH, "auto")
+    if switch not in ("auto", "spark"):
+        raise UsageError(f"{SWITCH} is {switch!r}", hint="set it to auto or spark")
+    if executor.threads < 2:
+        return executor
+    if staged:
+        if switch == "spark" and executor.remote:
+            return executor
+        from timelapse.engine.thread_executor import ThreadExecutor
+
+        return (
+            ThreadExecutor(executor.threads, f"{executor.text}, tasks in the driver")
+            if unlocked
+            else executor
+        )
+    if not executor.remote:
         return executor
     return LocalExecutor(executor.threads, f"{executor.text}, one task in the driver")

@@ -58,9 +58,10 @@ class Planner:
         found = None if spark is False else spark if spark is not None else existing()
         if found is None:
             if spark is False or self.request.source.reader.count <= IN_PROCESS_EVENTS:
-                return self.plan(1, own), local
+                plan = self.plan(1, own)
+                return (self.plan(own, own) if own > 1 and in_threads(plan) else plan), local
             plan = self.plan(own, own)
-            if plan.mode != "staged":
+            if plan.mode != "staged" or (own > 1 and in_threads(plan)):
                 return plan, local
             if settings.slices is None and settings.strategy is None:
                 alone = self.plan(1, own)
@@ -72,3 +73,8 @@ class Planner:
 
         executor = SparkExecutor(found)
         return self.plan(executor.cores, executor.threads), executor
+
+
+def in_threads(plan: Plan) -> bool:
+    """Whether a plan's tasks can run side by side in this process: all of them machine code."""
+    return plan.mode == "staged" and all(cost.compiled for cost in plan.costs)

@@ -1,0 +1,171 @@
+"""Compiled slices side by side in threads of this process."""
+
+from __future__ import annotations
+
+import decimal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import timelapse as tl
+from tests.depth import deep
+from tests.engine.logs import logs
+from tests.engine.programs import ALL, A, B, Chained
+from tests.engine.test_equivalence import Failing, assert_equal, memory
+from tests.native.fuzz.emulate import emulated
+from timelapse.engine import thread_executor
+from timelapse.engine.progress import Silent
+from timelapse.engine.tasks import execute
+from timelapse.errors import Cancelled, HandlerError
+from timelapse.kernels.choose import SWITCH
+from timelapse.kernels.native import build, kernel
+from timelapse.run import planning, replay, run_serial
+
+EVENTS = [A(k=i % 7, v=i % 3, s="xy"[i % 2], ts=i) for i in range(600)]
+
+
+@pytest.fixture(autouse=True)
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two cores, and the source that would be compiled as Python; no thread is left when a test is over."""
+    monkeypatch.setenv(SWITCH, "native")
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    monkeypatch.setattr(planning, "usable_cores", lambda: 2)
+    yield
+    assert tasks() == []
+
+
+def tasks() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith("timelapse-task")]
+
+
+def test_it_runs_there() -> None:
+    run = replay(Chained, memory(EVENTS), slices=4, spark=False, strategy="staged")
+    assert run.manifest.executor == "in process, tasks in the driver"
+    assert run.certificate["validated_slices"] + run.certificate["leading_slices"] == 3
+    assert set(run.passes.values()) == {"compiled"}
+    assert_equal(run, run_serial(Chained, memory(EVENTS)))
+
+
+@pytest.mark.parametrize("program", ALL, ids=lambda p: p.__name__)
+@settings(max_examples=deep(8))
+@given(events=logs(), slices=st.sampled_from([2, 3, 7, 1000]), cores=st.sampled_from([2, 3]))
+def test_it_equals_the_serial_meaning(
+    program: type[tl.Program], events: list[tl.Event], slices: int, cores: int
+) -> None:
+    log = memory(events)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "usable_cores", lambda: cores)
+        run = replay(program, log, slices=slices, spark=False, strategy="staged")
+    assert_equal(run, run_serial(program, log))
+
+
+@settings(max_examples=deep(20))
+@given(events=logs(), slices=st.sampled_from([2, 3, 7]))
+def test_a_failing_handler_is_reported_as_the_serial_meaning_reports_it(
+    events: list[tl.Event], slices: int
+) -> None:
+    try:
+        reference = run_serial(Failing, memory(events))
+    except HandlerError as error:
+        with pytest.raises(HandlerError) as found:
+            replay(Failing, memory(events), slices=slices, spark=False, strategy="staged")
+        assert (found.value.ts, found.value.seq, found.value.message) == (error.ts, error.seq, error.message)
+    else:
+        run = replay(Failing, memory(events), slices=slices, spark=False, strategy="staged")
+        assert run.state_digest == reference.state_digest
+
+
+class Watched(Silent):
+    """Tells how far stages are; presses Ctrl-C once one has begun to move."""
+
+    def __init__(self, *, press: bool) -> None:
+        self.press, self.told = press, dict[str, int]()
+
+    def advance(self, name: str, done: int, total: int) -> None:
+        self.told[name] = done
+        if self.press and done:
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_stops_all_tasks_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks look after each piece; what is left of their slices is not done."""
+    monkeypatch.setattr(kernel, "PIECE", 10)
+    done: list[int] = []
+    real = kernel.NativeKernel._call
+
+    def slow(self: Any, batch: Any, lo: int, hi: int, position: Any) -> int:
+        time.sleep(0.01)
+        done.append(hi - lo)
+        return real(self, batch, lo, hi, position)
+
+    monkeypatch.setattr(kernel.NativeKernel, "_call", slow)
+    events = [A(k=i % 7, v=i % 3, s="x", ts=i) for i in range(20_000)]
+    with pytest.raises(Cancelled, match="nothing was published"):
+        replay(
+            Chained, memory(events), tmp_path / "run", slices=4, spark=False, strategy="staged",
+            progress=Watched(press=True),
+        )  # fmt: skip
+    assert 0 < sum(done) < 20_000
+    assert tasks() == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_is_told_of_every_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "PIECE", 10)
+    real = kernel.NativeKernel._call
+
+    def slow(self: Any, *args: Any) -> int:
+        time.sleep(0.002)
+        return real(self, *args)
+
+    monkeypatch.setattr(kernel.NativeKernel, "_call", slow)
+    watched = Watched(press=False)
+    replay(Chained, memory(EVENTS), slices=4, spark=False, strategy="staged", progress=watched)
+    assert "final" in watched.told
+    assert all(0 < n <= len(EVENTS) for n in watched.told.values())
+
+
+def test_what_goes_wrong_with_the_machinery_ends_all_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No space on the disk, say."""
+
+    def failing(job: Any, task: Any, report: Any) -> Any:
+        if task.kind == "pass":
+            raise OSError(28, "No space left on device")
+        return execute(job, task, report)
+
+    monkeypatch.setattr(thread_executor, "execute", failing)
+    with pytest.raises(OSError, match="No space left"):
+        replay(Chained, memory(EVENTS), tmp_path / "run", slices=4, spark=False, strategy="staged")
+    assert list(tmp_path.iterdir()) == []
+
+
+class Precise(tl.Program):
+    """A reading that is judged in decimals, which only Python can do: where it is rounded is for the context to say."""
+
+    seen: tl.Counter[int]
+
+    @tl.on(A)
+    def count(self, e: A) -> None:
+        if e.v == 2 and e.k == 3:
+            third = decimal.Decimal(1) / decimal.Decimal(3)
+            raise ValueError(str(third))
+        self.seen[e.k] += 1
+
+    @tl.on(B)
+    def listen(self, e: B) -> None:
+        self.seen[e.k] += 1
+
+
+def test_handlers_see_the_context_of_who_asked_for_the_replay() -> None:
+    with decimal.localcontext() as context:
+        context.prec = 5
+        with pytest.raises(HandlerError, match=r"ValueError: 0\.33333 at"):
+            replay(Precise, memory(EVENTS), slices=3, spark=False, strategy="staged")
