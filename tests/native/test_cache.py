@@ -432,3 +432,80 @@ def test_doctor_says_whether_they_are_kept(cache: Path, monkeypatch: pytest.Monk
     found = kernel_cache()
     assert found.status == "warn"
     assert "cannot be kept" in found.value
+
+
+SECOND = """
+import sys
+import timelapse as tl
+from timelapse.analysis import analyse, final_pass
+from timelapse.kernels.choose import lowered_pass
+from timelapse.kernels.native import build
+from timelapse.kernels.native.machine.jit import COUNTS
+
+
+class Login(tl.Event):
+    user: int
+    address: bytes
+    agent: str
+    risk: float
+
+
+class Odd(tl.Record, key="user"):
+    user: int
+    agent: str
+
+
+class Logins(tl.Program):
+    tried: tl.Counter[bytes]
+    known: tl.Set[tuple[int, str]]
+    first: tl.First[int, str | None]
+    risk: tl.Min[str, float | None]
+    mean: tl.Mean[int]
+
+    @tl.on(Login)
+    def judge(self, e):
+        self.tried[e.address] += 1
+        self.first.add(e.user, e.agent)
+        self.risk.add(e.agent, e.risk)
+        self.mean.add(e.user, 3)
+        if (e.user, e.agent) not in self.known:
+            self.known.add((e.user, e.agent))
+            self.emit(Odd(user=e.user, agent=e.agent))
+        if self.tried[e.address] > 4000:
+            self.reject("too many")
+
+
+if sys.argv[1:]:
+    print(build.write_source(lowered_pass(Logins(), final_pass(analyse(Logins)), final=True), sys.argv[1]))
+else:
+    events = [
+        Login(user=n % 1500, address=b"%d" % (n % 900), agent=f"a{n % 70}", risk=float(n % 11), ts=n)
+        for n in range(6000)
+    ]
+    run = tl.replay(Logins, events, spark=False, cache=False, slices=1)
+    print(run.passes, sorted(COUNTS.elements()))
+"""
+
+
+def test_what_passes_call_besides_is_compiled_before_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay that finds its pass, because another process has compiled it meanwhile, compiles nothing at all."""
+    script = tmp_path / "logins.py"
+    script.write_text(SECOND)
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    monkeypatch.setenv(choose.SWITCH, "native")
+
+    def output(*command: str) -> str:
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    source = output(str(script), str(folder)).strip()
+    output("-m", "timelapse.kernels.native.compile", "--remove", str(folder), source)
+    assert not folder.exists()
+    ran = output(str(script))
+    assert "'final': 'compiled'" in ran
+    assert "'compiled'" not in ran.split("}")[1]
+    assert "'loaded'" in ran

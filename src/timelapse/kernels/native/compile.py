@@ -1,5 +1,6 @@
 """`python -m timelapse.kernels.native.compile [--remove FOLDER] FILE...`: compile passes whose source
-`build.write_source` wrote. With --remove their folder is removed at the end, and other processes go first.
+`build.write_source` wrote. With --remove nobody waits for them: their folder is removed at the end, other processes go
+first, and what passes call besides (`kernels/rehearsal.py`) is compiled before them.
 
 They are put into the cache that all processes of this user share; one that is there already is not compiled
 again. Ends with 1 if Numba refused one; such a pass is interpreted.
@@ -19,6 +20,9 @@ def main(files: list[str]) -> int:
     if files[:1] == ["--remove"]:
         os.nice(10)
         try:
+            from timelapse.kernels.rehearsal import rehearse
+
+            rehearse()
             return main(files[2:])
         finally:
             shutil.rmtree(files[1], ignore_errors=True)
