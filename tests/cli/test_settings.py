@@ -130,6 +130,8 @@ def test_numbers_for_people() -> None:
     assert view.share(312, 48_201_337) == "0.0006%"
     assert view.sparkline([0, 1, 8]) == " ▁█"
     assert view.sparkline([]) == ""
+    assert view.sparkline([963, 967, 971], low=962) == "▁▅█"
+    assert view.sparkline([-3, -1], low=-3) == " █"
     assert len(view.sparkline([1] * 1000)) == 62
     assert view.bar(1, 1000, 10) == "▏"
     assert view.bar(10, 10, 4) == "████"

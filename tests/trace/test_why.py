@@ -245,6 +245,9 @@ def test_commands_answer_with_texts_json_and_exit_codes(stored: Path) -> None:
     missed = cli("why", stored, "Spam:14")
     assert missed.code == 2
     assert "TL609" in missed.err
+    nowhere = cli("why", stored, "1000")
+    assert nowhere.code == 2
+    assert "the log has no event with seq 1000" in nowhere.err
     assert cli("why-not", stored, "Message:id=12").code == 0
     wrong = cli("why-not", stored, "4")
     assert wrong.code == 1

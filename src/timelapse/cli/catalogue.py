@@ -330,8 +330,8 @@ The class is not there, is not a tl.Program, or there are several and none was n
 TL805 A program's file that fails when it is imported
 The traceback is the file's own. `python FILE` must work.
 
-TL806 --set that does not fit
-Write --set name=value; the value is read by the parameter's type.
+TL806 A value that does not fit its parameter
+The value is read by the type that the parameter has. --set takes name=value, a sweep name=1,2,3.
 
 TL807 No such run
 @3 and @last mean runs in ./runs. Give the run's folder otherwise.

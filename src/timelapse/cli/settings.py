@@ -41,7 +41,7 @@ def read_value(param: ParamSpec, text: str) -> Any:
     except (ValueError, SyntaxError, TypeError, MemoryError, TimelapseError) as error:
         reason = error.message if isinstance(error, TimelapseError) else f"{text!r} is not {param.text}"
         raise UsageError(
-            f"--set {param.name}: {reason}", hint=f"{param.name} is {param.text}, by default {param.default!r}",
+            f"{param.name}: {reason}", hint=f"{param.name} is {param.text}, by default {param.default!r}",
             code="TL806",
         ) from None  # fmt: skip
 

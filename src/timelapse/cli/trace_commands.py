@@ -235,7 +235,12 @@ def _history(
     line((one_line(found.head, 400), "bold"))
     numbers = found.numbers
     if numbers and len(numbers) > 1:
-        line((sparkline(numbers), "cyan"), (f"  the last {len(numbers):,} writes", "dim"))
+        low, top = min(numbers), max(numbers)
+        if not found.older:
+            low = min(low, 0.0)
+        drawn = sparkline(numbers, low=low - (top - low) / 8)  # the lowest shows as the lowest bar
+        said = f"{brief(found.entries[0].after)} to {brief(found.entries[-1].after)}"
+        line((drawn, "cyan"), (f"  {said}, the last {len(numbers):,} writes", "dim"))
     if found.older:
         line(("(earlier ones are left out: --last)", "dim"))
     for entry in found.entries:

@@ -13,15 +13,15 @@ __all__ = ["bar", "date", "moment", "rate", "share", "size", "span", "sparkline"
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-def sparkline(values: Sequence[float], width: int = 62) -> str:
-    """One character per value, scaled from zero to the largest; long series are summed in groups."""
+def sparkline(values: Sequence[float], width: int = 62, low: float = 0.0) -> str:
+    """One character per value, from `low` (where nothing shows) to the largest; of long series the means of groups."""
     if len(values) > width:
         edges = [len(values) * i // width for i in range(width + 1)]
         values = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
     top = max(values, default=0)
-    if top <= 0:
+    if top <= low:
         return " " * len(values)
-    return "".join(" " if v <= 0 else _BARS[min(7, ceil(v / top * 8) - 1)] for v in values)
+    return "".join(" " if v <= low else _BARS[min(7, ceil((v - low) / (top - low) * 8) - 1)] for v in values)
 
 
 def bar(value: float, top: float, width: int = 40) -> str:

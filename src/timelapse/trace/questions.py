@@ -17,6 +17,7 @@ from timelapse.log.reader import EventReader
 from timelapse.model.program import spec_of
 from timelapse.model.times import VIEWS
 from timelapse.run.run import Run
+from timelapse.trace.event import event_at
 
 
 class Found(NamedTuple):
@@ -55,6 +56,7 @@ def find_output(run: Run, question: str | int) -> Found:
             places = np.flatnonzero(np.asarray(mask))
             if len(places):
                 return Found(seq, name, rows["ordinal"][int(places[0])].as_py(), len(places) - 1)
+        event_at(run.need_reader(), run.need_program(), seq)  # which says so where there is no such event
         raise RunError(f"event {seq} put out nothing", hint=f"timelapse why-not RUN {seq}", code="TL609")
     named = read_named(str(question))
     name, fields = (named.name, "") if named is not None else _read(str(question))
