@@ -120,7 +120,8 @@ def test_a_pass_that_reads_ahead_gives_the_same(
 ) -> None:
     """Also where events go back to Python on the way, while the other thread decodes; effects and new tables in two threads."""
     monkeypatch.setenv(SWITCH, "native")
-    monkeypatch.setattr("timelapse.kernels.native.kernel.WORTH_THREADS", 0)
+    monkeypatch.setattr("timelapse.kernels.native.memory.gathering.WORTH_THREADS", -1)
+    monkeypatch.setattr("timelapse.kernels.native.memory.gathering._PART", 4)
     monkeypatch.setattr("timelapse.kernels.native.memory.hashtable._LARGE", 0)
     monkeypatch.setattr("timelapse.kernels.native.memory.hashtable._FIRST", 16)
     events: list[Event] = [

@@ -14,6 +14,7 @@ from tests.depth import deep
 from tests.native.oracle import same
 from timelapse.analysis import PassProgram
 from timelapse.kernels.native.lowering.lower import without_idle_saves
+from timelapse.kernels.native.memory.gathering import effects_of
 from timelapse.kernels.native.memory.layout import layout_of, stored_type
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable
@@ -130,7 +131,7 @@ def test_an_exact_state_on_a_table(name: str, data: st.DataObject) -> None:
                 undo(theirs)
             ours.clear()
             theirs.clear()
-        found, change = table.effects()
+        ((found, change),) = effects_of([[table]])
         expected, moved = changes_table(spec, tracked.before, tracked.data, ABSENT)
         assert same(found, expected)
         assert change == moved
@@ -174,7 +175,7 @@ def test_a_delta_on_a_table(name: str, data: st.DataObject) -> None:
         ours.clear()
         theirs.clear()
     expected = effect_table(delta)
-    assert same(table.effects()[0], expected)
+    assert same(effects_of([[table]])[0][0], expected)
     other = spec.kind.delta(spec, None)
     fill(other, table)
     assert same(effect_table(other), expected)

@@ -21,6 +21,7 @@ from timelapse.kernels.native.later import Ticks, with_later, with_ticks
 from timelapse.kernels.native.leaving import Failed, TooOften
 from timelapse.kernels.native.memory import loops
 from timelapse.kernels.native.memory.effectlog import EffectLog
+from timelapse.kernels.native.memory.gathering import collect
 from timelapse.kernels.native.memory.growth import Growth
 from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.layout import layout_of
@@ -40,7 +41,6 @@ from timelapse.log.reader import Chunk
 from timelapse.model.events import Event
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.tables.apply import empty
-from timelapse.tables.sharing import at_once
 from timelapse.tables.table import to_dict
 
 if TYPE_CHECKING:
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 Shown = Callable[[int], Event]
 
-WORTH_THREADS = 100_000
-"""Keys from which on two threads put together what a slice did, if there is a core for the second."""
 PIECE = 32768
 """Events between two calls of the compiled function: tables are made large enough before each."""
 
@@ -203,8 +201,14 @@ class NativeKernel:
 
     def finish(self, result: PassResult) -> None:
         """The slice ends: what it did."""
+        collect(
+            [self.collected()], result, 2 if self._prefetch else 1
+        )  # the thread that decoded is done by now
+        self.end(result)
+
+    def end(self, result: PassResult) -> None:
+        """The same without what it did to states."""
         result.events = self._done
-        self._collect(result)
         if self._final and self._asked is None:
             self._put_out(result)
         self._list_quarantined(result)
@@ -314,7 +318,8 @@ class NativeKernel:
         if self._fallback is not None:
             result.join(*self._fallback.python.put_out())
 
-    def _collect(self, result: PassResult) -> None:
+    def collected(self) -> dict[str, NativeTable]:
+        """The states of which it is asked what a slice did to them."""
         work = self._work
         wanted = set(work.exact if self._final else work.targets) | set(work.delta)
         if self._asked is not None:
@@ -324,13 +329,7 @@ class NativeKernel:
             if name in wanted:  # one that no handler mentions has no table yet
                 layout = layout_of(spec, work, final=self._final)
                 tables[name] = self._tables.get(name) or NativeTable(spec, layout, self._interned)
-        # The thread that decoded is done by now.
-        two = self._prefetch and sum(table.rows for table in tables.values()) > WORTH_THREADS
-        found = at_once([(table.rows, table.effects) for table in tables.values()], 2 if two else 1)
-        for name, (effects, change) in zip(tables, found, strict=True):
-            result.effects[name] = effects
-            if change is not None:
-                result.changes[name] = change
+        return tables
 
     def feed(self, batch: Batch, tick: Tick, shown: Shown) -> None:
         """The next events. Raises Failed, TooOften, and where events are shared out Foreign."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 
 import pyarrow as pa
 
@@ -25,14 +24,12 @@ from timelapse.kernels.clock import Clock
 from timelapse.kernels.native.decode import Batch
 from timelapse.kernels.native.kernel import NativeKernel, Shown
 from timelapse.kernels.native.leaving import Failed, TooOften
+from timelapse.kernels.native.memory.gathering import collect
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.views import Foreign
 from timelapse.log.reader import Chunk
 from timelapse.model.program import Program
-from timelapse.tables.rowhash import hash_order
-from timelapse.tables.sharing import at_once
-from timelapse.tables.table import hashes_of
 
 _WAITING = 2
 """Batches that wait for a worker at most: this bounds the memory."""
@@ -79,6 +76,8 @@ class SharedKernel:
                 hand.stop()
         with clock.phase("write"):
             result = _together([own, *hands])
+            if result.failure is None:
+                collect([w.collected() for w in self._workers], result, len(self._workers))
         result.seconds = clock.seconds
         for hand in (own, *hands):
             for phase, seconds in hand.clock.seconds.items():
@@ -123,9 +122,9 @@ class _Hand:
             self._do(lambda: self._kernel.feed(batch, self._tick, self._shown))
 
     def end(self) -> None:
-        """Collect what the worker did."""
+        """Collect what the worker put out."""
         with self.clock.phase("write"):
-            self._do(lambda: self._kernel.finish(self.result))
+            self._do(lambda: self._kernel.end(self.result))
 
     def _do(self, work: Callable[[], None]) -> None:
         if self.error is None:
@@ -138,7 +137,7 @@ class _Hand:
 
 
 def _together(hands: list[_Hand]) -> PassResult:
-    """What all workers did, as one result. The first failing event in log order is the failure."""
+    """What all workers put out, as one result. The first failing event in log order is the failure."""
     errors = [hand.error for hand in hands if hand.error is not None]
     for error in errors:
         if isinstance(error, Foreign):
@@ -156,20 +155,8 @@ def _together(hands: list[_Hand]) -> PassResult:
     for result in results[1:]:
         whole.join(result.outputs, result.rejected)
         whole.quarantined += result.quarantined
-        for name, change in result.changes.items():
-            whole.changes[name] += change
     whole.quarantined.sort(key=lambda row: row[2])
-    names = list(whole.effects)
-    calls = [(whole.effects[n].num_rows, partial(_sorted, [r.effects[n] for r in results])) for n in names]
-    whole.effects = dict(zip(names, at_once(calls, len(hands)), strict=True))
     return whole
-
-
-def _sorted(parts: list[pa.Table]) -> pa.Table:
-    """Effects on different keys, as one table in the order that effect tables have."""
-    table = pa.concat_tables([p for p in parts if p.num_rows] or parts[:1]).combine_chunks()
-    ordered = table.take(pa.array(hash_order(hashes_of(table))))
-    return ordered.combine_chunks().replace_schema_metadata(parts[0].schema.metadata)
 
 
 def _no_tick(events: int) -> None:

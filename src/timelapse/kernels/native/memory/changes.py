@@ -1,76 +1,38 @@
-"""Hashes of what a slice did, straight from a table's words: what `tables/rowhash.py` gives for the Arrow columns.
+"""What a slice wrote to states that share a table, straight from the table's words, with the hashes of
+`tables/rowhash.py`: those that tables are sorted by, and the sums of what changed.
 
-Only for scalar keys and values, which nearly all states have. Each row is hashed in one go, so that nothing in
-between is written to memory: a fifth of the time.
+Hashes are summed here where values are scalars, which nearly all are; of others by way of Arrow (gathering.py).
 """
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from timelapse.kernels.native.machine.jit import primitive
 from timelapse.kernels.native.memory.primitives import mix, unbits
-from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.touch import FIRST, STEP_U, TEXT, load64, text_hash
-from timelapse.kinds.base import StateSpec
 from timelapse.model.types import ScalarType, ValueType
-from timelapse.tables.apply import Change
-from timelapse.tables.rowhash import LANE_SALTS, NAN_BITS, NULL, HashSum, seed_of
-from timelapse.tables.table import key_types
+from timelapse.tables.rowhash import LANE_SALTS, NAN_BITS, NULL
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-
+NOTHING, UNKNOWN = -1, -2
+"""In place of how a value is hashed: there is none; it is not hashed here."""
 _WORD, _FLOAT = 0, 1
 _U = np.uint64
 _SALTS = np.array(LANE_SALTS, np.uint64)
 _NULL = np.uint64(NULL)
 _NAN = np.int64(NAN_BITS)
+_ONE = np.uint64(1)
+STATES = 30
+"""Bits that say which states were written: no more share a row (layout.py)."""
 
 
-def _kind(kind: ValueType) -> int | None:
-    """How an element is hashed; None if not here."""
+def hashed_as(kind: ValueType | None) -> int:
+    """How values of this type are hashed."""
+    if kind is None:
+        return NOTHING
     if not isinstance(kind, ScalarType):
-        return None
+        return UNKNOWN
     return {"float": _FLOAT, "str": TEXT, "bytes": TEXT}.get(kind.name, _WORD)
-
-
-class Hashing:
-    """Hashes what was written to one state (`primitives.written`)."""
-
-    def __init__(self, spec: StateSpec, stored: ValueType | None, width: int, interned: Interned) -> None:
-        keys = [_kind(kind) for kind in key_types(spec)]
-        value = -1 if stored is None else _kind(stored)
-        self.keys_known = None not in keys
-        self.known = self.keys_known and value is not None
-        """Whether changes can be hashed here, and before it whether the keys can."""
-        self._keys = np.array([k or 0 for k in keys], np.int64)
-        self._value = -1 if value is None else value
-        self._seed = np.uint64(seed_of(f"state:{spec.name}"))
-        self._width, self._interned = width, interned
-
-    def keys(self, rows: Ints) -> npt.NDArray[np.uint64]:
-        """As `tables.table.key_hashes`."""
-        found: npt.NDArray[np.uint64] = key_hashes(rows, self._keys, *self._pool())
-        return found
-
-    def change(self, rows: Ints) -> tuple[Change, Bools]:
-        """As `tables.apply.change_of`, of rows that may have changed."""
-        moved: Bools = np.ones(rows.shape[0], np.bool_)
-        sums, counts = change_sums(
-            rows, self._width, self._keys, self._value, self._seed, _SALTS, *self._pool(), moved
-        )
-        added, gone, removed = (HashSum(int(sums[i, 0]), int(sums[i, 1]), int(counts[i])) for i in range(3))
-        content = HashSum(
-            (added.low - removed.low) % 2**64, (added.high - removed.high) % 2**64, added.rows - removed.rows
-        )
-        return Change(added + gone, content), moved
-
-    def _pool(self) -> tuple[np.int64, np.int64]:
-        self._kept = self._interned.buffers
-        starts, data = self._kept
-        return np.int64(starts.ctypes.data), np.int64(data.ctypes.data)
 
 
 @primitive()
@@ -84,52 +46,129 @@ def _element(word, kind, salt, starts, data):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def key_hashes(rows, kinds, starts, data):  # type: ignore[no-untyped-def]
-    """The hash that tables are sorted by, for each of these rows."""
-    found = np.empty(rows.shape[0], np.uint64)
-    for n in range(rows.shape[0]):
-        h = FIRST
-        for c in range(kinds.shape[0]):
-            h = mix(h * STEP_U + _element(rows[n, 2 + c], kinds[c], _SALTS[0], starts, data))
-        found[n] = h
-    return found
+def _changed(slots, base, j, place, live, base_place, flag):  # type: ignore[no-untyped-def]
+    """Whether a state's part of a row is not what it was."""
+    was = base[j, 0] & flag if base.shape[0] != 0 else 0
+    if was != slots[j, 0] & flag:
+        return True
+    if was == 0:
+        return False
+    same = True
+    for w in range(live):
+        same &= base[j, base_place + w] == slots[j, place + w]
+    return not same
 
 
 @primitive()
-def change_sums(rows, width, kinds, value, seed, salts, starts, data, moved):  # type: ignore[no-untyped-def]
-    """The sums, both lanes, and the number of what was added (or became another), what is gone, what was there before.
+def look(slots, lo, hi, base, exact, states, seeds, kinds, starts, data, shift, found, ends, counts, sums):  # type: ignore[no-untyped-def]
+    """Look through rows lo to hi of a table for those that were written (`exact`: and are not what they were).
 
-    `moved` loses those that hash as before: NaN is one value, whatever its bits.
+    `states` has for each state: where its words begin, their number, where they begin in `base`, its flag, how its
+    values are hashed. `kinds`: how the parts of the key are. Of what is found the arrays in `found` get the keys' hashes, and the row with, in
+    the STATES lower bits, which states were written; `ends` counts them by their hashes' upper bits. Returns how many.
+
+    `counts` and `sums` (both lanes) are of each state: what was added or became another, what is gone, what was there
+    before; `counts` last how many were written. Of states that are hashed elsewhere only that.
     """
-    sums = np.zeros((3, 2), np.uint64)
-    counts = np.zeros(3, np.int64)
-    live = 2 + width
-    for n in range(rows.shape[0]):
-        now, was = rows[n, 0], rows[n, 1]
-        if value == _FLOAT and now != 0 and was != 0:
-            a, b = unbits(rows[n, live]), unbits(rows[n, live + 1])
-            if a != a and b != b:
-                moved[n] = False
+    hashes, marks = found
+    n = 0
+    parts = kinds.shape[0]
+    elements = np.zeros((2, parts), np.uint64)
+    for j in range(lo, hi):
+        flags = slots[j, 0]
+        if flags == 0:
+            continue
+        bits = np.int64(0)
+        for s in range(states.shape[0]):
+            flag = states[s, 3]
+            if flags & flag << 1 == 0:
                 continue
-        to = 0 if now != 0 else 1
-        counts[to] += 1
-        counts[2] += was != 0
-        for lane in range(2):
-            salt = salts[lane]
-            own = seed ^ salt
-            for c in range(kinds.shape[0]):
-                own = mix(own * STEP_U + _element(rows[n, 2 + c], kinds[c], salt, starts, data))
-            after = mix(own * STEP_U + mix(_U(now) + salt))
-            if value >= 0:
-                part = _element(rows[n, live], value, salt, starts, data) if now != 0 else _NULL ^ salt
-                after = mix(after * STEP_U + part)
-            sums[to, lane] += after
-            if was != 0:
-                before = mix(own * STEP_U + mix(_ONE + salt))
-                if value >= 0:
-                    before = mix(before * STEP_U + _element(rows[n, live + 1], value, salt, starts, data))
-                sums[2, lane] += before
-    return sums, counts
+            if exact:
+                place, live, base_place = states[s, 0], states[s, 1], states[s, 2]
+                if not _changed(slots, base, j, place, live, base_place, flag):
+                    continue
+                if states[s, 4] == _FLOAT and flags & flag and base.shape[0] != 0 and base[j, 0] & flag:
+                    a, b = unbits(slots[j, place]), unbits(base[j, base_place])
+                    if a != a and b != b:  # NaN is one value, whatever its bits
+                        continue
+            bits |= np.int64(1) << s
+            counts[s, 3] += 1
+        if bits == 0:
+            continue
+        h = FIRST
+        for c in range(parts):
+            element = _element(slots[j, 1 + c], kinds[c], _SALTS[0], starts, data)
+            elements[0, c] = element
+            h = mix(h * STEP_U + element)
+        hashes[n] = h
+        marks[n] = j << STATES | bits
+        ends[np.int64(h >> shift) + 1] += 1
+        n += 1
+        if not exact:
+            continue
+        for c in range(parts):
+            elements[1, c] = _element(slots[j, 1 + c], kinds[c], _SALTS[1], starts, data)
+        for s in range(states.shape[0]):
+            value = states[s, 4]
+            if bits >> s & 1 == 0 or value == UNKNOWN:
+                continue
+            flag = states[s, 3]
+            now = flags & flag != 0
+            was = base.shape[0] != 0 and base[j, 0] & flag != 0
+            to = 0 if now else 1
+            counts[s, to] += 1
+            counts[s, 2] += was
+            for lane in range(2):
+                salt = _SALTS[lane]
+                own = seeds[s] ^ salt
+                for c in range(parts):
+                    own = mix(own * STEP_U + elements[lane, c])
+                after = mix(own * STEP_U + mix(_U(now) + salt))
+                if value != NOTHING:
+                    part = _NULL ^ salt
+                    if now:
+                        part = _element(slots[j, states[s, 0]], value, salt, starts, data)
+                    after = mix(after * STEP_U + part)
+                sums[s, to, lane] += after
+                if was:
+                    before = mix(own * STEP_U + mix(_ONE + salt))
+                    if value != NOTHING:
+                        part = _element(base[j, states[s, 2]], value, salt, starts, data)
+                        before = mix(before * STEP_U + part)
+                    sums[s, 2, lane] += before
+    return n
 
 
-_ONE = np.uint64(1)
+@primitive()
+def put_in(slots, base, states, hashes, marks, shift, places, words, drawers):  # type: ignore[no-untyped-def]
+    """Put what `look` found into drawers: the hash, the flags (touched: of states that were written), the row's `words`
+    words after its flags, and the row of `base` (zeros where it is empty) where there is room for it. `places`: the next free row of each drawer.
+    """
+    below = (np.int64(1) << STATES) - 1
+    before = drawers.shape[1] - 2 - words
+    for n in range(hashes.shape[0]):
+        own = np.int64(hashes[n] >> shift)
+        at = places[own]
+        places[own] = at + 1
+        j = marks[n] >> STATES
+        flags = np.int64(0)
+        for s in range(states.shape[0]):
+            flag = states[s, 3]
+            flags |= slots[j, 0] & flag | ((marks[n] & below) >> s & 1) * flag << 1
+        drawers[at, 0] = np.int64(hashes[n])
+        drawers[at, 1] = flags
+        for w in range(words):
+            drawers[at, 2 + w] = slots[j, 1 + w]
+        for w in range(before):
+            drawers[at, 2 + words + w] = base[j, w] if base.shape[0] != 0 else 0
+
+
+@primitive()
+def only(found, flag, wanted, chosen):  # type: ignore[no-untyped-def]
+    """These columns of the rows that have a flag (in column 1)."""
+    n = 0
+    for i in range(found.shape[1]):
+        if found[1, i] & flag:
+            for c in range(wanted.shape[0]):
+                chosen[c, n] = found[wanted[c], i]
+            n += 1

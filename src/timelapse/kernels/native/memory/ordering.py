@@ -8,11 +8,15 @@ every row would be waited for.
 
 from __future__ import annotations
 
+import itertools
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 
 from timelapse.kernels.native.machine.jit import primitive
 from timelapse.tables.rowhash import hash_order
+from timelapse.tables.sharing import at_once
 
 Ints = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
@@ -25,57 +29,47 @@ _STEPS = 16
 """So many exchanges per row are many more than hashes need that are spread evenly."""
 
 
-def columns_by_hash(rows: Ints, h: U64, wanted: Ints) -> Ints:
-    """The hashes, ascending, and in that order these columns of the rows, each in one piece. Equal hashes stay in order.
-
-    The rows' memory is used again for what is returned: memory that is touched for the first time is dear.
-    """
-    bits = max(1, (len(rows) // _EACH).bit_length())
+def drawer_bits(rows: int) -> tuple[int, int]:
+    """How many bits of the hashes choose a drawer for so many rows, and by how many more each drawer is ordered first."""
+    bits = max(1, (rows // _EACH).bit_length())
     first = min(bits, _DRAWERS)
-    ends: Ints = np.zeros((1 << first) + 1, np.int64)
+    return first, bits - first
+
+
+def columns_of(drawers: Ints, ends: Ints, bits: tuple[int, int], threads: int) -> Ints:
+    """Rows in drawers, which end where `ends` says, as columns in the order of their hashes, which are the first.
+
+    Equal hashes stay in order. Threads share the drawers out.
+    """
+    first, more = bits
     # Memory is asked for here: NumPy asks for large pages.
-    drawers: Ints = np.empty((len(rows), 1 + len(wanted)), np.int64)
-    put_in(rows, h, wanted, first, drawers, ends)
-    found = rows.reshape(-1)[: drawers.size].reshape(drawers.shape[::-1])
-    if not take_out(drawers, ends, first, bits - first, _STEPS * len(rows), found):
+    found: Ints = np.empty(drawers.shape[::-1], np.int64)
+    cuts = [(1 << first) * n // threads for n in range(threads + 1)]
+    calls = [
+        (0, partial(take_out, drawers, ends, lo, hi, first, more, _STEPS * len(drawers), found))
+        for lo, hi in itertools.pairwise(cuts)
+    ]
+    if not all(at_once(calls, threads)):
         found[:] = drawers[hash_order(drawers[:, 0].view(np.uint64))].T
     return found
 
 
 @primitive()
-def put_in(rows, h, wanted, bits, drawers, ends):  # type: ignore[no-untyped-def]
-    """Put hashes and columns into drawers by the upper bits. `ends`: zeros, then where each drawer ends."""
-    shift = np.uint64(64 - bits)
-    for i in range(h.shape[0]):
-        ends[np.int64(h[i] >> shift) + 1] += 1
-    for drawer in range(1, ends.shape[0]):
-        ends[drawer] += ends[drawer - 1]
-    for i in range(h.shape[0]):
-        own = np.int64(h[i] >> shift)
-        at = ends[own]
-        ends[own] = at + 1
-        drawers[at, 0] = np.int64(h[i])
-        for c in range(wanted.shape[0]):
-            drawers[at, 1 + c] = rows[i, wanted[c]]
-
-
-@primitive()
-def take_out(drawers, ends, bits, more, steps, found):  # type: ignore[no-untyped-def]
-    """Write columns out, drawer by drawer, each ordered first by the next bits (`more`), then altogether.
+def take_out(drawers, ends, first, last, bits, more, steps, found):  # type: ignore[no-untyped-def]
+    """Write columns out, from drawer `first` to before `last`, each ordered first by the next bits (`more`) after those that
+    chose it, then altogether. `ends`: zero, then where each drawer ends.
 
     False, and `found` is not to be used, where that takes more than so many steps.
     """
-    most = lo = 0
-    for drawer in range(1 << bits):
-        most = max(most, ends[drawer] - lo)
-        lo = ends[drawer]
+    most = 0
+    for drawer in range(first, last):
+        most = max(most, ends[drawer + 1] - ends[drawer])
     order = np.empty((most, 2), np.uint64)
     place = np.empty((1 << more) + 1, np.int64)
     shift = np.uint64(64 - bits - more)
     mask = np.uint64((1 << more) - 1)
-    lo = 0
-    for drawer in range(1 << bits):
-        hi = ends[drawer]
+    for drawer in range(first, last):
+        lo, hi = ends[drawer], ends[drawer + 1]
         place[:] = 0
         for i in range(lo, hi):
             place[np.int64((np.uint64(drawers[i, 0]) >> shift) & mask) + 1] += 1
@@ -102,5 +96,4 @@ def take_out(drawers, ends, bits, more, steps, found):  # type: ignore[no-untype
             row = np.int64(order[i, 1])
             for c in range(found.shape[0]):
                 found[c, lo + i] = drawers[row, c]
-        lo = hi
     return True

@@ -9,18 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from timelapse.kernels.native.memory import primitives as prim
-from timelapse.kernels.native.memory.changes import Hashing
 from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.layout import Layout, can_be_mapped
-from timelapse.kernels.native.memory.ordering import columns_by_hash
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.touch import Mapped, MappedRows, fetchable
 from timelapse.kernels.native.memory.words import decode, encode, to_arrow, to_words
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.kinds.effects import ADD, SET
-from timelapse.tables.apply import Change, change_of
-from timelapse.tables.table import key_hashes, key_list, key_names, key_types, to_python
+from timelapse.tables.table import key_list, key_names, key_types, to_python
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -35,7 +31,7 @@ class NativeTable:
         self.spec = spec
         self.layout = layout
         self.hash = HashTable([layout]) if shared is None else shared
-        self._interned = interned
+        self.interned = interned
 
     @property
     def slots(self) -> Ints:
@@ -91,10 +87,10 @@ class NativeTable:
             return
         keys = np.zeros((rows, layout.width), np.int64)
         for i, (name, kind) in enumerate(zip(key_names(self.spec), key_types(self.spec), strict=True)):
-            keys[:, i] = to_words(table.column(name), kind, self._interned)[:, 0]
+            keys[:, i] = to_words(table.column(name), kind, self.interned)[:, 0]
         values: Ints = np.zeros((rows, 0), np.int64)
         if layout.stored is not None:
-            values = np.ascontiguousarray(to_words(table.column("v"), layout.stored, self._interned))
+            values = np.ascontiguousarray(to_words(table.column("v"), layout.stored, self.interned))
         self.hash.load(layout, keys, values)
 
     def begin(self) -> None:
@@ -103,68 +99,9 @@ class NativeTable:
 
     # --- as Arrow ---------------------------------------------------------------------------------
 
-    def effects(self) -> tuple[pa.Table, Change | None]:
-        """What the slice did: an effect table, and for an exact state the change."""
-        layout, spec = self.layout, self.spec
-        exact = layout.form == "exact"
-        place = (layout.width, layout.place, layout.live, 1 + layout.at, layout.present)
-        rows: Ints = np.zeros((self.rows, 2 + layout.width + 2 * layout.live), np.int64)
-        rows = rows[: int(prim.written(rows, self.slots, self.hash.base, *place, exact))]
-        hashing = Hashing(spec, layout.stored, layout.width, self._interned)
-        change = None
-        if exact:
-            change, moved = hashing.change(rows) if hashing.known else self._change(rows)
-            if not moved.all():
-                rows = rows[moved]
-        keys_known = hashing.keys_known
-        h = hashing.keys(rows) if keys_known else key_hashes(self._key_columns(rows.T, 2), len(rows))
-        lines = columns_by_hash(rows, h, np.delete(np.arange(2 + layout.width + layout.live), 1))
-        present, live = lines[1] != 0, lines[2 + layout.width :].T
-        arrays = [pa.array(lines[0].view(np.uint64)), *self._key_columns(lines, 2)]
-        names = ["h", *key_names(spec)]
-        form = "const" if exact else layout.form
-        if form == "func":
-            more = self._steps(live, present)
-        elif form == "count":
-            more = {"reset": pa.array(present), "n": pa.array(live[:, 0])}
-        else:
-            more = {"present": pa.array(present)}
-            if exact and layout.stored is not None:
-                more["v"] = self._values(live, ~present)
-        made = pa.table([*arrays, *more.values()], names=[*names, *more])
-        return made.replace_schema_metadata({"form": form}), change
-
-    def _change(self, rows: Ints) -> tuple[Change, Bools]:
-        """The change, and which rows changed, by way of Arrow."""
-        layout, present, was = self.layout, rows[:, 0] != 0, rows[:, 1] != 0
-        begin = 2 + layout.width
-        now = old = None
-        if layout.stored is not None:
-            now = self._values(rows[:, begin : begin + layout.live], ~present)
-            old = self._values(rows[:, begin + layout.live :], ~was)
-        return change_of(self.spec, self._key_columns(rows.T, 2), was, old, present, now)
-
-    def _key_columns(self, lines: Ints, first: int) -> list[pa.Array]:
-        kinds = enumerate(key_types(self.spec), first)
-        return [to_arrow(lines[i : i + 1].T, kind, self._interned) for i, kind in kinds]
-
-    def _steps(self, live: Ints, present: Bools) -> dict[str, pa.Array]:
-        size = self.layout.size
-        op = live[:, size]
-        return {
-            "a_present": pa.array(present), "a_value": self._values(live[:, :size], ~present),
-            "p_op": pa.array(op.astype(np.int8)),
-            "p_value": self._values(live[:, size + 1 :], (op != SET) & (op < ADD)),
-        }  # fmt: skip
-
-    def _values(self, words: Ints, missing: Bools) -> pa.Array:
-        assert self.spec.value is not None
-        assert self.layout.stored is not None
-        return to_arrow(words, self.layout.stored, self._interned, missing)
-
     def _keys(self, rows: Ints) -> list[pa.Array]:
         return [
-            to_arrow(rows[:, i + 1 : i + 2], kind, self._interned)
+            to_arrow(rows[:, i + 1 : i + 2], kind, self.interned)
             for i, kind in enumerate(key_types(self.spec))
         ]
 
@@ -172,7 +109,7 @@ class NativeTable:
 
     def find(self, key: Any) -> int:
         """The row of a key, or -1."""
-        return self.hash.find(self._key_words(key), *self._interned.buffers)
+        return self.hash.find(self._key_words(key), *self.interned.buffers)
 
     def claim(self, key: Any) -> int:
         """The row of a key, made if it is not there."""
@@ -198,12 +135,12 @@ class NativeTable:
     def decoded(self, words: list[int]) -> Any:
         """The value of words."""
         assert self.layout.stored is not None
-        return decode(words, self.layout.stored, self._interned)
+        return decode(words, self.layout.stored, self.interned)
 
     def encode(self, value: Any) -> list[int]:
         """The words of a value."""
         kind = self.layout.stored
-        return [] if kind is None else encode(value, kind, self._interned)
+        return [] if kind is None else encode(value, kind, self.interned)
 
     def touched(self) -> Iterator[tuple[Any, int]]:
         """The keys written in this slice, with their rows."""
@@ -221,12 +158,12 @@ class NativeTable:
         self.settle()
         rows = np.flatnonzero(self.slots[:, 0] & self.layout.present)
         keys = enumerate(key_types(self.spec), 1)
-        columns = [to_arrow(self.slots[rows, i : i + 1], kind, self._interned) for i, kind in keys]
+        columns = [to_arrow(self.slots[rows, i : i + 1], kind, self.interned) for i, kind in keys]
         names = key_names(self.spec)
         if self.layout.stored is not None:
             place = self.layout.place
             values = self.slots[rows, place : place + self.layout.size]
-            columns, names = [*columns, to_arrow(values, self.layout.stored, self._interned)], [*names, "v"]
+            columns, names = [*columns, to_arrow(values, self.layout.stored, self.interned)], [*names, "v"]
         return (
             pa.table(columns, names=names)
             if names
@@ -276,12 +213,12 @@ class NativeTable:
         kind = self.layout.stored
         if kind is None:
             return [True] * len(rows)
-        return to_python(to_arrow(rows[:, at : at + self.layout.size], kind, self._interned), kind)
+        return to_python(to_arrow(rows[:, at : at + self.layout.size], kind, self.interned), kind)
 
     def _key_words(self, key: Any) -> list[int]:
         if self.spec.key is None:
             return [0]
-        return encode(key, self.spec.key, self._interned)
+        return encode(key, self.spec.key, self.interned)
 
 
 def load(tables: Sequence[NativeTable], starts: Sequence[pa.Table], *, key_by_key: bool) -> None:
