@@ -46,7 +46,7 @@ def step(folder: Path, seed: int, *, first: bool = False) -> Merge:
         write_table(whole.take(pa.array(rows, pa.int64())), path)
     start = [(f"k{i}", i % 3 + 1) for i in range(rng.randrange(20))]
     write_table(state_table(COUNTER, start), folder / "old")
-    return Merge(COUNTER, None if first else folder / "old", files, folder / "new")
+    return Merge(COUNTER, None if first else folder / "old", (files,), folder / "new")
 
 
 @settings(max_examples=deep(12))
@@ -83,12 +83,12 @@ def test_what_arrives_in_any_order_is_merged_as_in_one_place(
 def test_a_state_that_a_slice_left_alone(tmp_path: Path) -> None:
     """There is no file with effects then."""
     one = step(tmp_path, 1)
-    for path in one.effects:
+    for path in one.steps[0]:
         path.unlink()
     assert not exchange.by_shuffle(one, cluster=True)
     assert one.here() == NO_CHANGE
     assert read_table(one.new).equals(read_table(tmp_path / "old"))
-    empty = Merge(COUNTER, None, one.effects, tmp_path / "first")
+    empty = Merge(COUNTER, None, one.steps, tmp_path / "first")
     assert empty.here() == NO_CHANGE
     assert read_table(empty.new).num_rows == 0
 

@@ -301,10 +301,11 @@ def _print_certificate(certificate: dict[str, Any]) -> None:
         line(("cache   ", "green"), f"{kept['what']} from the cache ({saved} saved)")
     if certificate.get("mode") == "staged":
         lead = certificate.get("leading_slices", 0)
+        predicted = certificate.get("predicted_slices", max(0, certificate.get("slices", 1) - 1 - lead))
         first = f"; {lead} before them ran one after the other" if lead else ""
         line(
             ("proved  ", "green"),
-            f"{certificate.get('validated_slices', 0)} of {max(0, certificate.get('slices', 1) - 1 - lead)} slices "
+            f"{certificate.get('validated_slices', 0)} of {predicted} slices "
             f"that have a successor changed the state exactly as predicted{first}",
         )
     else:

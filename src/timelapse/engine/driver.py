@@ -13,7 +13,7 @@ They are a chain, and the argument for the slices after them begins at the state
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,7 @@ from timelapse.errors import HandlerError, Place
 from timelapse.kernels.choose import share_of
 from timelapse.model.program import spec_of
 from timelapse.plan.schedule import Schedule, Step
+from timelapse.tables.rowhash import ZERO
 
 if TYPE_CHECKING:
     from timelapse.plan.plan import Plan
@@ -71,6 +72,8 @@ class Outcome:
     """Why not, of those where only trying has shown it."""
     validated: int = 0
     """Number of slices whose change was compared with the one predicted for it."""
+    predicted: int = 0
+    """Number of slices for which there was to be one: a task began where they end."""
     lead: int = 0
     """Number of slices at the beginning that ran one after the other, while passes ran ahead over later ones."""
     fallback: Fallback | None = None
@@ -112,8 +115,9 @@ class Outcome:
 class Driver:
     """Runs one job by a plan.
 
-    `lead` is the number of leading slices. `known`: what each slice changes of each state, where all start
-    states are in place already; then there is nothing to lead to.
+    What it schedules are *spans*: slices that a task takes together, most often one (`Job.runs`). `lead` is the number
+    of leading spans. `known`: what each slice changes of each state, where all start states are in place already;
+    then there is nothing to lead to.
     """
 
     def __init__(
@@ -127,14 +131,20 @@ class Driver:
         self._states = tuple(spec_of(job.program).states)
         self._staged = job.slices > 1 and (known is not None or plan.mode == "staged")
         given = frozenset(self._states if known is not None else ())
-        self._schedule = Schedule(plan.shapes, job.slices, 0 if given or not self._staged else lead, given)
+        self._spans = (
+            job.spans if self._staged and known is None else tuple((i, i) for i in range(job.slices))
+        )
+        self._schedule = Schedule(
+            plan.shapes, len(self._spans), 0 if given or not self._staged else lead, given
+        )
         self._predicted: dict[tuple[str, int], SumRow] = dict(known or {})
+        """What spans change of states: of a slice each change, of several what their changes come to."""
         self._source = {name: stage.index for stage in plan.stages for name in stage.states}
         self._finals: dict[int, TaskResult] = {}
         self._workers, self._abandoned = 1, ""
         self._repairs: dict[str, list[RepairRow]] = {}
         self._standing = 0
-        """So many slices are known to stand: their final pass succeeded and changed what was predicted."""
+        """So many spans are known to stand: their final pass succeeded and changed what was predicted."""
         self._stopped = "a handler raised in a pass that runs ahead"
         """Why passes that run ahead did not reach a slice, where one did not."""
         self._next_task = 0
@@ -159,8 +169,9 @@ class Driver:
         finally:
             self._loop.close()
         outcome = self._outcome([reports[i] for i in range(slices)])
-        outcome.lead = min(begin, self._schedule.lead)
-        outcome.validated = max(0, min(begin, slices) - 1 - outcome.lead)
+        outcome.lead = min(begin, self._spans[self._schedule.lead][0])
+        outcome.validated = max(0, min(begin - 1, self._spans[-1][0]) - outcome.lead)
+        outcome.predicted = max(0, self._spans[-1][0] - outcome.lead)
         outcome.fallback = fallback
         return outcome
 
@@ -186,7 +197,10 @@ class Driver:
                 return
             task, result = loop.wait()
             if task.kind == "merge":
-                self._predicted[task.state, task.first] = result.reports[0].moved[task.state]
+                at = self._span_of(task.first)
+                found = self._change(result.reports, at, task.state)
+                if found is not None:
+                    self._predicted[task.state, at] = found
                 schedule.merged(task.state)
                 continue
             step = running.pop(task.id)
@@ -196,7 +210,7 @@ class Driver:
                 self._repairs[self._plan.stages[step.stage].name] = [
                     report.repaired for report in result.reports if report.repaired is not None
                 ]
-            schedule.done(step, None if result.failure is None else result.failure.slice)
+            schedule.done(step, None if result.failure is None else self._span_of(result.failure.slice))
             if step.kind == "final":
                 self._finals[step.first] = result
 
@@ -207,23 +221,25 @@ class Driver:
         ahead = step.kind != "final" or step.first > self._standing
         parts = 1 if step.stage < 0 else self._schedule.parts(step.stage)
         return self._task(
-            step.kind, name, index=max(0, step.stage), first=step.first, last=step.last, ahead=ahead,
-            part=step.part, parts=parts, seed=self._schedule.seed if step.kind == "guess" else 0,
+            step.kind, name, index=max(0, step.stage), first=self._spans[step.first][0],
+            last=self._spans[step.last][1], ahead=ahead, part=step.part, parts=parts,
+            seed=self._schedule.seed if step.kind == "guess" else 0,
         )  # fmt: skip
 
     def _merge_task(self, state: str, at: int) -> Task:
-        attempt = self._finals[at].reports[0].attempt if at < self._schedule.lead else ""
-        stage = self._source[state]
+        leads = at < self._schedule.lead
+        stage, (first, last) = self._source[state], self._spans[at]
         return self._task(
-            "merge", "merge", index=stage, first=at, last=at, state=state, attempt=attempt,
+            "merge", "merge", index=stage, first=first, last=last, state=state,
+            attempts=tuple(report.attempt for report in self._finals[at].reports) if leads else (),
             parts=self._schedule.parts(stage),
         )  # fmt: skip
 
     def _look(self) -> bool:
-        """Whether every slice stands as far as is known: if not, nothing more is done ahead."""
+        """Whether every span stands as far as is known: if not, nothing more is done ahead."""
         while self._standing in self._finals and self._is_judged(self._standing):
             result = self._finals[self._standing]
-            if result.failure is not None or self._wrong_states(result.reports[0]):
+            if result.failure is not None or self._wrong_states(self._standing):
                 return False
             self._standing += 1
         return True
@@ -236,46 +252,60 @@ class Driver:
         Raises HandlerError for a failure that is real.
         """
         reports: dict[int, SliceReport] = {}
-        for index in range(self._job.slices):
-            result = self._finals.get(index)
+        for at, (first, last) in enumerate(self._spans):
+            result = self._finals.get(at)
             if result is None:
-                return reports, Fallback(index, self._stopped, is_bug=False)
+                return reports, Fallback(first, self._stopped, is_bug=False)
+            reports |= {report.slice: report for report in result.reports}
             if result.failure is not None and result.failure.spent:
-                return reports, Fallback(index, result.failure.message, is_bug=False)
+                return reports, Fallback(result.failure.slice, result.failure.message, is_bug=False)
             if result.failure is not None:
                 raise handler_error(result.failure)  # all slices before it are validated: it is real
-            report = reports[index] = result.reports[0]
-            wrong = self._wrong_states(report) if self._is_judged(index) else []
-            if wrong and report.quarantined:
+            wrong = self._wrong_states(at) if self._is_judged(at) else []
+            quarantined = sum(report.quarantined for report in result.reports)
+            what = f"slice {first}" if first == last else f"slices {first} to {last}"
+            if wrong and quarantined:
                 self._progress.note(
-                    f"slice {index}: {report.quarantined:,} events were taken out of the log, whose writes had been "
-                    f"counted on; running on from slice {index + 1} one by one"
+                    f"{what}: {quarantined:,} events were taken out of the log, whose writes had been "
+                    f"counted on; running on from slice {last + 1} one by one"
                 )
-                return reports, Fallback(index + 1, "events were taken out of the log", is_bug=False)
+                return reports, Fallback(last + 1, "events were taken out of the log", is_bug=False)
             if wrong:
                 reason = "state " + ", ".join(wrong)
                 self._progress.note(
-                    f"slice {index}: the predicted change was wrong ({reason}); running on from "
-                    f"slice {index + 1} one by one. This is a bug in Timelapse, and the result is still exact"
+                    f"{what}: the predicted change was wrong ({reason}); running on from "
+                    f"slice {last + 1} one by one. This is a bug in Timelapse, and the result is still exact"
                 )
-                return reports, Fallback(index + 1, reason, is_bug=True)
+                return reports, Fallback(last + 1, reason, is_bug=True)
         return reports, None
 
-    def _is_judged(self, index: int) -> bool:
-        """Whether there is nothing to predict for a slice, or all of it is predicted.
+    def _is_judged(self, at: int) -> bool:
+        """Whether there is nothing to predict for a span, or all of it is predicted.
 
-        Where a pass ahead raised, some states have no prediction, and no slice was started from it.
+        Where a pass ahead raised, some states have no prediction, and no span was started from it.
         """
-        if index < self._schedule.lead or index == self._job.slices - 1:
+        if at < self._schedule.lead or at == len(self._spans) - 1:
             return True
-        if self._finals[index].failure is not None:
+        if self._finals[at].failure is not None:
             return True
-        return all((name, index) in self._predicted for name in self._states)
+        return all((name, at) in self._predicted for name in self._states)
 
-    def _wrong_states(self, report: SliceReport) -> list[str]:
-        if report.slice < self._schedule.lead or report.slice == self._job.slices - 1:
+    def _wrong_states(self, at: int) -> list[str]:
+        if at < self._schedule.lead or at == len(self._spans) - 1:
             return []
-        return [n for n in self._states if self._predicted.get((n, report.slice)) != report.moved.get(n)]
+        reports = self._finals[at].reports
+        return [n for n in self._states if self._predicted.get((n, at)) != self._change(reports, at, n)]
+
+    def _change(self, reports: Sequence[SliceReport], at: int, state: str) -> SumRow | None:
+        """What a span changes of a state, as it is compared. Of several slices, each of which may change the same
+        keys, it is by how much the sum of what the state holds is another: it begins alike, so it ends alike."""
+        if self._spans[at][0] == self._spans[at][1]:
+            return reports[0].moved.get(state)
+        return SumRow.of(sum((r.content[state].sum() for r in reports if state in r.content), ZERO))
+
+    def _span_of(self, slice_id: int) -> int:
+        """The span that a slice is in."""
+        return next(at for at, (_, last) in enumerate(self._spans) if slice_id <= last)
 
     # --- slice after slice --------------------------------------------------------------------------
 
@@ -311,14 +341,14 @@ class Driver:
 
     def _totals(self) -> dict[str, int]:
         """The number of events that each stage processes if all goes well."""
-        cuts, slices = self._job.cuts, self._job.slices
-        ahead = cuts[slices - 1] - cuts[min(self._schedule.lead, slices - 1)]
+        cuts, lead = self._job.cuts, min(self._schedule.lead, len(self._spans) - 1)
+        ahead = cuts[self._spans[-1][0]] - cuts[self._spans[lead][0]]
         passes = {s.name: ahead * self._schedule.parts(s.index) for s in self._plan.stages}
         return {**passes, "final": cuts[-1] - cuts[0]}
 
     def _task(
         self, kind: str, name: str, *, index: int = 0, first: int = 0, last: int = 0, state: str = "",
-        attempt: str = "", ahead: bool = False, part: int = 0, parts: int = 1, seed: int = 0,
+        attempts: tuple[str, ...] = (), ahead: bool = False, part: int = 0, parts: int = 1, seed: int = 0,
     ) -> Task:  # fmt: skip
         cuts = self._job.cuts
         events = 0 if kind == "merge" else cuts[last + 1] - cuts[first]
@@ -326,10 +356,10 @@ class Driver:
         alone = kind == "final_chain" or (kind == "final" and self._job.slices == 1)
         threads = self._executor.threads if alone else 1
         share = share_of(
-            self._job.reader.count, self._job.slices if self._staged else 1, self._executor.cores, parts
+            self._job.reader.count, len(self._spans) if self._staged else 1, self._executor.cores, parts
         )
         return Task(
-            self._next_task, kind, name, index, first, last, state, events, attempt, threads, ahead,  # type: ignore[arg-type]
+            self._next_task, kind, name, index, first, last, state, events, attempts, threads, ahead,  # type: ignore[arg-type]
             part, parts, seed, share,
         )  # fmt: skip
 

@@ -60,38 +60,45 @@ class Merge:
 
     spec: StateSpec
     old: Path | None
-    effects: tuple[Path, ...]
-    """What the slice did: one file, or by key one of each worker."""
+    steps: tuple[tuple[Path, ...], ...]
+    """What the slices did, one after the other: one file for each step, or by key one of each worker."""
     new: Path
 
     @classmethod
     def of(cls, job: Job, task: Task) -> Merge:
         """The step that a task of kind `merge` stands for."""
-        found = (
-            (change_path(job.attempt_path(task.attempt), task.first, task.state),)
-            if task.attempt
-            else tuple(
-                job.effects_path(task.index, task.first, task.state, part) for part in range(task.parts)
+        found: tuple[tuple[Path, ...], ...]
+        if task.attempts:
+            found = tuple(
+                (change_path(job.attempt_path(attempt), slice_id, task.state),)
+                for slice_id, attempt in enumerate(task.attempts, task.first)
             )
-        )
+        else:
+            parts = range(task.parts)
+            found = (tuple(job.effects_path(task.index, task.first, task.state, part) for part in parts),)
         old = job.start_path(task.first, task.state) if task.first else None
         return cls(
-            spec_of(job.program).states[task.state], old, found, job.start_path(task.first + 1, task.state)
+            spec_of(job.program).states[task.state], old, found, job.start_path(task.last + 1, task.state)
         )
 
     @property
     def bytes(self) -> int:
         """What is read."""
-        return sum(p.stat().st_size for p in (self.old, *self.effects) if p is not None and p.exists())
+        paths = (self.old, *(path for step in self.steps for path in step))
+        return sum(p.stat().st_size for p in paths if p is not None and p.exists())
 
     @property
     def moves(self) -> bool:
-        """Whether the slice did anything: a state that it left as it was has no file."""
-        return any(path.exists() for path in self.effects)
+        """Whether the slices did anything: a state that one left as it was has no file."""
+        return any(path.exists() for step in self.steps for path in step)
 
-    def changes(self) -> pa.Table:
-        """What the slice did, sorted as effects are. Workers by key have no key in common."""
-        tables = [read_table(path) for path in self.effects if path.exists()]
+    def changes(self) -> list[pa.Table]:
+        """What the slices did, step by step, sorted as effects are."""
+        return [self._change(step) for step in self.steps if any(path.exists() for path in step)]
+
+    def _change(self, step: tuple[Path, ...]) -> pa.Table:
+        """One step. Workers by key have no key in common."""
+        tables = [read_table(path) for path in step if path.exists()]
         if len(tables) == 1:
             return tables[0]
         whole = pa.concat_tables(tables)
@@ -108,14 +115,15 @@ class Merge:
                 from timelapse.kernels.native.memory.loops import install
 
                 install()
-            (change,) = prefix(
+            steps = self.changes()
+            changes = prefix(
                 self.spec,
                 self.start(),
-                [self.changes()],
-                [self.new],
+                steps,
+                [*(None for _ in steps[1:]), self.new],
                 threads=min(usable_cores(), MOST_THREADS),
             )
-            return change
+            return sum(changes, NO_CHANGE)
         if self.old is not None:
             link_or_copy(self.old, self.new)
         else:
@@ -153,7 +161,7 @@ def report_of(job: Job, task: Task, change: Change, started: float) -> TaskResul
 
 def send(merge: Merge, reader: int, readers: int, parts: int) -> Iterator[pa.RecordBatch]:
     """A reader's share of the effects, cut into pieces by range of hashes. Every range gets one piece at least."""
-    table = merge.changes()
+    (table,) = merge.changes()
     rows = table.num_rows
     lo, hi = rows * reader // readers, rows * (reader + 1) // readers
     number = 0

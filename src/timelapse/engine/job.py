@@ -61,10 +61,18 @@ class Job:
     """Whether the run is to outlive the process: then results are durable when a task ends."""
     aside: Aside | None = None
     """What runs beside the final pass. Never shipped."""
+    runs: tuple[int, ...] = ()
+    """The slices at which tasks begin, if a staged run takes several slices together; (): each is a task's own."""
 
     @property
     def slices(self) -> int:
         return len(self.cuts) - 1
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """The slices that tasks take together: the first and the last of each."""
+        begins = self.runs or range(self.slices)
+        return tuple(zip(begins, (*(b - 1 for b in begins[1:]), self.slices - 1), strict=True))
 
     @property
     def classes(self) -> dict[str, type[Event]]:
@@ -133,16 +141,16 @@ def quarantined_path(run: Path, slice_id: int) -> Path:
 class Task(msgspec.Struct, frozen=True):
     """One piece of work.
 
-    - `pass`: run pass `index` over slice `first`, write its effects
+    - `pass`: run pass `index` over slices `first` to `last` as if they were one, write its effects
     - `chain`: run pass `index` over slices `first` to `last`, one after the other, from the
       state at `first`, and write each one's effects; with `parts` only worker `part`'s share of the events
     - `guess`: run pass `index` over slice `first`, its own states as they are at the start of slice `seed`, and record
       what each event did
     - `repair`: what `chain` does, by going through the recordings of `guess`
-    - `merge`: apply to the start of slice `first` of state `state` what the slice does to it, and write the
-      start of the next. The effects are those that pass `index` found, or with `attempt` what that
-      attempt at the final pass changed
-    - `final`: the final pass over slice `first`
+    - `merge`: apply to the start of slice `first` of state `state` what slices `first` to `last` do to it, and write the
+      start of the next. The effects are those that pass `index` found, or with `attempts`, one for each slice, what those
+      attempts at the final pass changed
+    - `final`: the final pass over slices `first` to `last`
     - `final_chain`: the final pass over slices `first` to `last`, from the changes before `first`
 
     `threads`: how many cores the task has for itself. `ahead`: its start states may turn out to be wrong, so each
@@ -158,7 +166,7 @@ class Task(msgspec.Struct, frozen=True):
     last: int = 0
     state: str = ""
     events: int = 0
-    attempt: str = ""
+    attempts: tuple[str, ...] = ()
     threads: int = 1
     ahead: bool = False
     part: int = 0

@@ -89,8 +89,9 @@ def publish(job: Job, task: Task, report: SliceReport) -> None:
             continue
         target = job.rows_path(task.first, state, form)
         target.parent.mkdir(exist_ok=True)
-        if task.attempt:
-            paths = [job.attempt_rows_path(task.attempt, state, form)]
+        if task.attempts:
+            (attempt,) = task.attempts  # what has such logs is not run several slices at a time
+            paths = [job.attempt_rows_path(attempt, state, form)]
         else:
             paths = [
                 job.found_rows_path(task.index, task.first, state, form, part) for part in range(task.parts)

@@ -243,8 +243,11 @@ def _run_slices(
     kernel = begin(known, rows.Before(job, task.first, starts_at))
     account.update(kernel.seconds)
     account["load"] = time.perf_counter() - started - sum(kernel.seconds.values())
-    for slice_id in range(task.first, task.last + 1):
-        lo, hi = job.cuts[slice_id], job.cuts[slice_id + 1]
+    spans = [s for s in job.spans if task.first <= s[0] <= task.last]
+    if final:
+        spans = [(slice_id, slice_id) for slice_id in range(task.first, task.last + 1)]
+    for slice_id, last in spans:
+        lo, hi = job.cuts[slice_id], job.cuts[last + 1]
         started = time.perf_counter()
         source = Source(job.reader, lo, hi, classes, work.columns, part)
         if serial:
@@ -252,8 +255,8 @@ def _run_slices(
             source = replace(source, columns=whole)
         if spec.times:
             source = replace(
-                source, begin=job.reader.ts_first, end=job.end_of(slice_id),
-                since=job.end_of(slice_id - 1) if slice_id else None, is_last=slice_id == job.slices - 1,
+                source, begin=job.reader.ts_first, end=job.end_of(last),
+                since=job.end_of(slice_id - 1) if slice_id else None, is_last=last == job.slices - 1,
             )  # fmt: skip
         try:
             done = kernel.run(source, report)
@@ -290,7 +293,7 @@ def _run_slices(
         result.reports.append(slice_report)
         ended = time.perf_counter()
         account["write"] = account.get("write", 0.0) + ended - middle
-        if spill is not None and slice_id < task.last:
+        if spill is not None and last < task.last:
             for name in exact:
                 spill.add(name, _written(job, task, index, slice_report, name))
             if kernel.state_bytes > memory:

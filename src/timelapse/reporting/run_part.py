@@ -249,8 +249,9 @@ def _certificate(run: Run, redaction: Redaction) -> list[Fact]:
     ]
     slices, lead = int(found.get("slices", run.slices)), int(found.get("leading_slices", 0) or 0)
     if found.get("mode") == "staged":
+        predicted = int(found.get("predicted_slices", max(0, slices - 1 - lead)))
         text = (
-            f"{found.get('validated_slices', 0)} of {max(0, slices - 1 - lead)} slices that have a successor changed the "
+            f"{found.get('validated_slices', 0)} of {predicted} slices that have a successor changed the "
             "state exactly as predicted, by a 128-bit hash of every change"
         )
         facts.append(

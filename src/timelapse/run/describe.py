@@ -88,6 +88,7 @@ def _certificate(
         "slices": job.slices,
         "leading_slices": outcome.lead,
         "validated_slices": outcome.validated,
+        "predicted_slices": outcome.predicted,
         "by_key": None
         if plan.mode != "by key" or plan.whole is None
         else {"keys": plan.whole.text, "workers": outcome.workers, "abandoned": outcome.abandoned},

@@ -69,6 +69,26 @@ def cut(reader: EventReader, slices: int, plan: Plan) -> tuple[list[int], int]:
     return cuts_at(cuts(reader, _FINE), found.shares), found.lead
 
 
+def cut_in_runs(
+    reader: EventReader, slices: int, runs: int, plan: Plan
+) -> tuple[list[int], int, tuple[int, ...]]:
+    """Boundaries of more slices than tasks run at a time, each of which takes several, one after the other: then start
+    states have to be found for so many `runs` only. Also how many of these lead, and the slices at which they begin."""
+    whole, lead = cut(reader, runs, plan)
+    fine = cuts(reader, _FINE)
+    count = len(whole) - 1
+    found, begins = [whole[0]], []
+    for at, (lo, hi) in enumerate(itertools.pairwise(whole)):
+        begins.append(len(found) - 1)
+        left, others = slices - len(found) + 1, count - 1 - at
+        own = max(1, min(round(left * (hi - lo) / max(1, whole[-1] - lo)), left - others))
+        inside = [seq for seq in fine if lo < seq < hi]
+        own = min(own, len(inside) + 1)
+        found += [inside[(len(inside) + 1) * n // own - 1] for n in range(1, own)]
+        found.append(hi)
+    return found, lead, tuple(begins)
+
+
 def cuts(reader: EventReader, slices: int) -> list[int]:
     """Slice boundaries; never more slices than events, and no empty one."""
     if slices < 1:

@@ -36,10 +36,10 @@ from timelapse.run.data import DirectoryData
 from timelapse.run.describe import about, manifest_of
 from timelapse.run.foresight import compiling, foreseen
 from timelapse.run.manifest import write_manifest
-from timelapse.run.planning import Planner
+from timelapse.run.planning import Planner, in_threads
 from timelapse.run.request import Request, Settings, Several
 from timelapse.run.run import Run, RunContext
-from timelapse.run.slices import cut, default_slices, least_slices
+from timelapse.run.slices import cut, cut_in_runs, default_slices, least_slices
 from timelapse.run.source import end_of, open_source, spilled
 from timelapse.run.takeout import taken_out
 
@@ -195,8 +195,17 @@ def _job(
     memory = memory_setting()
     tasks = executor.cores if plan.mode == "staged" else 1
     least = least_slices(request.program, passes[-1], reader.count, memory, tasks)
-    cuts, lead = cut(reader, settings.slices or default_slices(least, executor.cores, plan), plan)
+    slices = settings.slices or default_slices(least, executor.cores, plan)
+    cuts, lead = cut(reader, slices, plan)
+    runs: tuple[int, ...] = ()
+    together, leading = max(executor.threads, least, 2), lead
+    if in_threads(plan) and together < slices and not spec_of(request.program).times:
+        cuts, leading, runs = cut_in_runs(reader, slices, together, plan)
     reuse = _reuse(request, cuts, None if settings.slices is not None else least)
+    if reuse.store is None:
+        lead = leading
+    else:  # what is kept for later replays has the start of every slice
+        runs = ()
     job = Job(
         request.program,
         passes,
@@ -208,6 +217,7 @@ def _job(
         quarantine=settings.quarantine and taking,
         until=settings.until,
         lasting=partial.lasting,
+        runs=runs,
     )
     return job, lead, reuse
 

@@ -56,10 +56,10 @@ def _rows_below(table: pa.Table, edge: int) -> int:
 
 
 def prefix(
-    spec: StateSpec, start: pa.Table, effects: Sequence[pa.Table], paths: Sequence[Path],
+    spec: StateSpec, start: pa.Table, effects: Sequence[pa.Table], paths: Sequence[Path | None],
     part: tuple[int, int] = (0, 1), threads: int = 1,
 ) -> list[Change]:  # fmt: skip
-    """Apply effects one after the other and write the state after each. Returns what each changed.
+    """Apply effects one after the other and write the state after each (None: not that one). Returns what each changed.
 
     Peak memory is that of one range of hashes for each of `threads`, whatever the tables' size; every table is
     read and written once. With `part` = (i, n) this is done for the i-th of n parts of the hashes only: the
@@ -76,11 +76,14 @@ def prefix(
         return found
 
     with ExitStack() as stack:
-        writes = [stack.enter_context(writing(path, start.schema)) for path in paths]
+        writes = [
+            None if path is None else stack.enter_context(writing(path, start.schema)) for path in paths
+        ]
         for found in in_order(merged, len(bounds[0]) - 1, threads):
             for i, (state, change) in enumerate(found):
                 changes[i] += change
-                writes[i](state)
+                if (write := writes[i]) is not None:
+                    write(state)
     return changes
 
 

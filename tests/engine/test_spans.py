@@ -1,0 +1,143 @@
+"""Tasks that take several slices together: start states are found for the first of them only."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import timelapse as tl
+from tests.depth import deep
+from tests.engine.logs import logs
+from tests.engine.programs import ALL, A, B, Chained, Rejecting
+from tests.engine.test_schedule import Recording, led
+from tests.engine.test_validation import (
+    EVENTS,
+    _raising,
+    forgets_a_condition,
+    forgets_removals,
+    planted,
+)
+from timelapse.analysis.result import PassProgram
+from timelapse.log import MemoryLog
+from timelapse.run import run_serial, start
+from timelapse.run.slices import cut_in_runs
+
+MORE = [*EVENTS, *(A(k=1, v=i, s="c", ts=10 + i) for i in range(6))]
+
+
+@pytest.fixture(autouse=True)
+def together() -> Any:
+    """As for compiled passes on two cores."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(start, "in_threads", lambda plan: plan.mode == "staged")
+        yield
+
+
+@pytest.mark.parametrize("program", ALL, ids=lambda p: p.__name__)
+@settings(max_examples=deep(15))
+@given(events=logs(), slices=st.sampled_from([3, 4, 7, 1000]), lead=st.sampled_from([0, 1]))
+def test_it_equals_the_serial_meaning(
+    program: type[tl.Program], events: list[tl.Event], slices: int, lead: int
+) -> None:
+    """Also the state at every boundary within a task."""
+    log = MemoryLog(events, [A, B])
+    with tempfile.TemporaryDirectory() as folder:
+        run = led(program, log, slices, lead, Path(folder) / "run")
+        found = run.verify()
+        assert found.ok, found.text
+        assert found.boundaries == run.slices or not run.events
+        reference = run_serial(program, log)
+        assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
+        assert run.certificate["fallback"] is None
+        assert run.certificate["validated_slices"] == run.certificate["predicted_slices"]
+
+
+@pytest.mark.parametrize(
+    ("lead", "tasks"),
+    [
+        (0, [("pass", 0, 2), ("final", 0, 2), ("pass", 0, 2), ("final", 3, 5)]),
+        (1, [("final", 0, 2), ("final", 3, 5)]),
+    ],
+)
+def test_what_runs(lead: int, tasks: list[tuple[str, int, int]], tmp_path: Path) -> None:
+    events = [A(k=i % 3, v=i % 2, s="a", ts=i) for i in range(24)]
+    executor = Spans()
+    run = led(Chained, MemoryLog(events, [A, B]), 6, lead, tmp_path / "run", executor)
+    assert run.slices == 6
+    assert sorted(executor.spans) == sorted(tasks)
+
+
+class Spans(Recording):
+    def __init__(self) -> None:
+        super().__init__()
+        self.spans: list[tuple[str, int, int]] = []
+
+    def submit(self, tasks: Any, done: Any, watch: Any) -> None:
+        self.spans += [(task.kind, task.first, task.last) for task in tasks]
+        super().submit(tasks, done, watch)
+
+
+@pytest.mark.parametrize("fault", [forgets_removals, forgets_a_condition])
+@pytest.mark.parametrize("slices", [3, 4, 6])
+def test_a_planted_fault_is_caught_and_the_result_is_right(
+    fault: Callable[[PassProgram], PassProgram], slices: int, tmp_path: Path
+) -> None:
+    """What the first task's slices changed together is not what was predicted: the second's run again."""
+    log = MemoryLog(MORE, [A, B])
+    run = planted(Chained(), log, slices, fault, tmp_path / "run")
+    assert run.certificate["fallback"]["is_bug"]
+    assert 1 < run.certificate["fallback"]["from_slice"] < slices
+    assert run.certificate["validated_slices"] < run.certificate["predicted_slices"]
+    assert run.digest == run_serial(Chained, log).digest
+    assert run.verify().ok
+
+
+@settings(max_examples=deep(15))
+@given(events=logs(), slices=st.sampled_from([3, 4, 7]))
+def test_with_a_planted_fault_every_log_still_gives_the_serial_result(
+    events: list[tl.Event], slices: int
+) -> None:
+    log = MemoryLog(events, [A, B])
+    reference = run_serial(Chained, log)
+    for fault in (forgets_removals, forgets_a_condition):
+        with tempfile.TemporaryDirectory() as folder:
+            run = planted(Chained(), log, slices, fault, Path(folder) / "run")
+            assert run.verify().ok
+            assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
+
+
+def test_a_failure_ahead_of_time_is_not_reported(tmp_path: Path) -> None:
+    log = MemoryLog(MORE, [A, B])
+    run = planted(Rejecting(), log, 6, _raising, tmp_path / "run")
+    reference = run_serial(Rejecting, log)
+    assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
+    assert run.certificate["fallback"] is not None
+    assert not run.certificate["fallback"]["is_bug"]
+
+
+@given(
+    events=st.integers(1, 60), slices=st.integers(2, 70), runs=st.integers(1, 5),
+    mode=st.sampled_from(["staged", "chain"]),
+)  # fmt: skip
+def test_cuts_in_runs(events: int, slices: int, runs: int, mode: str) -> None:
+    """As many slices as were asked for where there are events enough, none empty; each run begins at one of them."""
+    reader = MemoryLog([A(k=0, v=0, s="", ts=i) for i in range(events)], [A])
+    cuts, lead, begins = cut_in_runs(reader, slices, runs, SimpleNamespace(mode=mode, lead=1))  # type: ignore[arg-type]
+    assert cuts[0] == 0
+    assert cuts[-1] == events
+    assert all(a < b for a, b in itertools.pairwise(cuts))
+    assert begins[0] == 0
+    assert all(a < b < len(cuts) - 1 for a, b in itertools.pairwise(begins))
+    assert len(begins) == min(runs, events)
+    assert lead == (1 if mode == "staged" and len(begins) > 1 else 0)
+    if slices >= runs:
+        assert len(cuts) - 1 == min(slices, events) or len(cuts) - 1 >= min(runs, events)
+        assert len(cuts) - 1 <= slices
