@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from timelapse.kernels.native.lowering.lookahead import AHEAD, look_ahead
+from timelapse.kernels.native.lowering.lookahead import distance, look_ahead
 
 PAIR = """
     x1 = c0[q0]
@@ -57,7 +57,7 @@ def _lines(body: str) -> list[str]:
 
 @pytest.mark.parametrize("body", [PAIR, OVERFLOWING])
 def test_what_is_asked_for_is_looked_up_later(body: str) -> None:
-    """Run as Python: the keys asked for at event q are those looked up at event q + AHEAD."""
+    """Run as Python: the keys asked for at event q are those looked up some events later."""
     asked: dict[int, list[Any]] = {}
     looked: dict[int, list[Any]] = {}
     at = 0
@@ -66,8 +66,8 @@ def test_what_is_asked_for_is_looked_up_later(body: str) -> None:
         into.setdefault(at, []).append((table, *map(int, key)))
         return 0
 
-    values = [5, 1, 2, 9, 3, 3, 0, 7]
-    n = len(values)
+    values = [5, 1, 2, 9, 3, 3, 0, 7] * 4
+    n, ahead = len(values), distance(1)
     names = {
         "np": np, "p_n": 10, "t0": "t0", "m0": 0, "counts": None, "ts0": values,
         "c0": values, "c1": values[::-1],
@@ -83,7 +83,7 @@ def test_what_is_asked_for_is_looked_up_later(body: str) -> None:
     for at in range(n):
         go(np.uint64(at))
     assert len(looked) == n
-    assert asked == {q - AHEAD: keys for q, keys in looked.items() if q >= AHEAD}
+    assert asked == {q - ahead: keys for q, keys in looked.items() if q >= ahead}
 
 
 def test_keys_that_depend_on_states_are_left_out() -> None:
@@ -106,3 +106,9 @@ def test_long_expressions_are_given_up() -> None:
 def test_other_events_rows_are_not_taken_for_this_ones() -> None:
     assert look_ahead(["r1 = find1(t0, m0, np.int64(c0[q1]))"], 0) == []
     assert len(look_ahead(["r1 = find1(t0, m0, np.int64(c0[q1]))"], 1)) == 3
+
+
+def test_the_more_rows_an_event_looks_up_the_nearer_it_is() -> None:
+    found = [distance(n) for n in (1, 2, 3, 6, 12)]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > found[2] > found[4] == 3

@@ -30,7 +30,7 @@ from timelapse.kernels.native.memory.table import NativeTable, load
 from timelapse.kernels.native.outputs import Outputs
 from timelapse.kernels.native.steady import Reach
 from timelapse.kernels.native.ticks import TickRoom
-from timelapse.kernels.native.unit import ABROAD, HOPELESS, LISTS, ROOM, SPENT, Unit, left
+from timelapse.kernels.native.unit import ABROAD, HOPELESS, LISTED, LISTS, ROOM, SPENT, Unit, left
 from timelapse.kernels.native.views import Foreign, live_state
 from timelapse.kernels.native.windows import members_spec
 from timelapse.kernels.source import Source
@@ -89,7 +89,7 @@ class NativeKernel:
         self._interned = Interned(unit.texts) if interned is None else interned
         self._share: list[Any] = []
         if unit.shared:
-            self._share = [np.zeros((PIECE + 1, 2), np.int64), *(np.int64(n) for n in share)]
+            self._share = [np.zeros((LISTED + 1, 2), np.int64), *(np.int64(n) for n in share)]
         self.decoder = Decoder(unit, self._interned)
         self._params = [params_of(program)[name] for name, _ in unit.params]
         self._starts = {n: t for n, t in starts.items() if n in work.exact and n not in unit.layouts}

@@ -137,6 +137,9 @@ class Unit:
         return self.ticks or bool(self.later) or bool(self.ticking)
 
 
+LISTED = 2048
+"""By key: so many events are looked through at a time for a worker's own. Their list stays in the nearest cache."""
+
 LEAVE, ROOM, SPENT, ABROAD, HOPELESS, LISTS = 1, 2, 3, 4, 5, 6
 """Why the function returns before it is through: Python must handle the event, a buffer is full, the event has
 spent its budget of rounds (budget.py), or it uses a key that is not under its own (shared.py); or the whole pass has to run as Python. In these three

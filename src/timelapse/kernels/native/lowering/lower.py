@@ -24,7 +24,7 @@ from timelapse.kernels.native.lowering.states.base import UNDO, word
 from timelapse.kernels.native.lowering.states.counter import CounterCode
 from timelapse.kernels.native.lowering.values import EventRef, ReadsAll, Refused, SelfRef
 from timelapse.kernels.native.lowering.wide import WIDTHS, wide
-from timelapse.kernels.native.unit import Instant, Later, Ticking, Unit
+from timelapse.kernels.native.unit import LISTED, Instant, Later, Ticking, Unit
 from timelapse.kernels.native.windows import KEPT, USED, members_spec
 from timelapse.kinds.grouped import Grouped
 from timelapse.model.events import Event
@@ -362,7 +362,11 @@ class Lowering(Folds):
             lines.append(f"    q{i} = np.uint64(pos[{i}])")
         if unit.shared:
             lines += self._sharing(heads)
-            lines += ["    for turn in range(turns):", "        j = mine[turn, 0]"]
+            lines += [
+                "        j = mine[turn, 0]",
+                "        own = np.uint64(mine[turn, 1])",
+                "        turn += 1",
+            ]
         else:
             lines.append("    for j in range(lo, hi):")
         lines += ["        k = kind[j]", "        ordinal = 0"]
@@ -378,7 +382,7 @@ class Lowering(Folds):
         for i, body in enumerate(bodies):
             lines.append(f"        {'if' if i == 0 else 'elif'} k == {i}:")
             if unit.shared:
-                lines += [f"            q{i} = np.uint64(mine[turn, 1])", *heads[i][:-1]]
+                lines += [f"            q{i} = own", *heads[i][:-1]]
             if i in unit.ticking:  # records of one tick are numbered through all its handlers
                 now = f"ts{i}[q{i}]"
                 lines += [f"            ordinal = ticked[1] if ticked[0] == {now} else 0", *body]
@@ -400,16 +404,27 @@ class Lowering(Folds):
         return "\n".join([*(f"N{n} = np.int64({n})" for n in numbers), "", *lines])
 
     def _sharing(self, heads: list[list[str]]) -> list[str]:
-        """Lists the worker's own events first, each with its row among those of its type: without a branch that
-        nobody can predict, and so that what is looked up ahead is for events that are its own."""
-        lines = ["    turns = 0", "    for j in range(lo, hi):", "        k = kind[j]"]
+        """The loop over the worker's own events, which are listed first, a few at a time, each with its row among those of
+        its type: without a branch that nobody can predict, and so that what is looked up ahead is for events that are its own.
+        """
+        lines = ["    turn = turns = 0", "    first = lo"]
+        lines += [f"    end{i} = q{i}" for i in range(len(heads))]
+        lines += [
+            "    while turn < turns or first < hi:",
+            "        if turn == turns:",
+            "            turn = turns = 0",
+        ]
+        lines += [f"            last = min(first + {LISTED}, hi)"]
+        lines += [f"            q{i} = end{i}" for i in range(len(heads))]
+        lines += ["            for j in range(first, last):", "                k = kind[j]"]
         for i, head in enumerate(heads):
             lines += [
-                f"        {'if' if i == 0 else 'elif'} k == {i}:", *head,
-                "            mine[turns, 0] = j", f"            mine[turns, 1] = np.int64(q{i})",
-                "            turns += np.int64(whose == worker)", f"            q{i} += ONE",
+                f"                {'if' if i == 0 else 'elif'} k == {i}:", *("        " + line for line in head),
+                "                    mine[turns, 0] = j", f"                    mine[turns, 1] = np.int64(q{i})",
+                "                    turns += np.int64(whose == worker)", f"                    q{i} += ONE",
             ]  # fmt: skip
-        return [*lines, *(f"    end{i} = q{i}" for i in range(len(heads)))]
+        lines += [f"            end{i} = q{i}" for i in range(len(heads))]
+        return [*lines, "            first = last", "            continue"]
 
     def _rejection(self, event: int) -> list[str]:
         """After the code of an event that may be rejected: undo what it wrote, take out what it emitted."""
