@@ -75,7 +75,7 @@ import json, sys, time
 from pathlib import Path
 from timelapse.kernels.native import build
 from timelapse.kernels.native.machine import jit, version
-from timelapse.kernels.native.memory.primitives import mix
+from timelapse.kernels.native.memory.primitives import owner
 from timelapse.kernels.native.unit import Unit
 unit = Unit(source=sys.argv[1])
 version.compiler_version()
@@ -84,7 +84,7 @@ if len(sys.argv) > 2:
     while not Path(sys.argv[3]).exists():
         time.sleep(0.01)
 function = build.compiled(unit)
-print(json.dumps([function(41), int(mix(7)), {k: v for k, v in jit.COUNTS.items() if v}]))
+print(json.dumps([function(41), int(owner(7, 4)), {k: v for k, v in jit.COUNTS.items() if v}]))
 """
 
 
@@ -114,7 +114,7 @@ def test_processes_that_race_compile_once_and_a_later_one_not_at_all(tmp_path: P
     assert later == [42, first[1], {"loaded": 2}]
 
 
-LINKED = "SIGNATURE = (int64,)\n\n\ndef run(n):\n    return int64(mix(n) & uint64(255)) + n\n"
+LINKED = "SIGNATURE = (int64,)\n\n\ndef run(n):\n    return int64(uint64(owner(n, n)) & uint64(255)) + n\n"
 NO_PICKLE = """
 import pickle
 

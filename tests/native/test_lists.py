@@ -132,7 +132,8 @@ def test_what_is_left_to_python_says_why(line: str, why: str) -> None:
 
 def test_what_is_left_of_a_total_is_what_python_computes() -> None:
     """With the C library's `pow`: for 2.0 a compiler likes to take `exp2`, which rounds otherwise now and then."""
-    from timelapse.kernels.native.memory.primitives import bits, faded
+    from timelapse.kernels.native.memory.arithmetic import bits
+    from timelapse.kernels.native.memory.primitives import faded
     from timelapse.kinds.smoothed import _decay
 
     rng = random.Random(1)

@@ -30,17 +30,20 @@ import math
 import numba as nb
 import numpy as np
 
+from timelapse.kernels.native.machine.pipeline import Pipeline
+from timelapse.kernels.native.memory.arithmetic import bits, fold, left, minus, minus_left, mix, plus, plus_left
+from timelapse.kernels.native.memory.arithmetic import times_left, unbits
 from timelapse.kernels.native.memory.fetch import fetch1, fetch2, fetch3
 from timelapse.kernels.native.memory.listing import in_order, largest, list_changed, list_changed_means, list_firsts
 from timelapse.kernels.native.memory.listing import list_latest, list_means, list_past, list_present
-from timelapse.kernels.native.memory.primitives import bits, claim1, claim2, claim3, drop, faded, find1, find2, find3
-from timelapse.kernels.native.memory.primitives import fold, left, mark, minus, minus_left, mix, owner, plus, plus_left
-from timelapse.kernels.native.memory.primitives import push_newest, put, restore, save, take_oldest, times_left, unbits
+from timelapse.kernels.native.memory.primitives import claim1, claim2, claim3, drop, faded, find1, find2, find3
+from timelapse.kernels.native.memory.primitives import mark, owner, push_newest, put, restore, save, take_oldest
 from timelapse.kernels.native.memory.sliding import empty, enqueue, offered, push, skip, slide, slide_members, slide_queues
 from timelapse.kernels.native.memory.sliding import stamp, take_back, unstamp
 from timelapse.kernels.native.memory.touch import take
 
 ONE = np.uint64(1)
+TRUE, FALSE = np.bool_(True), np.bool_(False)
 INT64_MIN = np.int64(-(2**63))
 int64, uint64, float64, boolean = nb.int64, nb.uint64, nb.float64, nb.boolean
 INTS, FLOATS, BOOLS, TABLE = nb.int64[::1], nb.float64[::1], nb.boolean[::1], nb.int64[:, ::1]
@@ -51,7 +54,7 @@ RBOOLS = nb.types.Array(nb.boolean, 1, "C", readonly=True)
 '''
 _TAIL = """
 
-OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 """
 _LOCK = threading.RLock()
 _LOADED: dict[str, Callable[..., int]] = {}
@@ -127,11 +130,12 @@ def _make(name: str, text: str, *, compile_it: bool) -> Callable[..., int] | Non
     from numba.core.errors import NumbaError
 
     from timelapse.kernels.native.machine.jit import NotStored, OnDisk, release
+    from timelapse.kernels.native.machine.pipeline import FlatPipeline
 
     module = types.ModuleType(f"timelapse_pass_{name}")
     sys.modules[module.__name__] = module  # where Numba looks when it loads machine code
     exec(compile(text, f"<timelapse pass {name}>", "exec"), module.__dict__)  # noqa: S102 - our own text
-    function: Any = nb.njit(**module.OPTIONS)(module.run)
+    function: Any = nb.njit(pipeline_class=FlatPipeline, **module.OPTIONS)(module.run)
     if not hasattr(function, "overloads"):
         return module.run  # type: ignore[no-any-return]  # Numba is switched off
     try:

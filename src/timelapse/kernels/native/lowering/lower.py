@@ -34,8 +34,18 @@ from timelapse.model.times import span_of
 _PLAIN = re.compile(r"[\w\[\]]+$")
 _NOTED = re.compile(r"^\s*(?:push|stamp|enqueue|empty)\(w(\d+),")
 _NUMBER = re.compile(r"\bN(\d+)\b")
+_NEGATIVE = re.compile(r"\bM(\d+)\b")
+_LITERAL = re.compile(r"(?<![\w\])])\((-?)(\d+)\)|(?<=[(\s])(-?)(\d+)(?=[,)])|(?<=[(\s])(True|False)(?=[,)])")
+"""An integer in parentheses, and one or a bool that is an argument or the last operand in parentheses."""
 
 _COLUMN = re.compile(r"\bcol(\d+)\b")
+
+
+def _numbered(found: re.Match[str]) -> str:
+    """The name for a literal."""
+    if found[5]:
+        return found[5].upper()
+    return ("M" if found[1] or found[3] else "N") + (found[2] or found[4])
 
 
 def without_idle_saves(body: list[str]) -> list[str]:
@@ -400,8 +410,11 @@ class Lowering(Folds):
         lines += [f"    pos[{i}] = {last}{i}" for i in range(len(unit.events))]
         lines += ["    return 0", ""]
         # Numba compiles a function anew for each literal that it is given; these are numbers like others.
+        lines = [_LITERAL.sub(_numbered, line) for line in lines]
         numbers = sorted({int(n) for line in lines for n in _NUMBER.findall(line)})
-        return "\n".join([*(f"N{n} = np.int64({n})" for n in numbers), "", *lines])
+        less = sorted({int(n) for line in lines for n in _NEGATIVE.findall(line)})
+        named = [*(f"N{n} = np.int64({n})" for n in numbers), *(f"M{n} = np.int64(-{n})" for n in less)]
+        return "\n".join([*named, "", *lines])
 
     def _sharing(self, heads: list[list[str]]) -> list[str]:
         """The loop over the worker's own events, which are listed first, a few at a time, each with its row among those of

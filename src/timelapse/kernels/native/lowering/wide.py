@@ -16,7 +16,7 @@ def wide(width: int) -> str:
     other = " or ".join(f"slots[i, {n + 1}] != {name}" for n, name in enumerate(names))
     own = "".join(f"        slots[i, {n + 1}] = {name}\n" for n, name in enumerate(names))
     return f"""
-@nb.njit(nogil=True)
+@nb.njit(nogil=True, _nrt=False, pipeline_class=Pipeline)
 def find{width}(slots, mask, {keys}):
     i = mix({folded}) & mask
     while slots[i, 0] != 0 and ({other}):
@@ -24,7 +24,7 @@ def find{width}(slots, mask, {keys}):
     return i
 
 
-@nb.njit(nogil=True)
+@nb.njit(nogil=True, _nrt=False, pipeline_class=Pipeline)
 def claim{width}(slots, mask, counts, t, {keys}):
     i = find{width}(slots, mask, {keys})
     if slots[i, 0] == 0:

@@ -16,6 +16,7 @@ import numba as nb
 
 from timelapse.kernels.native.machine import store
 from timelapse.kernels.native.machine.objects import NotKept, from_bytes, to_bytes
+from timelapse.kernels.native.machine.pipeline import Pipeline
 from timelapse.kernels.native.machine.version import compiler_version
 
 COUNTS: Counter[str] = Counter()
@@ -97,8 +98,11 @@ class OnDisk:
     disable = flush = enable
 
 
-def primitive(signature: Any = None, **options: Any) -> Callable[[Any], Any]:
-    """A decorator: compiled and kept on disk, now for a signature, else for each with which it is first used."""
+def primitive(signature: Any = None, *, arrays: bool = False, **options: Any) -> Callable[[Any], Any]:
+    """A decorator: compiled and kept on disk, now for a signature, else for each with which it is first used.
+
+    `arrays`: whether it makes arrays, or returns one. Numba refuses that without.
+    """
 
     def decorate(function: Any) -> Any:
 
@@ -106,7 +110,9 @@ def primitive(signature: Any = None, **options: Any) -> Callable[[Any], Any]:
             text = f"{compiler_version()} {function.__module__}.{function.__qualname__} {sig}"
             return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-        made = nb.njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
+        made = nb.njit(nogil=True, no_cfunc_wrapper=True, _nrt=arrays, pipeline_class=Pipeline, **options)(
+            function
+        )
         if hasattr(made, "overloads"):
             made._cache = OnDisk(name, linked=True)
             if signature is not None:

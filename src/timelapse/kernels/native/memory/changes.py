@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from timelapse.kernels.native.machine.jit import primitive
-from timelapse.kernels.native.memory.primitives import mix, unbits
+from timelapse.kernels.native.memory.arithmetic import mix, unbits
 from timelapse.kernels.native.memory.touch import FIRST, STEP_U, TEXT, load64, text_hash
 from timelapse.model.types import ScalarType, ValueType
 from timelapse.tables.rowhash import LANE_SALTS, NAN_BITS, NULL
@@ -60,7 +60,9 @@ def _changed(slots, base, j, place, live, base_place, flag):  # type: ignore[no-
 
 
 @primitive()
-def look(slots, lo, hi, base, exact, states, seeds, kinds, starts, data, shift, found, ends, counts, sums):  # type: ignore[no-untyped-def]
+def look(  # type: ignore[no-untyped-def]
+    slots, lo, hi, base, exact, states, seeds, kinds, starts, data, shift, found, ends, counts, sums, elements
+):
     """Look through rows lo to hi of a table for those that were written (`exact`: and are not what they were).
 
     `states` has for each state: where its words begin, their number, where they begin in `base`, its flag, how its
@@ -68,12 +70,12 @@ def look(slots, lo, hi, base, exact, states, seeds, kinds, starts, data, shift, 
     the STATES lower bits, which states were written; `ends` counts them by their hashes' upper bits. Returns how many.
 
     `counts` and `sums` (both lanes) are of each state: what was added or became another, what is gone, what was there
-    before; `counts` last how many were written. Of states that are hashed elsewhere only that.
+    before; `counts` last how many were written. Of states that are hashed elsewhere only that. `elements`: room for the
+    hashes of a key's parts, both lanes.
     """
     hashes, marks = found
     n = 0
     parts = kinds.shape[0]
-    elements = np.zeros((2, parts), np.uint64)
     for j in range(lo, hi):
         flags = slots[j, 0]
         if flags == 0:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from timelapse.kernels.native.machine.jit import primitive
+from timelapse.kernels.native.memory.arithmetic import fold, mix
 from timelapse.kernels.native.memory.intrinsics import prefetch
-from timelapse.kernels.native.memory.primitives import fold, mix
 
 
 @primitive()

@@ -229,11 +229,12 @@ class _Part:
         self.ends: Ints = np.zeros((1 << group.bits[0]) + 1, np.int64)
         self.counts: Ints = np.zeros((len(group.states), 4), np.int64)
         self.sums = np.zeros((len(group.states), 3, 2), np.uint64)
+        elements = np.zeros((2, len(group.kinds)), np.uint64)
         starts, data = group.pool
         self._rows = look(
             table.slots, self._lo, self._hi, table.base, group.exact, group.described, group.seeds, group.kinds,
             np.int64(starts.ctypes.data), np.int64(data.ctypes.data), self._shift,
-            (self._hashes, self._marks), self.ends, self.counts, self.sums,
+            (self._hashes, self._marks), self.ends, self.counts, self.sums, elements,
         )  # fmt: skip
 
     def put_in(self) -> None:

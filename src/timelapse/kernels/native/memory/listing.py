@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from timelapse.kernels.native.machine.jit import primitive
-from timelapse.kernels.native.memory.primitives import minus, minus_left, row_of
+from timelapse.kernels.native.memory.arithmetic import minus, minus_left
+from timelapse.kernels.native.memory.primitives import row_of
 from timelapse.kernels.native.memory.sliding import WORD
 from timelapse.kernels.native.windows import BASE, USED
 from timelapse.kinds.mean import NUMBER, SUM
@@ -236,7 +237,7 @@ def _sink(heap, place):  # type: ignore[no-untyped-def]
     heap[place] = value
 
 
-@primitive()
+@primitive(arrays=True)
 def largest(listed, first, count, most, width, texts, starts, spelt):  # type: ignore[no-untyped-def]
     """Keep the rows with the largest values, in that order, and where these are equal in that of their keys. How many there are."""
     if most <= 0:

@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 from timelapse.kernels.native.machine.jit import primitive
-from timelapse.kernels.native.memory.primitives import mix
+from timelapse.kernels.native.memory.arithmetic import mix
 from timelapse.tables import loops
 from timelapse.tables.loops import I64, STEP, U64, Bools
 

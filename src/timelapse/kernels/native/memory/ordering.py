@@ -45,27 +45,26 @@ def columns_of(drawers: Ints, ends: Ints, bits: tuple[int, int], threads: int) -
     # Memory is asked for here: NumPy asks for large pages.
     found: Ints = np.empty(drawers.shape[::-1], np.int64)
     cuts = [(1 << first) * n // threads for n in range(threads + 1)]
-    calls = [
-        (0, partial(take_out, drawers, ends, lo, hi, first, more, _STEPS * len(drawers), found))
-        for lo, hi in itertools.pairwise(cuts)
-    ]
+    most = int(np.diff(ends).max())
+    calls = []
+    for lo, hi in itertools.pairwise(cuts):
+        order: U64 = np.empty((most, 2), np.uint64)
+        place: Ints = np.empty((1 << more) + 1, np.int64)
+        given = (drawers, ends, lo, hi, first, more, _STEPS * len(drawers), order, place, found)
+        calls.append((0, partial(take_out, *given)))
     if not all(at_once(calls, threads)):
         found[:] = drawers[hash_order(drawers[:, 0].view(np.uint64))].T
     return found
 
 
 @primitive()
-def take_out(drawers, ends, first, last, bits, more, steps, found):  # type: ignore[no-untyped-def]
+def take_out(drawers, ends, first, last, bits, more, steps, order, place, found):  # type: ignore[no-untyped-def]
     """Write columns out, from drawer `first` to before `last`, each ordered first by the next bits (`more`) after those that
-    chose it, then altogether. `ends`: zero, then where each drawer ends.
+    chose it, then altogether. `ends`: zero, then where each drawer ends. `order`: room for the hashes and rows of the fullest
+    one; `place`: for 2^more numbers and one.
 
     False, and `found` is not to be used, where that takes more than so many steps.
     """
-    most = 0
-    for drawer in range(first, last):
-        most = max(most, ends[drawer + 1] - ends[drawer])
-    order = np.empty((most, 2), np.uint64)
-    place = np.empty((1 << more) + 1, np.int64)
     shift = np.uint64(64 - bits - more)
     mask = np.uint64((1 << more) - 1)
     for drawer in range(first, last):

@@ -17,15 +17,16 @@ import numba as nb
 import numpy as np
 
 from timelapse.kernels.native.machine.jit import primitive
+from timelapse.kernels.native.memory.arithmetic import mix
 from timelapse.kernels.native.memory.intrinsics import load8, prefetch
-from timelapse.kernels.native.memory.primitives import mix
 
 _U = np.uint64
 _ONE = np.uint64(1)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _FACTOR = np.uint64(0x9FB21C651E98DF25)
-_AHEAD = 24
+AHEAD = 24
+"""How many strings before one is looked up it is hashed."""
 
 
 @primitive()
@@ -62,31 +63,31 @@ def _same(data, start, end, pool, at):  # type: ignore[no-untyped-def]
 @primitive(
     nb.int64(
         nb.types.Array(nb.int64, 1, "C", readonly=True), nb.types.Array(nb.uint8, 1, "C", readonly=True),
-        nb.int64, nb.uint8, nb.uint64[::1], nb.int64[::1], nb.uint8[::1], nb.int64[::1], nb.int64[::1],
+        nb.int64, nb.uint8, nb.uint64[::1], nb.int64[::1], nb.uint8[::1], nb.int64[::1], nb.uint64[::1], nb.int64[::1],
     ),
 )  # fmt: skip
-def intern(offsets, data, first, domain, slots, starts, pool, used, out):  # type: ignore[no-untyped-def]
+def intern(offsets, data, first, domain, slots, starts, pool, used, hashes, out):  # type: ignore[no-untyped-def]
     """The codes of strings, new ones put into the pool. Returns how many of `out` are done.
 
     String j is `data[offsets[j]:offsets[j + 1]]`. It begins at `first` and stops early where the next string
-    may need more room than the pool has; call it again from there when the pool is larger.
+    may need more room than the pool has; call it again from there when the pool is larger. `hashes`: room for those of
+    the next AHEAD strings: what a look-up needs is on its way by then.
     """
     mask = _U(slots.shape[0] - 1)
     most = min(slots.shape[0] // 2, starts.shape[0] - 1)
     rows = out.shape[0]
-    hashes = np.empty(_AHEAD, np.uint64)  # of the next strings: what a look-up needs is on its way by then
-    for j in range(first, min(first + _AHEAD, rows)):
-        hashes[j % _AHEAD] = _hash(data, offsets[j], offsets[j + 1], domain)
+    for j in range(first, min(first + AHEAD, rows)):
+        hashes[j % AHEAD] = _hash(data, offsets[j], offsets[j + 1], domain)
     for j in range(first, rows):
         start, end = offsets[j], offsets[j + 1]
-        h = hashes[j % _AHEAD]
-        if j + _AHEAD < rows:
-            later = _hash(data, offsets[j + _AHEAD], offsets[j + _AHEAD + 1], domain)
-            hashes[j % _AHEAD] = later
+        h = hashes[j % AHEAD]
+        if j + AHEAD < rows:
+            later = _hash(data, offsets[j + AHEAD], offsets[j + AHEAD + 1], domain)
+            hashes[j % AHEAD] = later
             prefetch(slots, np.int64(later & mask))
-            n = np.int64(slots[hashes[(j + _AHEAD * 2 // 3) % _AHEAD] & mask] & _LOW) - 1
+            n = np.int64(slots[hashes[(j + AHEAD * 2 // 3) % AHEAD] & mask] & _LOW) - 1
             prefetch(starts, n)
-            n = np.int64(slots[hashes[(j + _AHEAD // 3) % _AHEAD] & mask] & _LOW) - 1
+            n = np.int64(slots[hashes[(j + AHEAD // 3) % AHEAD] & mask] & _LOW) - 1
             if n >= 0:
                 prefetch(pool, starts[n])
         tag = h & ~_LOW

@@ -11,29 +11,12 @@ from __future__ import annotations
 import numpy as np
 
 from timelapse.kernels.native.machine.jit import primitive
+from timelapse.kernels.native.memory.arithmetic import fold, mix, unbits
 from timelapse.kernels.native.memory.layout import LASTING, OCCUPIED
 
 _U = np.uint64
 _ONE = np.uint64(1)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
-
-
-@primitive(inline="never")
-def mix(x):  # type: ignore[no-untyped-def]
-    """The finaliser of MurmurHash3."""
-    x = _U(x)
-    x ^= x >> _U(33)
-    x *= _U(0xFF51AFD7ED558CCD)
-    x ^= x >> _U(33)
-    x *= _U(0xC4CEB9FE1A85EC53)
-    x ^= x >> _U(33)
-    return x
-
-
-@primitive()
-def fold(h, word):  # type: ignore[no-untyped-def]
-    """A key's words so far and the next one, before `mix`."""
-    return _U(h) * _STEP + _U(word)
 
 
 @primitive()
@@ -166,54 +149,6 @@ def take_oldest(slots, i, place, most, flag):  # type: ignore[no-untyped-def]
     slots[i, place] -= 1
     flags = slots[i, 0] | flag << 1
     slots[i, 0] = flags if slots[i, place] != 0 else flags & ~flag
-
-
-@primitive()
-def plus(a, b):  # type: ignore[no-untyped-def]
-    """`a + b` modulo 2^64. Numba's own addition promises LLVM that it never leaves int64."""
-    return np.int64(np.uint64(a) + np.uint64(b))
-
-
-@primitive()
-def minus(a, b):  # type: ignore[no-untyped-def]
-    """`a - b` modulo 2^64."""
-    return np.int64(np.uint64(a) - np.uint64(b))
-
-
-@primitive()
-def plus_left(total, a, b):  # type: ignore[no-untyped-def]
-    """Whether the sum of a and b, modulo 2^64, is not their sum."""
-    return ((total ^ a) & (total ^ b)) < 0
-
-
-@primitive()
-def minus_left(total, a, b):  # type: ignore[no-untyped-def]
-    """Whether a - b, modulo 2^64, is not a - b."""
-    return ((a ^ b) & (total ^ a)) < 0
-
-
-@primitive()
-def times_left(a, b):  # type: ignore[no-untyped-def]
-    """Whether the product of a and b may lie outside of int64."""
-    return not (-9.2e18 < np.float64(a) * np.float64(b) < 9.2e18)
-
-
-@primitive()
-def left(j, u, why):  # type: ignore[no-untyped-def]
-    """What a pass returns that is left at event j (see `unit.left`)."""
-    return (np.int64(j) << 32) | (u << 4) | why
-
-
-@primitive()
-def bits(x):  # type: ignore[no-untyped-def]
-    """The word of a float."""
-    return np.float64(x).view(np.int64)
-
-
-@primitive()
-def unbits(word):  # type: ignore[no-untyped-def]
-    """The float of a word."""
-    return np.int64(word).view(np.float64)
 
 
 @primitive()

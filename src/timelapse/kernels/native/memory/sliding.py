@@ -13,9 +13,10 @@ from __future__ import annotations
 import numpy as np
 
 from timelapse.kernels.native.machine.jit import primitive
+from timelapse.kernels.native.memory.arithmetic import unbits
 from timelapse.kernels.native.memory.intrinsics import prefetch
 from timelapse.kernels.native.memory.layout import PRESENT
-from timelapse.kernels.native.memory.primitives import row_of, unbits
+from timelapse.kernels.native.memory.primitives import row_of
 from timelapse.kernels.native.windows import BASE, HEAD, KEPT, USED
 
 WORD, BEFORE, AFTER, END = 2, 3, 4, 5

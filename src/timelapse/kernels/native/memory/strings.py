@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from timelapse.kernels.native.memory.pool import intern, refill, spell
+from timelapse.kernels.native.memory.pool import AHEAD, intern, refill, spell
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -29,6 +29,7 @@ class Interned:
         self._starts = np.zeros(513, np.int64)
         self._data = np.zeros(8192, np.uint8)
         self._used = np.zeros(1, np.int64)
+        self._hashes = np.empty(AHEAD, np.uint64)
         self._odd = False
         self._lock = threading.Lock()
         for value in first:
@@ -106,7 +107,16 @@ class Interned:
         while True:
             with self._lock:
                 done = intern(
-                    offsets, data, done, domain, self._slots, self._starts, self._data, self._used, codes
+                    offsets,
+                    data,
+                    done,
+                    domain,
+                    self._slots,
+                    self._starts,
+                    self._data,
+                    self._used,
+                    self._hashes,
+                    codes,
                 )
                 if done == len(codes):
                     return codes

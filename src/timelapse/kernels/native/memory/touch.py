@@ -30,8 +30,9 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from timelapse.kernels.native.machine.jit import primitive
+from timelapse.kernels.native.memory.arithmetic import mix
 from timelapse.kernels.native.memory.layout import OCCUPIED, Layout
-from timelapse.kernels.native.memory.primitives import mix, row_of
+from timelapse.kernels.native.memory.primitives import row_of
 from timelapse.tables.loops import STEP
 from timelapse.tables.rowhash import KEY_SEED, LANE_SALTS
 

@@ -1,0 +1,110 @@
+"""What Numba does for the functions of this project: less than for a function of anybody's.
+
+Passes that look for what is never there are left out (closures, list comprehensions, array expressions, `with`,
+literals that choose a type), and so is what counts references where a function makes no arrays. Numba's stages and LLVM's are
+otherwise its own. What does not pass here is compiled as Numba does it by itself.
+
+See "Customizing the compiler" in Numba's documentation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba.core import errors, ir, types, untyped_passes
+from numba.core import typed_passes as typed
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, CompilerBase
+from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pass
+
+untyped: Any = untyped_passes
+
+
+class Library(JITCodeLibrary):  # type: ignore[misc, unused-ignore]
+    """A function's code. It is optimised once: with all that it calls, not alone before that."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class NumbersKeepTheirKind(AnalysisPass):  # type: ignore[misc, unused-ignore]
+    """Refuses functions in which an integer becomes a float because a variable elsewhere holds one, or a word without
+    sign: Numba has one type for all that a variable holds. (With SSA, for all that is one value of it.)"""
+
+    _name = "timelapse_numbers_keep_their_kind"
+
+    def __init__(self) -> None:
+        AnalysisPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        kinds, calls = state.typemap, state.calltypes
+        for block in state.func_ir.blocks.values():
+            for assigned in block.find_insts(ir.Assign):
+                target = kinds[assigned.target.name]
+                if isinstance(target, types.Float) and _is_whole(assigned.value, kinds, calls):
+                    raise errors.TypingError(
+                        f"{assigned.target.name} holds integers and floats", assigned.loc
+                    )
+        return False
+
+
+def _is_whole(value: Any, kinds: Any, calls: Any) -> bool:
+    """Whether what is assigned is an integer or a bool."""
+    if isinstance(value, ir.Expr) and value.op == "cast":
+        value = value.value
+    if isinstance(value, ir.Var):
+        kind = kinds[value.name]
+    elif isinstance(value, ir.Const | ir.Global | ir.FreeVar):
+        return isinstance(value.value, int)
+    else:
+        call = calls.get(value) if isinstance(value, ir.Expr) else None
+        kind = None if call is None else call.return_type
+    return isinstance(kind, types.Integer | types.Boolean)
+
+
+class Pipeline(CompilerBase):  # type: ignore[misc, unused-ignore]
+    """For functions whose variables may hold values of several types, one after the other."""
+
+    several = True
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile it: the short way, or Numba's own where that is refused."""
+        try:
+            return super().compile_extra(func)
+        except errors.NumbaError:
+            state = self.state
+            flags = state.flags.copy()
+            flags.nrt = True
+            own = Compiler(state.typingctx, state.targetctx, None, state.args, None, flags, state.locals)
+            return own.compile_extra(func)
+
+    def define_pipelines(self) -> list[Any]:
+        """The short way."""
+        state = self.state
+        state.library = Library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        manager = PassManager("timelapse")
+        add = manager.add_pass
+        add(untyped.TranslateByteCode, "analyzing bytecode")
+        add(untyped.FixupArgs, "fix up args")
+        add(untyped.IRProcessing, "processing IR")
+        if self.several:
+            add(untyped.ReconstructSSA, "ssa")
+        add(typed.NopythonTypeInference, "nopython frontend")
+        if self.several:
+            add(typed.PreLowerStripPhis, "remove phis nodes")
+        else:
+            add(NumbersKeepTheirKind, "numbers keep their kind")
+        if state.flags.nrt:
+            add(typed.IRLegalization, "ensure IR is legal prior to lowering")
+        add(typed.NativeLowering, "native lowering")
+        add(typed.NoPythonBackend, "nopython mode backend")
+        manager.finalize()
+        return [manager]
+
+
+class FlatPipeline(Pipeline):
+    """For functions in which every variable has one type: no SSA is needed."""
+
+    several = False
