@@ -11,6 +11,7 @@ from typing import Any
 from timelapse.analysis.result import PassProgram
 from timelapse.engine.driver import repair_name
 from timelapse.engine.job import Job
+from timelapse.env.machine import cores as usable
 from timelapse.kernels.choose import (
     SWITCH,
     TOO_FEW,
@@ -60,12 +61,13 @@ def compiling(program: Program, plan: Plan, job: Job, cores: int) -> Iterator[No
 
         compile_all(now, max(cores, 1))
         now = []
-    if len(now) < 2 and not later:  # a single one is made where it is needed
+    if not now and not later:
         yield
         return
     from timelapse.kernels.native.parallel import Compiling, compile_later
 
-    with Compiling(now if len(now) > 1 else [], max(cores, 1)):
+    # A single one is made where it is needed; beside it what all passes call, where no pass was ever compiled.
+    with Compiling(now if len(now) > 1 else [], max(cores, 1), usual=bool(now) and usable() > 1):
         compile_later(later)
         yield
 

@@ -1,5 +1,5 @@
-"""`python -m timelapse.kernels.native.compile [--remove FOLDER] FILE...`: compile passes whose source
-`build.write_source` wrote. With --remove nobody waits for them: their folder is removed at the end, other processes go
+"""`python -m timelapse.kernels.native.compile [--usual] [--remove FOLDER] FILE...`: compile passes whose
+source `build.write_source` wrote, with --usual before them what nearly all passes call (`usual.py`). With --remove nobody waits for them: their folder is removed at the end, other processes go
 first, and what passes call besides (`kernels/rehearsal.py`) is compiled before them.
 
 They are put into the cache that all processes of this user share; one that is there already is not compiled
@@ -17,6 +17,11 @@ from timelapse.kernels.native.build import NotCompiled, compile_file
 
 def main(files: list[str]) -> int:
     """Compile the files, one after the other. The exit status."""
+    if files[:1] == ["--usual"]:
+        from timelapse.kernels.native.usual import compile_usual
+
+        compile_usual()
+        return main(files[1:])
     if files[:1] == ["--remove"]:
         os.nice(10)
         try:

@@ -15,18 +15,22 @@ from typing import Self
 
 from timelapse.kernels.native.build import is_compiled, write_source
 from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.usual import are_compiled
 
 
 class Compiling:
     """Passes that are being compiled into the cache. Nobody has to wait: who needs one that is not there makes it.
 
-    The longest sources first; at most `processes` at a time. Whatever goes wrong in one of them (no memory, no
+    The longest sources first; at most `processes` at a time. `usual`: then what nearly all passes call, if it was never
+    made on this machine. Whatever goes wrong in one of them (no memory, no
     disk) is left to who needs the pass, who will meet it too.
     """
 
-    def __init__(self, units: Sequence[Unit], processes: int) -> None:
+    def __init__(self, units: Sequence[Unit], processes: int, *, usual: bool = False) -> None:
         todo = {unit.source: unit for unit in units if not is_compiled(unit)}
-        self._todo = sorted(todo.values(), key=lambda unit: -len(unit.source))
+        self._todo: list[Unit | None] = [*sorted(todo.values(), key=lambda unit: -len(unit.source))]
+        if usual and not are_compiled():
+            self._todo.append(None)
         self._running: list[subprocess.Popen[bytes]] = []
         self._lock = threading.Lock()
         self._stopped = False
@@ -50,11 +54,11 @@ class Compiling:
                     return
                 unit = self._todo.pop(0)
             try:
-                path = write_source(unit, self._folder)
+                paths = [] if unit is None else [write_source(unit, self._folder)]
                 with self._lock:
                     if self._stopped:
                         return
-                    process = _start(path)
+                    process = _start(*paths, usual=unit is None)
                     self._running.append(process)
                 process.wait()
             except OSError:
@@ -85,14 +89,14 @@ class Compiling:
         self.close()
 
 
-def _start(*files: Path, folder: Path | None = None) -> subprocess.Popen[bytes]:
+def _start(*files: Path, folder: Path | None = None, usual: bool = False) -> subprocess.Popen[bytes]:
     """A compiler of its own. `folder`: removed by it, and then it is one that nobody waits for."""
     package = str(Path(__file__).resolve().parents[3])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    last = [] if folder is None else ["--remove", str(folder)]
+    options = [*(["--usual"] if usual else []), *([] if folder is None else ["--remove", str(folder)])]
     return subprocess.Popen(
-        [sys.executable, "-m", "timelapse.kernels.native.compile", *last, *map(str, files)],
+        [sys.executable, "-m", "timelapse.kernels.native.compile", *options, *map(str, files)],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env,
         start_new_session=folder is not None,
     )  # fmt: skip
@@ -100,7 +104,7 @@ def _start(*files: Path, folder: Path | None = None) -> subprocess.Popen[bytes]:
 
 def compile_all(units: Sequence[Unit], processes: int) -> None:
     """Compile passes into the cache, so many at a time, and wait. What could not be compiled is not there then."""
-    with Compiling(units, processes) as compiling:
+    with Compiling(units, processes, usual=bool(units) and processes > 1) as compiling:
         compiling.wait()
 
 

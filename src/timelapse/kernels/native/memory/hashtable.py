@@ -98,6 +98,8 @@ class HashTable:
     def load(self, layout: Layout, keys: Ints, values: Ints) -> None:
         """Put one state's keys and values in. What they hold is what they held at the start, once a slice has begun."""
         self.reserve(len(keys), len(keys) + len(keys) // _MORE)
+        values = values.view()
+        values.flags.writeable = False  # what can be written to would be another type, and another function
         self.rows += int(
             prim.load(self.slots, self.mask, self.width, keys, values, layout.place, layout.present)
         )
@@ -155,4 +157,5 @@ class HashTable:
         """Make a row for a key that has none."""
         self.reserve(1)
         none: Ints = np.zeros((1, 0), np.int64)
+        none.flags.writeable = False
         self.rows += int(prim.load(self.slots, self.mask, self.width, np.array([key], np.int64), none, 0, 0))

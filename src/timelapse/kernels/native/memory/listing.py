@@ -10,7 +10,7 @@ import numpy as np
 
 from timelapse.kernels.native.machine.jit import primitive
 from timelapse.kernels.native.memory.arithmetic import minus, minus_left
-from timelapse.kernels.native.memory.primitives import row_of
+from timelapse.kernels.native.memory.primitives import BARE, row_of
 from timelapse.kernels.native.memory.sliding import WORD
 from timelapse.kernels.native.windows import BASE, USED
 from timelapse.kinds.mean import NUMBER, SUM
@@ -106,7 +106,7 @@ def _sum_of(listed, n, slots, mask, i, width):  # type: ignore[no-untyped-def]
     for w in range(width - 1):
         listed[n, w] = slots[i, 1 + w]
     listed[n, width - 1] = SUM
-    return row_of(slots, mask, listed, n, 0, width)
+    return row_of(slots, mask, listed, n, BARE, width)
 
 
 @primitive()

@@ -17,6 +17,8 @@ from timelapse.kernels.native.memory.layout import LASTING, OCCUPIED
 _U = np.uint64
 _ONE = np.uint64(1)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
+BARE, IN_ROW = np.int64(0), np.int64(1)
+"""Where a key's words begin: in a row of keys alone, in a row of a table. (Numba compiles a function anew for a literal.)"""
 
 
 @primitive()
@@ -183,7 +185,7 @@ def row_of(slots, mask, keys, j, at, width):  # type: ignore[no-untyped-def]
 @primitive()
 def locate(slots, mask, key, width):  # type: ignore[no-untyped-def]
     """The row of one key (an array of one row), or -1."""
-    i = row_of(slots, mask, key, 0, 0, width)
+    i = row_of(slots, mask, key, BARE, BARE, width)
     return np.int64(i) if slots[i, 0] != 0 else np.int64(-1)
 
 
@@ -192,7 +194,7 @@ def rehash(old, new, old_base, new_base, mask, width):  # type: ignore[no-untype
     """Copy all rows of a table into a larger, empty one, with what they held at the slice's start."""
     for j in range(old.shape[0]):
         if old[j, 0] != 0:
-            i = row_of(new, mask, old, j, 1, width)
+            i = row_of(new, mask, old, j, IN_ROW, width)
             for w in range(old.shape[1]):
                 new[i, w] = old[j, w]
             if old_base.shape[0] != 0:
@@ -205,7 +207,7 @@ def load(slots, mask, width, keys, values, place, flag):  # type: ignore[no-unty
     """Put distinct keys (rows of `keys`) with one state's values into a table, as present. Returns how many are new."""
     new = 0
     for j in range(keys.shape[0]):
-        i = row_of(slots, mask, keys, j, 0, width)
+        i = row_of(slots, mask, keys, j, BARE, width)
         if slots[i, 0] == 0:
             new += 1
             for w in range(width):
@@ -221,7 +223,7 @@ def override(slots, base, mask, width, rows, base_rows):  # type: ignore[no-unty
     """Put rows of an equal table in, over those of the same keys. Returns how many keys are new."""
     new = 0
     for j in range(rows.shape[0]):
-        i = row_of(slots, mask, rows, j, 1, width)
+        i = row_of(slots, mask, rows, j, IN_ROW, width)
         new += slots[i, 0] == 0
         for w in range(rows.shape[1]):
             slots[i, w] = rows[j, w]

@@ -16,7 +16,7 @@ from timelapse.kernels.native.machine.jit import primitive
 from timelapse.kernels.native.memory.arithmetic import unbits
 from timelapse.kernels.native.memory.intrinsics import prefetch
 from timelapse.kernels.native.memory.layout import PRESENT
-from timelapse.kernels.native.memory.primitives import row_of
+from timelapse.kernels.native.memory.primitives import IN_ROW, row_of
 from timelapse.kernels.native.windows import BASE, HEAD, KEPT, USED
 
 WORD, BEFORE, AFTER, END = 2, 3, 4, 5
@@ -80,7 +80,7 @@ def slide_members(log, marks, cursor, slots, at, present, counts, mask, place, w
             prefetch(slots, log[n + _U(_SOON), 1])
         i = _U(log[n, 1])
         if slots[i, 0] & present != 0 and slots[i, at] == base + np.int64(n):
-            k = row_of(counts, mask, slots, np.int64(i), 1, width)
+            k = row_of(counts, mask, slots, np.int64(i), IN_ROW, width)
             counts[k, place] -= 1
             if counts[k, place] == 0:
                 counts[k, 0] &= ~PRESENT
@@ -194,4 +194,4 @@ def offered(log, marks, link):  # type: ignore[no-untyped-def]
 def follow(log, first, used, old, slots, mask, width):  # type: ignore[no-untyped-def]
     """The table has moved: where the log's rows are now."""
     for n in range(first, used):
-        log[n, 1] = np.int64(row_of(slots, mask, old, log[n, 1], 1, width))
+        log[n, 1] = np.int64(row_of(slots, mask, old, log[n, 1], IN_ROW, width))

@@ -32,7 +32,7 @@ from numba.extending import intrinsic
 from timelapse.kernels.native.machine.jit import primitive
 from timelapse.kernels.native.memory.arithmetic import mix
 from timelapse.kernels.native.memory.layout import OCCUPIED, Layout
-from timelapse.kernels.native.memory.primitives import row_of
+from timelapse.kernels.native.memory.primitives import BARE, row_of
 from timelapse.tables.loops import STEP
 from timelapse.tables.rowhash import KEY_SEED, LANE_SALTS
 
@@ -153,7 +153,7 @@ def _take(start, slots, base, i, width, h, into, flag):  # type: ignore[no-untyp
 @primitive()
 def take_row(start, slots, base, mask, key, width):  # type: ignore[no-untyped-def]
     """`take` for one key (an array of one row) that has no row yet; 0 if it has one."""
-    i = row_of(slots, mask, key, 0, 0, width)
+    i = row_of(slots, mask, key, BARE, BARE, width)
     if slots[i, 0] != 0:
         return 0
     for w in range(width):

@@ -1,0 +1,118 @@
+"""How functions are compiled: with fewer of Numba's stages, arithmetic as instructions, and what all passes call once."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numba as nb
+import numpy as np
+import pytest
+
+from timelapse.kernels.native import build
+from timelapse.kernels.native import compile as compiling
+from timelapse.kernels.native.lowering.lower import _LITERAL, _numbered
+from timelapse.kernels.native.machine import store
+from timelapse.kernels.native.memory import arithmetic as word
+from timelapse.kernels.native.parallel import Compiling
+from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.usual import are_compiled
+
+ENDS = (0, 1, -1, 2, 3_037_000_500, 2**31, -(2**32), 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 0x5BD1E995)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMELAPSE_CACHE", str(tmp_path / "cache"))
+
+
+@nb.njit  # type: ignore[untyped-decorator, unused-ignore]
+def _compiled(a: Any, b: Any) -> Any:
+    total, less, h = word.plus(a, b), word.minus(a, b), word.fold(a, b)
+    return (
+        total, less, word.plus_left(total, a, b), word.minus_left(less, a, b), word.times_left(a, b),
+        h, word.mix(h), word.mix(a), word.left(a, b & 0xFFF, 5), word.bits(word.unbits(a)), word.bits(np.float64(b)),
+    )  # fmt: skip
+
+
+def test_instructions_do_what_python_means() -> None:
+    for a, b in itertools.product(ENDS, repeat=2):
+        found = _compiled(a, b)
+        meant = _compiled.py_func(np.int64(a), np.int64(b))
+        assert [type(v) is bool for v in found] == [type(v) is bool for v in meant]
+        for one, other in zip(found, meant, strict=True):
+            assert int(one) == int(other), (a, b, found, meant)
+    assert word.plus_left(word.plus(2**63 - 1, 1), 2**63 - 1, 1)
+    assert not word.minus_left(word.minus(5, 7), 5, 7)
+
+
+KEPT = """SIGNATURE = (int64,)
+
+
+def run(n):
+    if n > 5:
+        x = n + 1
+        y = x
+    else:
+        x = 0.5
+        y = int64(x + x)
+    return y - n
+"""
+
+
+def test_an_integer_is_not_rounded_because_its_variable_holds_a_float_later(cache: None) -> None:
+    """Numba has one type for a variable where there is no SSA: such functions are compiled with it."""
+    assert build.compiled(Unit(source=KEPT))(2**53) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("x1 = plus(a, (3))", "x1 = plus(a, N3)"),
+        ("return left(j, u, 1)", "return left(j, u, N1)"),
+        ("x = fold((-5), 7)", "x = fold(M5, N7)"),
+        ("mark(t0, r2, True, N2)", "mark(t0, r2, TRUE, N2)"),
+        ("while True:", "while True:"),
+        ("x = t0[r, 2] + 4 * (2.0) - o0_place[n, 1]", "x = t0[r, 2] + 4 * (2.0) - o0_place[n, 1]"),
+        ("x9 = f3(v10) % (4)", "x9 = f3(v10) % N4"),
+        ("later = q0 + np.uint64(3)", "later = q0 + np.uint64(N3)"),
+    ],
+)
+def test_a_literal_makes_no_function_of_its_own(line: str, meant: str) -> None:
+    assert _LITERAL.sub(_numbered, line) == meant
+
+
+REPLAY = """
+import json
+import timelapse as tl
+from timelapse.bench.programs import Friendship, IntAntispam, Sent
+from timelapse.kernels.native.machine import jit
+events = [Friendship(a=n % 7, b=n % 11)._at(n, n) for n in range(50)]
+events += [Sent(id=n, sender=n % 7, recipient=n % 5, ip=n % 3, has_email=n % 2 == 0)._at(n, n) for n in range(50, 3000)]
+tl.replay(IntAntispam(ratio=2.0), events, spark=False, cache=False)
+print(json.dumps(dict(jit.COUNTS)))
+"""
+
+
+def test_a_pass_is_all_that_is_left_to_compile(cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once what all passes call is there: it is listed with the types that passes call it with."""
+    assert not are_compiled()
+    with Compiling([], 2, usual=True) as made:
+        made.wait()
+    assert are_compiled()
+    with Compiling([], 2, usual=True) as again:
+        assert len(again) == 0
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    done = subprocess.run(
+        [sys.executable, "-c", REPLAY], capture_output=True, text=True, check=True, timeout=300
+    )
+    counts = json.loads(done.stdout)
+    assert counts["compiled"] == 1
+    assert counts["loaded"] > 10
+    before = {e.name for e in store.entries()}
+    assert compiling.main(["--usual"]) == 0
+    assert {e.name for e in store.entries()} == before
