@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.plan.fake import Fake, FakePasses, fake
+from timelapse.bench.programs import Ewma
 from timelapse.errors import PlanError
 from timelapse.plan import Plan, Strategy, make_plan
 from timelapse.plan.cost import Law
@@ -228,3 +229,24 @@ def test_reading_ahead_hides_the_smaller_part() -> None:
     assert Law((), (), 0.0, beside=0.4).one_by_one(1, 2) == 0.6
     assert Law((), (), 0.0, beside=0.4).one_by_one(1, 1) == 1.0
     assert Law((), (), 0.0).one_by_one(1, 2) == 1.0
+
+
+def test_threads_share_out_a_pass_by_key() -> None:
+    """On two cores a chain that reads ahead is as fast; with more, or handlers that do more, events are shared out."""
+    even = Law((), (), 0.0, beside=0.3, compiled=True, written=0.2, listed=0.07)
+    assert even.one_by_one(1, 2) == pytest.approx(0.6)
+    assert even.by_key(1, 2) == pytest.approx(0.57)
+    assert even.by_key(1, 4) == pytest.approx(0.35)
+    assert even.by_key(1, 64) == pytest.approx(0.3 + 0.2 / 64)  # who reads is one thread
+    heavy = Law((), (), 0.0, beside=0.1, compiled=True, written=0.1, listed=0.02)
+    assert heavy.by_key(1, 2) < 0.7 * heavy.one_by_one(1, 2)
+
+
+def test_the_planner_shares_out_where_it_pays() -> None:
+    """Means per sensor: a chain on two cores, where it was measured to be as fast, by key on four."""
+    counts = {"Reading": 10_000_000}
+    modes = [
+        make_plan(Ewma, counts=counts, cores=n, threads=n, compiled=lambda work, final: True).mode
+        for n in (2, 4)
+    ]
+    assert modes == ["chain", "by key"]

@@ -36,10 +36,6 @@ COMPUTED_SHARE = 0.5
 """The same where the key is no field but has to be computed for every event, as Python."""
 COMPILED_COMPUTED_SHARE = 8.0
 """What computing the key of every event as Python takes, relative to a compiled pass."""
-SKIP_SHARE = 0.12
-"""What passing over the events of others takes a thread, relative to a compiled final pass."""
-JOIN_SHARE = 0.1
-"""Putting together what threads by key did, relative to a compiled final pass."""
 MERGE_SHARE = 0.05
 """Writing the state at the log's end once, relative to the final pass."""
 COMPILED_MERGE_SHARE = 0.2
@@ -64,24 +60,28 @@ AGAIN_SECONDS = 7e-5
 TYPICAL_CONFLICTS = 0.02
 """The share of events that run again, where it was not measured."""
 
-# Compiled passes, in nanoseconds of one core: the anti-spam program's passes over ten million events, by
-# benchmarks/calibrate.py and from the accounts of whole replays, on a quiet virtual machine with two cores, November 2026.
-READ_NS = {"int": 10.0, "float": 10.0, "bool": 6.0, "Time": 10.0, "str": 45.0, "bytes": 45.0}
+# Compiled passes, in nanoseconds of one core: the anti-spam program's passes over two and four million events, with numbers
+# and with texts, and means per sensor over ten million, November 2026 (two cores; benchmarks/calibrate.py).
+READ_NS = {"int": 3.3, "float": 4.5, "bool": 3.0, "Time": 3.3, "str": 15.0, "bytes": 15.0}
 """Reading a column from Parquet, per value."""
-DECODE_NS = {"int": 2.0, "float": 2.0, "bool": 3.0, "Time": 2.0, "str": 45.0, "bytes": 45.0}
+DECODE_NS = {"int": 0.3, "float": 0.3, "bool": 3.0, "Time": 0.3, "str": 15.0, "bytes": 15.0}
 """Making it what a pass reads, per value: strings become numbers, or are tested."""
 OTHER_NS = 200.0
 """A value of any other type, read and decoded."""
-PLACE_NS = 20.0
+PLACE_NS = 10.0
 """Time and place of an event, and the order of its chunk's types."""
 EVENT_NS = 8.0
 """An event in the compiled loop."""
-ACCESS_NS = 27.0
-"""A read or a write of a state, when the log has ten million events."""
-ACCESS_GROWTH = 0.055
+KEY_NS = 22.0
+"""Looking a key's row up, when the log has ten million events."""
+KEY_GROWTH = 0.055
 """So much more for every doubling of the log, so much less for every halving (to half at most): misses of the caches."""
-WRITTEN_NS = 17.0
-"""Sorting, hashing and writing what a slice did, per write in the code and event."""
+ACCESS_NS = 2.5
+"""A read or a write of a state whose row is known."""
+WRITTEN_NS = 9.0
+"""Sorting, hashing and writing what a slice did, per write in the code and event. Threads share that out."""
+LISTED_NS = 6.0
+"""By key: finding out whether an event is a thread's own. Each does that with all events."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def cost_of(work: PassProgram, counts: Mapping[str, int] | None, *, compiled: bo
         return PassCost(0.0, work_of(work, counts) * SECONDS_PER_INSTRUCTION, 0.0, compiled=False)
     events = {event.__name__: event for handler in work.handlers for event in handler.events}
     size = TYPICAL_EVENTS if counts is None else max(1, sum(counts.get(name, 0) for name in events))
-    access = ACCESS_NS * max(0.5, 1 + ACCESS_GROWTH * math.log2(size / 10_000_000))
+    looked_up = KEY_NS * max(0.5, 1 + KEY_GROWTH * math.log2(size / 10_000_000))
     decode = kernel = write = 0.0
     for name, event in events.items():
         count = 1 if counts is None else counts.get(name, 0)
@@ -129,11 +129,13 @@ def cost_of(work: PassProgram, counts: Mapping[str, int] | None, *, compiled: bo
         per_event = PLACE_NS + sum(_column_ns(kinds[c]) for c in work.columns.get(name, ()) if c in kinds)
         decode += count * per_event
         accesses = writes = 0
+        keys: set[str] = set()
         for handler in work.handlers:
             if event in handler.events:
                 found = _accesses(handler.text, work)
                 accesses, writes = accesses + found[0], writes + found[1]
-        kernel += count * (EVENT_NS + access * accesses)
+                keys |= found[2]
+        kernel += count * (EVENT_NS + looked_up * len(keys) + ACCESS_NS * accesses)
         write += count * WRITTEN_NS * writes
     return PassCost(decode * 1e-9, kernel * 1e-9, write * 1e-9, compiled=True)
 
@@ -143,31 +145,41 @@ def _column_ns(kind: ValueType) -> float:
     return READ_NS[name] + DECODE_NS[name] if name in READ_NS else OTHER_NS
 
 
-def _accesses(text: str, work: PassProgram) -> tuple[int, int]:
-    """How many accesses to states a handler's text has, and how many of them write."""
+def _accesses(text: str, work: PassProgram) -> tuple[int, int, set[str]]:
+    """How many accesses to states a handler's text has, how many of them write, and under which keys, as they are written."""
     try:
         tree = ast.parse(textwrap.dedent(text))
     except SyntaxError:
-        return 4, 1
+        return 4, 1, {"a", "b"}
     states = work.exact | work.delta
     found = writes = 0
+    keys: set[str] = set()
+
+    def is_state(node: ast.expr) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr in states
+
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr in states:
-            found += 1
-            writes += isinstance(node.ctx, ast.Store)
-        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            writes += 1
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            owner = node.func.value
-            writes += isinstance(owner, ast.Attribute) and owner.attr in states and node.func.attr != "get"
-    return found, writes
+        match node:
+            case ast.Attribute(ctx=context) if is_state(node):
+                found += 1
+                writes += isinstance(context, ast.Store)
+            case ast.Subscript(value=owner, slice=key, ctx=context):
+                writes += not isinstance(context, ast.Load)
+                if is_state(owner):
+                    keys.add(ast.unparse(key))
+            case ast.Compare(left=key, comparators=[owner]) if is_state(owner):
+                keys.add(ast.unparse(key))
+            case ast.Call(func=ast.Attribute(value=owner, attr=operation), args=args) if is_state(owner):
+                writes += operation != "get"
+                keys.add(ast.unparse(args[0]) if args else "")
+    return found, writes, keys
 
 
 def writes_of(work: PassProgram, counts: Mapping[str, int]) -> float:
     """Writes to states that a pass does over the log, as its code shows them."""
     found = 0.0
     for handler in work.handlers:
-        _, writes = _accesses(handler.text, work)
+        writes = _accesses(handler.text, work)[1]
         found += writes * sum(counts.get(event.__name__, 0) for event in handler.events)
     return found
 
@@ -224,6 +236,10 @@ class Law:
     """The share of it that reads and decodes, which another core can do ahead."""
     compiled: bool = False
     """Whether the final pass runs compiled."""
+    written: float = 0.0
+    """The share of it that puts together what it did, which threads share out."""
+    listed: float = 0.0
+    """What finding its own events takes each thread by key, relative to it."""
 
     @property
     def total(self) -> float:
@@ -231,14 +247,16 @@ class Law:
         return sum(self.scan) + sum(self.chain)
 
     def one_by_one(self, slices: int = 1, threads: int = 1) -> float:
-        """T/T1 of the whole program, slice after slice; with a second thread decoding runs beside the rest."""
-        time = 1.0 if threads < 2 else max(self.beside, 1 - self.beside)
+        """T/T1 of the whole program, slice after slice; with a second thread decoding runs beside the rest, and what a
+        slice did is put together by both."""
+        kernel = 1 - self.beside - self.written
+        time = 1.0 if threads < 2 else max(self.beside, kernel) + self.written / 2
         return time + slices * self.task * 0.1
 
     def by_key(self, slices: int = 1, threads: int = 1) -> float:
-        """T/T1 of the whole program with its events shared out by key: every thread looks at every event."""
-        whole = 1.0 + (threads - 1) * SKIP_SHARE
-        return max(self.beside, whole / max(1, threads)) + JOIN_SHARE + slices * self.task * 0.1
+        """T/T1 of the whole program with its events shared out by key: every thread looks at every event. One more reads."""
+        loop = max(self.beside, (1 - self.written) / max(1, threads) + self.listed)
+        return loop + self.written / max(1, threads) + slices * self.task * 0.1
 
     @property
     def task(self) -> float:
@@ -297,4 +315,11 @@ def law_of(
         seconds = whole / types_ * TYPICAL_EVENTS
     scan = tuple(c for c, (slow, _) in zip(costs, passes, strict=True) if not slow)
     chain = tuple(c for c, (slow, _) in zip(costs, passes, strict=True) if slow)
-    return Law(scan, chain, seconds, last.decode / whole, last.compiled), costs, [*found, last]
+    law = Law(scan, chain, seconds, last.decode / whole, last.compiled)
+    if last.compiled:
+        events = sum(
+            (counts or {}).get(e, 0 if counts else 1)
+            for e in {e.__name__ for h in final.handlers for e in h.events}
+        )
+        law = replace(law, written=last.write / whole, listed=events * LISTED_NS * 1e-9 / whole)
+    return law, costs, [*found, last]
