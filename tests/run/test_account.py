@@ -142,7 +142,7 @@ def test_a_compiled_pass_is_foretold_to_be_faster_and_to_read_ahead() -> None:
     assert fast.law.serial_seconds * 5 < slow.law.serial_seconds
     assert 0.2 < fast.law.beside < 0.8
     assert fast.mode == "chain"
-    many = make_plan(Antispam, counts=counts, cores=8, threads=2, compiled=lambda work, final: True)
+    many = make_plan(Antispam, counts=counts, cores=16, threads=2, compiled=lambda work, final: True)
     assert many.mode == "staged"
 
 
