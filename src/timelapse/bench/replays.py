@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -181,9 +187,16 @@ def hundred() -> str:
     return _HUNDRED.format(body="\n".join(lines))
 
 
+_COMPILED_EVENTS = 250_000
+"""From 200,000 events on a replay has its passes compiled side by side."""
+
+
 def compile_times(settings: Settings) -> Report:
-    """How long the compiler takes, in a process with empty caches and in the next process."""
-    made = settings.made(Dataset(min(settings.events, 100_000)))
+    """How long the compiler takes, in a process with empty caches and in the next process.
+
+    What nearly all passes call is compiled once on a machine: alone, then with a first program; for the other cases it is there.
+    """
+    made = settings.made(Dataset(min(settings.events, _COMPILED_EVENTS)))
     found: list[Measured] = []
     rows: list[tuple[str, ...]] = []
     report = Report("compile", "Compile times", settings.shown(), found, [])
@@ -191,7 +204,13 @@ def compile_times(settings: Settings) -> Report:
         source = Path(folder) / "hundred.py"
         source.write_text(hundred(), encoding="utf-8")
         options = {"spark": False, "kernel": "native"}
+        usual = Path(folder) / "usual"
+        settings.say("what all passes call: in a new process")
+        shared, shared_cpu = _compile_usual(usual)
+        again, again_cpu = _compile_usual(usual)
+        everything = "one slice, nothing there: with what all passes call"
         cases = {
+            everything: {**options, "slices": 1, "strategy": "chain"},
             "one slice: the whole program": {**options, "slices": 1, "strategy": "chain"},
             "two slices: every pass": {**options, "slices": 2, "strategy": "staged"},
             f"a kernel of {STATEMENTS} statements": {**options, "program": str(source), "slices": 1},
@@ -202,22 +221,27 @@ def compile_times(settings: Settings) -> Report:
                 name: str(Path(folder) / f"{len(rows)}-{name}")
                 for name in ("NUMBA_CACHE_DIR", "TIMELAPSE_CACHE")
             }
+            if case != everything:
+                shutil.copytree(usual, caches["TIMELAPSE_CACHE"])
             one = Measured(case, case, made.dataset.events)
             found.append(one)
             try:
                 cold = _first_and_next(candidate, made, Path(folder), caches, settings)
-                again = _first_and_next(candidate, made, Path(folder), caches, settings)
+                later = _first_and_next(candidate, made, Path(folder), caches, settings)
             except Failed as failure:
                 one.state, one.reason = FAILED, str(failure)
                 continue
             one.cold, one.warm = cold[0].seconds, [cold[1]]
-            compiling = cold[0].seconds - again[0].seconds
-            cpu = None if cold[0].cpu is None or again[0].cpu is None else cold[0].cpu - again[0].cpu
-            loading = again[0].seconds - again[1]
+            compiling = cold[0].seconds - later[0].seconds
+            cpu = None if cold[0].cpu is None or later[0].cpu is None else cold[0].cpu - later[0].cpu
+            loading = later[0].seconds - later[1]
             rows.append((case, seconds(compiling), seconds(cpu), seconds(loading), seconds(cold[1])))
             report.values[f"{case}: compile"] = compiling
             report.values[f"{case}: load"] = loading
     title = f"Compile times ({made.dataset.events:,} events)"
+    alone = "what all passes call, once on a machine: one process"
+    rows.insert(0, (alone, seconds(shared - again), seconds(shared_cpu - again_cpu), seconds(again), "–"))
+    report.values[f"{alone}: compile"] = shared - again
     columns = ("", "compiling s", "CPU s", "loading s", "warm s")
     report.tables.append(Table(title, columns, rows))
     report.plot = Plot(
@@ -228,10 +252,21 @@ def compile_times(settings: Settings) -> Report:
         bars=True,
     )
     report.notes.append(
-        "compiling: the first replay in a process with empty caches, less that in the next process; loading: the latter, "
-        "less a warm one (imports, machine code from the disk)"
+        "compiling: the first replay in a process, less that in the next process; loading: the latter, "
+        "less a warm one (imports, machine code from the disk); CPU s: with the compilers that it started"
     )
     return report
+
+
+def _compile_usual(caches: Path) -> tuple[float, float]:
+    """Seconds, and CPU seconds, of a process that has what all passes call compiled into a folder, or finds it there."""
+    caches.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "timelapse.kernels.native.compile", "--usual"]
+    started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, env={**os.environ, "TIMELAPSE_CACHE": str(caches)}, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.perf_counter() - started, cpu
 
 
 def _first_and_next(

@@ -14,6 +14,8 @@ from typing import Any
 
 _MADE_BY = ("timelapse.kernels.native.machine", "timelapse.kernels.native.memory")
 """The packages whose functions are compiled, or compile."""
+_ELSEWHERE = ("NUMBA_CACHE_DIR",)
+"""Settings of Numba that change no machine code."""
 _HEAD = ("timelapse.kernels.native", "build.py")
 """What stands above each generated function."""
 
@@ -26,7 +28,7 @@ def compiler_version() -> str:
     parts: list[Any] = [
         platform.python_implementation(), sys.version, version("numba"), version("llvmlite"), version("numpy"),
         llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(),
-        *sorted((k, v) for k, v in os.environ.items() if k.startswith("NUMBA_")),
+        *sorted((k, v) for k, v in os.environ.items() if k.startswith("NUMBA_") and k not in _ELSEWHERE),
         pkgutil.get_data(*_HEAD),
     ]  # fmt: skip
     for package in _MADE_BY:
