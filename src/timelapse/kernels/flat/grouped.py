@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from timelapse.kernels.flat.types import guard
 from timelapse.kinds.base import StateSpec
+from timelapse.model.types import INT, ValueType
 
 if TYPE_CHECKING:
     from timelapse.kernels.flat.rewrite import Rewriter
@@ -95,5 +96,12 @@ def key_columns(spec: StateSpec, members: Nested) -> list[pa.Array]:
     keys = pa.array(list(members), spec.outer.arrow)
     return [
         keys.take(pa.array(np.repeat(np.arange(len(members)), sizes))),
-        pa.array(list(chain.from_iterable(members.values())), spec.inner.arrow),
+        _array(chain.from_iterable(members.values()), spec.inner, int(sizes.sum())),
     ]
+
+
+def _array(values: Iterable[Any], kind: ValueType, count: int) -> pa.Array:
+    """So many values as a column."""
+    if kind == INT:  # members are checked: they lie in int64
+        return pa.array(np.fromiter(values, np.int64, count))
+    return pa.array(list(values), kind.arrow)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
@@ -34,7 +35,7 @@ from timelapse.model.program import Program, Rejection
 from timelapse.model.times import check_sent, loop_bound
 from timelapse.tables.apply import Change, changes_of_empty
 from timelapse.tables.lookup import LazyDict
-from timelapse.tables.table import key_arrays, transposed
+from timelapse.tables.table import key_arrays
 
 
 class FlatKernel(InterpretedKernel):
@@ -296,13 +297,19 @@ class FlatKernel(InterpretedKernel):
             if not rows:
                 continue
             schema = output_schema(cls)
-            columns = transposed(rows, len(schema))
-            made = pa.table(
-                [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
-            )
+            columns = [_column(rows, place, field) for place, field in enumerate(schema)]
+            made = pa.table(columns, schema=schema)
             if cls in outputs and not cls.__reads__:
                 result = PassResult(outputs={cls: outputs[cls]})
                 result.join({cls: made}, None)
                 made = result.outputs[cls]
             outputs[cls] = made
         return outputs, rejected
+
+
+def _column(rows: list[tuple[Any, ...]], place: int, field: pa.Field) -> pa.Array:
+    """One item of each of these tuples as a column."""
+    values = map(operator.itemgetter(place), rows)
+    if pa.types.is_integer(field.type) and not field.nullable:  # they were checked to fit
+        return pa.array(np.fromiter(values, field.type.to_pandas_dtype(), len(rows)))
+    return pa.array(list(values), field.type)

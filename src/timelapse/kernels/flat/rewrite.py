@@ -119,9 +119,21 @@ class Rewriter(Operands):
                 code = self._total(base)
                 key = ast.copy_location(unit, node)
                 return None if code is None else writes.write(code, "setitem", [key, value], self, node)
+            case ast.For():
+                return self._loop(node)
             case ast.Delete(targets=[ast.Subscript(value=base, slice=key)]):
                 code = self._state(base)
                 return None if code is None else writes.write(code, "delitem", [key], self, node)
+        return None
+
+    def _loop(self, node: ast.For) -> list[ast.stmt] | None:
+        """A loop over all members of a key of a SetOf, which goes through the sorted list itself; None for others."""
+        match self.expr(node.iter) if isinstance(node.iter, ast.Subscript) else None:
+            case ast.Call(
+                func=ast.Name(id="_tl_tuple"), args=[ast.Call(func=ast.Name(id="_tl_sorted")) as members]
+            ):
+                target, body, orelse = (self._copied(part) for part in (node.target, node.body, node.orelse))
+                return [ast.copy_location(ast.For(target, members, body, orelse), node)]
         return None
 
     # --- expressions ------------------------------------------------------------------------------
