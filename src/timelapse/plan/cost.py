@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import dis
+import functools
 import math
 import textwrap
 import types
@@ -145,13 +146,17 @@ def _column_ns(kind: ValueType) -> float:
     return READ_NS[name] + DECODE_NS[name] if name in READ_NS else OTHER_NS
 
 
-def _accesses(text: str, work: PassProgram) -> tuple[int, int, set[str]]:
+def _accesses(text: str, work: PassProgram) -> tuple[int, int, frozenset[str]]:
     """How many accesses to states a handler's text has, how many of them write, and under which keys, as they are written."""
+    return _accesses_of(text, work.exact | work.delta)
+
+
+@functools.lru_cache(maxsize=4096)
+def _accesses_of(text: str, states: frozenset[str]) -> tuple[int, int, frozenset[str]]:
     try:
         tree = ast.parse(textwrap.dedent(text))
     except SyntaxError:
-        return 4, 1, {"a", "b"}
-    states = work.exact | work.delta
+        return 4, 1, frozenset({"a", "b"})
     found = writes = 0
     keys: set[str] = set()
 
@@ -172,7 +177,7 @@ def _accesses(text: str, work: PassProgram) -> tuple[int, int, set[str]]:
             case ast.Call(func=ast.Attribute(value=owner, attr=operation), args=args) if is_state(owner):
                 writes += operation != "get"
                 keys.add(ast.unparse(args[0]) if args else "")
-    return found, writes, keys
+    return found, writes, frozenset(keys)
 
 
 def writes_of(work: PassProgram, counts: Mapping[str, int]) -> float:
@@ -216,6 +221,7 @@ def _plain(value: Any) -> Any:
     return getattr(value, "__wrapped__", value)
 
 
+@functools.lru_cache(maxsize=4096)
 def _size(code: types.CodeType) -> int:
     return sum(1 for _ in dis.get_instructions(code)) + sum(
         _size(c) for c in code.co_consts if isinstance(c, types.CodeType)
