@@ -17,6 +17,7 @@ from tests.native.fuzz.emulate import emulated
 from timelapse.analysis import analyse
 from timelapse.kernels import lowered
 from timelapse.kernels.native import build
+from timelapse.model.identity import identity_of
 
 PROGRAM = """
 import timelapse as tl
@@ -221,6 +222,19 @@ def test_a_program_that_reaches_a_library_is_lowered_for_each_replay(
     module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a library's name stands for cannot be hashed."""
-    assert analyse(module.Talk).certain
-    monkeypatch.setattr(module, "TABLE", types.SimpleNamespace(a=1))
-    assert not analyse(module.Talk).certain
+    assert identity_of(module.Talk).certain
+    monkeypatch.setattr(module, "TABLE", types.MappingProxyType({"a": 1}))
+    assert not identity_of(module.Talk).certain
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    made: list[str] = []
+    real = lowered._lower
+
+    def lower(program: Any, work: Any, *, final: bool) -> Any:
+        made.append(work.name)
+        return real(program, work, final=final)
+
+    monkeypatch.setattr(lowered, "_lower", lower)
+    found(module, module.Talk)
+    first = len(made)
+    found(module, module.Talk)
+    assert len(made) == 2 * first > 0

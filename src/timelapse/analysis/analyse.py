@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from timelapse.analysis.depend import Graph, Relaxed
@@ -41,8 +41,6 @@ class Analysis:
     functions: Functions = field(compare=False, repr=False)
     graph: Graph = field(compare=False, repr=False)
     relaxed: Mapping[str, Relaxed] = field(compare=False, repr=False)
-    certain: bool = field(default=False, compare=False)
-    """Whether the code reaches nothing that is only known by name (model/identity.py)."""
     kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     """What follows from this analysis alone, and was found already: see `once`."""
 
@@ -106,7 +104,7 @@ def analyse(program: Program | type[Program]) -> Analysis:
         if known is not None:
             _KNOWN.move_to_end(identity)
             return known
-    made = replace(_analyse(cls), certain=identity.certain)
+    made = _analyse(cls)
     with _LOCK:
         _KNOWN[identity] = made
         while len(_KNOWN) > _MOST_KNOWN:

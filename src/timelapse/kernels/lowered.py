@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from timelapse.analysis import analyse
 from timelapse.analysis.result import PassProgram
-from timelapse.model.identity import params_identity
+from timelapse.model.identity import Identity, identity_of, params_identity
 from timelapse.model.program import Program
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.unit import Unit
 
-_MOST_UNITS, _MOST_PARAMS = 64, 32
-"""What is kept of one program: passes, and of its class: sets of parameters."""
+_MOST_PROGRAMS, _MOST_UNITS = 64, 64
+"""Of so many programs, each with its parameters, so many passes are kept."""
 
 _Lowered = list[tuple[PassProgram, bool, "Unit | Exception"]]
 
@@ -37,18 +38,20 @@ class _Once:
 
 
 def _kept(program: Program) -> _Lowered:
-    analysis = analyse(program)
-    params = params_identity(program) if analysis.certain else None
+    identity = identity_of(type(program))
+    params = params_identity(program) if identity.certain else None
     if params is None:
         return []
-    kept: dict[str, _Lowered] = analysis.once("lowered", dict)
-    found = kept.pop(params, [])
-    kept[params] = found
-    while len(kept) > _MOST_PARAMS:
-        kept.pop(next(iter(kept)), None)
+    with _LOCK:
+        found = _KEPT.setdefault((identity, params), [])
+        _KEPT.move_to_end((identity, params))
+        while len(_KEPT) > _MOST_PROGRAMS:
+            _KEPT.popitem(last=False)
     return found
 
 
+_KEPT: OrderedDict[tuple[Identity, str], _Lowered] = OrderedDict()
+_LOCK = threading.Lock()
 _ONCE: ContextVar[_Once | None] = ContextVar("timelapse_lowered", default=None)
 
 
