@@ -63,6 +63,28 @@ def _is_whole(value: Any, kinds: Any, calls: Any) -> bool:
     return isinstance(kind, types.Integer | types.Boolean)
 
 
+class _Resolved:
+    """Numba's typing context, which finds the same call of the same types once.
+
+    A function of hundreds of statements has few different ones, and Numba looks through all that an operator can mean.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._found: dict[Any, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def resolve_function_type(self, function: Any, given: Any, named: Any) -> Any:
+        """The signature with which a function is called."""
+        key = (function, tuple(given), tuple(sorted(named.items())))
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._context.resolve_function_type(function, given, named)
+        return found
+
+
 class Pipeline(CompilerBase):  # type: ignore[misc, unused-ignore]
     """For functions whose variables may hold values of several types, one after the other."""
 
@@ -70,13 +92,14 @@ class Pipeline(CompilerBase):  # type: ignore[misc, unused-ignore]
 
     def compile_extra(self, func: Any) -> Any:
         """Compile it: the short way, or Numba's own where that is refused."""
+        state = self.state
+        typing = state.typingctx
         try:
             return super().compile_extra(func)
         except errors.NumbaError:
-            state = self.state
             flags = state.flags.copy()
             flags.nrt = True
-            own = Compiler(state.typingctx, state.targetctx, None, state.args, None, flags, state.locals)
+            own = Compiler(typing, state.targetctx, None, state.args, None, flags, state.locals)
             return own.compile_extra(func)
 
     def define_pipelines(self) -> list[Any]:
@@ -84,6 +107,7 @@ class Pipeline(CompilerBase):  # type: ignore[misc, unused-ignore]
         state = self.state
         state.library = Library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
+        state.typingctx = _Resolved(state.typingctx)
         manager = PassManager("timelapse")
         add = manager.add_pass
         add(untyped.TranslateByteCode, "analyzing bytecode")
