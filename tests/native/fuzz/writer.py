@@ -354,7 +354,8 @@ class Writer(Expressions):
                 heads.append(
                     (f"for {name}, {name}_v in zip(e.items, e.xs):", {name: "int", f"{name}_v": "float"})
                 )
-        if self.on("while") and rng.random() < 0.4:
+        counts = self.on("while") and rng.random() < 0.4
+        if counts:
             self._line(level, f"{name} = 0")
             self._line(level, f"while {name} < {rng.choice('234')} and {self.expr('bool', 1)}:")
             self._line(level + 1, f"{name} += 1")
@@ -362,8 +363,8 @@ class Writer(Expressions):
         else:
             head, made = rng.choice(heads)
             self._line(level, head)
-        # In the body nothing assigns the loop's own variable: every loop ends.
-        self.locals |= {} if "int" in made.values() and self.on("augmented") else made
+        # In the body nothing assigns the variable that a loop counts with: every loop ends.
+        self.locals |= {} if counts or ("int" in made.values() and self.on("augmented")) else made
         for variable, kind in made.items():
             self._line(level + 1, f"{variable}_c = {variable}")
             self.locals[f"{variable}_c"] = kind
