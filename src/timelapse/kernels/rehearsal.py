@@ -2,6 +2,7 @@
 
 Such functions are compiled when they are first called. A small replay should never wait for that, so whoever compiles passes
 that nobody waits for runs these programs before (`native/compile.py`): a pass that is there is then all that was missing.
+(Where somebody does wait, a second process compiles only the most usual ones, `native/usual.py`, which is sooner done.)
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from timelapse.analysis.result import PassProgram
 from timelapse.kernels.choose import SWITCH, SliceKernel
 from timelapse.kernels.native.machine import store
 from timelapse.kernels.native.machine.version import compiler_version
+from timelapse.kernels.native.usual import compile_usual
 from timelapse.kernels.source import Source
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.extremum import Max
@@ -111,6 +113,7 @@ def rehearse() -> None:
     with store.being_made(name):
         if store.has(name):
             return
+        compile_usual()
         with _compiling():
             for program in (Broad, ByUser, Recent):
                 _run(program())

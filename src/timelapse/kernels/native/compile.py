@@ -1,6 +1,7 @@
-"""`python -m timelapse.kernels.native.compile [--usual] [--remove FOLDER] FILE...`: compile passes whose
-source `build.write_source` wrote, with --usual before them what nearly all passes call (`usual.py`). With --remove nobody waits for them: their folder is removed at the end, other processes go
-first, and what passes call besides (`kernels/rehearsal.py`) is compiled before them.
+"""`python -m timelapse.kernels.native.compile [--usual] [--remove FOLDER] FILE...`: compile passes whose source
+`build.write_source` wrote; with --usual before them what nearly all passes call (`usual.py`). With --remove nobody waits
+for them: their folder is removed at the end, other processes go first, and all that passes call besides is compiled before
+them (`kernels/rehearsal.py`).
 
 They are put into the cache that all processes of this user share; one that is there already is not compiled
 again. Ends with 1 if Numba refused one; such a pass is interpreted.
