@@ -252,3 +252,20 @@ def _watching() -> list[threading.Thread]:
     for thread in found:
         thread.join(5)
     return [t for t in found if t.is_alive()]
+
+
+def test_a_thread_that_has_ended_is_watched_no_more() -> None:
+    """Its clock is gone while the other thread was just about to look at it."""
+    watches: list[budget._Watch] = []
+    thread = threading.Thread(target=lambda: watches.append(budget._Watch(1.0, int, sys._getframe())))
+    thread.start()
+    thread.join()
+    end = time.monotonic() + 60.0
+    while time.monotonic() < end:
+        try:
+            watches[0]._clock()
+        except budget._Gone:
+            break
+    else:
+        pytest.fail("a thread that has ended still has a clock")
+    watches[0]._follow()

@@ -8,6 +8,7 @@ as unknown, and runs again once its start is exact, without one.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 import threading
@@ -35,6 +36,10 @@ class Spent(BaseException):
 
 class _Over(BaseException):
     """There is no budget any more."""
+
+
+class _Gone(Exception):
+    """The thread has ended."""
 
 
 def within(seconds: float, turn: Callable[[], object], call: Callable[[], _T]) -> _T:
@@ -72,7 +77,7 @@ class _Watch:
         self._told = False
 
     def begin(self) -> None:
-        threading.Thread(target=self._watch, name="timelapse-budget", daemon=True).start()
+        threading.Thread(target=self._follow, name="timelapse-budget", daemon=True).start()
 
     def end(self) -> None:
         self._over.set()
@@ -93,6 +98,10 @@ class _Watch:
                 pass
         except _Over:
             self._told = False
+
+    def _follow(self) -> None:
+        with contextlib.suppress(_Gone):
+            self._watch()
 
     def _watch(self) -> None:
         last, since = self._turn(), self._clock()
@@ -127,7 +136,14 @@ def _clock(ident: int) -> Callable[[], float]:
     if clock_of is None:
         return time.monotonic
     clock = clock_of(ident)
-    return lambda: time.clock_gettime(clock)
+
+    def seconds() -> float:
+        try:
+            return time.clock_gettime(clock)
+        except OSError:  # a thread may end between `end` and the other one's next look
+            raise _Gone from None
+
+    return seconds
 
 
 def _raise(ident: int, error: type[BaseException]) -> None:
