@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.kernels.base import PassResult
+from timelapse.kernels.native.memory import blocks
 from timelapse.kernels.native.memory.changes import UNKNOWN, hashed_as, look, only, put_in
 from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.ordering import columns_of, drawer_bits
@@ -74,6 +75,8 @@ def effects_of(workers: Sequence[Sequence[NativeTable]], threads: int = 1) -> li
         group.order(threads)
     calls = [(group.rows, partial(group.effects, n)) for group in groups for n in range(len(group.states))]
     found = at_once(calls, threads)
+    for group in groups:
+        group.parts.clear()  # they know the group: all would wait for the collector, and their memory with them
     numbers = [n for numbers in together.values() for n in numbers]
     return [effects for _, effects in sorted(zip(numbers, found, strict=True), key=lambda pair: pair[0])]
 
@@ -122,7 +125,7 @@ class _Group:
         whole = counts.sum(axis=0)
         self.ends: Ints = np.concatenate([np.zeros(1, np.int64), np.cumsum(whole)])
         places = self.ends[:-1] + np.cumsum(counts, axis=0) - counts
-        self.drawers: Ints = np.empty((int(self.ends[-1]), self._columns), np.int64)
+        self.drawers: Ints = blocks.empty(int(self.ends[-1]) * self._columns).reshape(-1, self._columns)
         for part, own in zip(self.parts, places, strict=True):
             part.places = np.ascontiguousarray(own)
 

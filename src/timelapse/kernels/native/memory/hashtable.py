@@ -7,27 +7,20 @@ empty nothing has to be kept before a write.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
+from timelapse.kernels.native.memory import blocks
 from timelapse.kernels.native.memory import primitives as prim
 from timelapse.kernels.native.memory.layout import Layout, live_words, row_bytes, row_words
 from timelapse.kernels.native.memory.touch import NOTHING, MappedRows, take_row
-from timelapse.tables.sharing import at_once
 
 Ints = npt.NDArray[np.int64]
-_LINE = 8
-"""Words in a cache line."""
-_PAGE = 512
-"""Words that the system gives at a time, at least."""
 _FIRST = 1024
 """Rows of an empty table."""
 _MORE = 4
 """A state that is loaded gets room for one key in so many more: one that has grown so far goes on growing."""
-_LARGE = 16 << 20
-"""Bytes from which on threads are worth starting to touch them."""
 
 
 def _empty(rows: int, words: int, threads: int = 1) -> Ints:
@@ -35,14 +28,8 @@ def _empty(rows: int, words: int, threads: int = 1) -> Ints:
 
     A row of four words then never takes two lines, of which only one is asked for ahead: a fifth less
     time for 10 million anti-spam events.
-
-    New memory costs most when it is touched for the first time, by whichever thread: several share that out.
     """
-    memory = np.zeros(rows * words + _LINE, np.int64)
-    first = -(memory.ctypes.data // 8) % _LINE
-    if threads > 1 and memory.nbytes >= _LARGE:
-        at_once([(0, partial(part.fill, 0)) for part in np.array_split(memory[::_PAGE], threads)], threads)
-    return memory[first : first + rows * words].reshape(rows, words)
+    return blocks.zeros(rows * words, threads).reshape(rows, words)
 
 
 class HashTable:
@@ -70,7 +57,7 @@ class HashTable:
         self.base = self._base(0)
 
     def _base(self, rows: int) -> Ints:
-        return np.zeros((rows, 1 + self._live), np.int64)
+        return blocks.zeros(rows * (1 + self._live)).reshape(rows, 1 + self._live)
 
     @property
     def mask(self) -> np.uint64:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timelapse.kernels.native.machine.jit import primitive
+from timelapse.kernels.native.memory import blocks
 from timelapse.tables.rowhash import hash_order
 from timelapse.tables.sharing import at_once
 
@@ -43,7 +44,7 @@ def columns_of(drawers: Ints, ends: Ints, bits: tuple[int, int], threads: int) -
     """
     first, more = bits
     # Memory is asked for here: NumPy asks for large pages.
-    found: Ints = np.empty(drawers.shape[::-1], np.int64)
+    found: Ints = blocks.empty(drawers.size).reshape(drawers.shape[::-1])
     cuts = [(1 << first) * n // threads for n in range(threads + 1)]
     most = int(np.diff(ends).max())
     calls = []

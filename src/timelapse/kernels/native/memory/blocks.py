@@ -1,0 +1,111 @@
+"""Large arrays whose memory is used again.
+
+New memory costs most when it is touched for the first time: the system finds pages and makes them empty, 15 ms for 128 MB at
+best and 390 at worst, and ten million events take half a gigabyte. So what the last arrays had is kept for the next ones of
+this process, within a bound.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timelapse.env.machine import memory_bytes
+from timelapse.tables.sharing import at_once
+
+Ints = npt.NDArray[np.int64]
+LARGE = 16 << 20
+"""Bytes from which on memory is kept, and threads are worth starting to touch it."""
+_MOST = 512 << 20
+"""Bytes kept at most,"""
+_SHARE = 32
+"""and this part of the machine's memory."""
+_FIT = 2
+"""A block is used for an array of at least this part of it."""
+_LINE = 8
+"""Words in a cache line."""
+_PAGE = 512
+"""Words that the system gives at a time, at least."""
+
+_LOCK = threading.Lock()
+_KEPT: list[Ints] = []
+"""Those used last at the end."""
+
+
+class _Lent:
+    """A block in use. Arrays made of it keep it; when the last one is gone its memory is kept for the next."""
+
+    def __init__(self, block: Ints) -> None:
+        self._block = block
+        self.__array_interface__ = block.__array_interface__
+
+    def __del__(self) -> None:
+        keep(self._block)
+
+
+def empty(words: int) -> Ints:
+    """An array of so many words, whatever they are, that begins where a line of the processor's caches does."""
+    return _array(words)[0]
+
+
+def zeros(words: int, threads: int = 1) -> Ints:
+    """The same with zeros. Several threads share out touching the memory."""
+    made, fresh = _array(words, zeros=True)
+    if made.nbytes >= LARGE and (threads > 1 or not fresh):
+        parts = np.array_split(made[::_PAGE] if fresh else made, max(1, threads))
+        at_once([(0, partial(part.fill, 0)) for part in parts], threads)
+    elif not fresh:
+        made.fill(0)
+    return made
+
+
+def _array(words: int, *, zeros: bool = False) -> tuple[Ints, bool]:
+    """The array, and whether it is of memory that nobody has used."""
+    room = words + _LINE
+    kept = _taken(room) if 8 * room >= LARGE else None
+    block = kept
+    if block is None:
+        block = np.zeros(room, np.int64) if zeros else np.empty(room, np.int64)
+    memory: Any = block
+    if 8 * room >= LARGE:
+        memory = np.asarray(_Lent(block))
+    first = -(memory.ctypes.data // 8) % _LINE
+    return memory[first : first + words], kept is None
+
+
+def _taken(room: int) -> Ints | None:
+    """The smallest kept block that is large enough, and not much too large."""
+    with _LOCK:
+        fitting = [n for n, block in enumerate(_KEPT) if room <= len(block) <= _FIT * room]
+        if not fitting:
+            return None
+        return _KEPT.pop(min(fitting, key=lambda n: len(_KEPT[n])))
+
+
+def keep(block: Ints) -> None:
+    """Keep a block that nobody uses any more, in place of those that were used longest ago."""
+    most = min(_MOST, memory_bytes() // _SHARE)
+    # The collector may call this while the lock is held, by the same thread even: then the system gets the block.
+    if _LOCK.acquire(blocking=False):
+        try:
+            _KEPT.append(block)
+            while sum(b.nbytes for b in _KEPT) > most:
+                _KEPT.pop(0)
+        finally:
+            _LOCK.release()
+
+
+def kept_bytes() -> int:
+    """What is kept."""
+    with _LOCK:
+        return sum(block.nbytes for block in _KEPT)
+
+
+def release() -> None:
+    """Give all that is kept back to the system."""
+    with _LOCK:
+        _KEPT.clear()
