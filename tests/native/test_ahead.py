@@ -122,7 +122,7 @@ def test_a_pass_that_reads_ahead_gives_the_same(
     monkeypatch.setenv(SWITCH, "native")
     monkeypatch.setattr("timelapse.kernels.native.memory.gathering.WORTH_THREADS", -1)
     monkeypatch.setattr("timelapse.kernels.native.memory.gathering._PART", 4)
-    monkeypatch.setattr("timelapse.kernels.native.memory.hashtable._LARGE", 0)
+    monkeypatch.setattr("timelapse.kernels.native.memory.blocks.LARGE", 0)
     monkeypatch.setattr("timelapse.kernels.native.memory.hashtable._FIRST", 16)
     events: list[Event] = [
         A(i % 3, 9 * (i > 50), f"w{i % 11}", i % 2 == 0, 0.5, b"x", i, ts=i)
