@@ -58,16 +58,10 @@ class Executor(Protocol):
         """Release what `start` took."""
 
 
-class LocalExecutor:
-    """Runs tasks in this process, one by one: for small logs, for tests, and where there is a single task.
+class OwnProcess:
+    """What executors share whose tasks run in this process. `threads` is how many cores it may use, `text` where it is, for people."""
 
-    `threads` is how many cores a task may use for itself.
-    """
-
-    cores = 1
-    remote = False
-
-    def __init__(self, threads: int = 1, text: str = "in process") -> None:
+    def __init__(self, threads: int, text: str) -> None:
         self._threads = threads
         self._text = text
         self._job: Job | None = None
@@ -86,10 +80,29 @@ class LocalExecutor:
     def close(self) -> None:
         self._job = None
 
-    def submit(self, tasks: Sequence[Task], done: Done, watch: Watch) -> None:
-        job = self._job
-        if job is None:
+    def merge(self, task: Task) -> TaskResult:
+        return execute(self._need(), task, lambda _: None)
+
+    def _need(self) -> Job:
+        if self._job is None:
             raise RuntimeError("the executor has no job: call start first")
+        return self._job
+
+
+class LocalExecutor(OwnProcess):
+    """Runs tasks in this process, one by one: for small logs, for tests, and where there is a single task.
+
+    `threads` is how many cores a task may use for itself.
+    """
+
+    cores = 1
+    remote = False
+
+    def __init__(self, threads: int = 1, text: str = "in process") -> None:
+        super().__init__(threads, text)
+
+    def submit(self, tasks: Sequence[Task], done: Done, watch: Watch) -> None:
+        job = self._need()
         for task in tasks:
             began = time.perf_counter()
             events = 0
@@ -101,11 +114,6 @@ class LocalExecutor:
 
             result = execute(job, task, report)
             done(task, result, time.perf_counter() - began)
-
-    def merge(self, task: Task) -> TaskResult:
-        if self._job is None:
-            raise RuntimeError("the executor has no job: call start first")
-        return execute(self._job, task, lambda _: None)
 
     def poll(self) -> None:
         """Nothing runs beside the driver."""

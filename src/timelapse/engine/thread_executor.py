@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from timelapse.engine.executor import Done, Watch
+from timelapse.engine.executor import Done, OwnProcess, Watch
 from timelapse.engine.job import Job, Task, TaskResult
 from timelapse.engine.tasks import execute
 
@@ -23,41 +23,26 @@ class _Stopped(BaseException):
     """The task was told to stop. No handler catches it as an error of its own."""
 
 
-class ThreadExecutor:
+class ThreadExecutor(OwnProcess):
     """Runs up to `threads` tasks at a time. `text`: where, for people."""
 
     remote = True
 
     def __init__(self, threads: int, text: str) -> None:
-        self._threads, self._text = threads, text
-        self._job: Job | None = None
+        super().__init__(threads, text)
         self._running: list[_Running] = []
 
     @property
     def cores(self) -> int:
         return self._threads
 
-    @property
-    def threads(self) -> int:
-        return self._threads
-
-    @property
-    def text(self) -> str:
-        return self._text
-
-    def start(self, job: Job) -> None:
-        self._job = job
-
     def close(self) -> None:
         """What still runs after an error is told to stop, and waited for."""
         self.cancel()
-        self._job = None
+        super().close()
 
     def submit(self, tasks: Sequence[Task], done: Done, watch: Watch) -> None:
         self._running += [_Running(self._need(), task, done, watch) for task in tasks]
-
-    def merge(self, task: Task) -> TaskResult:
-        return execute(self._need(), task, lambda _: None)
 
     def poll(self) -> None:
         for one in self._running:
@@ -71,11 +56,6 @@ class ThreadExecutor:
         for one in self._running:
             one.join(max(0.0, deadline - time.monotonic()))
         self._running = []
-
-    def _need(self) -> Job:
-        if self._job is None:
-            raise RuntimeError("the executor has no job: call start first")
-        return self._job
 
 
 class _Running(threading.Thread):
