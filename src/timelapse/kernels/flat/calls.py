@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from timelapse.ids import Phase
 from timelapse.kernels.flat import loop, states
 from timelapse.kernels.flat.functions import Pass
-from timelapse.kernels.flat.infer import MISSING
 from timelapse.kernels.flat.rewrite import handler
 from timelapse.kernels.flat.states import PLAIN, TRACKED, StateCode
 from timelapse.kernels.flat.types import GUARD_NAMES
@@ -18,7 +16,7 @@ from timelapse.kinds.base import ABSENT, UNKEYED
 from timelapse.kinds.grouped import Grouped
 from timelapse.kinds.setof import SetOf
 from timelapse.model.events import Event
-from timelapse.model.program import RUNTIME_NAMES, params_of
+from timelapse.model.program import Rejection, params_of
 from timelapse.model.types import FLOAT, TupleType
 from timelapse.tables.lookup import LazyDict
 
@@ -33,7 +31,7 @@ class Loop:
         tracked = kernel._tracked.keys() - compared
         nested = frozenset(
             name for name, data in kernel._dicts.items()
-            if kernel._spec.states[name].kind is SetOf and name not in tracked and kernel._journal is None
+            if kernel._spec.states[name].kind is SetOf and name not in tracked and not kernel.journals
             and not isinstance(data, LazyDict) and not isinstance(kernel._spec.states[name].outer, TupleType)
             and not isinstance(kernel._spec.states[name].inner, TupleType)
         )  # fmt: skip
@@ -54,22 +52,19 @@ class Loop:
         program, work, spec = kernel._program, kernel._work, kernel._spec
         self._kernel = kernel
         tracked = kernel._tracked.keys() - compared
+        journal = kernel.journals
         codes = {
             name: StateCode(
                 spec.states[name],
                 TRACKED if name in tracked else PLAIN,
-                kernel._journal is not None,
+                journal,
                 name in self.nested,
             )
             for name in kernel._dicts
         }
         cls = type(program)
 
-        def member(name: str) -> Any:
-            if name in RUNTIME_NAMES:
-                return MISSING
-            return work.members.get(name, inspect.getattr_static(cls, name, MISSING))
-
+        member = kernel.member
         indexed = frozenset(
             name for name, data in kernel._dicts.items()
             if issubclass(spec.states[name].kind, Grouped) and not isinstance(data, LazyDict)
@@ -83,29 +78,35 @@ class Loop:
             if h.after is None
         }
         self._pass = Pass(
-            codes, params_of(program), member, cls.__mro__, indexed, kernel._final, sendable, spec.loop
+            codes,
+            params_of(program),
+            member,
+            cls.__mro__,
+            indexed,
+            kernel._final,
+            sendable,
+            spec.loop,
+            rejects=kernel.rejects,
         )
         self._own: dict[str, types.CellType] = {}
-        turns: dict[type[Event], tuple[list[str], list[str], bool]] = {}
+        turns: dict[type[Event], tuple[list[tuple[str, bool]], list[str], bool]] = {}
         self._functions: dict[str, Any] = {}
         kept = False
         for number, spec_ in enumerate(work.handlers):
             for place, event in enumerate(spec_.events):
                 calls, fields, whole = turns.setdefault(event, ([], [], False))
                 name = f"_tl_h_{number}_{place}"
-                made = handler(self._pass, spec_.function, event)
+                made = handler(self._pass, spec_.function, event, spec_.name)
                 if made is None:
                     kept = True
                     self._functions[name] = spec_.function
-                    kernel._kinds[id(spec_.function.__code__)] = ""
-                    calls.append(f"{name}(_tl_self, event)")
+                    calls.append((f"{name}(_tl_self, event)", False))
                     whole = True
                 else:
                     self._functions[name] = made
                     kernel._names[made.code] = spec_.name
-                    kernel._kinds[id(made.code)] = event.__name__
                     arguments = [f"_tl_f_{f}" for f in made.fields] + (["event"] if made.event else [])
-                    calls.append(f"{name}({', '.join(arguments)})")
+                    calls.append((f"{name}({', '.join(arguments)})", made.refuses))
                     fields += made.fields
                     whole = whole or made.event
                 turns[event] = (calls, fields, whole)
@@ -131,7 +132,7 @@ class Loop:
         whole = kept or "_tl_self" in free or bool(self._pass.kept)
         code, self.single = loop.write(
             self.turns, now=whole or bool(free & clocks), journal=kernel._journal is not None, count=True,
-            sent=None if whole else self._pass.sent,
+            sent=None if whole else self._pass.sent, rejects=kernel.rejects,
         )  # fmt: skip
         self.function = loop.bound(code, self._cell)
         return free | {"_tl_self"} if whole else free
@@ -173,7 +174,8 @@ class Loop:
         fixed = {
             "_tl_self": kernel._bound, "_tl_live": kernel._bound.__dict__, "_tl_A": ABSENT, "_tl_u": UNKEYED,
             "_tl_q": kernel._sent, "_tl_more": kernel._sent.append, "_tl_send": kernel._queue, "_tl_over": kernel._over, "_tl_fields": states.fields,
-            "_tl_phase": Phase.LOG_EVENT, "_tl_emit": kernel._put, "_tl_journal": kernel._journal,
+            "_tl_phase": int(Phase.LOG_EVENT), "_tl_refuse": kernel._refuse, "_tl_refuse_with": kernel._refuse_with,
+            "_tl_caught": kernel._caught, "_tl_Rejection": Rejection, "_tl_emit": kernel._put, "_tl_journal": kernel._journal,
         }  # fmt: skip
         if name in fixed:
             return fixed[name]

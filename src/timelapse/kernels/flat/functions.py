@@ -44,6 +44,8 @@ class Pass:
     records: list[type[Record]] = field(default_factory=list)
     sent: set[int] = field(default_factory=set)
     """The numbers of events that are sent by code which is written out."""
+    rejects: bool = False
+    """Whether events may be rejected."""
     counter: Any = field(default_factory=itertools.count)
 
 
@@ -57,6 +59,8 @@ class Made:
     """Handlers: the event's fields that are its arguments, in order."""
     event: bool = False
     """Handlers: whether it takes the event as well, as its last argument."""
+    refuses: bool = False
+    """Handlers: whether it returns True where it has rejected the event."""
 
     @property
     def free(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import time
 import types
@@ -18,6 +19,8 @@ from timelapse.kernels.base import PassResult, Tick, output_schema
 from timelapse.kernels.flat import loop
 from timelapse.kernels.flat.calls import Loop
 from timelapse.kernels.flat.grouped import Nested, key_columns, nested, pairs
+from timelapse.kernels.flat.infer import MISSING
+from timelapse.kernels.flat.refusals import takes_back
 from timelapse.kernels.interpreted import (
     FIRST_TICK,
     InterpretedKernel,
@@ -31,11 +34,13 @@ from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Journal, undo
 from timelapse.log.reader import Chunk
 from timelapse.model.events import Event, Record
-from timelapse.model.program import Program, Rejection
+from timelapse.model.program import RUNTIME_NAMES, Program, Rejection, params_of, rejection
 from timelapse.model.times import check_sent, loop_bound
 from timelapse.tables.apply import Change, changes_of_empty
 from timelapse.tables.lookup import LazyDict
 from timelapse.tables.table import key_arrays
+
+_AT_LOG = int(Phase.LOG_EVENT)
 
 
 class FlatKernel(InterpretedKernel):
@@ -53,15 +58,28 @@ class FlatKernel(InterpretedKernel):
             program, work, starts, final=final, quarantine=quarantine, live=live, journal=journal
         )
         self._dicts = {name: store.data for name, store in self._stores.items()}
-        self._kinds: dict[int, str] = {}
-        """The event types of handlers' code objects, by id: those of two types may be equal. "" for handlers that stayed as they are."""
+        self.rejects = self._journal is not None and bool(work.rejects)
+        """Whether events may be rejected."""
+        self.journals = self._journal is not None and (
+            quarantine
+            or journal is not None
+            or takes_back(
+                ((h.function, h.events) for h in work.handlers),
+                self._spec.states,
+                params_of(program),
+                self.member,
+            )
+        )
+        """Whether what an event has written may have to be undone."""
         self._lists: dict[type[Record], list[tuple[Any, ...]]] = {}
         self._cells: dict[str, types.CellType] = {
-            n: types.CellType(0) for n in ("_tl_ts", "_tl_seq", "_tl_n")
+            n: types.CellType(0) for n in ("_tl_ts", "_tl_seq", "_tl_n", "_tl_kind")
         }
         self._cells["_tl_sent"] = types.CellType(None)
         self._sent: list[tuple[Any, ...]] = []
         """What the events of the transaction have sent, in order (loop.py); what is being handled is in a cell."""
+        self._rejected_types: list[str] = []
+        """The names of event types, by that number."""
         self._numbers: dict[type[Event], int] = {}
         """Event types by the number of what happens at them."""
         self._loops: dict[frozenset[str], Loop] = {}
@@ -85,6 +103,12 @@ class FlatKernel(InterpretedKernel):
                 data.clear()
                 data.update(dict.fromkeys(pairs(members), True))
                 self.states[name]._own.clear()
+
+    def member(self, name: str) -> Any:
+        """What the program's class (or the pass) has under a name; MISSING where there is nothing, or it is the run's."""
+        if name in RUNTIME_NAMES:
+            return MISSING
+        return self._work.members.get(name, inspect.getattr_static(type(self._program), name, MISSING))
 
     def state(self, name: str) -> dict[Any, Any]:
         self._settle_nested()
@@ -131,6 +155,7 @@ class FlatKernel(InterpretedKernel):
         found = self._loops.get(compared)
         if found is None:
             found = self._loops[compared] = Loop(self, compared)
+            self._rejected_types = [turn.event.__name__ for turn in found.turns]
         self._copies = {name: dict(self._dicts[name]) for name in compared}
         live = self._bound.__dict__
         kept = {name: live[name] for name in ("emit", "send")}
@@ -199,7 +224,7 @@ class FlatKernel(InterpretedKernel):
             try:
                 run.function(islice(events, self._size), *nexts)
             except Rejection as refusal:
-                self._reject(refusal, source)
+                raise RuntimeError("an event was rejected in a pass that rejects none") from refusal
             except Exception as error:
                 trace = error.__traceback__
                 failure = error.with_traceback(None if trace is None else trace.tb_next)
@@ -223,25 +248,31 @@ class FlatKernel(InterpretedKernel):
             if done == rows.count:
                 return True
 
-    def _reject(self, refusal: Rejection, source: Source) -> None:
+    def _refuse(self, reason: str, handler: str) -> None:
         """Undo the event under way and note why."""
-        if self._journal is None or not self._work.rejects:
-            raise RuntimeError("an event was rejected in a pass that rejects none") from refusal
-        undo(self._journal)
-        derived = self._derived_event() is not None
-        self._settle()
-        ts, seq = (self._cells[n].cell_contents for n in ("_tl_ts", "_tl_seq"))
-        self._take_back(seq)
+        journal, cells = self._journal, self._cells
+        if journal:
+            undo(journal)
+        if self._sent:
+            self._settle()
+        ts, seq = cells["_tl_ts"].cell_contents, cells["_tl_seq"].cell_contents
+        if cells["_tl_n"].cell_contents:
+            self._take_back(seq)
+        kind = self._rejected_types[cells["_tl_kind"].cell_contents]
+        self._refused.append((ts, _AT_LOG, seq, kind, handler, reason))
+
+    def _refuse_with(self, reason: str | Record, handler: str) -> None:
+        """The same for what `self.reject` is given."""
+        refusal = rejection(reason)
+        self._refuse(refusal.reason, handler)
         if refusal.record is not None and self._final:
             self._put(refusal.record)
-        trace = refusal.__traceback__
-        while trace is not None and trace.tb_frame.f_code not in self._names:
-            trace = trace.tb_next
-        kind = "" if trace is None else self._kinds.get(id(trace.tb_frame.f_code), "")
-        name = self._handler_of(refusal.__traceback__)
-        if derived or not kind:
-            kind = type(source.event(seq)).__name__
-        self._refused.append((ts, Phase.LOG_EVENT, seq, kind, name, refusal.reason))
+
+    def _caught(self, refusal: Rejection) -> None:
+        """The same for what somebody has raised that has the program itself."""
+        self._refuse(refusal.reason, self._handler_of(refusal.__traceback__))
+        if refusal.record is not None and self._final:
+            self._put(refusal.record)
 
     def _take_back(self, seq: int) -> None:
         """Take back what an event has put out."""
@@ -258,7 +289,7 @@ class FlatKernel(InterpretedKernel):
             self._reads.setdefault(type(record), []).append(record)
             return
         ts, seq, n = (self._cells[name].cell_contents for name in ("_tl_ts", "_tl_seq", "_tl_n"))
-        row = (ts, Phase.LOG_EVENT, seq, n, *tuple.__iter__(record))
+        row = (ts, _AT_LOG, seq, n, *tuple.__iter__(record))
         self._lists.setdefault(type(record), []).append(row)
         self._cells["_tl_n"].cell_contents = n + 1
 

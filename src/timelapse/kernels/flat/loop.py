@@ -26,17 +26,32 @@ class Turn:
     """The columns that are read, in this order, after `ts` and `seq`."""
     whole: bool
     """Whether the event itself is made."""
-    calls: tuple[str, ...]
-    """The handlers' calls, as they are written in the loop."""
+    calls: tuple[tuple[str, bool], ...]
+    """The handlers' calls, as they are written in the loop, and whether each gives True where it has rejected the event."""
+
+    def lines(self, leave: str) -> list[str]:
+        """The calls; `leave`: what is done once the event is rejected."""
+        return [
+            line
+            for call, refuses in self.calls
+            for line in ((f"if {call}:", f"{INDENT}{leave}") if refuses else (call,))
+        ]
 
 
 def write(
-    turns: Sequence[Turn], *, now: bool, journal: bool, count: bool, sent: Collection[int] | None
+    turns: Sequence[Turn],
+    *,
+    now: bool,
+    journal: bool,
+    count: bool,
+    sent: Collection[int] | None,
+    rejects: bool = False,
 ) -> tuple[types.CodeType, bool]:
     """The loop's code, and whether it goes through rows of a single type.
 
     It takes what gives the next event: a zip of columns, or numbers of types and one function for each.
-    `sent`: the numbers of the events that handlers send; None where that is not known.
+    `sent`: the numbers of the events that handlers send; None where that is not known. `rejects`: whether events may be
+    rejected; which type it was is kept then.
     """
     single = len(turns) == 1
     lines: list[str] = []
@@ -49,20 +64,37 @@ def write(
             lines.append(f"{INDENT * 2}{names} = next{number}()")
         depth = INDENT * (1 if single else 2)
         inner = ["_tl_n = 0"] if count else []
+        if rejects:
+            inner.append(f"_tl_kind = {number}")
         if now:
             inner.append('_tl_live["now"] = _tl_ts')
         if turn.whole:
             own = (f"_tl_f_{f.name}" if f.name in turn.fields else "None" for f in turn.event.__fields__)
             inner.append(f"event = _tl_make_{number}(({''.join(f'{n}, ' for n in own)}_tl_ts, _tl_seq))")
-        lines += [depth + line for line in (*inner, *turn.calls)]
+        if rejects:
+            caught = ["try:", *(INDENT + line for line in turn.lines("continue")), "except _tl_Rejection as refusal:",
+                      f"{INDENT}_tl_caught(refusal)", f"{INDENT}continue"]  # fmt: skip
+            inner += caught
+        else:
+            inner += turn.lines("continue")
+        lines += [depth + line for line in inner]
     derived = [] if sent is not None and not sent else _derived(turns, sent)
+    if derived and rejects:
+        derived = [
+            "try:",
+            *(INDENT + line for line in derived),
+            "except _tl_Rejection as refusal:",
+            f"{INDENT}_tl_caught(refusal)",
+        ]
     lines += [INDENT + line for line in derived]
     if journal:
         lines += [f"{INDENT}if _tl_journal:", f"{INDENT * 2}_tl_journal.clear()"]
     if not single:
         lines.insert(0, "for kind in kinds:")
     given = "rows" if single else ", ".join(["kinds", *(f"next{n}" for n in range(len(turns)))])
-    own_cells = f"nonlocal _tl_ts, _tl_seq, _tl_n{', _tl_sent' if derived else ''}"
+    own_cells = (
+        f"nonlocal _tl_ts, _tl_seq, _tl_n{', _tl_sent' if derived else ''}{', _tl_kind' if rejects else ''}"
+    )
     body = "\n".join(INDENT * 2 + line for line in (own_cells, *lines))
     free = sorted({w for w in _names(body) if w.startswith("_tl_") and not w.startswith("_tl_f_")})
     text = f"def scope({', '.join(free)}):\n{INDENT}def loop({given}):\n{body}\n"
@@ -88,7 +120,7 @@ def _derived(turns: Sequence[Turn], sent: Collection[int] | None) -> list[str]:
         inner = [f"{', '.join(['number', *fields])}{'' if fields else ','} = _tl_sent"]
         if turn.whole:
             inner.append(f"event = _tl_make_{number}((*_tl_sent[1:], _tl_ts, _tl_seq))")
-        inner += turn.calls
+        inner += turn.lines("break")
         if not only:
             lines.append(f"{INDENT * 2}{chained}if _tl_sent[0] == {number}:")
             chained = "el"

@@ -31,6 +31,12 @@ class Operands:
         self.whole = False
         """Whether the event itself is used, not only its fields."""
         self.nonlocals: set[str] = set()
+        self.handler = ""
+        """The name of the handler that is being rewritten; empty for methods."""
+        self.guarded = 0
+        """In how many statements that something may have to pass on its way out what is being rewritten stands."""
+        self.refuses = False
+        """Whether it returns True where it has rejected the event."""
         self.nested = 0
         """In how many comprehensions and functions of its own what is being rewritten stands."""
         self._unsafe = any(isinstance(n, ast.NamedExpr) for n in ast.walk(tree))

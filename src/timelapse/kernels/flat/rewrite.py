@@ -14,7 +14,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from timelapse.kernels.flat import rows, states, writes
+from timelapse.kernels.flat import refusals, rows, states, writes
 from timelapse.kernels.flat.functions import Made, Pass, Unrewritable, can_be_rewritten, compiled
 from timelapse.kernels.flat.infer import called_scope, plain_arguments, tree_of
 from timelapse.kernels.flat.operands import Operands
@@ -26,8 +26,8 @@ from timelapse.model.source import FunctionNode
 _MOST_VARIANTS = 8
 
 
-def handler(work: Pass, function: types.FunctionType, event: type[Event]) -> Made | None:
-    """A handler for one type of event; None where it has to stay as it is."""
+def handler(work: Pass, function: types.FunctionType, event: type[Event], called: str) -> Made | None:
+    """A handler for one type of event, under the name by which it is known; None where it has to stay as it is."""
     tree = tree_of(function)
     if tree is None or not plain_arguments(tree, 2) or function.__defaults__:
         return None
@@ -37,13 +37,14 @@ def handler(work: Pass, function: types.FunctionType, event: type[Event]) -> Mad
     types_of = {f.name: declared(f.type) for f in event.__fields__}
     try:
         writer = Rewriter(work, function, tree, {}, receiver, name, types_of)
+        writer.handler = called
         body = writer.block(tree.body)
     except Unrewritable:
         return None
     fields = tuple(f for f in types_of if f in writer.fields)
     arguments = [f"_tl_f_{f}" for f in fields] + ([name] if writer.whole else [])
     made = compiled(function, tree, arguments, body, writer.nonlocals)
-    return Made(made, function, fields, writer.whole)
+    return Made(made, function, fields, writer.whole, writer.refuses)
 
 
 def method(work: Pass, function: types.FunctionType, given: tuple[Type, ...]) -> str | None:
@@ -88,10 +89,35 @@ class Rewriter(Operands):
 
     def _statement(self, node: ast.stmt) -> list[ast.stmt]:
         if not self.nested:
-            made = self._written(node)
+            made = self._refused(node) if self.handler else None
+            if made is None:
+                made = self._written(node)
             if made is not None:
                 return made
-        return [self._copied(node)]
+        # What is in there may catch a Rejection, or has to be left by one.
+        guarded = isinstance(node, ast.Try | ast.TryStar | ast.With | ast.AsyncWith)
+        self.guarded += guarded
+        copied = self._copied(node)
+        self.guarded -= guarded
+        return [copied]
+
+    def _refused(self, node: ast.stmt) -> list[ast.stmt] | None:
+        """In a handler: a reject, and a return, whose value is nobody's; None for all others."""
+        match node:
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(value=base, attr="reject"), args=args, keywords=[])
+            ) if self._is_self(base) and self.work.rejects and not self.guarded:
+                made = refusals.reject(self, args, self.handler, node)
+                self.refuses = self.refuses or made is not None
+                return made
+            case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant):
+                return [
+                    ast.copy_location(ast.Expr(self.expr(value)), node),
+                    ast.copy_location(ast.Return(None), node),
+                ]
+            case ast.Return():
+                return [ast.copy_location(ast.Return(None), node)]
+        return None
 
     def _written(self, node: ast.stmt) -> list[ast.stmt] | None:
         """A statement that writes a state, puts out a record or sends an event; None for all others."""

@@ -46,6 +46,26 @@ def send(at: Rewriter, given: ast.expr, node: ast.stmt) -> list[ast.stmt] | None
     return row.statements(put, "_tl_send", node)
 
 
+def refuse(at: Rewriter, given: ast.expr, handler: str, node: ast.stmt) -> list[ast.stmt] | None:
+    """`self.reject(Row(...))`: the row takes the place of what the event has put out; None where it has to be made."""
+    cls = _class_of(at, given, Record)
+    if cls is None or cls.__reads__ or not at.work.final:
+        return None
+    records = at.work.records
+    if cls not in records:
+        records.append(cls)
+    at.nonlocals.add("_tl_n")
+    row = _Row(at, cls, given)
+    values = row.take_values(alone=False)
+    put = [
+        f"_tl_refuse({cls.__name__!r}, {handler!r})",
+        f"_tl_r_{records.index(cls)}((_tl_ts, _tl_phase, _tl_seq, 0, {values}))",
+        "_tl_n = 1",
+    ]
+    made = row.statements(put, "_tl_refuse_with", node, f", {handler!r}")
+    return [*made, *at.statements(["return True"], node)]
+
+
 class _Row:
     """A row that is being written out: `lines` is what comes before it, `parts` the expressions in them."""
 
@@ -67,18 +87,18 @@ class _Row:
             if not whole and (test := guard(fields[name], known, temp)) is not None:
                 self._tests.append(f"({test})")
 
-    def take_values(self) -> str:
-        """The values, in the order of the fields, as the items of a tuple."""
+    def take_values(self, *, alone: bool = True) -> str:
+        """The values, in the order of the fields, as the items of a tuple. `alone`: nothing is done before it is made."""
         row = "".join(f"{self._names[f.name]}, " for f in self._cls.__fields__)
-        if not self._tests and self._ordered:  # nothing comes between them
+        if alone and not self._tests and self._ordered:  # nothing comes between them
             for line in self._lines:
                 name, _, text = line.partition(" = ")
                 row = re.sub(rf"\b{name}\b", text, row)
             self._lines = []
         return row
 
-    def statements(self, put: list[str], otherwise: str, node: ast.stmt) -> list[ast.stmt]:
-        """The lines that put it where it goes. What does not pass for sure is made, and given to `otherwise`."""
+    def statements(self, put: list[str], otherwise: str, node: ast.stmt, more: str = "") -> list[ast.stmt]:
+        """The lines that put it where it goes. What does not pass for sure is made, and given to `otherwise` (with `more`)."""
         lines = [*self._lines, *put]
         if self._tests:
             again = ", ".join(f"{name}={temp}" for name, temp in self._names.items())
@@ -88,7 +108,7 @@ class _Row:
                 f"if {' and '.join(self._tests)}:",
                 *["    " + p for p in put],
                 "else:",
-                f"    {otherwise}(R({again}))",
+                f"    {otherwise}(R({again}){more})",
             ]
         return self._at.statements(lines, node, **self._parts)
 

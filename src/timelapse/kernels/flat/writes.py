@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from timelapse.kernels.flat import grouped
 from timelapse.kernels.flat.states import TRACKED, Lines, Parts, StateCode
-from timelapse.kernels.flat.types import Type
+from timelapse.kernels.flat.types import Type, fits
 from timelapse.kinds.base import State
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.extremum import Max, Min
@@ -195,21 +195,19 @@ def _extremum(site: Site, k: str, v: str) -> None:
     site.check_stored(v)
     code = site.code
     x, o, sign = code.name, site.at.temporary(), ">" if issubclass(code.kind, Max) else "<"
+    # NaN beats nothing, and None is no value of its own: both are refused.
+    refused = f"_tl_S_{x}.add({v if code.spec.key is None else f'{k}, {v}'})"
+    stored = code.spec.value
+    if isinstance(stored, OptionalType):
+        stored = stored.inner
+        if not fits(stored, site.at.type_of(site.args[-1])):
+            site.lines += [f"if {v} is None:", f"    {refused}"]
     site.lines += [f"{o} = _tl_g_{x}({k}, _tl_A)", f"if {o} is _tl_A or {v} {sign} {o}:"]
-    if code.spec.value != KIND_FLOAT:
+    if stored != KIND_FLOAT:
         site.lines += _in(code.put(k, v, o))
         return
-    refused = (
-        f"_tl_S_{x}.add({v if code.spec.key is None else f'{k}, {v}'})"  # NaN beats nothing, but is refused
-    )
     site.lines += [f"    if {v} == {v}:", *_in(_in(code.put(k, v, o))), "    else:", f"        {refused}",
                    f"elif {v} != {v}:", f"    {refused}"]  # fmt: skip
-
-
-def _extremum_add(
-    code: StateCode, args: Sequence[ast.expr], at: Rewriter, like: ast.AST
-) -> list[ast.stmt] | None:
-    return None if isinstance(code.spec.value, OptionalType) else _extremum(code, args, at, like)
 
 
 # --- several things under a key ----------------------------------------------------------------------
@@ -325,7 +323,7 @@ WRITES: dict[tuple[type[State], str], Write] = {
     (ListOf, "delitem"): _drop,
     (Decayed, "add"): _decayed_add,
     (Decayed, "delitem"): _drop,
-    **{(kind, "add"): _extremum_add for kind in (Max, Min)},
+    **{(kind, "add"): _extremum for kind in (Max, Min)},
     **{(kind, name): _drop for kind in (Max, Min) for name in ("delitem", "discard")},
 }
 """What is written out, by kind and operation, where nothing but positional arguments are given."""
