@@ -35,6 +35,15 @@ def test_phases_add_up_to_the_time_of_all_cores() -> None:
     assert list(found) == [p for p in PHASES if p in found]
 
 
+def test_threads_that_wait_for_each_other_share_the_time_that_there_was() -> None:
+    account = Account()
+    account.task({"read": 3.0, "kernel": 6.0, "total": 6.0}, waited=6.0)
+    account.add("publish", 1.0)
+    found = account.close(wall=2.5, cores=2)
+    assert found == pytest.approx({"read": 1.5, "kernel": 3.0, "publish": 0.5})
+    assert "idle" not in found
+
+
 @pytest.mark.parametrize(
     ("kernel", "shown"), [("native", "compiled"), ("python", "TIMELAPSE_KERNEL is python")]
 )
@@ -47,8 +56,8 @@ def test_a_run_says_where_its_time_went_and_what_ran_compiled(
     )
     run = replay(Antispam, log, slices=3, spark=False, strategy="staged")
     whole = sum(run.account.values())
-    assert whole >= run.seconds
     assert whole / run.seconds == pytest.approx(round(whole / run.seconds), rel=0.02)
+    assert whole >= 0.98 * run.seconds
     assert set(run.account) >= {"kernel", "exchange", "write", "publish"}
     assert ("read" in run.account) == ("decode" in run.account) == (kernel == "native")
     assert set(run.passes) == {

@@ -44,7 +44,13 @@ class Account:
         self.add("spark", max(0.0, waited - inside))
 
     def close(self, wall: float, cores: int) -> dict[str, float]:
-        """Core-seconds by phase, in the order of PHASES, with what is left over as idle."""
-        idle = wall * cores - sum(self._seconds.values())
-        found = {**self._seconds, "idle": max(0.0, idle)}
+        """Core-seconds by phase, in the order of PHASES, with what is left over as idle.
+
+        Threads are timed by the clock. Where there were more of them than cores, they waited for each other, and
+        their times add up to more than there was: then each phase gets its share of what there was.
+        """
+        there, used = wall * cores, sum(self._seconds.values())
+        found = {**self._seconds, "idle": there - used}
+        if used > there:
+            found = {phase: seconds * there / used for phase, seconds in self._seconds.items()}
         return {phase: found[phase] for phase in PHASES if found.get(phase, 0.0) > 0}
