@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.native.agree import agree
-from timelapse.kernels.choose import choice
+from tests.native.fuzz.emulate import emulated
+from timelapse.kernels.choose import SWITCH, choice
+from timelapse.kernels.native import build
+from timelapse.model.program import spec_of
+from timelapse.testing import check_replay, random_log
 from timelapse.testing.sources import load_source
 
 HEAD = """
@@ -125,3 +129,36 @@ def test_what_is_left_to_python_says_why(line: str, why: str) -> None:
     found = choice(program(), final_pass(analyse(program)), final=True)
     assert not found.compiled
     assert why in found.reason
+
+
+UNUSED = """
+import timelapse as tl
+
+class A(tl.Event):
+    k: int
+
+class P(tl.Program):
+    used: tl.Counter[int]
+    values: tl.ListOf[int, str]
+    newest: tl.ListOf[int, int] = tl.state(last=3)
+    line: tl.ListOf[int]
+    different: tl.Distinct[int, str]
+    often: tl.Frequent[int, int]
+    spread: tl.Quantiles[int]
+    level: tl.Decayed[int] = tl.state(half_life=tl.HOUR)
+    names: tl.MapOf[str, int, str | None]
+
+    @tl.on(A)
+    def note(self, e):
+        self.used[e.k] += 1
+"""
+
+
+def test_states_that_no_handler_mentions_stay_empty_in_passes_that_find_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also those whose writes would not compile: declared, and not used yet."""
+    monkeypatch.setenv(SWITCH, "native")
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    program = load_source(UNUSED)
+    check_replay(program, random_log(spec_of(program).events), slices=(3,), strategies=("staged",))

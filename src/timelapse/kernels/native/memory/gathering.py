@@ -32,7 +32,7 @@ from timelapse.kinds.effects import ADD, SET
 from timelapse.tables.apply import Change, change_of
 from timelapse.tables.rowhash import HashSum, seed_of
 from timelapse.tables.sharing import at_once
-from timelapse.tables.table import key_names, key_types
+from timelapse.tables.table import effect_table, key_names, key_types
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -137,6 +137,8 @@ class _Group:
         """What the slice did to one of the states."""
         table = self.states[number]
         layout, spec = table.layout, table.spec
+        if layout.form == "list":  # no handler writes to it, or the pass would not be compiled
+            return effect_table(spec.kind.delta(spec, None)), None
         hashes, flags, keys, live, before = self._rows_of(number)
         present = flags[0] & layout.present != 0
         columns = [pa.array(hashes[0].view(np.uint64))]

@@ -101,8 +101,8 @@ class Layout:
 
     @property
     def live(self) -> int:
-        """The number of words that writes change."""
-        return {"exact": self.size, "const": 0, "count": 1, "func": 2 * self.size + 1}[self.form]
+        """The number of words that writes change. Of a list that the pass does not know none: its operations do not compile."""
+        return {"exact": self.size, "const": 0, "count": 1, "func": 2 * self.size + 1, "list": 0}[self.form]
 
     @property
     def end(self) -> int:
