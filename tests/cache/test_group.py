@@ -14,7 +14,7 @@ from tests.cache.test_states import same
 from timelapse.cache import rerun
 from timelapse.cache.reads import OutputDriver
 from timelapse.errors import HandlerError
-from timelapse.kernels.native import fallback
+from timelapse.kernels.native import fallback, kernel
 
 LIMITS = [-4000, 1, 2, 10]
 
@@ -51,9 +51,13 @@ def _compare(module: Any, log: tl.Log, limits: list[int], cls: str = "Talk") -> 
     return found
 
 
-@pytest.mark.parametrize("slices", [1, 3])
-def test_points_beside_the_first(slices: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("slices", "piece"), [(1, kernel.PIECE), (3, kernel.PIECE), (2, 7)])
+def test_points_beside_the_first(
+    slices: int, piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where what was read for a chunk comes in many parts."""
     taken = Taken(monkeypatch)
+    monkeypatch.setattr(kernel, "PIECE", piece)
     with written(tmp_path / "p", program=NATIVE) as module:
         log = tl.Log.from_events(tmp_path / "log", events(module), [module.Join, module.Say], block=64)
         monkeypatch.setattr("timelapse.run.slices._INTERPRETED_EVENTS", 10)

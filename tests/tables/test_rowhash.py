@@ -146,3 +146,14 @@ def test_columns_differ_where_their_hashes_do(name: str, data: st.DataObject) ->
 def test_floats_differ_by_their_bits() -> None:
     a, b = [0.0, math.nan, 1.0, None], [-0.0, -math.nan, 1.0, 0.0]
     assert differ(pa.array(a), pa.array(b)).tolist() == [True, False, False, True]
+
+
+def test_values_of_two_types_differ() -> None:
+    """Versions of a program may give a field another type."""
+    whole, text = pa.array([1, None, 0, None]), pa.array(["1", None, "", "a"])
+    assert differ(whole, pa.array([1.0, None, 0.0, 2.0])).tolist() == [True, False, True, True]
+    assert differ(whole, text).tolist() == [True, False, True, True]
+    assert differ(text, text.cast(pa.large_string())).tolist() == [False] * 4
+    assert differ(text, text.cast(pa.binary())).tolist() == [True, False, True, True]
+    assert differ(whole, pa.array([[1], None, [], [2]])).tolist() == [True, False, True, True]
+    assert differ(whole, pa.nulls(4, pa.string())).tolist() == [True, False, True, False]

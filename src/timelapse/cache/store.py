@@ -18,8 +18,9 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -29,6 +30,7 @@ import msgspec
 from timelapse.env.machine import cache_dir
 from timelapse.errors import UsageError
 from timelapse.log.place import partial_path, remove_abandoned
+from timelapse.tables.sharing import at_once
 
 FORMAT = 1
 PLACE = "TIMELAPSE_STATES"
@@ -104,10 +106,9 @@ class Store:
             self._remove(folder)
             return None
         try:
-            sound = all(
-                take(folder / name, into / name) and _checked(into / name) == known
-                for name, known in head.files.items()
-            )
+            names = list(head.files)
+            sound = all(take(folder / name, into / name) for name in names)
+            sound = sound and _all_checked([into / name for name in names]) == list(head.files.values())
         except OSError:
             return None  # evicted meanwhile
         if not sound or head.key != key:
@@ -131,7 +132,7 @@ class Store:
         An entry that is there stays, unless it is to be replaced.
         """
         target = self._entries / key
-        partial = partial_path(target)
+        aside = partial_path(target)
         try:
             size = sum(path.stat().st_size for path in files.values())
             self._entries.mkdir(parents=True, exist_ok=True)
@@ -139,20 +140,19 @@ class Store:
             if size > limit:
                 return f"it has {size:,} bytes, the cache's limit is {limit:,}"
             self.evict(limit - size)
-            partial.mkdir()
-            known = {}
+            aside.mkdir()
             for name, path in files.items():
-                if not take(path, partial / name):
+                if not take(path, aside / name):
                     return f"{name} is no file"
-                known[name] = _checked(partial / name)
+            known = dict(zip(files, _all_checked([aside / name for name in files]), strict=True))
             head = Head(kind=kind, key=key, about=about, data=data, files=known, created=time.time())
             body = msgspec.json.encode(head)
-            (partial / _HEAD).write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
-            (partial / _USED).touch()
+            (aside / _HEAD).write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+            (aside / _USED).touch()
             if replace:
                 self._remove(target)
             try:
-                partial.rename(target)
+                aside.rename(target)
             except OSError:
                 if not target.exists():
                     raise
@@ -160,7 +160,7 @@ class Store:
         except (OSError, TypeError, ValueError, msgspec.MsgspecError) as error:
             return f"the cache cannot be written: {error}"
         finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            shutil.rmtree(aside, ignore_errors=True)
 
     # --- keeping house ------------------------------------------------------------------------------
 
@@ -285,6 +285,8 @@ _SETTLED = 1.0
 _KNOWN: dict[tuple[int, int, int, int], str] = {}
 """SHA-256 of files that this process has read, by device, inode, size and time of change."""
 _MOST_KNOWN = 100_000
+_HASHING = 2
+"""Files that are hashed at the same time."""
 
 
 def _checked(path: Path) -> tuple[int, str]:
@@ -300,6 +302,11 @@ def _checked(path: Path) -> tuple[int, str]:
             _KNOWN.clear()
         _KNOWN[identity] = digest
     return size, digest
+
+
+def _all_checked(paths: Sequence[Path]) -> list[tuple[int, str]]:
+    """The same of several files, two at a time."""
+    return at_once([(path.stat().st_size, partial(_checked, path)) for path in paths], _HASHING)
 
 
 def _read_head(folder: Path) -> Head:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from timelapse.compare.match import match, unequal
+from timelapse.compare.match import match, unequal, unequal_pairs
 from timelapse.divergence import time_text
 from timelapse.errors import UsageError
 from timelapse.ids import DAY, Phase
@@ -381,14 +381,13 @@ def _common(a: pa.Table, b: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 def _compare(name: str, a: pa.Table, b: pa.Table, identity: tuple[str, ...]) -> RecordDiff:
     found = match(a, b, identity)
-    left, right = a.take(pa.array(found.left)), b.take(pa.array(found.right))
     # Matched by event, a row's number among the event's outputs says nothing; matched by key, its event counts.
     names = [n for n in a.column_names if n not in ("phase", "ordinal")]
-    differs = np.zeros(len(found.left), np.bool_)
-    for mask in unequal(left, right, names).values():
-        differs |= mask
-    changed = pa.array(differs)
-    return RecordDiff(
-        name, identity, a, b, a.take(pa.array(found.only_a)), b.take(pa.array(found.only_b)),
-        left.filter(changed), right.filter(changed),
+    changed = unequal_pairs(a, b, found, names)
+    gone, new, changed_a, changed_b = (
+        table.take(pa.array(rows))
+        for table, rows in (
+            (a, found.only_a), (b, found.only_b), (a, found.left[changed]), (b, found.right[changed]),
+        )
     )  # fmt: skip
+    return RecordDiff(name, identity, a, b, gone, new, changed_a, changed_b)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.tables.loops import U64
-from timelapse.tables.rowhash import both_lanes, hash_order, one_array, row_hashes
+from timelapse.tables.rowhash import both_lanes, differ, hash_order, one_array
 
 Rows = npt.NDArray[np.int64]
 
@@ -39,9 +39,10 @@ def match(a: pa.Table, b: pa.Table, identity: Sequence[str]) -> Matching:
     if found is None:
         found = _several(low, high, a.num_rows, b.num_rows)
     left, right = found
-    by_a = np.argsort(left, kind="stable")
-    left, right = left[by_a], right[by_a]
-    return Matching(_others(a.num_rows, left), _others(b.num_rows, right), left, right)
+    of = np.full(a.num_rows, -1, np.int64)  # the row of B for each of A: into A's order without sorting
+    of[left] = right
+    left = np.flatnonzero(of >= 0)
+    return Matching(np.flatnonzero(of < 0), _others(b.num_rows, right), left, of[left])
 
 
 def _single(low: U64, high: U64, rows: int) -> tuple[Rows, Rows] | None:
@@ -69,17 +70,26 @@ def _several(low: U64, high: U64, rows_a: int, rows_b: int) -> tuple[Rows, Rows]
 
 
 def unequal(a: pa.Table, b: pa.Table, names: Sequence[str]) -> dict[str, npt.NDArray[np.bool_]]:
-    """For two tables of one length, row by row and column by column whether they differ in a bit."""
-    found = {}
+    """For two tables of one length and schema, row by row and column by column whether they differ in a bit."""
+    return {name: differ(*(one_array(t.column(name)) for t in (a, b))) for name in names}
+
+
+def unequal_pairs(a: pa.Table, b: pa.Table, found: Matching, names: Sequence[str]) -> Rows:
+    """The matched pairs, by number, that differ in a bit of these columns."""
+    changed = np.zeros(len(found.left), np.bool_)
+    sides = [
+        (t, None if len(rows) == t.num_rows and _rises_by_one(rows) else pa.array(rows))
+        for t, rows in ((a, found.left), (b, found.right))
+    ]
     for name in names:
-        x, y = (_hashes(t, name) for t in (a, b))
-        found[name] = (x[0] != y[0]) | (x[1] != y[1])
-    return found
+        x, y = (one_array(t.column(name) if rows is None else t.column(name).take(rows)) for t, rows in sides)
+        changed |= differ(x, y)
+    return np.flatnonzero(changed)
 
 
-def _hashes(table: pa.Table, name: str) -> tuple[U64, U64]:
-    column = [one_array(table.column(name))]
-    return row_hashes(column, table.num_rows, _SEED, 0), row_hashes(column, table.num_rows, _SEED, 1)
+def _rises_by_one(rows: Rows) -> bool:
+    """Whether row numbers of which none occurs twice, as many as there are rows, stand in their order."""
+    return bool((rows[1:] > rows[:-1]).all())
 
 
 def _lanes(table: pa.Table, names: Sequence[str]) -> tuple[U64, U64]:

@@ -118,15 +118,34 @@ def both_lanes(
 
 
 def differ(a: pa.Array, b: pa.Array) -> npt.NDArray[np.bool_]:
-    """Where two columns of one type hold values that hash differently."""
-    if pa.types.is_primitive(a.type):
-        changed: npt.NDArray[np.bool_] = _words(a) != _words(b)
-        if a.null_count or b.null_count:
-            had, has = np.asarray(a.is_valid()), np.asarray(b.is_valid())
-            changed = np.where(had & has, changed, had != has)
+    """Where two columns of one length hold values that differ in a bit, as hashes tell values apart.
+
+    Values of two types always differ (1 and 1.0, 0 and ""), unless both are null.
+    """
+    changed: npt.NDArray[np.bool_]
+    kinds = (a.type, b.type)
+    if all(map(pa.types.is_nested, kinds)):
+        (low_a, high_a), (low_b, high_b) = (both_lanes([column], len(column), 0) for column in (a, b))
+        changed = (low_a != low_b) | (high_a != high_b)
         return changed
-    found: npt.NDArray[np.bool_] = row_hashes([a], len(a), 0, 0) != row_hashes([b], len(b), 0, 0)
-    return found
+    if any(all(map(same, kinds)) for same in (_is_text, _is_binary)):
+        changed = np.asarray(pc.fill_null(pc.not_equal(a, b), False))
+    elif a.type == b.type:
+        changed = _words(a) != _words(b)
+    else:
+        changed = np.ones(len(a), np.bool_)
+    if a.null_count or b.null_count:
+        had, has = np.asarray(a.is_valid()), np.asarray(b.is_valid())
+        changed = np.where(had & has, changed, had != has)
+    return changed
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def sum_of(lanes: tuple[U64, U64], mask: npt.NDArray[np.bool_]) -> HashSum:

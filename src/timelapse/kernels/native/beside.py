@@ -7,10 +7,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+import numpy as np
 import pyarrow as pa
 
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.companions import Companion
+from timelapse.kernels.native.decode import Array
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.outputs import ReadColumns
 from timelapse.kernels.native.unit import Unit
@@ -70,7 +72,7 @@ class Companions:
             chunk, reads = item
             if not self._stopped:
                 columns = {
-                    event: {name: pa.array(values).cast(kind) for name, (values, kind) in own.items()}
+                    event: {name: _column(parts, kind) for name, (parts, kind) in own.items()}
                     for event, own in reads.items()
                 }
                 for part in self._parts:
@@ -118,6 +120,10 @@ class _Part:
         result = PassResult()
         self._kernel.finish(result)
         return None if result.quarantined else result
+
+
+def _column(parts: Sequence[Array], kind: pa.DataType) -> pa.Array:
+    return pa.array(parts[0] if len(parts) == 1 else np.concatenate(parts)).cast(kind)
 
 
 def _untold(events: int) -> None:

@@ -194,7 +194,7 @@ class NativeKernel:
                 self._growth[number].go_on(self._done)
             else:  # it is empty again
                 self._growth[number] = Growth(self._events, table.rows)
-        self._outputs = Outputs(self._unit)
+        self._outputs = Outputs(self._unit, follow=self.companions is not None)
         if self._fallback is not None:
             self._fallback.python.begin()
         self._done = 0

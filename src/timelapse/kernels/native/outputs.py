@@ -20,19 +20,20 @@ from timelapse.model.events import Record
 from timelapse.model.types import BYTES, INT, STR, OptionalType
 
 Ints = npt.NDArray[np.int64]
-ReadColumns = dict[str, dict[str, tuple[Array, pa.DataType]]]
-"""By event type: the columns of what was read, each with the type that it stands for."""
+ReadColumns = dict[str, dict[str, tuple[list[Array], pa.DataType]]]
+"""By event type: the columns of what was read, each in parts, with the type that it stands for."""
 
 
 class Outputs:
     """Buffers that the compiled function puts rows into, and what was taken out of them.
 
     `used` holds the number of rows in each record's buffer, then that of rejections, then for records of
-    reads (which have no position) the rows that there were before the event.
+    reads (which have no position) the rows that there were before the event. `follow`: records of reads are taken out
+    soon (`take_reads`), so nothing is spent on making them small.
     """
 
-    def __init__(self, unit: Unit) -> None:
-        self._unit = unit
+    def __init__(self, unit: Unit, *, follow: bool = False) -> None:
+        self._unit, self._follow = unit, follow
         self._least = 0
         self._buffers: list[list[Array]] = [[] for _ in unit.records]
         self._kept: list[list[list[Array]]] = [[] for _ in unit.records]
@@ -83,7 +84,10 @@ class Outputs:
         refused = int(self.used[len(self._buffers)])
         rows = zip(self._unit.records, self._buffers, self._kept, counts, strict=True)
         for record, buffers, kept, count in rows:
-            if count and record.__reads__:
+            if count and record.__reads__ and self._follow:
+                kept.append([b[:count] for b in buffers])
+                buffers[1:] = [np.empty_like(b) for b in buffers[1:]]
+            elif count and record.__reads__:
                 kept.append(_narrowed(record, [b[:count] for b in buffers]))
             elif count:
                 kept.append([b[:count].copy() for b in buffers])
@@ -108,10 +112,10 @@ class Outputs:
         found: ReadColumns = {}
         for record, kept in zip(self._unit.records, self._kept, strict=True):
             if record.__reads__ and kept:
-                columns = [np.concatenate(parts) for parts in zip(*kept, strict=True)][1:]
+                columns = list(zip(*kept, strict=True))[1:]
                 own = found.setdefault(record.__reads__, {})
-                for field, values in zip(record.__fields__, columns, strict=True):
-                    own[field.name] = (values, field.type.arrow)
+                for field, parts in zip(record.__fields__, columns, strict=True):
+                    own[field.name] = (list(parts), field.type.arrow)
                 kept.clear()
         return found
 
