@@ -17,6 +17,8 @@ import timelapse as tl
 from tests.depth import deep
 from tests.engine.logs import logs
 from tests.engine.programs import ALL, A, B, Chained, Rejecting
+from tests.engine.repair_programs import Bank
+from tests.engine.test_repair import moves, repairs
 from tests.engine.test_schedule import Recording, led
 from tests.engine.test_validation import (
     EVENTS,
@@ -121,6 +123,16 @@ def test_a_failure_ahead_of_time_is_not_reported(tmp_path: Path) -> None:
     assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
     assert run.certificate["fallback"] is not None
     assert not run.certificate["fallback"]["is_bug"]
+
+
+def test_guesses_and_repairs_go_over_all_slices_of_a_task() -> None:
+    events = moves(90)
+    expected = run_serial(Bank, events)
+    for slices in (3, 7):
+        run = tl.replay(Bank, events, slices=slices, spark=False, strategy="iterate", cache=False)
+        assert (run.digest, run.state_digest) == (expected.digest, expected.state_digest)
+        assert run.certificate["fallback"] is None
+        assert repairs(run)["events"] > 0
 
 
 @given(

@@ -99,7 +99,7 @@ def _guess(job: Job, task: Task, report: Report) -> TaskResult:
         starts |= {name: read_table(job.start_path(task.first, name)) for name in exact}
     middle = time.perf_counter()
     source = Source(
-        job.reader, job.cuts[task.first], job.cuts[task.first + 1], _classes(job, work), work.columns
+        job.reader, job.cuts[task.first], job.cuts[task.last + 1], _classes(job, work), work.columns
     )
     memory = state_memory() if job.memory is None else job.memory
     recording = guess(job.program, work, starts, source, task.events, report, memory)
