@@ -17,6 +17,7 @@ from timelapse.plan.cost import (
     RECORD_SECONDS,
     SHARING_SHARE,
     SWEEP_SECONDS,
+    THREAD_TASK_SECONDS,
     TYPICAL_CONFLICTS,
     TYPICAL_EVENTS,
     Law,
@@ -130,11 +131,17 @@ class Plan:
     def arrange(self, slices: int, cores: int | None = None) -> Arrangement:
         """How to cut the log into so many slices, and how many of them lead."""
         law = self.law
+        task = THREAD_TASK_SECONDS if self.threads > 1 and self.unlocked else law.task_seconds
         times = Times(
-            tuple(stage.cost * law.serial_seconds for stage in self.stages), law.serial_seconds, law.task_seconds,
+            tuple(stage.cost * law.serial_seconds for stage in self.stages), law.serial_seconds, task,
             law.merge_seconds if self.stages else 0.0, law.load_seconds if self.stages else 0.0, law.crowd,
         )  # fmt: skip
         return arrange(self.shapes, times, slices, cores or self.cores, lead=self.lead)
+
+    @property
+    def unlocked(self) -> bool:
+        """Whether all passes are machine code: side by side on one machine they can be threads of one process."""
+        return bool(self.costs) and all(cost.compiled for cost in self.costs)
 
     def ratio(self, mode: Mode | None = None, slices: int | None = None, cores: int | None = None) -> float:
         """Foretold time relative to the serial loop, in this plan's mode or another."""

@@ -77,4 +77,4 @@ class Planner:
 
 def in_threads(plan: Plan) -> bool:
     """Whether a plan's tasks can run side by side in this process: all of them machine code."""
-    return plan.mode == "staged" and all(cost.compiled for cost in plan.costs)
+    return plan.mode == "staged" and plan.unlocked
