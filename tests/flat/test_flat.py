@@ -25,6 +25,7 @@ from timelapse.kinds.base import StateOptions
 from timelapse.kinds.counter import Counter
 from timelapse.log import MemoryLog
 from timelapse.model.order import in_order
+from timelapse.model.program import spec_of
 from timelapse.testing import check_replay
 from timelapse.testing.sources import load_source, random_events, random_program
 
@@ -300,3 +301,29 @@ def test_members_that_are_kept_by_key_alone() -> None:
     kept.run_source(source, lambda n: None)
     assert kept._loops[frozenset({"alone", "mixed"})].nested == {"alone"}
     assert kept.state("alone")
+
+
+SWAPS = """
+import timelapse as tl
+
+class A(tl.Event):
+    k: int
+    m: int
+
+class P(tl.Program):
+    value: tl.Value[int, int] = tl.state(default=0)
+
+    @tl.on(A)
+    def note(self, e):
+        if self.value[e.m] > 2:
+            self.value[e.k] = e.m
+        self.value[e.k], self.value[e.m] = 1, e.k + e.m
+"""
+
+
+def test_temporaries_are_none_of_those_that_passes_have_already() -> None:
+    """An assignment to several targets is written out for analysis, with temporaries of its own."""
+    program = load_source(SWAPS)
+    made: Any = spec_of(program).events[0]
+    events = [made(k=i % 3, m=i % 4, ts=i) for i in range(12)]
+    agree(program(), events, [0, 5, 12])

@@ -48,8 +48,8 @@ class Operands:
     # --- what states.py asks for ------------------------------------------------------------------
 
     def temporary(self) -> str:
-        """A name for a local of the rewritten function."""
-        return f"_tl_{next(self.work.counter)}"
+        """A name for a local of the rewritten function: none of those that analysis/desugar.py gives."""
+        return f"_tl_own{next(self.work.counter)}"
 
     def value_of(self, name: str) -> Any:
         """What a name of the function's module stands for; MISSING where that is not certain."""
