@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from timelapse.bench import candidates as who
+from timelapse.bench.candidates import Candidate
+from timelapse.bench.data import Made
 from timelapse.bench.measure import OK, Measured, measure
 from timelapse.bench.readings import Readings
 from timelapse.bench.report import Plot, Report, Series, comparison, rate, times
@@ -20,7 +23,7 @@ def keyed(settings: Settings) -> Report:
         who.KEYED_NATIVE, who.KEYED_PIPELINED, who.KEYED, who.KEYED_BY_KEY, who.KEYED_CHAIN, who.KEYED_PYTHON,
     )  # fmt: skip
     sensors = max(1, settings.events // PER_SENSOR)
-    entries = []
+    entries: list[tuple[Candidate, Made]] = []
     for candidate in chosen:
         options = {**candidate.options, "sensors": sensors}
         made = settings.made(Readings(settings.events, users=sensors))
@@ -44,6 +47,12 @@ def keyed(settings: Settings) -> Report:
         known = _of(other, ours)
         if known is not None:
             report.values[f"{name} / by key"] = known
+    alone = _on_one_core(settings, entries)
+    if alone is not None and ours.median:
+        report.values["chain on one core / by key"] = alone / ours.median
+        report.notes.append(
+            f"the chain on one core takes {alone:.2f} s: by key on {settings.cores} cores is {times(alone / ours.median)} as fast"
+        )
     planned = by_name[who.KEYED.name]
     if planned.details is not None:
         report.notes.append(f"the planner takes: {planned.details['mode']}")
@@ -51,6 +60,13 @@ def keyed(settings: Settings) -> Report:
     if known is not None:
         report.notes.append(f"by key is {times(known)} as fast as the chain, which reads and decodes ahead")
     return report
+
+
+def _on_one_core(settings: Settings, entries: Sequence[tuple[Candidate, Made]]) -> float | None:
+    """What the chain takes where nothing can be read ahead: its results are compared with the first candidate's, too."""
+    chosen = [entry for entry in entries if entry[0].name in (who.KEYED_NATIVE.name, who.KEYED_CHAIN.name)]
+    *_, chain = measure(chosen, settings.bench(cores=1))
+    return chain.median if chain.state == OK else None
 
 
 def _of(one: Measured, other: Measured) -> float | None:
