@@ -155,6 +155,110 @@ class Sending(tl.Program, loop=30):
             refuse(self, e.a)
 
 
+class Returns(tl.Program):
+    """What is written before an early return stands before what comes after the function."""
+
+    held: tl.Counter[int]
+
+    def note(self, e: Pay) -> None:
+        if e.n > 2:
+            self.held[e.a] += 1
+            return
+        self.emit(Done(a=e.a))
+
+    @tl.on(Pay)
+    def pay(self, e: Pay) -> None:
+        self.note(e)
+        if e.n % 5 == 3:
+            self.reject("late")
+
+
+class Later(tl.Program):
+    """The same in two handlers."""
+
+    held: tl.Counter[int]
+
+    @tl.on(Pay)
+    def first(self, e: Pay) -> None:
+        if e.n > 2:
+            self.held[e.a] += 1
+            return
+
+    @tl.on(Pay)
+    def second(self, e: Pay) -> None:
+        if e.n % 5 == 3:
+            self.reject("late")
+
+
+class Finally(tl.Program):
+    """What a return leaves behind comes before the end of the try around it."""
+
+    held: tl.Counter[int]
+
+    @tl.on(Pay)
+    def pay(self, e: Pay) -> None:
+        try:
+            if e.n > 2:
+                self.held[e.a] += 1
+                return
+        finally:
+            if e.n % 5 == 3:
+                self.reject("late")
+
+
+class Caught(tl.Program):
+    """And what is written before an exception before its handler."""
+
+    held: tl.Counter[int]
+
+    @tl.on(Pay)
+    def pay(self, e: Pay) -> None:
+        try:
+            if e.n > 2:
+                self.held[e.a] += 1
+                raise KeyError(e.n)
+        except KeyError:
+            if e.n % 5 == 3:
+                self.reject("late")
+
+
+class Rounds(tl.Program):
+    """In a comprehension what comes later is written before what comes earlier the next time."""
+
+    held: tl.Counter[int]
+
+    def full(self, a: int) -> bool:
+        if self.held[a] % 7 == 6:
+            self.reject("full")
+        return True
+
+    def put(self, a: int) -> bool:
+        self.held[a] += 1
+        return True
+
+    @tl.on(Pay)
+    def pay(self, e: Pay) -> None:
+        _ = [self.full(a) and self.put(a) for a in (e.a, e.b)]
+
+
+class Kept:
+    """A descriptor that is neither a property nor callable."""
+
+    def __get__(self, program: Any, cls: Any) -> int:
+        program.held[0] += 1
+        return 3
+
+
+class Described(tl.Program):
+    held: tl.Counter[int]
+    kept = Kept()
+
+    @tl.on(Pay)
+    def pay(self, e: Pay) -> None:
+        if e.n % 5 == self.kept:
+            self.reject("late")
+
+
 def _events(count: int) -> list[tl.Event]:
     rng = random.Random(11)
     some = [
@@ -168,7 +272,19 @@ def _events(count: int) -> list[tl.Event]:
 
 @pytest.mark.parametrize(
     ("program", "journals"),
-    [(First, False), (After, True), (Looping, True), (Handed, True), (Sending, True)],
+    [
+        (First, False),
+        (After, True),
+        (Looping, True),
+        (Handed, True),
+        (Sending, True),
+        (Returns, True),
+        (Later, True),
+        (Finally, True),
+        (Caught, True),
+        (Rounds, True),
+        (Described, True),
+    ],
 )
 @pytest.mark.parametrize("quarantine", [False, True])
 def test_what_is_rejected_leaves_nothing(program: type[tl.Program], journals: bool, quarantine: bool) -> None:

@@ -66,6 +66,10 @@ class _Order:
         self.found = False
         self._depth = 0
         self._written = False
+        self._returned = False
+        """Whether something may be written where the function returns early."""
+        self._guarded = 0
+        """How many `try` there are around, whose other parts come after a return as well."""
         self._receiver = ""
 
     def function(self, function: types.FunctionType, written: bool) -> bool:
@@ -74,14 +78,14 @@ class _Order:
         if not isinstance(tree, ast.FunctionDef) or not tree.args.args or self._depth >= _DEPTH:
             self.found = True
             return True
-        kept = (self._receiver, self._written)
+        kept = (self._receiver, self._written, self._returned, self._guarded)
         self._receiver = tree.args.args[0].arg
         self._depth += 1
-        self._written = written
+        self._written, self._returned, self._guarded = written, False, 0
         self._block(tree.body)
         self._depth -= 1
-        after = self._written
-        self._receiver, self._written = kept
+        after = self._written or self._returned
+        self._receiver, self._written, self._returned, self._guarded = kept
         return after
 
     def _block(self, body: Sequence[ast.stmt]) -> None:
@@ -94,21 +98,35 @@ class _Order:
                 self._look(node.test)
                 before = self._written
                 self._block(node.body)
-                # What is written on a way that ends here does not lie before what follows.
-                after = before if isinstance(node.body[-1], ast.Return | ast.Raise) else self._written
+                # What is written on a way that ends here lies before what follows the function, not before what follows here.
+                ends = isinstance(node.body[-1], ast.Return) and not self._guarded
+                after = before if ends else self._written
                 self._written = before
                 self._block(node.orelse)
                 self._written |= after
-            case ast.For() | ast.While():
-                for _ in range(2):  # the second time after what the first has written
-                    for part in ast.iter_child_nodes(node):
-                        self._part(part)
+            case ast.For() | ast.While() | ast.AsyncFor():
+                self._again(node)
+            case ast.Return():
+                self._parts(node)
+                self._returned |= self._written
+            case ast.Try() | ast.TryStar() | ast.With() | ast.AsyncWith():
+                self._guarded += 1
+                self._parts(node)
+                self._guarded -= 1
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 if any(isinstance(n, ast.Name) and n.id == self._receiver for n in ast.walk(node)):
                     self._anything()
             case _:
-                for part in ast.iter_child_nodes(node):
-                    self._part(part)
+                self._parts(node)
+
+    def _parts(self, node: ast.AST) -> None:
+        for part in ast.iter_child_nodes(node):
+            self._part(part)
+
+    def _again(self, node: ast.AST) -> None:
+        """What may run several times: the second time after what the first has written."""
+        for _ in range(2):
+            self._parts(node)
 
     def _part(self, node: ast.AST) -> None:
         if isinstance(node, ast.stmt):
@@ -162,9 +180,10 @@ class _Order:
             case ast.Lambda():
                 if any(isinstance(n, ast.Name) and n.id == self._receiver for n in ast.walk(node)):
                     self._anything()
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                self._again(node)
             case _:
-                for part in ast.iter_child_nodes(node):
-                    self._part(part)
+                self._parts(node)
 
     def _call(self, name: str) -> None:
         """`self.name(...)`."""
@@ -181,5 +200,5 @@ class _Order:
         found = self._member(name)
         if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
             self._written = self.function(found.fget, self._written)
-        elif callable(found) or isinstance(found, staticmethod | classmethod) or name == "reject":
+        elif callable(found) or hasattr(type(found), "__get__") or name == "reject":
             self._anything()
