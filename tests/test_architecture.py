@@ -33,7 +33,7 @@ LAYERS: list[set[str]] = [
     {"compare", "live", "training", "checks"},
     {"reporting"},
     {"bench"},
-    {"cli"},
+    {"cli", "__main__"},
 ]
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import timelapse
 from tests.cli.run_cli import cli, command
 from timelapse.cli.catalogue import CODES, markdown
 from timelapse.cli.console import clean, one_line
@@ -48,9 +49,16 @@ def test_help_is_quick_and_starts_neither_spark_nor_pandas() -> None:
     assert time.perf_counter() - started < 5  # half a second on a quiet machine
 
 
+def test_the_package_is_the_command() -> None:
+    """`python -m timelapse`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "timelapse", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"timelapse {timelapse.__version__}\n"
+
+
 def test_version() -> None:
     """--version prints the package's version."""
-    import timelapse
 
     assert cli("--version").out.strip() == f"timelapse {timelapse.__version__}"
 

@@ -128,12 +128,26 @@ def test_runs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [(["rules_to_compare.py", "rules_to_compare.py"], "TL800"), (["@7", "@8"], "TL807"),
      (["rules_to_compare.py", "rules_to_compare.py", "log", "--by", "x"], "TL816"),
      (["rules_to_compare.py", "rules_to_compare.py", "log", "--key", "Hit:x"], "TL816"),
-     (["rules_to_compare.py:Rules@nowhere", "rules_to_compare.py", "log"], "TL817")],
+     (["rules_to_compare.py:Rules@nowhere", "rules_to_compare.py", "log"], "TL817"),
+     (["rules_to_compare.py", "no_log"], "TL800"),
+     (["rules_to_compare.py", "rules_to_compare.py", "log", "--labels", "Miss:labels.csv"], "TL818")],
 )  # fmt: skip
 def test_mistakes(place: Path, arguments: list[str], code: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Each has its code, and exit code 2."""
+    Path("labels.csv").write_text("n,label\n1,yes\n")
     assert run_cli(["diff", *arguments, "--local"]) == 2
     assert capsys.readouterr().err.lstrip().splitlines()[-1].strip() == f"timelapse help {code}"
+
+
+def test_labels_that_judge_nothing_say_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty table, and one of other outputs."""
+    told = []
+    for rows in ("", "1000,yes\n1001,no\n", "20,yes\n"):
+        Path("labels.csv").write_text(f"n,label\n{rows}")
+        arguments = ["rules_to_compare.py", "log", "--set-b", "limit=5", "--labels", "labels.csv", "--local"]
+        assert run_cli(["diff", *arguments]) == 1
+        told.append("nothing was judged" in capsys.readouterr().out)
+    assert told == [True, True, False]
 
 
 def test_labels(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

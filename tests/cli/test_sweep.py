@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_diff import place
+import timelapse as tl
+from tests.cli.test_diff import E, place
 from timelapse.cli.main import run as run_cli
 from timelapse.cli.sweep_command import grid_of
 from timelapse.errors import UsageError
@@ -80,3 +81,19 @@ def test_plots(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for more in ([], ["--labels", "known.csv"]):
         assert run_cli([*SWEEP, "limit=1,3", "--local", "--plot", "s.svg", *more]) == 0
         assert b"<svg" in (place / "s.svg").read_bytes()
+
+
+def test_why_nothing_is_shared(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where every setting is a whole replay, the parameters are named that the states depend on."""
+    text = (place / "rules_to_compare.py").read_text()
+    (place / "rules_that_skip.py").write_text(
+        text.replace("self.seen[e.who] += 1", "self.seen[e.who] += self.limit")
+    )
+    monkeypatch.setenv("TIMELAPSE_STATES", str(place / "states"))
+    log = [E(n=n, who="a", ts=n) for n in range(50_000)]
+    tl.Log.from_events(place / "long", log)
+    for file, shared in (("rules_that_skip.py", False), ("rules_to_compare.py", True)):
+        assert run_cli(["sweep", f"{file}:Rules", "long", "limit=1,2", "--local"]) == 0
+        assert ("nothing more is shared: the states depend on limit" in capsys.readouterr().out) is not shared

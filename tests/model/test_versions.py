@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import timelapse as tl
+from tests.cli.run_cli import cli
 from timelapse.errors import RunError, UsageError
 from timelapse.model.versions import load_versioned, origin_of, split_revision
 from timelapse.run import Run
@@ -92,6 +93,22 @@ def test_a_run_of_a_revision_finds_its_program_again(repository: Path, tmp_path:
     with pytest.raises(RunError) as caught:
         Run.open(tmp_path / "run").verify()
     assert caught.value.code == "TL604"
+
+
+def test_commands_take_revisions(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`replay` of a revision leaves a run that is looked into as any other; `sweep` and `explain` take one too."""
+    monkeypatch.chdir(tmp_path)
+    program = load_versioned(f"{repository / 'rules.py'}:Rules@one")
+    events = [program.go.__globals__["E"](n=n, ts=n) for n in range(4)]  # type: ignore[attr-defined]
+    tl.Log.from_events(tmp_path / "log", events)
+    for revision, outputs in (("@one", 2), ("@main", 1), ("", 0)):
+        reference = f"{repository / 'rules.py'}:Rules{revision}"
+        done = cli("replay", reference, "log", "--local", "--json")
+        assert done.json["outputs"] == {"Big": outputs}
+        assert cli("explain", reference).code == 0
+    assert "n=3 > LIMIT=1" in cli("why", "@1", "Big:3").out.replace("e.", "")
+    assert cli("verify", "@2").code == 0
+    assert cli("replay", f"{repository / 'rules.py'}:Rules@no", "log").err.startswith("TL817")
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,8 @@ def test_why_not_names_what_kept_the_event(run: Run) -> None:
         ("Spam", UsageError, "names no output"), ("Spam:x", UsageError, "'x' is no value of message"),
         ("Spam:colour=1", UsageError, "'colour=1' is no value"), (3, RunError, "event 3 put out nothing"),
         ("Spam:message=1,colour=2", UsageError, "no value of message"),
+        ("Spam@1970-01-02", RunError, r"no Spam at 1970-01-02 00:00:00.000000\n"),
+        ("Spam@1970-01-02#3", RunError, "no Spam number 3 at 1970"), ("Spam@5#0", UsageError, "number 1"),
     ],
 )  # fmt: skip
 def test_questions_that_do_not_fit_say_so(
@@ -199,6 +201,14 @@ def test_questions_that_do_not_fit_say_so(
     """Each with what there is instead."""
     with pytest.raises(error, match=match):
         run.why(question)
+
+
+def test_an_output_is_no_event(run: Run) -> None:
+    """`why-not` of a record's type names the question that was meant, and the events there are."""
+    with pytest.raises(RunError) as error:
+        run.why_not("Spam:5")
+    assert "timelapse why RUN Spam:5" in str(error.value.hint)
+    assert "Message" in str(error.value.hint)
 
 
 def test_a_key_has_a_history() -> None:
@@ -273,6 +283,14 @@ def test_state_shows_all_one_or_a_key(stored: Path, tmp_path: Path) -> None:
     assert cli("state", stored, "friends", "--key", "1,2", "--json").json["value"] is True
     assert cli("state", stored, "friends", "--key", "x").code == 2
     assert "TL841" in cli("state", stored, "to_others", "--at", "noon").err
+    for option in (("--key", "1"), ("--plot", "x.svg")):
+        assert cli("state", stored, *option).err.startswith(f"TL841 {option[0]} is about one state")
+    notes = {
+        at: cli("state", stored, "sent", "--at", at).out.partition("\n")[0] for at in ("0", "3", "2050-01-01")
+    }
+    assert "lies before the log" in notes["0"]
+    assert "note" not in notes["3"]
+    assert "2050-01-01 00:00:00 lies after the log" in notes["2050-01-01"]
     picture = tmp_path / "sent.svg"
     assert cli("state", stored, "sent", "--key", "::1", "--plot", picture).code == 0
     assert b"<svg" in picture.read_bytes()

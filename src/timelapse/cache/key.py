@@ -60,7 +60,7 @@ def core_key(program: Program, analysis: Analysis, log_id: str | None, cuts: Seq
     if reason is not None:
         return CoreKey(reason=reason)
     try:
-        digest = _digest(program, core)
+        digest = _hashed(program, core).digest()
     except (Unsure, RecursionError) as unsure:
         return CoreKey(reason=f"its states depend on what cannot be hashed: {unsure}")
     parts = [f"timelapse states {FORMAT}", software(), log_id, digest]
@@ -90,8 +90,18 @@ def _trusted(analysis: Analysis, core: PassProgram) -> str | None:
     return None
 
 
-def _digest(program: Program, core: PassProgram) -> str:
-    """The hash of the core's code and of what it reaches. Raises Unsure."""
+def core_parameters(program: Program, analysis: Analysis) -> list[str]:
+    """The parameters that the states depend on; all of them where that cannot be said."""
+    params = params_of(program)
+    try:
+        named = _hashed(program, build_pass(analysis, "core", tuple(analysis.spec.states), ())).names
+    except (Unsure, RecursionError):
+        return list(params)
+    return [name for name in params if name in named]
+
+
+def _hashed(program: Program, core: PassProgram) -> Writer:
+    """The core's code and what it reaches, hashed. Raises Unsure."""
     spec = spec_of(program)
     mro = type(program).__mro__
     writer = Writer(strict=True, mro=mro)
@@ -108,7 +118,7 @@ def _digest(program: Program, core: PassProgram) -> str:
     for name, member in core.members.items():
         writer.value(f"cut:{name}", member)
     _members(program, core, writer)
-    return writer.digest()
+    return writer
 
 
 def site_key(program: Program, key: CoreKey, site: Site) -> str:

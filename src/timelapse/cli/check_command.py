@@ -57,9 +57,9 @@ def check(
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
     from timelapse.log import Log
-    from timelapse.model.load import load_program
+    from timelapse.model.versions import load_named
 
-    made = build_program(load_program(program), settings or [])
+    made = build_program(load_named(program), settings or [])
     opened = Log.open(log)
     with progress_for(as_json) as progress:
         spark = choose_spark(opened.count, progress, master=master, local=local)

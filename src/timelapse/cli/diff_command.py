@@ -302,6 +302,11 @@ def _sides(
             raise UsageError(
                 f"{name} is for a program; {reference} is a finished run", hint="name the program"
             )
+    if opened is None and not _is_run(b) and ".py" not in b and ":" not in b:
+        raise UsageError(
+            f"{b} is neither a log, nor a run, nor a program", code="TL800",
+            hint=f"timelapse diff {a} {b if _is_run(a) else 'LOG --set-b NAME=VALUE'}: a log is a folder that `timelapse ingest` made",
+        )  # fmt: skip
     if opened is None and not (_is_run(a) and _is_run(b)):
         raise UsageError(
             "two programs are compared over a log", hint=f"timelapse diff {a} {b} LOG", code="TL800"

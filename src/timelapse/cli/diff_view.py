@@ -218,6 +218,8 @@ def _print_judged(judged: Judgement) -> None:
     if judged.elsewhere:
         said.append(f"labels outside the log: {judged.elsewhere:,}")
     line(("  " + "; ".join(said), "dim"))
+    if not (total.a.judged or total.b.judged):
+        line(("note: ", "yellow"), "nothing was judged: no output of either side has a label that counts")
     _print_groups("day", [(date(day), scores) for day, scores in judged.days])
     for field, groups in judged.segments.items():
         ranked = sorted(groups, key=lambda g: (-max(g[1].a.judged, g[1].b.judged), g[0]))

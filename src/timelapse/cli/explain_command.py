@@ -57,11 +57,11 @@ def explain(
     from timelapse.cli.console import console, line, print_json
     from timelapse.cli.settings import build_program
     from timelapse.log import Log
-    from timelapse.model.load import load_program
+    from timelapse.model.versions import load_named
     from timelapse.run.explain import explain as make_explanation
     from timelapse.run.start import kept_of
 
-    made = build_program(load_program(program), settings or [])
+    made = build_program(load_named(program), settings or [])
     opened = None if log is None else Log.open(log)
     if scale is not None:
         print_scale(made, opened, scale, cores, as_json=as_json)

@@ -65,13 +65,13 @@ def features(
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
     from timelapse.log import Log
-    from timelapse.model.load import load_program
+    from timelapse.model.versions import load_named
     from timelapse.training import features as make_features
     from timelapse.training.rows import check_target
 
     if out is not None:
         check_target(out)
-    made = build_program(load_program(program), settings or [])
+    made = build_program(load_named(program), settings or [])
     opened = leave_out(Log.open(log), without)
     with progress_for(as_json) as progress:
         spark = choose_spark(opened.count, progress, master=master, local=local)

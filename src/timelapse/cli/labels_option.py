@@ -28,7 +28,5 @@ def judging_of(labels: str | None, *, until: str | None = None, **options: Any) 
     try:
         moment = None if until is None else Times().of_text(until)
     except Unfit as error:
-        raise UsageError(
-            f"--labels-until {until}: it {error}", hint="2026-10-24, or 2026-10-24T12:00:00Z"
-        ) from None
+        raise UsageError(f"--labels-until: {error}", hint="2026-10-24, or 2026-10-24T12:00:00Z") from None
     return {"labels": Labels.of(path), "record": record or None, "until": moment, **options}

@@ -24,7 +24,14 @@ Master = Annotated[
 ]
 Local = Annotated[bool, typer.Option("--local", help="Stay in this process, without Spark.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
-ProgramArg = Annotated[str, typer.Argument(metavar="FILE:CLASS", help="The program.", show_default=False)]
+ProgramArg = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE:CLASS[@REV]",
+        help="The program; with @REV as it was in a git revision.",
+        show_default=False,
+    ),
+]
 LogArg = Annotated[Path, typer.Argument(metavar="LOG", help="A log's folder.", show_default=False)]
 
 

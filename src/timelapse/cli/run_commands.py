@@ -94,11 +94,11 @@ def replay(
     from timelapse.cli.settings import build_program
     from timelapse.log import Log
     from timelapse.log.types import heard
-    from timelapse.model.load import load_program
     from timelapse.model.program import spec_of
+    from timelapse.model.versions import load_named
     from timelapse.run import replay as run_replay
 
-    made = build_program(load_program(program), settings or [])
+    made = build_program(load_named(program), settings or [])
     opened = leave_out(Log.open(log), without)
     opened.bind(heard(spec_of(made), opened.types))
     wanted = None if check is None else _amount(check, opened.count)

@@ -12,6 +12,8 @@ import typer
 from timelapse.cli.options import Json, Local, LogArg, Master, ProgramArg, Sets, examples
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from timelapse.compare import Sweep
     from timelapse.log import Log
     from timelapse.model.program import ParamSpec, Program
@@ -86,8 +88,8 @@ def sweep(
     from timelapse.errors import UsageError
     from timelapse.log import Log
     from timelapse.log.types import heard
-    from timelapse.model.load import load_program
     from timelapse.model.program import spec_of
+    from timelapse.model.versions import load_named
     from timelapse.reporting import report as make_report
     from timelapse.run.start import kept_of
 
@@ -96,7 +98,7 @@ def sweep(
     if redact and report is None:
         raise UsageError("--redact is for a report", hint="give --report sweep.html too", code="TL800")
     judging = judging_of(labels, weight=weight, items=items, until=until)
-    base = build_program(load_program(program), settings or [])
+    base = build_program(load_named(program), settings or [])
     opened = Log.open(log)
     opened.bind(heard(spec_of(base), opened.types))
     grid = grid_of(base, values)
@@ -112,9 +114,21 @@ def sweep(
             _print_json(found)
         else:
             kept = kept_of(base, opened)
-            _print(found, folder, plot, kept["reason"] or kept["reads_reason"])
+            _print(
+                found, folder, plot, kept["reason"] or kept["reads_reason"] or _of_states(base, found.names)
+            )
             told = str(report) if report is not None else f"timelapse report {folder}"
             line(("report: ", "dim"), told)
+
+
+def _of_states(base: Program, names: Sequence[str]) -> str:
+    """Which of the parameters that vary the states depend on, in words; empty where it is none."""
+    from timelapse.analysis import analyse
+    from timelapse.cache.key import core_parameters
+
+    known = core_parameters(base, analyse(base))
+    mine = [name for name in names if name in known]
+    return f"the states depend on {', '.join(mine)}" if mine else ""
 
 
 def _default_name(base: Program, log: Log) -> str:

@@ -142,15 +142,39 @@ def state(
     All that is shown is of one moment. Exit code 0; 2 when there is no such run, state or key.
     """
     from timelapse.divergence import read_time
+    from timelapse.errors import UsageError
 
-    opened = _open(run)
-    moment = None if at is None else read_time(at)
+    opened, moment = _open(run), None if at is None else read_time(at)
+    if name is None and (key is not None or plot is not None):
+        option = "--plot" if key is None else "--key"
+        raise UsageError(
+            f"{option} is about one state", code="TL841",
+            hint=f"name it before {option}: {', '.join([s.name for s in opened.manifest.states]) or 'the program has none'}",
+        )  # fmt: skip
+    if not as_json and moment is not None:
+        _tell_outside(opened, moment)
     if name is None:
         _overview(opened, moment, as_json)
     elif key is not None or (opened.state_spec(name).key is None and plot is not None):
         _history(opened, name, key, moment, last, plot, as_json)
     else:
         _table(opened, name, moment, limit, plot, as_json)
+
+
+def _tell_outside(run: Run, at: int) -> None:
+    """That a time lies outside the log, and where the log lies: there is an answer, but hardly the one that was meant."""
+    from timelapse.cli.console import line
+    from timelapse.cli.view import moment
+
+    reader = run.need_reader()
+    first, last = reader.ts_first, reader.ts_before(reader.count)
+    if first is None or last is None or first < at <= last:
+        return
+    where = "after" if at > last else "before"
+    line(
+        ("note: ", "yellow"),
+        f"{moment(at)} lies {where} the log, which goes from {moment(first)} to {moment(last)}",
+    )
 
 
 def _open(reference: str) -> Run:

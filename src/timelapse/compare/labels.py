@@ -82,6 +82,11 @@ class Labels:
 
     def record(self, records: Mapping[str, RecordDiff], wanted: str | None = None) -> str:
         """The record type that these labels are about. Raises UsageError (TL818) where that is not clear."""
+        if wanted is not None and wanted not in records:
+            raise UsageError(
+                f"--labels {wanted}:{self.name}: there is no record type {wanted}",
+                hint=f"record types: {', '.join(records) or 'none'}", code="TL818",
+            )  # fmt: skip
         found = {name: columns for name, r in records.items() if (columns := self.fit(r)) is not None}
         if wanted is not None:
             found = {n: c for n, c in found.items() if n == wanted}

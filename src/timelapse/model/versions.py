@@ -32,6 +32,14 @@ def split_revision(reference: str) -> tuple[str, str | None]:
     return (found[1], found[2]) if found else (reference, None)
 
 
+def load_named(reference: str) -> type[Program]:
+    """The program class that a command's `FILE:Class`, `module:Class` or `FILE:Class@REV` names.
+
+    Raises UsageError as `load_program` and `load_versioned` do.
+    """
+    return load_program(reference) if split_revision(reference)[1] is None else load_versioned(reference)
+
+
 def load_versioned(reference: str) -> type[Program]:
     """The program class that `FILE:Class` or `FILE:Class@REV` names, loaded apart from what is loaded already.
 

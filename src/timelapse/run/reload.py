@@ -9,9 +9,8 @@ from timelapse.log import Log
 from timelapse.log.reader import EventReader
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.kept import load_kept
-from timelapse.model.load import load_program
 from timelapse.model.program import Program, spec_of
-from timelapse.model.versions import load_versioned, split_revision
+from timelapse.model.versions import load_named
 from timelapse.run.manifest import RunManifest
 from timelapse.run.run import parameter, text_of
 
@@ -29,8 +28,7 @@ def reload_program(manifest: RunManifest, path: Path | None = None) -> Program:
     reference = manifest.source
     problem: Exception | None = None
     try:
-        revision = split_revision(reference)[1]
-        program = _made(load_program(reference) if revision is None else load_versioned(reference), manifest)
+        program = _made(load_named(reference), manifest)
         if fingerprint(program) == manifest.fingerprint:
             return program
     except (TimelapseError, ValueError, SyntaxError) as error:

@@ -67,18 +67,22 @@ def find_output(run: Run, question: str | int) -> Found:
         )  # fmt: skip
     rows = run.stored(name)
     if named is not None:
-        mask, at, said = (
-            np.asarray(pc.equal(rows["ts"], named.ts)),
-            named.place,
-            f"number {named.place} at that time",
-        )
+        mask, at = np.asarray(pc.equal(rows["ts"], named.ts)), named.place
+        said = ""
     else:
         wanted = _wanted(name, fields, _key(run, name), rows.column_names[4:])
-        mask, at, said = np.asarray(_mask(rows, wanted)), 1, f"{', '.join(f'{f}={v}' for f, v in wanted)}"
+        mask, at, said = (
+            np.asarray(_mask(rows, wanted)),
+            1,
+            f"with {', '.join(f'{f}={v}' for f, v in wanted)}",
+        )
     places = np.flatnonzero(mask)
     if len(places) < at:
+        if named is not None:
+            count = f": it has {len(places)} then" if len(places) else ""
+            said = f"{f'number {at} ' if at > 1 else ''}at {time_text(named.ts)}{count}"
         raise RunError(
-            f"the run has no {name} with {said}", code="TL609",
+            f"the run has no {name} {said}", code="TL609",
             hint=f"it has {rows.num_rows:,}" + (f", the first {_shown(rows)}" if rows.num_rows else ""),
         )  # fmt: skip
     row = {n: rows.column(n)[int(places[at - 1])].as_py() for n in ("ts", "seq", "ordinal", "phase")}
@@ -105,8 +109,12 @@ def find_event(run: Run, question: str | int) -> Found:
     name, fields = _read(str(question))
     kinds = {t.name: t for t in reader.types}
     if name not in kinds:
+        other = (
+            f"{name} is a type of record (timelapse why RUN {question}); here " if name in run.counts else ""
+        )
         raise RunError(
-            f"the log has no event type {name!r}", hint=f"types: {', '.join(kinds) or 'none'}", code="TL606"
+            f"the log has no event type {name!r}", code="TL606",
+            hint=f"{other}name the event: its seq, or TYPE:FIELD=VALUE with a type of {', '.join(kinds) or 'none'}",
         )  # fmt: skip
     names = [f.name for f in kinds[name].fields]
     wanted = _wanted(name, fields, (), names)
@@ -128,11 +136,21 @@ def find_event(run: Run, question: str | int) -> Found:
 
 
 def read_named(question: str) -> Named | None:
-    """`NAME@TIME` or `NAME@TIME#N`; None for another question. Raises UsageError (TL841) for a TIME that is none."""
+    """`NAME@TIME` or `NAME@TIME#N`; None for another question.
+
+    Raises UsageError: TL841 for a TIME that is none, TL840 for an N below 1.
+    """
     fits = _NAMED.fullmatch(question.strip())
     if fits is None:
         return None
-    return Named(fits["name"], read_time(fits["time"]), max(1, int(fits["place"] or 1)))
+    place = int(fits["place"] or 1)
+    if place < 1:
+        raise UsageError(
+            f"{question!r}: the first at a time is number 1",
+            hint=f"{fits['name']}@{fits['time']}#1",
+            code="TL840",
+        )
+    return Named(fits["name"], read_time(fits["time"]), place)
 
 
 _NAMED = re.compile(r"(?P<name>\w+)@(?P<time>[^#]+)(?:#(?P<place>\d{1,9}))?")
@@ -232,7 +250,11 @@ def _equal(table: pa.Table, field: str, text: str) -> Any:
             raise ValueError(kind)
         return pc.equal(column, pa.scalar(value, column.type))
     except (ValueError, KeyError, OverflowError, pa.ArrowInvalid):
-        raise UsageError(f"{text!r} is no value of {field} ({kind})", code="TL840") from None
+        known = [n for n in table.column_names if n not in ("ts", "phase", "seq", "ordinal")]
+        raise UsageError(
+            f"{text!r} is no value of {field} ({kind})", code="TL840",
+            hint=f"write TYPE:FIELD=VALUE to ask by another field: {', '.join(known)}",
+        ) from None  # fmt: skip
 
 
 def _shown(rows: pa.Table) -> str:
