@@ -21,7 +21,16 @@ from timelapse.model.agenda import Agenda, Dated
 from timelapse.model.events import Event, Record
 from timelapse.model.failure import handler_error, is_reproducible
 from timelapse.model.order import in_order
-from timelapse.model.program import HandlerSpec, Program, Rejection, as_program, bind, rejection, spec_of
+from timelapse.model.program import (
+    HandlerSpec,
+    Program,
+    Rejection,
+    as_program,
+    bind,
+    rejection,
+    runtime,
+    spec_of,
+)
 from timelapse.model.times import (
     calendar_of,
     check_sent,
@@ -263,11 +272,13 @@ class Loop:
 
     # --- what handlers do -------------------------------------------------------------------------
 
+    @runtime("emit")
     def _emit(self, record: Record) -> None:
         if not isinstance(record, Record):
             raise TypeError(f"emit takes a tl.Record, not {type(record).__name__}")
         self._emitted.append(record)
 
+    @runtime("send")
     def _send(
         self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None
     ) -> None:
@@ -288,6 +299,7 @@ class Loop:
             handlers=self._handlers.get(cls, ()), timer=timer,
         ))  # fmt: skip
 
+    @runtime("cancel")
     def _cancel(self, event: type[Event], *, key: Any) -> None:
         if not (isinstance(event, type) and issubclass(event, Event)):
             raise UsageError("cancel takes an event type", hint="self.cancel(Timeout, key=k)", code="TL207")
@@ -370,6 +382,7 @@ class Loop:
         return self._agenda.count()
 
 
+@runtime("reject")
 def _reject(reason: str | Record = "") -> None:
     raise rejection(reason)
 

@@ -327,3 +327,32 @@ def test_temporaries_are_none_of_those_that_passes_have_already() -> None:
     made: Any = spec_of(program).events[0]
     events = [made(k=i % 3, m=i % 4, ts=i) for i in range(12)]
     agree(program(), events, [0, 5, 12])
+
+
+WRONG = """
+import timelapse as tl
+
+class A(tl.Event):
+    k: int
+    o: int | None
+
+class P(tl.Program):
+    count: tl.Counter[int]
+
+    @tl.on(A)
+    def note(self, e):
+        if e.k == 1:
+            self.count[e.k] += e.o
+        elif e.k == 2:
+            self.count[e.k] -= "2"
+        elif e.k == 3:
+            self.count.add(e.k, e.o)
+"""
+
+
+def test_what_python_says_of_a_number_that_is_none_is_what_it_says_of_the_line_as_written() -> None:
+    program = load_source(WRONG)
+    made: Any = spec_of(program).events[0]
+    events = [made(k=k, o=None, ts=k) for k in range(4)]
+    whole = agree(program(), events, [0, 4], quarantine=True)[-1]
+    assert ["+=" in q[5] or "-=" in q[5] for q in whole.quarantined] == [True, True, False]

@@ -268,3 +268,23 @@ def test_by_key_too(kernel: str, quarantine: bool, rows: list[tuple[int, int, st
             check_replay(Budget, events, slices=(1, 3), strategies=("by key",), quarantine=quarantine)
         except HandlerError:
             assert not quarantine  # compared by check_replay: the same event
+
+
+class Wrong(tl.Program):
+    """Calls what handlers are given with the wrong arguments."""
+
+    @tl.on(Move)
+    def note(self, m: Move) -> None:
+        call: Any = (self.emit, self.send, self.cancel, self.reject)[m.who]
+        call(*range(m.amount))
+
+
+@pytest.mark.parametrize("kernel", ["interpreted", "python"])
+def test_what_python_says_of_a_wrong_call_does_not_name_who_runs_handlers(
+    kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, kernel)
+    events = [Move(who=who, amount=3 if who > 2 else 0, note="", ts=who) for who in range(4)]
+    found = check_replay(Wrong, events, slices=(2,), strategies=("chain",), quarantine=True).quarantined
+    for name, said in zip(("emit", "send", "cancel", "reject"), found["error"].to_pylist(), strict=True):
+        assert said.startswith(f"TypeError: Program.{name}() ")

@@ -32,7 +32,7 @@ from timelapse.kinds.effects import Delta, Journal, undo
 from timelapse.model.events import Event, Record
 from timelapse.model.failure import handler_error, is_reproducible
 from timelapse.model.pending import WRITES
-from timelapse.model.program import Program, Rejection, bind, rejection, spec_of
+from timelapse.model.program import Program, Rejection, bind, rejection, runtime, spec_of
 from timelapse.model.times import check_sent, loop_bound
 from timelapse.tables.apply import Change, changes_table
 from timelapse.tables.table import effect_table, transposed
@@ -144,11 +144,13 @@ class InterpretedKernel:
         state._clock = self.windows
         return state
 
+    @runtime("emit")
     def _emit(self, record: Record) -> None:
         if not isinstance(record, Record):
             raise not_a_record(record)
         self._emitted.append(record)
 
+    @runtime("emit")
     def _emit_or_read(self, record: Record) -> None:
         """In a pass that records what handlers read: that is no output, and has no place among them."""
         if isinstance(record, Record) and record.__reads__:
@@ -156,6 +158,7 @@ class InterpretedKernel:
         else:
             self._emit(record)
 
+    @runtime("send")
     def _send(
         self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None
     ) -> None:
@@ -164,6 +167,7 @@ class InterpretedKernel:
         check_sent(self._spec, event)
         self._derive(event)
 
+    @runtime("cancel")
     def _cancel(self, event: type[Event], *, key: Any) -> None:
         refuse_dated()
 
@@ -426,6 +430,7 @@ def _beyond(trace: TracebackType | None) -> bool:
     return trace is not None and trace.tb_next is not None
 
 
+@runtime("emit")
 def _drop(record: Record) -> None:
     """Outputs of a pass that is not the final one go nowhere; what is none raises as it does there."""
     if not isinstance(record, Record):
@@ -436,6 +441,7 @@ def not_a_record(value: object) -> TypeError:
     return TypeError(f"emit takes a tl.Record, not {type(value).__name__}")
 
 
+@runtime("reject")
 def _reject(reason: str | Record = "") -> None:
     raise rejection(reason)
 

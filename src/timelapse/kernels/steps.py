@@ -28,7 +28,7 @@ from timelapse.kinds.effects import Journal, undo
 from timelapse.model.events import Event
 from timelapse.model.failure import handler_error
 from timelapse.model.pending import PENDING, WRITES, DatedWrite
-from timelapse.model.program import HandlerSpec, Program, Rejection, spec_of
+from timelapse.model.program import HandlerSpec, Program, Rejection, runtime, spec_of
 from timelapse.model.times import calendar_of, check_sent, due_at, not_a_type, span_of, timer_of
 
 _BEHIND = 1 << 30
@@ -154,6 +154,7 @@ class SteppingKernel(InterpretedKernel):
             frame = frame.f_back
         return ""
 
+    @runtime("send")
     def _send(
         self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None
     ) -> None:
@@ -168,6 +169,7 @@ class SteppingKernel(InterpretedKernel):
         elif PENDING not in self._spec.states:
             refuse_dated()
 
+    @runtime("cancel")
     def _cancel(self, event: type[Event], *, key: Any) -> None:
         if not (isinstance(event, type) and issubclass(event, Event)):
             raise not_a_type()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
@@ -24,6 +26,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 RUNTIME_NAMES = ("emit", "reject", "now", "send", "cancel")
 """What every handler finds on `self` beside what the class declares."""
+
+
+def runtime(name: str) -> Callable[[F], F]:
+    """Whoever runs handlers gives them functions of its own: they have the same name in what Python says of a call."""
+
+    def named(function: F) -> F:
+        function.__qualname__ = f"Program.{name}"
+        return function
+
+    return named
 
 
 Span = int | str
@@ -50,6 +62,11 @@ def on(*events: type[Event], after: Span | None = None) -> Callable[[F], F]:
     number of microseconds (`2 * tl.HOUR`), or the name of the parameter that holds it (`after="lag"`).
     Raises DefinitionError when something other than event classes is given.
     """
+    with _placed(sys._getframe(1)):
+        return _marked(_listens(events, after))
+
+
+def _listens(events: tuple[type[Event], ...], after: Span | None) -> Listens:
     if not events:
         raise DefinitionError("@tl.on needs an event type", hint="@tl.on(Message)", code="TL105")
     for event in events:
@@ -64,7 +81,7 @@ def on(*events: type[Event], after: Span | None = None) -> Callable[[F], F]:
         raise DefinitionError("@tl.on names an event type twice", hint="name each type once", code="TL105")
     if after is not None:
         _check_span("@tl.on(after=...)", after)
-    return _marked(Listens(tuple(events), after))
+    return Listens(events, after)
 
 
 def every(period: Span, tz: str = "UTC") -> Callable[[F], F]:
@@ -75,12 +92,22 @@ def every(period: Span, tz: str = "UTC") -> Callable[[F], F]:
     tick is not before the first event of the log, the last not after its last (or `until=`).
     See timelapse.model.calendar for what happens when clocks are changed.
     """
-    _check_span("@tl.every", period)
-    if isinstance(period, int):
-        Calendar(period, tz)
-    else:
-        Calendar(DAY, tz)
+    with _placed(sys._getframe(1)):
+        _check_span("@tl.every", period)
+        Calendar(period if isinstance(period, int) else DAY, tz)
     return _marked(Listens((), None, period, tz))
+
+
+@contextmanager
+def _placed(frame: types.FrameType) -> Iterator[None]:
+    """What is wrong with a decorator is said with the line that it stands on."""
+    try:
+        yield
+    except DefinitionError as error:
+        name = frame.f_code.co_name
+        what = None if name.startswith("<") else name
+        error.place = Place(frame.f_code.co_filename, frame.f_lineno, what)
+        raise
 
 
 def _marked(listens: Listens) -> Callable[[F], F]:
@@ -88,6 +115,7 @@ def _marked(listens: Listens) -> Callable[[F], F]:
         if hasattr(function, "__tl_listens__"):
             raise DefinitionError(
                 "a handler listens twice", code="TL105",
+                place=Place(function.__code__.co_filename, function.__code__.co_firstlineno, function.__qualname__),
                 hint="name all event types in one @tl.on; write a second method for ticks or another after=",
             )  # fmt: skip
         function.__tl_listens__ = listens  # type: ignore[attr-defined]

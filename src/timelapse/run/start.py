@@ -246,10 +246,10 @@ def kept_of(program: Program, log: Log) -> dict[str, Any]:
 def _refuse_impure(analysis: Analysis, allowed: bool) -> None:
     bad = [d for d in analysis.diagnostics if d.severity is Severity.ERROR]
     if bad and not allowed:
-        first = bad[0]
+        first, end = bad[0], "replay would differ from live"
         more = f" (and {len(bad) - 1} more: see `timelapse explain`)" if len(bad) > 1 else ""
         raise ImpureProgram(
-            f"{first.message}: a replay would differ from live{more}", place=first.place,
-            hint=f"{first.remedy}. allow_impure=True (--allow-impure) replays all the same",
+            f"{first.message.removesuffix(f': {end}')}: a {end}{more}", place=first.place,
+            hint=f"{first.remedy.removesuffix('.')}. allow_impure=True (--allow-impure) replays all the same",
             code=first.code,
         )  # fmt: skip

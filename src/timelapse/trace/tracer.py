@@ -20,7 +20,7 @@ from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.effects import Journal
 from timelapse.model.events import Event, Record
-from timelapse.model.program import HandlerSpec, Program, params_of, spec_of
+from timelapse.model.program import HandlerSpec, Program, params_of, runtime, spec_of
 from timelapse.model.source import function_source
 from timelapse.model.times import VIEWS
 from timelapse.run.run import Run
@@ -234,6 +234,7 @@ class _Kernel(InterpretedKernel):
         self._told = told
         super().__init__(program, work, {}, final=True, quarantine=quarantine, live=live, journal=journal)
 
+    @runtime("emit")
     def _emit(self, record: Record) -> None:
         super()._emit(record)
         self._told.emitted(record)

@@ -34,7 +34,7 @@ from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Journal, undo
 from timelapse.log.reader import Chunk
 from timelapse.model.events import Event, Record
-from timelapse.model.program import RUNTIME_NAMES, Program, Rejection, params_of, rejection
+from timelapse.model.program import RUNTIME_NAMES, Program, Rejection, params_of, rejection, runtime
 from timelapse.model.times import check_sent, loop_bound
 from timelapse.tables.apply import Change, changes_of_empty
 from timelapse.tables.lookup import LazyDict
@@ -281,6 +281,7 @@ class FlatKernel(InterpretedKernel):
                 rows.pop()
         self._cells["_tl_n"].cell_contents = 0
 
+    @runtime("emit")
     def _put(self, record: Record) -> None:
         """Put out a record at the event under way."""
         if not isinstance(record, Record):
@@ -293,6 +294,7 @@ class FlatKernel(InterpretedKernel):
         self._lists.setdefault(type(record), []).append(row)
         self._cells["_tl_n"].cell_contents = n + 1
 
+    @runtime("send")
     def _queue(
         self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None
     ) -> None:

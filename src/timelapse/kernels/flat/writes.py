@@ -143,12 +143,19 @@ def _counter_add(
     return _counted(site, names[0], number, known, "+")
 
 
-def _counted(site: Site, k: str, number: ast.expr, known: Type, sign: str) -> list[ast.stmt]:
-    """Adding to a count: `number`, of a known type, is evaluated after the count was read."""
+def _counted(
+    site: Site, k: str, number: ast.expr, known: Type, sign: str, *, augmented: bool = False
+) -> list[ast.stmt]:
+    """Adding to a count: `number`, of a known type, is evaluated after the count was read.
+
+    `augmented`: it was written so, which shows in what Python says of a number that is none.
+    """
     x, o, v = site.code.name, site.at.temporary(), site.at.temporary()
     fixed = number.value if isinstance(number, ast.Constant) and type(number.value) is int else 0
     site.parts["N"] = site.at.rewritten(number)
-    site.lines += [f"{o} = _tl_g_{x}({k}, 0)", f"{v} = {o} {sign} N"]
+    site.lines.append(f"{o} = _tl_g_{x}({k}, 0)")
+    plain = known in ("int64", "int", "bool") or not augmented
+    site.lines += [f"{v} = {o} {sign} N"] if plain else [f"{v} = {o}", f"{v} {sign}= N"]
     if (fixed > 0 and sign == "+") or (fixed < 0 and sign == "-"):
         test = f"0 < {v} <= _tl_max"
     elif known in ("int64", "int", "bool"):
@@ -348,7 +355,8 @@ def augmented(
         return None
     site, (k,) = begun
     if code.kind is Counter and isinstance(op, ast.Add | ast.Sub):
-        return _counted(site, k, value, at.type_of(value), "+" if isinstance(op, ast.Add) else "-")
+        sign = "+" if isinstance(op, ast.Add) else "-"
+        return _counted(site, k, value, at.type_of(value), sign, augmented=True)
     if code.kind not in (Value, MapOf, Counter):
         return None
     x, v = code.name, at.temporary()
