@@ -159,7 +159,7 @@ def test_steps_are_named_by_type_or_handler_and_time(run: Run) -> None:
     assert run.why_not(f"later@{busy + 3}").trace.handlers[0].name == "later"
     with pytest.raises(RunError, match="there is no Ring number 9"):
         run.why_not("Ring@10#9")
-    with pytest.raises(RunError, match="no Seen with number 99"):
+    with pytest.raises(RunError, match="no Seen number 99"):
         run.why("Seen@10#99")
     with pytest.raises(UsageError, match="is no time"):
         run.why("Seen@noon")

@@ -135,13 +135,17 @@ class Done:
         times, operations = self._done[key]
         del times[-1], operations[-1]
 
+    def of(self, key: Any, since: int, *, before: bool = False) -> tuple[list[int], list[Operation]]:
+        """The times and operations of a key after everything at `since`; with `before` at it and after."""
+        times, operations = self._done.get(key, ([], []))
+        first = bisect_left(times, since) if before else bisect_right(times, since)
+        return times[first:], operations[first:]
+
     def window(self, spec: StateSpec, since: int, now: int, *, before: bool = False) -> Any:
         """What the operations after everything at `since` (with `before`: at it and after) make of nothing."""
 
         def done(key: Any) -> Iterable[tuple[int, Operation]]:
-            times, operations = self._done.get(key, ([], []))
-            first = bisect_left(times, since) if before else bisect_right(times, since)
-            return zip(times[first:], operations[first:], strict=True)
+            return zip(*self.of(key, since, before=before), strict=True)
 
         return rebuilding(spec, done, lambda: list(self._done), lambda: now)
 

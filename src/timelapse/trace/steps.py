@@ -12,7 +12,7 @@ from timelapse.ids import Phase
 from timelapse.kinds.base import UNKEYED
 from timelapse.model.events import Event, Record
 from timelapse.trace.margins import Margin
-from timelapse.trace.views import View
+from timelapse.trace.views import Shown, View
 
 _LONG = 120
 
@@ -302,6 +302,8 @@ class EventTrace:
     """By function and line how many conditions came out false, and how many true: of a loop not all are among the steps."""
     views: Mapping[str, View] = field(default_factory=dict)
     """What the names stand for under which windows and looks back tell their reads."""
+    shown: Mapping[tuple[str, Any], Shown | None] = field(default_factory=dict)
+    """By such a name and a key the operation whose value was read, where a window shows one of several."""
 
     @property
     def ts(self) -> int:

@@ -6,13 +6,15 @@ windows and looks back give is told with the place that they look at, so that th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from timelapse.errors import HandlerError, ReplayError
 from timelapse.ids import INT64_MAX, Phase
 from timelapse.kinds.base import ABSENT, State
+from timelapse.kinds.extremum import Extremum
+from timelapse.kinds.first import First
 from timelapse.kinds.past import Window
 from timelapse.log.types import heard
 from timelapse.model.agenda import Dated
@@ -22,7 +24,7 @@ from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
 from timelapse.serial import Loop
 from timelapse.trace.steps import DatedWrite, Tick
-from timelapse.trace.views import View, Watch, ago_name, at_name, last_name, named
+from timelapse.trace.views import Chosen, Shown, View, Watch, ago_name, at_name, last_name, named
 
 Place = tuple[str, Any]
 """A state's name and a key."""
@@ -84,6 +86,10 @@ class Watched(Loop):
         self.places: Mapping[str, Collection[Any]] = {}
         self.written: dict[Place, list[Written]] = {}
         """The writes of the places, oldest first."""
+        self.shown: Chosen = {}
+        """What windows showed, while the last step was observed, that show one of several values."""
+        self.offered: dict[Place, list[Step]] = {}
+        """The steps of all operations on places, also of those that changed nothing; oldest first."""
         self._names = {id(data): name for name, data in self.outcome.states.items()}
         self._step: Step | None = None
 
@@ -130,6 +136,7 @@ class Watched(Loop):
         if self.observe is not None and self.wanted(step):
             plain = super()._transaction
             self.views.clear()
+            self.shown.clear()
             self.observe(self, step, lambda own: plain(event, own, ts, phase, root))
         else:
             super()._transaction(event, handlers, ts, phase, root)
@@ -143,7 +150,17 @@ class Watched(Loop):
     def _commit(self, ts: int) -> None:
         if self.places and self._journal:
             self._keep_writes()
+        if self.places and self._done:
+            assert self._step is not None
+            for name, record in self._records.items():
+                wanted = self.places.get(name, ())
+                for key in (k for done, k in self._done if done is record and k in wanted):
+                    self.offered.setdefault((name, key), []).append(self._step)
         super()._commit(ts)
+
+    def _undo(self) -> None:
+        super()._undo()
+        self._done.clear()
 
     def _keep_writes(self) -> None:
         assert self._step is not None
@@ -176,9 +193,51 @@ class Watched(Loop):
         spec = named(state._spec, how)
         self.views[spec.name] = View(state._spec.name, since, until, self._phase == Phase.TICK)
         if isinstance(view, Window):
-            rebuilt = view._rebuilt
-            return Window(view._spec, lambda keys: watch(spec, rebuilt(keys)), view._keys)
+            rebuilt, chooses = view._rebuilt, issubclass(spec.kind, Extremum | First)
+
+            def noting(keys: Iterable[Any]) -> Any:
+                wanted = list(keys)
+                if chooses and len(wanted) == 1 and (spec.name, wanted[0]) not in self.shown:
+                    self.shown[spec.name, wanted[0]] = self._chosen(state, wanted[0], since)
+                return watch(spec, rebuilt(wanted))
+
+            return Window(view._spec, noting, view._keys)
         return watch(spec, view)
+
+    def _chosen(self, state: State, key: Any, since: int | None) -> Shown | None:
+        """The operation whose value a window shows: the last that made something of those before it."""
+        record, kept = self._records[state._spec.name], _Kept()
+        times, operations = record.of(key, since or 0, before=self._in_tick)
+        alone: Any = state._spec.kind(state._spec, kept)
+        for number, (method, arguments, named_) in enumerate(operations):
+            kept.number = number
+            getattr(alone, method)(*arguments, **named_)
+        if kept.found is None:
+            return None
+        own = sum(done is record and k == key for done, k in self._done)
+        back = len(operations) - kept.found
+        return Shown(times[kept.found], back - own, back <= own)
+
+
+class _Kept:
+    """What operations make of nothing under one key, and which of them left what is there."""
+
+    def __init__(self) -> None:
+        self._data: dict[Any, Any] = {}
+        self.get = self._data.get
+        self.items = self._data.items
+        self.number = 0
+        self.found: int | None = None
+
+    def put(self, key: Any, value: Any) -> None:
+        self._data[key], self.found = value, self.number
+
+    def drop(self, key: Any) -> None:
+        self._data.pop(key, None)
+        self.found = None
+
+    def side(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        raise TypeError("no index is kept for one value")
 
 
 def observe(
@@ -195,16 +254,24 @@ def writes(
     run: Run, places: Collection[Place], number: int | None = None, before: int | None = None
 ) -> dict[Place, list[Written]]:
     """Every write of the places before a step (by its number), or before everything at a time, oldest first."""
+    return writes_and_offers(run, places, number, before)[0]
+
+
+def writes_and_offers(
+    run: Run, places: Collection[Place], number: int | None = None, before: int | None = None
+) -> tuple[dict[Place, list[Written]], dict[Place, list[Step]]]:
+    """The same, and the steps of all operations on the places, where windows need them."""
     loop = Watched(run)
     wanted: dict[str, set[Any]] = {}
     for name, key in places:
         wanted.setdefault(name, set()).add(key)
     loop.places = wanted
     loop.go(lambda own: number is not None and own.number >= number, before)
-    return {
+    found = {
         place: [w for w in loop.written.get(place, ()) if number is None or w.step.number < number]
         for place in places
     }
+    return found, loop.offered
 
 
 def counting(found: Sequence[Written], number: int, view: View | None) -> list[Written]:
@@ -212,4 +279,4 @@ def counting(found: Sequence[Written], number: int, view: View | None) -> list[W
     return [w for w in reversed(found) if w.step.number < number and (view is None or view.shows(w.step.ts))]
 
 
-__all__ = ["Step", "Watched", "Written", "counting", "observe", "reaches", "writes"]
+__all__ = ["Step", "Watched", "Written", "counting", "observe", "reaches", "writes", "writes_and_offers"]

@@ -29,7 +29,7 @@ from timelapse.trace import timed
 from timelapse.trace.instrument import Sites, instrumented
 from timelapse.trace.recorder import Recorder
 from timelapse.trace.steps import EventTrace, HandlerTrace
-from timelapse.trace.views import Telling, View
+from timelapse.trace.views import Chosen, Telling, View
 
 
 class Tracer:
@@ -54,14 +54,14 @@ class Tracer:
 
     def trace(self, event: Event, moment: Moment, slice_id: int) -> EventTrace:
         """Do the event there. Its writes are real."""
-        told, views = self._recorder, dict[str, View]()
+        told, views, shown = self._recorder, dict[str, View](), Chosen()
         told.clear()
         moment.look_from(event.ts)
 
         def live(name: str, journal: Journal | None) -> Any:
             state = moment.live(name, journal)
             if state._clock is not None:
-                state._clock = Telling(state._clock, told.watch, views)
+                state._clock = Telling(state, told.watch, views, shown)
             return told.watch(self._spec.states[name], state)
 
         kernel = _Kernel(self._program, self._work, live, told, moment.journal, quarantine=self._quarantine)
@@ -76,7 +76,7 @@ class Tracer:
         outputs, rejected = kernel.put_out()
         taken_out = kernel.take_quarantined()
         found = self._told(event, outputs, rejected, kernel.records, taken_out, slice_id)
-        return replace(found, views=views)
+        return replace(found, views=views, shown=shown)
 
     def observed(self, loop: timed.Watched, step: timed.Step, go: timed.Go) -> EventTrace:
         """Do a step of the serial loop under observation: `go` does it with given handlers. It leaves the loop as it was."""
@@ -115,7 +115,7 @@ class Tracer:
         outputs = {type(o.record): tables[type(o.record).__name__] for o in done.outputs}
         records = [o.record for o in done.outputs]
         found = self._told(step.event, outputs, rejected_table(done), records, [], 0, step)
-        return replace(found, views=dict(loop.views))
+        return replace(found, views=dict(loop.views), shown=dict(loop.shown))
 
     def _told(
         self, event: Event, outputs: Mapping[type[Record], pa.Table], rejected: pa.Table, records: list[Record],

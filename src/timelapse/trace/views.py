@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from timelapse.divergence import time_text
 from timelapse.ids import DAY, HOUR, MINUTE, SECOND
 from timelapse.kinds.base import Clock, State, StateSpec
+from timelapse.kinds.extremum import Extremum
 from timelapse.kinds.past import Members
 
 Watch = Callable[[StateSpec, Any], Any]
@@ -29,6 +30,22 @@ class View:
         if self.in_tick:
             return (self.since is None or ts >= self.since) and (self.until is None or ts < self.until)
         return (self.since is None or ts > self.since) and (self.until is None or ts <= self.until)
+
+
+class Shown(NamedTuple):
+    """The operation whose value a window over a Max, Min or First shows.
+
+    `place` tells it from others of its time: compiled its number among all of the state's operations, by the serial loop how
+    many of the key's there were from it to the step. `own`: the step itself did it.
+    """
+
+    ts: int
+    place: int
+    own: bool
+
+
+Chosen = dict[tuple[str, Any], Shown | None]
+"""By the view's name and the key, as they were read first; None where the window held nothing."""
 
 
 def last_name(width: int) -> str:
@@ -60,10 +77,17 @@ def named(spec: StateSpec, how: str) -> StateSpec:
 
 
 class Telling:
-    """A clock whose views tell their reads. `views`: what their names stand for."""
+    """The clock of a state in a compiled pass, whose views tell their reads.
 
-    def __init__(self, clock: Clock, watch: Watch, views: dict[str, View]) -> None:
-        self._clock, self._watch, self._views = clock, watch, views
+    `views`: what their names stand for. `shown`: what those show that show one of several values.
+    """
+
+    def __init__(self, state: State, watch: Watch, views: dict[str, View], shown: Chosen) -> None:
+        clock: Any = state._clock
+        self._clock: Clock = clock
+        self._watch, self._views, self._shown = watch, views, shown
+        self._queued: Any = clock if issubclass(state._spec.kind, Extremum) else None
+        self._begun = 0 if self._queued is None else self._queued.offers(state._spec.name)
 
     def now(self) -> int:
         """The time of the event."""
@@ -77,7 +101,23 @@ class Telling:
     def last(self, state: State, width: int) -> Any:
         """What happened to the state within the width."""
         view = self._clock.last(state, width)
+        if self._queued is not None:
+            self._choose(view, state._spec, width)
         return self._told(view, state, last_name(width), self.now() - width, None)
+
+    def _choose(self, view: Any, spec: StateSpec, width: int) -> None:
+        """Have a window note what it shows when it is read."""
+        get, name = view._get, named(spec, last_name(width)).name
+
+        def noting(key: Any, default: Any) -> Any:
+            if (name, key) not in self._shown:
+                found = self._queued.shown(spec.name, width, key)
+                self._shown[name, key] = (
+                    None if found is None else Shown(found[0], found[1], found[1] >= self._begun)
+                )
+            return get(key, default)
+
+        view._get = noting
 
     def at(self, state: State, at: int) -> Any:
         """The state as it was at a time."""
@@ -109,4 +149,15 @@ class _Members:
         return found
 
 
-__all__ = ["Telling", "View", "Watch", "ago_name", "at_name", "last_name", "length", "named"]
+__all__ = [
+    "Chosen",
+    "Shown",
+    "Telling",
+    "View",
+    "Watch",
+    "ago_name",
+    "at_name",
+    "last_name",
+    "length",
+    "named",
+]

@@ -12,6 +12,7 @@ from timelapse.kinds.base import ABSENT
 from timelapse.model.program import spec_of
 from timelapse.run.run import Run
 from timelapse.trace import timed
+from timelapse.trace.chosen import choosers
 from timelapse.trace.event import event_at, events_at, reader_of, trace_all
 from timelapse.trace.explanation import Cause, Explanation, Seen, Source
 from timelapse.trace.knowledge import Ask
@@ -19,6 +20,7 @@ from timelapse.trace.likely import Guess
 from timelapse.trace.moments import Past
 from timelapse.trace.questions import Found, Named, find_event, find_output, nothing_named
 from timelapse.trace.steps import (
+    MISSING,
     EventTrace,
     HandlerTrace,
     Read,
@@ -89,13 +91,20 @@ def _compiled(past: Past, tracer: Tracer, asked: str, found: Found, depth: int, 
 
 def _fill(past: Past, level: Sequence[Cause], last: int, guess: Guess | None) -> dict[int, list[Source]]:
     """Fill in who wrote what these events read. Gives what was found, by the seqs of the events."""
-    asked = [(cause, seen, _ask(past, cause.trace, seen.read)) for cause in level for seen in cause.seen
-             if not seen.read.every]  # fmt: skip
+    reads = [(cause, seen) for cause in level for seen in cause.seen if not seen.read.every]
+    asked = [(cause, seen, _ask(past, cause.trace, seen.read)) for cause, seen in reads
+             if _place(seen.read) not in cause.trace.shown]  # fmt: skip
     # One more where only those within a window count, to know whether there are more.
     found = writers(past, {ask for _, _, ask in asked}, last + bool(past.spec.times), guess)
-    seqs = sorted({w.seq for known in found.values() for w in known.found})
+    chosen = choosers(past, [(cause.trace, seen.read) for cause, seen in reads])
+    seqs = sorted({*chosen.values(), *(w.seq for known in found.values() for w in known.found)})
     events = events_at(past.reader, past.program, seqs)
     sources: dict[int, list[Source]] = {}
+    for cause, seen in reads:
+        seq = chosen.get((cause.trace.seq, *_place(seen.read)))
+        if seq is not None:
+            seen.sources.append(Source(events[seq], MISSING, seen.read.value))
+            sources.setdefault(seq, []).append(seen.sources[-1])
     for cause, seen, ask in asked:
         view, known = cause.trace.views.get(seen.read.state), found[ask]
         rows = [w for w in known.found if view is None or view.shows(events[w.seq].ts)]
@@ -104,6 +113,10 @@ def _fill(past: Past, level: Sequence[Cause], last: int, guess: Guess | None) ->
             sources.setdefault(w.seq, []).append(seen.sources[-1])
         seen.older = len(rows) > last or (len(rows) == len(known.found) and known.older)
     return sources
+
+
+def _place(read: Read) -> tuple[str, Any]:
+    return read.state, read.key
 
 
 def _ask(past: Past, trace: EventTrace, read: Read) -> Ask:
@@ -193,9 +206,20 @@ def _find_sources(run: Run, level: Sequence[_Done], last: int) -> dict[int, list
         return (seen.read.state if view is None else view.state), seen.read.key
 
     asked = [(done, seen) for done in level for seen in done.cause.seen if not seen.read.every]
-    found = timed.writes(run, {place_of(*a) for a in asked}, max(done.step.number for done in level))
+    found, offered = timed.writes_and_offers(
+        run, {place_of(*a) for a in asked}, max(done.step.number for done in level)
+    )
     numbers: dict[int, list[Source]] = {}
     for done, seen in asked:
+        if _place(seen.read) in done.cause.trace.shown:
+            chosen = done.cause.trace.shown[_place(seen.read)]
+            if chosen is not None and not chosen.own:
+                steps = [s for s in offered[place_of(done, seen)] if s.number < done.step.number]
+                step = steps[-chosen.place]
+                seen.sources.append(Source(step.event, MISSING, seen.read.value, phase=step.phase))
+                if step.phase != Phase.DATED_WRITE:
+                    numbers.setdefault(step.number, []).append(seen.sources[-1])
+            continue
         view = done.cause.trace.views.get(seen.read.state)
         rows = timed.counting(found[place_of(done, seen)], done.step.number, view)
         for w in rows[:last]:
@@ -230,6 +254,10 @@ def _begun(trace: EventTrace, handlers: Sequence[HandlerTrace]) -> Cause:
         view = trace.views.get(read.state)
         name = read.state if view is None or view.until is not None else view.state
         here = [w for w in written if (w.state, w.key) == (name, read.key) and order[id(w)] < order[id(read)]]
+        if _place(read) in trace.shown:  # one of several values: the event's own, or an earlier one's
+            chosen = trace.shown[_place(read)]
+            own = chosen is not None and chosen.own
+            here = [Write(read.state, read.key, MISSING, read.value, read.line)] if own else []
         cause.seen.append(Seen(read, here))
     return cause
 

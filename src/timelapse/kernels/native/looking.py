@@ -148,6 +148,15 @@ class Views:
         """The time of the event."""
         return self._at
 
+    def offers(self, name: str) -> int:
+        """How many operations there have been on a Max or Min, one more than that."""
+        return self._logs[name].count
+
+    def shown(self, name: str, width: int, key: Any) -> tuple[int, int] | None:
+        """Of a window over a Max or Min the time and the place, among all operations, of what offered the value it shows."""
+        row = self._tables[name].find(key)
+        return None if row < 0 else self._logs[name].first(row, width)
+
     def ago(self, state: State, lag: int) -> Any:
         """The state as of a lag ago."""
         return self._summed(state._spec, lag, last=False)

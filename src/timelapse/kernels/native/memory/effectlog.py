@@ -111,6 +111,16 @@ class EffectLog:
         link = int(self._table.slots[row, self._first(lag)])
         return int(self.rows[link - self.marks[BASE], sliding.WORD]) if link else None
 
+    @property
+    def count(self) -> int:
+        """How many operations there have been: the next one's place."""
+        return int(self.marks[BASE] + self.marks[USED])
+
+    def first(self, row: int, lag: int) -> tuple[int, int] | None:
+        """When the value was offered that is first in the queue of a row's key within the lag, and its place among operations."""
+        link = int(self._table.slots[row, self._first(lag)])
+        return (int(self.rows[link - self.marks[BASE], 0]), link) if link else None
+
     def _first(self, lag: int) -> int:
         """Where rows have the first link of a lag's queue."""
         return self._table.layout.twins + 1 + self._views.lags.index(lag)
