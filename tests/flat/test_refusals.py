@@ -222,6 +222,55 @@ class Caught(tl.Program):
                 self.reject("late")
 
 
+class Leaving(tl.Program):
+    """What a `finally` writes when a reject leaves it comes after the reject, and has happened."""
+
+    held: tl.Counter[int]
+
+    @tl.on(Pay)
+    def pay(self, e: Pay) -> None:
+        try:
+            if e.n % 5 == 3:
+                self.reject("late")
+        finally:
+            self.held[e.a] += 1
+
+
+class Lazy(tl.Program):
+    """A generator goes on when it is asked to."""
+
+    held: tl.Counter[int]
+
+    def rest(self, e: Pay) -> Any:
+        yield e.a
+        if e.n % 5 == 3:
+            self.reject("late")
+
+    @tl.on(Pay)
+    def pay(self, e: Pay) -> None:
+        rest = self.rest(e)
+        self.held[next(rest)] += 1
+        list(rest)
+
+
+class Delayed(tl.Program):
+    """So does an expression of that kind."""
+
+    held: tl.Counter[int]
+
+    def full(self, e: Pay) -> bool:
+        if e.n % 5 == 3:
+            self.reject("late")
+        return False
+
+    @tl.on(Pay)
+    def pay(self, e: Pay) -> None:
+        later = (self.full(e) for _ in (e.a, e.b))
+        self.held[e.a] += 1
+        if any(later):
+            self.emit(Done(a=e.a))
+
+
 class Rounds(tl.Program):
     """In a comprehension what comes later is written before what comes earlier the next time."""
 

@@ -184,7 +184,7 @@ class Writer(Expressions):
             makers.append(lambda: self._leave(level))
         if self.breakable and self.on("break"):
             makers.append(lambda: self._guarded(level, rng.choice(["break", "continue"])))
-        if self.has_self and self.has_event and self.on("reject"):
+        if self.has_self and (self.has_event or self.writes) and self.on("reject"):
             makers.append(lambda: self._reject(level))
         if self.on("raise"):
             makers.append(lambda: self._raise(level))
@@ -199,7 +199,10 @@ class Writer(Expressions):
         self._line(level + 1, text)
 
     def _leave(self, level: int) -> None:
-        self._guarded(level, f"return {self.expr(self.result, 1)}" if self.result else "return")
+        self._line(level, f"if {self.expr('bool', 1)}:")
+        if self.writes and self.rng.random() < 0.4:
+            self._write(level + 1)
+        self._line(level + 1, f"return {self.expr(self.result, 1)}" if self.result else "return")
 
     def _raise(self, level: int) -> None:
         rare = "e.i == 9" if self.has_event else "LIMIT > 3"
@@ -207,8 +210,10 @@ class Writer(Expressions):
         self._line(level + 1, f"raise ValueError({self.expr('int', 0)})")
 
     def _reject(self, level: int) -> None:
-        reason = self.rng.choice(['"no"', '""', '"é"'] + (["e.s"] if self.on("strings") else []))
-        if self.on("reject_record") and self.rng.random() < 0.4:
+        reason = self.rng.choice(
+            ['"no"', '""', '"é"'] + (["e.s"] if self.has_event and self.on("strings") else [])
+        )
+        if self.has_event and self.on("reject_record") and self.rng.random() < 0.4:
             reason = self._record()
         self._line(
             level, f"if {self.expr('int', 0)} {self.rng.choice(['==', '>'])} {self.rng.choice('1234')}:"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from timelapse.kernels.flat.rewrite import Rewriter
 
 _DEPTH = 8
+_LAZY = (ast.Yield, ast.YieldFrom, ast.Await)
 _HARMLESS = ("emit", "now")
 """What a handler puts out is taken back by its place in the log."""
 
@@ -70,12 +71,15 @@ class _Order:
         """Whether something may be written where the function returns early."""
         self._guarded = 0
         """How many `try` there are around, whose other parts come after a return as well."""
+        self._rejects = 0
+        """How many rejects there were so far."""
         self._receiver = ""
 
     def function(self, function: types.FunctionType, written: bool) -> bool:
         """Whether something is written when the function returns, given whether something was before."""
         tree = tree_of(function)
-        if not isinstance(tree, ast.FunctionDef) or not tree.args.args or self._depth >= _DEPTH:
+        known = isinstance(tree, ast.FunctionDef) and tree.args.args and self._depth < _DEPTH
+        if tree is None or not known or any(isinstance(n, _LAZY) for n in ast.walk(tree)):
             self.found = True
             return True
         kept = (self._receiver, self._written, self._returned, self._guarded)
@@ -109,7 +113,11 @@ class _Order:
             case ast.Return():
                 self._parts(node)
                 self._returned |= self._written
-            case ast.Try() | ast.TryStar() | ast.With() | ast.AsyncWith():
+            case ast.Try() | ast.TryStar():
+                self._guarded += 1
+                self._try(node)
+                self._guarded -= 1
+            case ast.With() | ast.AsyncWith():
                 self._guarded += 1
                 self._parts(node)
                 self._guarded -= 1
@@ -118,6 +126,21 @@ class _Order:
                     self._anything()
             case _:
                 self._parts(node)
+
+    def _try(self, node: ast.Try | ast.TryStar) -> None:
+        """A reject leaves it like any exception: what its other parts write then comes after the reject, and has happened."""
+        before = self._rejects
+        self._block(node.body)
+        self._block(node.orelse)
+        others = [*node.handlers, *node.finalbody]
+        for part in others:
+            self._part(part)
+        if self._rejects > before:
+            written, self._written = self._written, False
+            for part in others:
+                self._part(part)
+            self.found |= self._written
+            self._written |= written
 
     def _parts(self, node: ast.AST) -> None:
         for part in ast.iter_child_nodes(node):
@@ -180,14 +203,21 @@ class _Order:
             case ast.Lambda():
                 if any(isinstance(n, ast.Name) and n.id == self._receiver for n in ast.walk(node)):
                     self._anything()
-            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            case ast.ListComp() | ast.SetComp() | ast.DictComp():
                 self._again(node)
+            case ast.GeneratorExp():  # nobody knows when it goes on
+                before, written = self._rejects, self._written
+                self._written = False
+                self._parts(node)
+                self.found |= self._written or self._rejects > before
+                self._written |= written
             case _:
                 self._parts(node)
 
     def _call(self, name: str) -> None:
         """`self.name(...)`."""
         if name == "reject":
+            self._rejects += 1
             self.found |= self._written
         elif name not in _HARMLESS:
             found = self._member(name)
