@@ -6,9 +6,9 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from timelapse.ids import Phase
 from timelapse.kernels.flat import loop, states
 from timelapse.kernels.flat.functions import Pass
+from timelapse.kernels.flat.output import layout
 from timelapse.kernels.flat.rewrite import handler
 from timelapse.kernels.flat.states import PLAIN, TRACKED, StateCode
 from timelapse.kernels.flat.types import GUARD_NAMES
@@ -144,8 +144,7 @@ class Loop:
             if what == "b" and state in kernel._tracked:
                 cell.cell_contents = kernel._tracked[state].before
             elif what == "r":
-                rows = kernel._lists.setdefault(self._pass.records[int(state)], [])
-                cell.cell_contents = rows.append
+                cell.cell_contents = kernel._kept(self._pass.records[int(state)]).put
             elif what == "i":
                 known = kernel._nested.get(state)
                 cell.cell_contents = kernel.states[state]._groups() if known is None else known
@@ -174,7 +173,7 @@ class Loop:
         fixed = {
             "_tl_self": kernel._bound, "_tl_live": kernel._bound.__dict__, "_tl_A": ABSENT, "_tl_u": UNKEYED,
             "_tl_q": kernel._sent, "_tl_more": kernel._sent.append, "_tl_send": kernel._queue, "_tl_over": kernel._over, "_tl_fields": states.fields,
-            "_tl_phase": int(Phase.LOG_EVENT), "_tl_refuse": kernel._refuse, "_tl_refuse_with": kernel._refuse_with,
+            "_tl_refuse": kernel._refuse, "_tl_refuse_with": kernel._refuse_with,
             "_tl_caught": kernel._caught, "_tl_Rejection": Rejection, "_tl_emit": kernel._put, "_tl_journal": kernel._journal,
         }  # fmt: skip
         if name in fixed:
@@ -187,6 +186,10 @@ class Loop:
             return self.turns[int(of)].event._raw_maker()
         if what == "p":
             return self._pass.params[of]
+        if what == "w":
+            packed = layout(self._pass.records[int(of)])
+            assert packed is not None
+            return packed.pack
         if what in ("r", "i", "b"):
             return None  # known when a slice begins
         state = kernel.states[of]

@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, NoReturn
 
-import numpy as np
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.ids import Phase
-from timelapse.kernels.base import PassResult, Tick, output_schema
+from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.flat import loop
 from timelapse.kernels.flat.calls import Loop
 from timelapse.kernels.flat.grouped import Nested, key_columns, nested, pairs
 from timelapse.kernels.flat.infer import MISSING
+from timelapse.kernels.flat.output import Packed, Tuples, rows_of
 from timelapse.kernels.flat.refusals import takes_back
 from timelapse.kernels.interpreted import (
     FIRST_TICK,
@@ -71,7 +71,7 @@ class FlatKernel(InterpretedKernel):
             )
         )
         """Whether what an event has written may have to be undone."""
-        self._lists: dict[type[Record], list[tuple[Any, ...]]] = {}
+        self._lists: dict[type[Record], Tuples | Packed] = {}
         self._cells: dict[str, types.CellType] = {
             n: types.CellType(0) for n in ("_tl_ts", "_tl_seq", "_tl_n", "_tl_kind")
         }
@@ -274,11 +274,17 @@ class FlatKernel(InterpretedKernel):
         if refusal.record is not None and self._final:
             self._put(refusal.record)
 
+    def _kept(self, cls: type[Record]) -> Tuples | Packed:
+        """The rows of a type that are put out in this slice."""
+        found = self._lists.get(cls)
+        if found is None:
+            found = self._lists[cls] = rows_of(cls)
+        return found
+
     def _take_back(self, seq: int) -> None:
         """Take back what an event has put out."""
         for rows in self._lists.values():
-            while rows and rows[-1][2] == seq:
-                rows.pop()
+            rows.take_back(seq)
         self._cells["_tl_n"].cell_contents = 0
 
     @runtime("emit")
@@ -290,8 +296,7 @@ class FlatKernel(InterpretedKernel):
             self._reads.setdefault(type(record), []).append(record)
             return
         ts, seq, n = (self._cells[name].cell_contents for name in ("_tl_ts", "_tl_seq", "_tl_n"))
-        row = (ts, _AT_LOG, seq, n, *tuple.__iter__(record))
-        self._lists.setdefault(type(record), []).append(row)
+        self._kept(type(record)).add(ts, seq, n, *tuple.__iter__(record))
         self._cells["_tl_n"].cell_contents = n + 1
 
     @runtime("send")
@@ -327,22 +332,12 @@ class FlatKernel(InterpretedKernel):
     def put_out(self) -> tuple[dict[type[Record], pa.Table], pa.Table]:
         outputs, rejected = super().put_out()
         for cls, rows in self._lists.items():
-            if not rows:
+            made = rows.table()
+            if not made.num_rows:
                 continue
-            schema = output_schema(cls)
-            columns = [_column(rows, place, field) for place, field in enumerate(schema)]
-            made = pa.table(columns, schema=schema)
             if cls in outputs and not cls.__reads__:
                 result = PassResult(outputs={cls: outputs[cls]})
                 result.join({cls: made}, None)
                 made = result.outputs[cls]
             outputs[cls] = made
         return outputs, rejected
-
-
-def _column(rows: list[tuple[Any, ...]], place: int, field: pa.Field) -> pa.Array:
-    """One item of each of these tuples as a column."""
-    values = map(operator.itemgetter(place), rows)
-    if pa.types.is_integer(field.type) and not field.nullable:  # they were checked to fit
-        return pa.array(np.fromiter(values, field.type.to_pandas_dtype(), len(rows)))
-    return pa.array(list(values), field.type)

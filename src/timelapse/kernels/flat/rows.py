@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any
 
+from timelapse.kernels.flat.output import layout
 from timelapse.kernels.flat.types import INT64, guard
 from timelapse.model.events import Event, Record
 from timelapse.model.types import FLOAT
@@ -24,8 +25,7 @@ def emit(at: Rewriter, given: ast.expr, node: ast.stmt) -> list[ast.stmt] | None
         records.append(cls)
     at.nonlocals.add("_tl_n")
     row = _Row(at, cls, given)
-    place = f"_tl_r_{records.index(cls)}"
-    put = [f"{place}((_tl_ts, _tl_phase, _tl_seq, _tl_n, {row.take_values()}))", "_tl_n += 1"]
+    put = [_put(at, cls, "_tl_n", row.take_values()), "_tl_n += 1"]
     return row.statements(put, "_tl_emit", node)
 
 
@@ -59,11 +59,18 @@ def refuse(at: Rewriter, given: ast.expr, handler: str, node: ast.stmt) -> list[
     values = row.take_values(alone=False)
     put = [
         f"_tl_refuse({cls.__name__!r}, {handler!r})",
-        f"_tl_r_{records.index(cls)}((_tl_ts, _tl_phase, _tl_seq, 0, {values}))",
+        _put(at, cls, "0", values),
         "_tl_n = 1",
     ]
     made = row.statements(put, "_tl_refuse_with", node, f", {handler!r}")
     return [*made, *at.statements(["return True"], node)]
+
+
+def _put(at: Rewriter, cls: type[Record], place: str, values: str) -> str:
+    """The line that keeps a row of these values, the event's `place`-th one (output.py)."""
+    number = at.work.records.index(cls)
+    pack = "" if layout(cls) is None else f"_tl_w_{number}"
+    return f"_tl_r_{number}({pack}(_tl_ts, _tl_seq, {place}, {values}))"
 
 
 class _Row:
