@@ -90,7 +90,7 @@ def test_rows_of_all_forms_agree(seed: int) -> None:
         names = {cls.__name__ for result in found for cls in result.outputs}
         assert names == {"Numbers", "Words", "Nothing", "Out"}
         assert any(result.quarantined for result in found)
-        assert any(result.rejected.num_rows for result in found)
+        assert any(result.rejected is not None and result.rejected.num_rows for result in found)
 
 
 def test_a_failure_without_quarantine_is_at_the_same_event() -> None:

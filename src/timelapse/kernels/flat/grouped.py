@@ -93,9 +93,13 @@ def key_columns(spec: StateSpec, members: Nested) -> list[pa.Array]:
     assert spec.outer is not None
     assert spec.inner is not None
     sizes = np.fromiter(map(len, members.values()), np.int64, len(members))
-    keys = pa.array(list(members), spec.outer.arrow)
+    if spec.outer == INT:
+        keys = pa.array(np.repeat(np.fromiter(members, np.int64, len(members)), sizes))
+    else:
+        each = pa.array(np.repeat(np.arange(len(members)), sizes))
+        keys = pa.array(list(members), spec.outer.arrow).take(each)
     return [
-        keys.take(pa.array(np.repeat(np.arange(len(members)), sizes))),
+        keys,
         _array(chain.from_iterable(members.values()), spec.inner, int(sizes.sum())),
     ]
 
