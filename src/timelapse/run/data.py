@@ -9,12 +9,16 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from timelapse.engine.digest import state_digest
 from timelapse.engine.job import change_path
+from timelapse.errors import Place, RunError
 from timelapse.kernels.base import QUARANTINED_SCHEMA, REJECTED_SCHEMA
 from timelapse.kinds.base import ABSENT, StateSpec
+from timelapse.run.manifest import RunManifest
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
 from timelapse.tables.lookup import MappedTable
+from timelapse.tables.rowhash import HashSum
 from timelapse.tables.table import read_table, state_table, to_dict
 
 
@@ -38,24 +42,63 @@ class RunData(Protocol):
 
 
 class DirectoryData:
-    """A run's directory."""
+    """A run's directory. What is missing there of what `manifest` tells of, or cannot be read, is an error (TL920)."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, manifest: RunManifest | None = None) -> None:
         self.path = path
+        self._manifest = manifest
         self._mapped: dict[tuple[int, str], MappedTable | None] = {}
+        self._states_seen = False
 
     def outputs(self, record: str, schema: pa.Schema) -> pa.Table:
-        return _concat(self.path / "outputs" / record, schema)
+        told = [] if self._manifest is None else [r.rows for r in self._manifest.records if r.name == record]
+        return self._rows(self.path / "outputs" / record, schema, told[0] if told else None)
 
     def rejected(self) -> pa.Table:
-        return _concat(self.path / "rejected", REJECTED_SCHEMA)
+        told = None if self._manifest is None else self._manifest.rejected
+        return self._rows(self.path / "rejected", REJECTED_SCHEMA, told)
 
     def quarantined(self) -> pa.Table:
-        return _concat(self.path / "quarantined", QUARANTINED_SCHEMA)
+        told = None if self._manifest is None else self._manifest.quarantined or 0
+        return self._rows(self.path / "quarantined", QUARANTINED_SCHEMA, told)
+
+    def _rows(self, folder: Path, schema: pa.Schema, told: int | None) -> pa.Table:
+        """The rows in a folder's files. Raises RunError where they are not as many as were told."""
+        try:
+            found = _concat(folder, schema)
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(folder, str(error).partition("\n")[0]) from None
+        if told is not None and found.num_rows != told:
+            raise self._damaged(folder, f"{found.num_rows:,} of {told:,} rows are there")
+        return found
+
+    def _damaged(self, place: Path, what: str) -> RunError:
+        return RunError(
+            f"the run is not whole: {what}", place=Place(str(place)),
+            hint="put back what was removed from the run's folder, or replay again", code="TL920",
+        )  # fmt: skip
+
+    def _change_table(self, path: Path) -> pa.Table | None:
+        """What a slice did to a state; None for nothing, where no file is written."""
+        if not self._states_seen:
+            self._need_states()
+        try:
+            return read_table(path) if path.exists() else None
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(path, str(error).partition("\n")[0]) from None
+
+    def _need_states(self) -> None:
+        """Raise RunError where the files of all states are gone."""
+        known = self._manifest
+        if known is not None and not any((self.path / "state").glob("*/*")):
+            nothing = {s.name: HashSum(0, 0, 0) for s in known.states}
+            if known.state_digest != state_digest(nothing):
+                raise self._damaged(self.path / "state", "the states are not there")
+        self._states_seen = True
 
     def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
-        paths = [change_path(self.path, i, spec.name) for i in range(slices)]
-        return merge.fold(spec, empty(spec), [read_table(path) for path in paths if path.exists()])
+        changes = [self._change_table(change_path(self.path, i, spec.name)) for i in range(slices)]
+        return merge.fold(spec, empty(spec), [table for table in changes if table is not None])
 
     def value_at_cut(self, spec: StateSpec, key: Any, slices: int) -> Any:
         for slice_id in range(slices - 1, -1, -1):
@@ -71,8 +114,8 @@ class DirectoryData:
     def _change(self, spec: StateSpec, key: Any, slice_id: int) -> tuple[bool, Any] | None:
         """What a slice left under a key, if that was not there before: whether it is present, and the value."""
         if (slice_id, spec.name) not in self._mapped:
-            path = change_path(self.path, slice_id, spec.name)
-            self._mapped[slice_id, spec.name] = MappedTable(spec, read_table(path)) if path.exists() else None
+            change = self._change_table(change_path(self.path, slice_id, spec.name))
+            self._mapped[slice_id, spec.name] = None if change is None else MappedTable(spec, change)
         table = self._mapped[slice_id, spec.name]
         found = None if table is None else table.row(key)
         if found is None:

@@ -62,7 +62,8 @@ class Run:
     def open(cls, path: str | Path, program: Program | None = None) -> Run:
         """Open a run's directory. Raises RunError when there is none or it does not match."""
         folder = Path(path)
-        return cls(read_manifest(folder), DirectoryData(folder), folder, RunContext(program=program))
+        manifest = read_manifest(folder)
+        return cls(manifest, DirectoryData(folder, manifest), folder, RunContext(program=program))
 
     # --- what it was ------------------------------------------------------------------------------
 
