@@ -27,7 +27,7 @@ class FakePlanner(planning.Planner):
         mode, ratio, seconds, *compiled = self.plans[min(cores, 2)]
         return SimpleNamespace(
             mode=mode, cores=cores, ratio=lambda: ratio, law=SimpleNamespace(serial_seconds=seconds),
-            costs=[SimpleNamespace(compiled=bool(compiled and compiled[0])), SimpleNamespace(compiled=True)],
+            unlocked=bool(compiled and compiled[0]),
         )  # fmt: skip
 
 

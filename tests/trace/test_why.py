@@ -192,6 +192,7 @@ def test_why_not_names_what_kept_the_event(run: Run) -> None:
         ("Spam:colour=1", UsageError, "'colour=1' is no value"), (3, RunError, "event 3 put out nothing"),
         ("Spam:message=1,colour=2", UsageError, "no value of message"),
         ("Spam@1970-01-02", RunError, r"no Spam at 1970-01-02 00:00:00.000000\n"),
+        (None, UsageError, "None names no output"),
         ("Spam@1970-01-02#3", RunError, "no Spam number 3 at 1970"), ("Spam@5#0", UsageError, "number 1"),
     ],
 )  # fmt: skip
@@ -201,6 +202,12 @@ def test_questions_that_do_not_fit_say_so(
     """Each with what there is instead."""
     with pytest.raises(error, match=match):
         run.why(question)
+
+
+def test_a_time_is_a_number_in_python(run: Run) -> None:
+    """As text it is for the command line."""
+    with pytest.raises(UsageError, match="is no time"):
+        run.state("sent", at="1970-01-02")  # type: ignore[arg-type]
 
 
 def test_an_output_is_no_event(run: Run) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from timelapse.engine.progress import Progress
-from timelapse.errors import RunError, meant
+from timelapse.errors import RunError, UsageError, meant
 from timelapse.kinds.base import StateSpec
 from timelapse.model.events import Record
 from timelapse.model.program import Program, params_of, spec_of
@@ -243,6 +243,8 @@ class Run:
         """
         chosen = [s.name for s in self._manifest.states] if names is None else list(names)
         specs = [self.state_spec(name) for name in chosen]
+        if at is not None and (isinstance(at, bool) or not isinstance(at, int)):
+            raise UsageError(f"at={at!r} is no time", hint="give microseconds since 1970 (UTC)", code="TL841")
         if at is None:
             tables = [self._data.state_at_cut(spec, self.slices) for spec in specs]
         else:

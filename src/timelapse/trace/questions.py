@@ -179,6 +179,12 @@ def nothing_named(named: Named, count: int, known: Sequence[str]) -> RunError:
 def _seq(question: str | int) -> int | None:
     if isinstance(question, int):
         return question
+    if not isinstance(question, str):
+        raise UsageError(
+            f"{question!r} names no output or event",
+            hint="ask by text, as Spam:88121, or by seq",
+            code="TL840",
+        )
     text = question.strip().replace(",", "").replace("_", "")
     return int(text) if text.isdecimal() else None
 
