@@ -22,6 +22,7 @@ from timelapse.model.program import spec_of
 from timelapse.run import Run, replay
 from timelapse.testing.sources import load_source, random_events, random_program
 from timelapse.trace import focus as focus_module
+from timelapse.trace.event import events
 from timelapse.trace.knowledge import Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.steps import MISSING
@@ -105,6 +106,22 @@ def test_random_programs() -> None:
         found, unfocused = found + some, unfocused + none
     assert found > 60
     assert found > unfocused
+
+
+def test_many_events_take_as_many_rounds_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What all of them read that is not known yet is asked for together; each is told as it is alone."""
+    messages_ = messages(90, seed=7)
+    run = replay(Chained, MemoryLog(messages_, [Message, Friendship]), slices=1, spark=False)
+    seqs = [n for n, e in enumerate(messages_) if type(e) is Message]
+    alone = [repr(events(run, [seq])[seq]) for seq in seqs]
+
+    def walk(*_: Any) -> None:
+        raise AssertionError("the slice was gone through")
+
+    monkeypatch.setattr(Past, "walk", walk)
+    monkeypatch.setattr(focus_module, "_ROUNDS", 12)
+    assert len(seqs) > 30
+    assert [repr(found) for found in events(run, seqs).values()] == alone
 
 
 def test_the_slice_is_gone_through_where_too_many_events_matter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,6 +275,12 @@ class Focus:
                     visit(Moment(stop, lambda name, _: self._states[name], self._journal, _never))
                     and stop == seq
                 )
+            except _Unknown:
+                done = False  # the other stops tell what they do not know in the same round
+            except Exception:
+                if not self._unknown:  # else it may come of what is not known yet
+                    raise
+                done = False
             finally:
                 self._journal.clear()
                 for store in self._stores.values():
@@ -284,6 +290,7 @@ class Focus:
 
     def _one(self, event: Event, part: Part) -> None:
         kernel = self._kernel(frozenset(self._events[event.seq]), part)
+        unknown = len(self._unknown)
         for name in part.strict:
             self._stores[name].strict = True
         try:
@@ -291,7 +298,7 @@ class Focus:
         finally:
             for name in part.strict:
                 self._stores[name].strict = False
-        if self._unknown:
+        if len(self._unknown) > unknown:
             raise _Unknown
         if failure is not None:
             raise failure
