@@ -77,13 +77,12 @@ def unequal(a: pa.Table, b: pa.Table, names: Sequence[str]) -> dict[str, npt.NDA
 def unequal_pairs(a: pa.Table, b: pa.Table, found: Matching, names: Sequence[str]) -> Rows:
     """The matched pairs, by number, that differ in a bit of these columns."""
     changed = np.zeros(len(found.left), np.bool_)
-    sides = [
-        (t, None if len(rows) == t.num_rows and _rises_by_one(rows) else pa.array(rows))
-        for t, rows in ((a, found.left), (b, found.right))
-    ]
-    for name in names:
-        x, y = (one_array(t.column(name) if rows is None else t.column(name).take(rows)) for t, rows in sides)
-        changed |= differ(x, y)
+    left, right = (
+        t if len(rows) == t.num_rows and _rises_by_one(rows) else t.take(pa.array(rows))
+        for t, rows in ((a.select(names), found.left), (b.select(names), found.right))
+    )
+    for mask in unequal(left, right, names).values():
+        changed |= mask
     return np.flatnonzero(changed)
 
 

@@ -275,12 +275,10 @@ class Focus:
                     visit(Moment(stop, lambda name, _: self._states[name], self._journal, _never))
                     and stop == seq
                 )
-            except _Unknown:
-                done = False  # the other stops tell what they do not know in the same round
-            except Exception:
-                if not self._unknown:  # else it may come of what is not known yet
+            except (_Unknown, Exception):
+                # While something is not known an error may come of that; the other stops tell in the same round what they lack.
+                if not self._unknown:
                     raise
-                done = False
             finally:
                 self._journal.clear()
                 for store in self._stores.values():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from timelapse.kernels.flat.rewrite import Rewriter
 
 _DEPTH = 8
-_LAZY = (ast.Yield, ast.YieldFrom, ast.Await)
+_LAZY = (ast.Yield, ast.YieldFrom)
 _HARMLESS = ("emit", "now")
 """What a handler puts out is taken back by its place in the log."""
 
@@ -108,7 +108,7 @@ class _Order:
                 self._written = before
                 self._block(node.orelse)
                 self._written |= after
-            case ast.For() | ast.While() | ast.AsyncFor():
+            case ast.For() | ast.While():
                 self._again(node)
             case ast.Return():
                 self._parts(node)
@@ -117,7 +117,7 @@ class _Order:
                 self._guarded += 1
                 self._try(node)
                 self._guarded -= 1
-            case ast.With() | ast.AsyncWith():
+            case ast.With():
                 self._guarded += 1
                 self._parts(node)
                 self._guarded -= 1
