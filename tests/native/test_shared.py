@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +19,9 @@ from timelapse.engine.executor import LocalExecutor
 from timelapse.errors import HandlerError
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.choose import choice
+from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
+from timelapse.log.reader import Chunk
 from timelapse.plan import Plan, make_plan
 from timelapse.run import Run, run_serial
 from timelapse.testing import random_log
@@ -213,3 +218,18 @@ def test_a_pass_that_mostly_runs_as_python_goes_on_without_workers(tmp_path: Pat
     assert run.certificate["by_key"]["abandoned"] == "too many events leave the compiled function"
     assert run.certificate["by_key"]["workers"] == 1
     assert run.digest == run_serial(Own, log).digest
+
+
+def test_a_log_that_cannot_be_read_on_is_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever thread reads, and nothing is left of the run."""
+    chunks = Source.chunks
+
+    def broken(self: Source, *args: Any, **kwargs: Any) -> Iterator[Chunk]:
+        yield from itertools.islice(chunks(self, *args, **kwargs), 1)
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(Source, "chunks", broken)
+    with pytest.raises(OSError, match="the disk is gone"):
+        by_key(Own, events_of(0), tmp_path / "run", 1, 3)
+    assert not [t for t in threading.enumerate() if t.name == "timelapse-worker"]
+    assert not (tmp_path / "run").exists()

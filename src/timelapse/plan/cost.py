@@ -263,7 +263,8 @@ class Law:
         return time + slices * self.task * 0.1
 
     def by_key(self, slices: int = 1, threads: int = 1) -> float:
-        """T/T1 of the whole program with its events shared out by key: every thread looks at every event. One more reads."""
+        """T/T1 of the whole program with its events shared out by key: each thread looks at all of them, and they take turns
+        at reading."""
         loop = max(self.beside, (1 - self.written) / max(1, threads) + self.listed)
         return loop + self.written / max(1, threads) + slices * self.task * 0.1
 

@@ -12,7 +12,6 @@ again without workers.
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
@@ -28,11 +27,9 @@ from timelapse.kernels.native.memory.gathering import collect
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.views import Foreign
+from timelapse.kernels.supply import Supply
 from timelapse.log.reader import Chunk
 from timelapse.model.program import Program
-
-_WAITING = 2
-"""Batches that wait for a worker at most: this bounds the memory."""
 
 
 class SharedKernel:
@@ -60,26 +57,30 @@ class SharedKernel:
         """Process one slice. After a failure the kernel is of no use. Raises Abandoned."""
         clock = Clock()
         first = self._workers[0]
-        hands = [_Hand(kernel, _no_tick, shown) for kernel in self._workers[1:]]
-        own = _Hand(first, tick, shown)
-        try:
-            with first.decoder.batches(chunks, clock, ahead=True) as batches:
-                for hand in hands:
-                    hand.start()
-                for batch in batches:
-                    for hand in hands:
-                        hand.take(batch)
-                    own.feed(batch)
-            own.end()
-        finally:
-            for hand in hands:
-                hand.stop()
+        with first.decoder.batches(chunks, clock, ahead=False) as batches:
+            supply = Supply(batches, len(self._workers))
+            own, *others = hands = [
+                _Hand(kernel, tick if number == 0 else _no_tick, shown, supply, number)
+                for number, kernel in enumerate(self._workers)
+            ]
+            threads = [
+                threading.Thread(target=hand.work, name="timelapse-worker", daemon=True) for hand in others
+            ]
+            for thread in threads:
+                thread.start()
+            try:
+                own.work()
+            finally:
+                supply.close()
+                for thread in threads:
+                    thread.join()
+        supply.check()
         with clock.phase("write"):
-            result = _together([own, *hands])
+            result = _together(hands)
             if result.failure is None:
                 collect([w.collected() for w in self._workers], result, len(self._workers))
         result.seconds = clock.seconds
-        for hand in (own, *hands):
+        for hand in hands:
             for phase, seconds in hand.clock.seconds.items():
                 result.seconds[phase] = result.seconds.get(phase, 0.0) + seconds
         return result
@@ -88,32 +89,22 @@ class SharedKernel:
 class _Hand:
     """One worker. All but the first work in threads of their own."""
 
-    def __init__(self, kernel: NativeKernel, tick: Tick, shown: Shown) -> None:
+    def __init__(
+        self, kernel: NativeKernel, tick: Tick, shown: Shown, supply: Supply[Batch], number: int
+    ) -> None:
         self._kernel, self._tick, self._shown = kernel, tick, shown
-        self._batches: queue.Queue[Batch | None] = queue.Queue(_WAITING)
-        self._thread: threading.Thread | None = None
+        self._supply, self._number = supply, number
         self.result = PassResult()
         self.clock = Clock()
         self.error: BaseException | None = None
         kernel.begin()
 
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._follow, name="timelapse-worker", daemon=True)
-        self._thread.start()
-
-    def take(self, batch: Batch) -> None:
-        """Hand over the next events. Waits for room."""
-        self._batches.put(batch)
-
-    def stop(self) -> None:
-        """There are no more: wait until the rest is done."""
-        if self._thread is not None:
-            self._batches.put(None)
-            self._thread.join()
-
-    def _follow(self) -> None:
-        while (batch := self._batches.get()) is not None:
+    def work(self) -> None:
+        """Process all events."""
+        for batch in self._supply.of(self._number):
             self.feed(batch)
+            if self.error is not None and not isinstance(self.error, Failed):
+                self._supply.close()  # whatever the others do is of no use
         self.end()
 
     def feed(self, batch: Batch) -> None:
