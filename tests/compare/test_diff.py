@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import timelapse as tl
 from timelapse.compare import diff
 from timelapse.compare.match import match, unequal
-from timelapse.errors import UsageError
+from timelapse.errors import RunError, UsageError
 from timelapse.run import run_serial
 
 DAY = 86_400_000_000
@@ -140,6 +140,18 @@ def test_different_logs(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         diff(run_serial(Rules, EVENTS), run_serial(Rules, EVENTS[:5]))
     assert caught.value.code == "TL815"
+
+
+def test_runs_by_their_folders_and_what_is_none(tmp_path: Path) -> None:
+    """A run is a tl.Run or its folder; TL807 for anything else, and an error that names the folder where there is none."""
+    a = tl.replay(Rules(), EVENTS, out=tmp_path / "a", spark=False)
+    b = tl.replay(Renamed(), EVENTS, out=tmp_path / "b", spark=False)
+    assert diff(str(tmp_path / "a"), tmp_path / "b").records["Hit"].counts == diff(a, b).records["Hit"].counts
+    with pytest.raises(UsageError, match="a run is needed, not 3") as caught:
+        diff(a, 3)  # type: ignore[arg-type]
+    assert caught.value.code == "TL807"
+    with pytest.raises(RunError, match="nowhere"):
+        diff(a, str(tmp_path / "nowhere"))
 
 
 ROWS = st.lists(

@@ -334,7 +334,7 @@ TL806 A value that does not fit its parameter
 The value is read by the type that the parameter has. --set takes name=value, a sweep name=1,2,3.
 
 TL807 No such run
-@3 and @last mean runs in ./runs. Give the run's folder otherwise.
+@3 and @last mean runs in ./runs. Give the run's folder otherwise; in Python a tl.Run does as well.
 
 TL808 An ingest argument that does not fit
 Sources are TYPE=PATH; options may be given per type, as --ts Message=sent_at.

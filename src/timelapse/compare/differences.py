@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -299,12 +300,14 @@ class Diff:
         return f"<Diff {self.a.program} {self.b.program}: {', '.join(parts)}>"
 
 
-def diff(a: Run, b: Run, key: Mapping[str, Sequence[str]] | None = None) -> Diff:
-    """Compare two runs over one log.
+def diff(a: Run | str | Path, b: Run | str | Path, key: Mapping[str, Sequence[str]] | None = None) -> Diff:
+    """Compare two runs over one log; a run may be given by its folder.
 
     `key` names fields to match a record type's rows by, instead of the record's own `key=`; an empty sequence means
-    by event. Raises UsageError: TL815 for runs over different logs, TL816 for a field that is not there.
+    by event. Raises UsageError: TL807 for what is no run, TL815 for runs over different logs, TL816 for a field that is
+    not there; RunError for a folder without a whole run.
     """
+    a, b = Run.of(a), Run.of(b)
     if (a.manifest.log_id, a.events) != (b.manifest.log_id, b.events):
         raise UsageError(
             f"the runs replayed different logs: {_log_text(a)} and {_log_text(b)}",

@@ -65,6 +65,19 @@ class Run:
         manifest = read_manifest(folder)
         return cls(manifest, DirectoryData(folder, manifest), folder, RunContext(program=program))
 
+    @classmethod
+    def of(cls, given: Run | str | Path) -> Run:
+        """A run, or the one in a directory. Raises RunError as `open` does, UsageError (TL807) for anything else."""
+        if isinstance(given, Run):
+            return given
+        if isinstance(given, str | Path):
+            return cls.open(given)
+        raise UsageError(
+            f"a run is needed, not {given!r:.60}",
+            hint="give a tl.Run, as tl.replay returns it, or its folder",
+            code="TL807",
+        )
+
     # --- what it was ------------------------------------------------------------------------------
 
     @property
