@@ -50,6 +50,31 @@ class Settles(tl.Program):
         self.last[e.user] = e.item
 
 
+class Forgetful(tl.Program):
+    """Two methods that take an event and are not handlers; one is called by a handler. A third takes more."""
+
+    n: tl.Counter[int]
+
+    @tl.on(Seen)
+    def work(self, e: Seen) -> None:
+        self.count(e)
+
+    def count(self, e: Seen) -> None:
+        self.n[e.user] += 1
+
+    def forgotten(self, e: Seen | Blank) -> None:
+        self.n[e.user] += 1
+
+    def other(self, e: Seen, by: int) -> None:
+        self.n[e.user] += by
+
+
+class Opaque(Forgetful):
+    @tl.on(Blank)
+    def anything(self, e: Blank) -> None:
+        getattr(self, "forgotten")(e)  # noqa: B009
+
+
 class Counts(tl.Program):
     """Never forgets."""
 
@@ -223,3 +248,15 @@ def test_windows_longer_than_the_log_are_found(log: Log) -> None:
     (reads,) = by_name(found, "reads")
     assert reads.level == "ok"
     assert "n.last(3 h) " in reads.text
+
+
+def test_a_method_that_nothing_calls(log: Log) -> None:
+    """A warning with its place; none where some code may call anything."""
+    (finding,) = by_name(check(Forgetful, log, warm_up=False, spark=False), "code")
+    assert finding.level == "warning"
+    assert finding.text.startswith("TL322")
+    assert "forgotten takes an event and is never called" in finding.text
+    assert f"test_check.py:{Forgetful.forgotten.__code__.co_firstlineno}" in finding.text
+    assert "@tl.on(Seen)" in finding.hint
+    assert "TL322" in str(tl.explain(Forgetful))
+    assert "TL322" not in str(tl.explain(Opaque))

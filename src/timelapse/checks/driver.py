@@ -37,6 +37,7 @@ def check(
     """Check a program together with a log.
 
     - purity: what a replay could not reproduce (an error); calls that analysis cannot see through
+    - code: what is probably not meant, such as a method that takes an event and that nothing calls
     - truncation: a replay of the log's first half gives the same outputs up to there. That tests the engine, not
       the program: it cannot fail but for a bug in Timelapse or a call that is not pure
     - fields: `tl.Time` fields with values after the event's own time, which live could not have known
@@ -69,6 +70,9 @@ def _findings(
         yield Finding("purity", "error", f"{d.code} {d.place} {d.message}", d.remedy)
     if not impure:
         yield Finding("purity", "ok", "no handler reads a clock, randomness or the like")
+    for d in analysis.diagnostics:
+        if d.severity is Severity.WARNING:
+            yield Finding("code", "warning", f"{d.code} {d.place} {d.message}", d.remedy)
     yield from _trusted(analysis.trusted)
     yield from times_of_fields(log, arrived)
     if arrived is not None:

@@ -176,6 +176,9 @@ Analysis cannot see into this function (a library), so it is trusted to be pure:
 TL321 A resource's call
 The object that a tl.resource loads is trusted to be pure. Listed by explain and in the run's certificate.
 
+TL322 A method that takes an event and is never called
+It has neither @tl.on nor a handler that calls it, so it never runs. Decorate it, call it, or remove it. A warning of explain and check.
+
 TL350 A plan that cannot be made
 The base of the errors below.
 
