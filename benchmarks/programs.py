@@ -204,12 +204,17 @@ def main() -> None:
 
 
 def _note(events: int, rounds: int, load: Sequence[float]) -> str:
+    alone = max(load) < 1.5  # one is what is measured
+    others = (
+        f"The machine had nothing else to do (load {max(load):.1f} at most)."
+        if alone
+        else f"The machine was doing other work as well: its load was {min(load):.0f} to {max(load):.0f}. Compare CPU seconds, "
+        "which count all threads;\nthe rates would be higher on a machine at rest."
+    )
     return (
         f"Measured with {events:,} events and {SIZES['large']:,} keys of each kind, {os.cpu_count()} cores, Python "
         f"{platform.python_version()}, in one process without Spark, compiled code\n"
-        f"there, nothing else kept; the best of {rounds}. "
-        f"The machine was doing other work as well: its load was {min(load):.0f} to {max(load):.0f}. Compare CPU seconds, which count all "
-        "threads;\nthe rates would be higher on a machine at rest."
+        f"there, nothing else kept; the best of {rounds}. {others}"
     )  # fmt: skip
 
 
