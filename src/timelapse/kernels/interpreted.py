@@ -347,6 +347,11 @@ class InterpretedKernel:
         self._settle()
         return True
 
+    @property
+    def derives(self) -> bool:
+        """Whether the event that is being handled, or at which a handler has raised, is one that was sent."""
+        return self._current is not None
+
     def _seq_in_log(self, event: Event) -> int:
         """The seq of what failed, if it comes from the log itself: then it can be shown with all its fields."""
         return event.seq if self._current is None else -1

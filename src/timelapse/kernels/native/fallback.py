@@ -11,6 +11,7 @@ from timelapse.ids import Phase
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.looking import Views
 from timelapse.kernels.native.memory.effectlog import EffectLog
+from timelapse.kernels.native.memory.members import Members
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.ticks import TickRoom
 from timelapse.kernels.native.unit import Unit
@@ -53,6 +54,7 @@ class Fallback:
         unit: Unit,
         tables: Mapping[str, NativeTable],
         logs: Mapping[str, EffectLog],
+        members: Mapping[str, Members],
         ticks: TickRoom,
         *,
         final: bool,
@@ -71,7 +73,8 @@ class Fallback:
             if name in logs:
                 return self._views.live(name, journal)
             if self._keys is None:
-                return live_state(table, journal, counts=tables.get(unit.counted.get(name, "")))
+                counts = tables.get(unit.counted.get(name, ""))
+                return live_state(table, journal, counts=counts, members=members.get(name))
             return live_state(table, journal, turn, self._keys.states[name])
 
         self._steps: SteppingKernel | None = None

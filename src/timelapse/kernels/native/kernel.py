@@ -22,15 +22,16 @@ from timelapse.kernels.native.leaving import Failed, TooOften
 from timelapse.kernels.native.memory import loops
 from timelapse.kernels.native.memory.effectlog import EffectLog
 from timelapse.kernels.native.memory.gathering import collect
-from timelapse.kernels.native.memory.growth import Growth
+from timelapse.kernels.native.memory.growth import Growth, make_room
 from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.layout import layout_of
+from timelapse.kernels.native.memory.members import Members
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.memory.table import NativeTable, load
+from timelapse.kernels.native.memory.table import NativeTable, load, undo
 from timelapse.kernels.native.outputs import Outputs
 from timelapse.kernels.native.steady import Reach
 from timelapse.kernels.native.ticks import TickRoom
-from timelapse.kernels.native.unit import ABROAD, HOPELESS, LISTED, LISTS, ROOM, SPENT, Unit, left
+from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, LISTED, ROOM, SPENT, Unit, left
 from timelapse.kernels.native.views import Foreign, live_state
 from timelapse.kernels.native.windows import members_spec
 from timelapse.kernels.source import Source
@@ -115,17 +116,19 @@ class NativeKernel:
             few = rows >= _FEW_ROWS and 0 < _WORTH * events < rows
             large = memory is not None and rows * table.row_bytes > memory
             if known:
-                key_by_key = (few or large) and not unit.lists
+                whole = bool(unit.lists and unit.ticking) or not unit.indexed.keys().isdisjoint(names)
+                key_by_key = (few or large) and not whole
                 load([self._tables[n] for n in known], [starts[n] for n in known], key_by_key=key_by_key)
         for name, counter in unit.counted.items():
             if name in starts and name in work.exact:
                 self._tables[counter].load_counts(starts[name])
+        self._members = {n: Members(self._tables[n], self._tables[h]) for n, h in unit.indexed.items()}
         self._reach = Reach(unit.steady, {n: t for n, t in starts.items() if n in work.exact})
         self._events = events
         self._growth = [Growth(events, table.rows) for table in self._hashes]
         self._logs = {name: self._log(name) for name in unit.windows}
         self._outputs = Outputs(unit)
-        self._tick_room = TickRoom(unit)
+        self._tick_room = TickRoom(unit, self._members.values())
         self._fallback: Fallback | None = None
         self._ticks: Ticks | None = None
         self.credit = Credit()
@@ -259,7 +262,8 @@ class NativeKernel:
         if table is None:  # no handler mentions it
             spec = self._spec.states[name]
             return spec.kind(spec, TrackedStore(to_dict(spec, self._starts.get(name)), journal))
-        return live_state(table, journal, counts=self._tables.get(self._unit.counted.get(name, "")))
+        counts = self._tables.get(self._unit.counted.get(name, ""))
+        return live_state(table, journal, counts=counts, members=self._members.get(name))
 
     def held(self, name: str) -> pa.Table:
         """An exact state's keys and values, in no order (NativeTable.held)."""
@@ -292,7 +296,8 @@ class NativeKernel:
         """What the exact states take that need not be loaded whole. With windows they stay where they are."""
         if self._logs:
             return 0
-        mappable = {t.hash for n, t in self._tables.items() if n in self._work.exact and t.can_be_mapped}
+        states = self._work.exact - self._unit.indexed.keys()
+        mappable = {t.hash for n, t in self._tables.items() if n in states and t.can_be_mapped}
         return sum(table.nbytes for table in mappable)
 
     def hand_over(self) -> tuple[PassResult, InterpretedKernel]:
@@ -389,9 +394,9 @@ class NativeKernel:
             since = at - lo
             advance(at)
             if why == ROOM:
-                self._grow(records_only=full)
-            elif why == LISTS:
-                self._tick_room.grow()
+                self._grow(entries, records=full)
+            elif why != LEAVE:
+                self._tick_room.grow(why)
             else:
                 self._as_python(batch, at, position, since, shown)
                 advance(at + 1)
@@ -437,27 +442,22 @@ class NativeKernel:
 
     def _take_back(self, batch: Batch, at: int, entries: int, position: npt.NDArray[np.int64]) -> None:
         """Undo what the event that was left has written and put out."""
-        tables = list(self._tables.values())
-        for entry in self._undo[:entries][::-1].tolist():
-            table = tables[entry[0]]
-            layout = table.layout
-            table.slots[entry[1], 0] = entry[2]
-            table.slots[entry[1], layout.place : layout.end] = entry[3 : 3 + layout.live]
+        undo(list(self._tables.values()), self._undo[:entries])
         for log in self._logs.values():
             log.rewind()
         kind, row, seq = self._place(batch, at, position)
         self._outputs.take_back(seq, int(batch.arrays[2 * kind][row]))
 
-    def _grow(self, *, records_only: bool) -> None:
-        """Make room after one event of a loop needed more than there was. `records_only`: it put out too many."""
-        self._outputs.grow()
-        if records_only:
-            return
-        for table in self._hashes:
-            table.reserve(len(table.slots) // 2)
-        for log in self._logs.values():
-            log.grow()
-        self._undo = np.zeros((2 * len(self._undo), self._undo.shape[1]), np.int64)
+    def _grow(self, entries: int, *, records: bool) -> None:
+        """Make room after one event of a loop needed more than there was. `entries`: so many writes it had to keep;
+        `records`: it put out too many. What is not full stays as it is: a loop may be long."""
+        if records:
+            self._outputs.grow()
+        elif entries >= len(self._undo):
+            self._undo = np.zeros((2 * len(self._undo), self._undo.shape[1]), np.int64)
+        elif not make_room(self._hashes):
+            for log in self._logs.values():
+                log.grow()
 
     def _hand_back(self, seq: int) -> NoReturn:
         """From this event on everything runs as Python."""
@@ -469,7 +469,7 @@ class NativeKernel:
         """What runs single steps as Python."""
         if self._fallback is None:
             self._fallback = Fallback(
-                self._program, self._work, self._unit, self._tables, self._logs, self._tick_room,
+                self._program, self._work, self._unit, self._tables, self._logs, self._members, self._tick_room,
                 final=self._final, quarantine=self._quarantine,
             )  # fmt: skip
         return self._fallback
@@ -492,6 +492,6 @@ class NativeKernel:
         for log in self._logs.values():
             log.keep()
         if failure is not None:
-            raise Failed(max(seq, -1), failure)
+            raise Failed(-1 if fallback.python.derives else max(seq, -1), failure)
         self._outputs.keep_reads(fallback.python.take_reads(), self._interned)
         position[kind] += 1

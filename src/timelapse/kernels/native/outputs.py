@@ -73,9 +73,14 @@ class Outputs:
             if self._unit.records[index].__reads__:
                 self.used[index] = self.used[count + 1 + index]
                 continue
-            place, used = buffers[0], int(self.used[index])
-            while used and place[used - 1, 1] == seq and place[used - 1, 0] == ts:
-                used -= 1
+            used, more = int(self.used[index]), _AT_FIRST
+            while used:  # most events put out little, some thousands
+                last = buffers[0][max(0, used - more) : used]
+                others = np.flatnonzero((last[:, 1] != seq) | (last[:, 0] != ts))
+                used -= len(last) if not len(others) else len(last) - 1 - int(others[-1])
+                if len(others):
+                    break
+                more *= 8
             self.used[index] = used
 
     def keep(self) -> None:
@@ -143,6 +148,7 @@ class Outputs:
         return pa.table(columns, schema=REJECTED_SCHEMA)
 
 
+_AT_FIRST = 16
 _NUMPY: dict[str, Any] = {"bool": np.bool_, "float": np.float64}
 
 

@@ -1,15 +1,17 @@
-"""What compiled handlers of ticks take beside tables and logs."""
+"""What compiled handlers take beside tables and logs: room for what they list and send, the numbers of ticks' records."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from timelapse.ids import INT64_MIN
+from timelapse.kernels.native.memory.members import Members
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.unit import LINKS, LISTS, Unit
 
 Ints = npt.NDArray[np.int64]
 
@@ -17,21 +19,33 @@ _FEW = 1024
 
 
 class TickRoom:
-    """Room for what they list (memory/listing.py), and how far the records of one tick are numbered."""
+    """Room for what they list (memory/listing.py) and send, and how far the records of one tick are numbered.
 
-    def __init__(self, unit: Unit) -> None:
-        self._unit = unit
+    `members`: those of SetOfs, in the order of `Unit.indexed`.
+    """
+
+    def __init__(self, unit: Unit, members: Collection[Members]) -> None:
+        self._unit, self._members = unit, members
         self._listed: Ints = np.zeros((_FEW, unit.lists), np.int64)
+        self._sent: Ints = np.zeros((_FEW, unit.sends), np.int64)
         self._ticked: Ints = np.array([INT64_MIN, 0], np.int64)
 
     def arguments(self, interned: Interned) -> list[Any]:
         """What the compiled function takes. Records are numbered through all handlers of one tick."""
         listed = [self._listed, *interned.buffers] if self._unit.lists else []
-        return [*listed, self._ticked] if self._unit.ticking else listed
+        ticked = [self._ticked] if self._unit.ticking else []
+        nodes = [array for members in self._members for array in (members.nodes, members.marks)]
+        return [*nodes, *listed, *ticked, *([self._sent] if self._unit.sends else [])]
 
-    def grow(self) -> None:
-        """What was listed takes more room."""
-        self._listed = np.zeros((2 * len(self._listed), self._unit.lists), np.int64)
+    def grow(self, why: int) -> None:
+        """What was listed, sent, or put into SetOfs takes more room."""
+        if why == LINKS:
+            for members in self._members:
+                members.grow()
+        elif why == LISTS:
+            self._listed = np.zeros((2 * len(self._listed), self._unit.lists), np.int64)
+        else:
+            self._sent = np.zeros((2 * len(self._sent), self._unit.sends), np.int64)
 
     def records(self, ts: int) -> int:
         """How many records the tick at a time has put out so far."""

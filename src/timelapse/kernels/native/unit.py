@@ -89,6 +89,8 @@ class Unit:
     """States that the program has not declared (windows.py)."""
     counted: dict[str, str] = field(default_factory=dict)
     """SetOfs whose members are counted by key, and the hidden counters that do."""
+    indexed: dict[str, str] = field(default_factory=dict)
+    """SetOfs whose members are listed by key, and the hidden states that say where each key's begin (memory/linking.py)."""
     emits: dict[type[Record], int] = field(default_factory=dict)
     undo: int = 0
     rejects: bool = False
@@ -106,6 +108,8 @@ class Unit:
     """The events that are ticks of compiled handlers, by their number."""
     lists: int = 0
     """How many words a row of what handlers list takes (listing.py); 0: they list nothing."""
+    sends: int = 0
+    """How many words an event that handlers send takes in the queue (lowering/sending.py); 0: they send nothing."""
     left: dict[str, str] = field(default_factory=dict)
     """Event types that always run as Python, on the tables of this pass, and why."""
     source: str = ""
@@ -129,6 +133,8 @@ class Unit:
             layouts = [self.layouts[name] for name in names]
             claims = sum(self.claims.get(name, 0) for name in names)
             found += claims * row_bytes(layouts, tracked=layouts[0].tracked)
+        for name in self.indexed:  # a node of its list, where that is as full as it gets
+            found += self.claims.get(name, 0) * 2 * 8 * (1 + self.layouts[name].width)
         return found
 
     @property
@@ -140,10 +146,10 @@ class Unit:
 LISTED = 2048
 """By key: so many events are looked through at a time for a worker's own. Their list stays in the nearest cache."""
 
-LEAVE, ROOM, SPENT, ABROAD, HOPELESS, LISTS = 1, 2, 3, 4, 5, 6
+LEAVE, ROOM, SPENT, ABROAD, HOPELESS, LISTS, SENDS, LINKS = 1, 2, 3, 4, 5, 6, 7, 8
 """Why the function returns before it is through: Python must handle the event, a buffer is full, the event has
 spent its budget of rounds (budget.py), or it uses a key that is not under its own (shared.py); or the whole pass has to run as Python. In these three
-cases nothing is undone. LISTS: what it lists takes more room.
+cases nothing is undone. LISTS, SENDS, LINKS: what it lists takes more room, what it sends, or the members of SetOfs.
 
 It returns 0 at the end, else the event's index * 2^32 + entries of the undo log * 16 + the reason.
 """

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timelapse.kernels.native.memory.layout import OCCUPIED
+from timelapse.kernels.native.memory.layout import LINKED, OCCUPIED
+from timelapse.kernels.native.memory.linking import DROPPED
+from timelapse.kernels.native.memory.members import Members
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.effects import ADD, SET, Delta, Journal
@@ -108,46 +110,68 @@ class NativeStore:
         return self._rows.claim(key)
 
 
-class _CountedStore(NativeStore):
-    """That of a SetOf whose members are counted by key."""
+class _GroupedStore(NativeStore):
+    """That of a SetOf whose members are counted by key, or listed."""
 
-    __slots__ = ("counts",)
+    __slots__ = ("_heads", "_members", "counts")
 
-    def __init__(self, table: NativeTable, counts: NativeTable, journal: Journal | None) -> None:
+    def __init__(
+        self, table: NativeTable, counts: NativeTable | None, members: Members | None, journal: Journal | None
+    ) -> None:
         super().__init__(table, journal)
-        self.counts = NativeStore(counts, journal)
+        self.counts = None if counts is None else NativeStore(counts, journal)
+        self._members = members
+        self._heads = None if members is None else _Rows(members.heads, journal)
 
     def put(self, key: Any, value: Any) -> None:
-        if self.get(key, ABSENT) is ABSENT:
-            self._count(key, 1)
+        if self.counts is not None and self.get(key, ABSENT) is ABSENT:
+            self._count(self.counts, key, 1)
         super().put(key, value)
+        if self._members is not None and self._heads is not None:
+            row = self._table.find(key)
+            if not self._table.slots[row, 0] & LINKED:
+                self._members.put(row, self._heads.claim(outer_key(self._table.spec, key)))
 
     def drop(self, key: Any) -> None:
         if self.get(key, ABSENT) is not ABSENT:
-            self._count(key, -1)
+            if self.counts is not None:
+                self._count(self.counts, key, -1)
+            if self._members is not None:
+                self._members.marks[DROPPED] = 1
         super().drop(key)
 
-    def _count(self, key: Any, step: int) -> None:
+    def _count(self, counts: NativeStore, key: Any, step: int) -> None:
         outer = outer_key(self._table.spec, key)
-        count = self.counts.get(outer, 0) + step
+        count = counts.get(outer, 0) + step
         if count:
-            self.counts.put(outer, count)
+            counts.put(outer, count)
         else:
-            self.counts.drop(outer)
+            counts.drop(outer)
+
+    def under(self, key: Any) -> list[Any]:
+        """The pairs under a key, as they are stored."""
+        if self._members is None:
+            raise TypeError("a compiled pass that lists no members has no index of them")
+        return [pair for pair in self._members.under(key) if self.get(pair, ABSENT) is not ABSENT]
 
 
-class _CountedSetOf(SetOf):
-    """It has no index to count with."""
+class _NativeSetOf(SetOf):
+    """Its index is that of the compiled pass."""
 
-    __slots__ = ("_counts",)
+    __slots__ = ("_grouped",)
 
-    def __init__(self, spec: StateSpec, store: _CountedStore) -> None:
+    def __init__(self, spec: StateSpec, store: _GroupedStore) -> None:
         super().__init__(spec, store)
-        self._counts = store.counts
+        self._grouped = store
 
     def count(self, key: Any) -> int:
-        found: int = self._counts.get(self._outer(key), 0)
+        if self._grouped.counts is None:
+            return super().count(key)
+        found: int = self._grouped.counts.get(self._outer(key), 0)
         return found
+
+    def _under(self, key: Any) -> dict[Any, Any]:
+        return {self._key_and_member(pair)[1]: pair for pair in self._grouped.under(self._outer(key))}
 
 
 def outer_key(spec: StateSpec, stored: Any) -> Any:
@@ -244,13 +268,13 @@ class OwnStore:
 
 def live_state(
     table: NativeTable, journal: Journal | None, turn: Turn | None = None, place: int | None = None,
-    counts: NativeTable | None = None,
+    counts: NativeTable | None = None, members: Members | None = None,
 ) -> Any:  # fmt: skip
-    """What handlers see of a table: the state, or its delta. With `turn`: a worker's part of an exact state. `counts`: of a
-    SetOf's members."""
+    """What handlers see of a table: the state, or its delta. With `turn`: a worker's part of an exact state. `counts`,
+    `members`: of a SetOf."""
     spec, form = table.spec, table.layout.form
-    if form == "exact" and counts is not None:
-        return _CountedSetOf(spec, _CountedStore(table, counts, journal))
+    if form == "exact" and (counts is not None or members is not None):
+        return _NativeSetOf(spec, _GroupedStore(table, counts, members, journal))
     if form == "exact":
         store = NativeStore(table, journal)
         return spec.kind(spec, store if turn is None else OwnStore(store, turn, place))

@@ -63,9 +63,14 @@ def sliding_of(program: Program) -> Mapping[str, Sliding]:
     spec = spec_of(program)
     lags: dict[str, set[int]] = {}
     windowed = set()
+    other = next((use for use in spec.times if use.what != "derive"), None)
     for use in spec.times:
         line = use.place.line or 0
         if use.what in ("after", "every"):
+            continue
+        if use.what == "derive":  # within the transaction: no other time, unless there are some beside it
+            if other is not None:
+                raise Refused(f"self.send beside {other.text_of_what} runs as Python in this version", line)
             continue
         if use.what not in VIEWS:
             raise Refused(f"{use.text_of_what} runs as Python in this version", line)
@@ -85,6 +90,11 @@ def sliding_of(program: Program) -> Mapping[str, Sliding]:
 def members_spec(spec: StateSpec, lag: int | None = None) -> StateSpec:
     """The hidden counter of a SetOf's members, by key: of those in a window, or of all."""
     return StateSpec(f"~{spec.name}{'' if lag is None else f' {lag}'}", Counter, spec.outer, INT, 0)
+
+
+def heads_spec(spec: StateSpec) -> StateSpec:
+    """The hidden state that says where the list of a SetOf's members begins, by key (memory/linking.py)."""
+    return StateSpec(f"~{spec.name} members", Counter, spec.outer, INT, 0)
 
 
 def is_hidden(spec: StateSpec) -> bool:

@@ -10,13 +10,13 @@ from typing import Any
 
 from timelapse.kernels.native.lowering.emitter import Frame, node_of
 from timelapse.kernels.native.lowering.functions import builtin
-from timelapse.kernels.native.lowering.records import Records
+from timelapse.kernels.native.lowering.sending import Sending
 from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, EventRef, Refused, SelfRef, Value
 
 _FOLDS: dict[Any, str] = {any: "any", all: "all", sum: "sum", min: "min", max: "max", len: "len"}
 
 
-class Calls(Records):
+class Calls(Sending):
     """Writes calls."""
 
     def _member_object(self, name: str) -> Any:
@@ -83,7 +83,9 @@ class Calls(Records):
         raise Refused(f"super().{name}", self._line)
 
     def _method(self, name: str, node: ast.Call, env: Env, frame: Frame) -> Value:
-        if name in ("reject", "send", "cancel"):
+        if name == "send":
+            return self._send(node, env, frame)
+        if name in ("reject", "cancel"):
             raise Refused(f"self.{name}()", self._line)
         return self._called(self._member_object(name), f"self.{name}", node, env, frame)
 

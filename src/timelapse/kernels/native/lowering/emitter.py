@@ -27,7 +27,7 @@ from timelapse.kernels.native.lowering.values import (
 from timelapse.kernels.native.memory.layout import Layout, beside, layout_of, mode_of
 from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, ROOM, SPENT, Column, Unit
 from timelapse.kernels.native.windows import sliding_of
-from timelapse.model.events import Field, Record
+from timelapse.model.events import Event, Field, Record
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.source import function_source
 from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
@@ -80,10 +80,10 @@ class Emitter:
 
     def __init__(
         self, program: Program, work: PassProgram, *, final: bool, tables: Sequence[tuple[str, ...]] = (),
-        steady: Mapping[str, int] | None = None, counted: Collection[str] = (),
+        steady: Mapping[str, int] | None = None, counted: Collection[str] = (), indexed: Collection[str] = (),
     ) -> None:  # fmt: skip
         """`tables`: states that share a table. Others have one each. `steady`: counters of which that is known (steady.py).
-        `counted`: SetOfs whose members are counted by key."""
+        `counted`, `indexed`: SetOfs whose members are counted, or listed, by key."""
         self._program, self._work, self._final = program, work, final
         self._together = {name: table for table in tables for name in table}
         self._beside: dict[str, Layout] = {}
@@ -95,7 +95,7 @@ class Emitter:
         self._keys: dict[int, dict[str, set[tuple[str, ...]]]] = {}
         """For each type of event each state's keys, as they are spelt."""
         self.steady: Mapping[str, int] = steady or {}
-        self.counted = frozenset(counted)
+        self.counted, self.indexed = frozenset(counted), frozenset(indexed)
         self.unit = Unit(steady=self.steady)
         self._lines: list[Line] = []
         self._indent = 3
@@ -124,6 +124,7 @@ class Emitter:
         self._lists = False
         """Whether lists that Python makes of the event may become columns (see `Evaluation._twice`)."""
         self._parts: dict[str, Any] | None = None
+        self._sent: list[type[Event]] = []
         self._slides: list[tuple[int, str, int]] = []
         """Which event's code looks at which state's views, and their lags."""
         self._own: tuple[str, ...] | None = None
@@ -309,7 +310,7 @@ class Emitter:
         """The lists that grow while code is written."""
         unit = self.unit
         return [
-            unit.columns, unit.params, unit.records, unit.states, unit.tables, self._rejections, self._slides,
+            unit.columns, unit.params, unit.records, unit.states, unit.tables, self._rejections, self._slides, self._sent,
             *(frame.result.values for frame in self._stack), *(level.outs for level in self._levels),
         ]  # fmt: skip
 

@@ -12,10 +12,16 @@ from timelapse.kernels.native.lowering.emitter import Frame
 from timelapse.kernels.native.lowering.numbers import arithmetic
 from timelapse.kernels.native.lowering.stateful import Stateful
 from timelapse.kernels.native.lowering.states import StateCode
+from timelapse.kernels.native.lowering.states.grouped import SetOfCode
 from timelapse.kernels.native.lowering.values import NONE, Env, ReadsAll, Refused, Value
 from timelapse.kernels.native.memory.layout import key_kinds, value_words
 from timelapse.kernels.native.unit import LISTS
 from timelapse.kinds.counter import Counter
+from timelapse.kinds.grouped import parts_of
+from timelapse.model.types import ScalarType
+
+_SORTED = ("int", "Time", "bool", "str", "bytes")
+"""The types whose order is that of their words, or of the strings that these stand for."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,9 @@ class Rounds:
 
 class Iteration(Stateful):
     """Finds out what loops go over."""
+
+    _listing = "listing"
+    """The variable that says where the next list goes: behind those that loops around are going over."""
 
     def _expr(self, node: ast.expr, env: Env, frame: Frame) -> Value:
         """Write an expression; its value."""
@@ -53,6 +62,10 @@ class Iteration(Stateful):
             ):
                 most = [present(self, self._expr(a, env, frame)) for a in node.args]
                 return self._listed(state, what, most, plain=not node.keywords)
+            case ast.Subscript(value=base, slice=part) if isinstance(
+                state := self._state_of(base, env), SetOfCode
+            ):
+                return self._members(state, self._fixed(self._expr(part, env, frame)))
         if isinstance(node, ast.List | ast.Set):
             if isinstance(node, ast.Set):
                 raise Refused("a loop over a set", self._line)
@@ -108,6 +121,31 @@ class Iteration(Stateful):
             row = self.temp("int", f"{first.code} + {i.code}").code
             found = [f"listed[{row}, {w}]" for w in range(words)]
             return state.listed(found[:width], found[width:])
+
+        return Rounds(count, item)
+
+    def _members(self, state: SetOfCode, key: Value) -> Rounds | list[Value]:
+        """`x[k]` of a SetOf: its members in their order, as they are now."""
+        inner = state.spec.inner
+        assert inner is not None
+        kinds = [kind.name if isinstance(kind, ScalarType) else "" for kind in parts_of(inner)]
+        if any(kind not in _SORTED for kind in kinds):
+            raise Refused(f"{state.spec.name}[k], whose members are {inner.text}", self._line)
+        first, width = self._listing, len(kinds)
+        listing = state.members(key, first)
+        if listing is None:
+            return []
+        count = self.temp("int", listing)
+        self.line(f"if {first} + 2 * {count.code} > listed.shape[0]:")
+        self.line(f"    return left(j, u, {LISTS})")
+        texts = sum(1 << place for place, kind in enumerate(kinds) if kind in ("str", "bytes"))
+        self.line(f"in_order(listed, {first}, {count.code}, N{width}, N{texts}, N0, starts, spelt)")
+        self._listing = self.temp("int", f"{first} + {count.code}").code
+        self.unit.lists = max(self.unit.lists, width)
+
+        def item(i: Value) -> Value:
+            row = self.temp("int", f"{first} + {i.code}").code
+            return state.value([f"listed[{row}, {w}]" for w in range(width)], inner)
 
         return Rounds(count, item)
 

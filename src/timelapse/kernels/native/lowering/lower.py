@@ -15,10 +15,10 @@ from typing import Any
 from timelapse.analysis.result import PassHandler, PassProgram
 from timelapse.kernels.native.lowering.emitter import LEAVE_ALL, REJECT, SPEND
 from timelapse.kernels.native.lowering.flow import Level, rendered
-from timelapse.kernels.native.lowering.folds import Folds
 from timelapse.kernels.native.lowering.grouping import together
 from timelapse.kernels.native.lowering.lookahead import look_ahead
 from timelapse.kernels.native.lowering.records import record_columns
+from timelapse.kernels.native.lowering.rejecting import Rejecting
 from timelapse.kernels.native.lowering.rows import share_rows
 from timelapse.kernels.native.lowering.states.base import UNDO, word
 from timelapse.kernels.native.lowering.states.counter import CounterCode
@@ -48,11 +48,13 @@ def _numbered(found: re.Match[str]) -> str:
     return ("M" if found[1] or found[3] else "N") + (found[2] or found[4])
 
 
-def without_idle_saves(body: list[str]) -> list[str]:
+def without_idle_saves(body: list[str], *, more: bool = False) -> list[str]:
     """An event's code without the undo entries that nothing can need: no exit comes after them.
 
-    Code after an exit inside of the same loop may have run before it.
+    Code after an exit inside of the same loop may have run before it. `more`: exits may come after all of it.
     """
+    if more:
+        return body
     exits = [n for n, line in enumerate(body) if _is_exit(line)]
     last = max(exits, default=-1)
     if last >= 0:
@@ -88,23 +90,27 @@ def lowered(program: Program, work: PassProgram, *, final: bool) -> Unit:
 
 def _lowered(program: Program, work: PassProgram, *, final: bool, ticks_apart: bool = False) -> Unit:
     """It is written once to see which states share a table, which counters are steady and of which SetOfs the members are
-    counted, and then knowing that."""
+    counted or listed, and then knowing that."""
     alone = Lowering(program, work, final=final)
     alone.ticks_apart = ticks_apart
     alone.write()
     tables = [states for states in alone.together() if len(states) > 1]
     steady = alone.steady_counters()
-    counted = list(alone.unit.counted)
-    if not tables and not steady and not counted:
+    counted, indexed = list(alone.unit.counted), list(alone.unit.indexed)
+    if not tables and not steady and not counted and not indexed:
         return alone.finish()
-    again = Lowering(program, work, final=final, tables=tables, steady=steady, counted=counted)
+    again = Lowering(
+        program, work, final=final, tables=tables, steady=steady, counted=counted, indexed=indexed
+    )
     again.ticks_apart = ticks_apart
     return again.run()
 
 
-class Lowering(Folds):
+class Lowering(Rejecting):
     """Writes one pass. Raises Refused."""
 
+    _following_bodies: list[list[str]]
+    """The code of each type of event that is sent."""
     ticks_apart = False
     """Whether handlers of ticks run as Python."""
 
@@ -113,7 +119,8 @@ class Lowering(Folds):
         used = [{name: frozenset(keys) for name, keys in event.items()} for event in self._keys.values()]
         unit = self.unit
         stamped = {n for n, views in unit.windows.items() if views.stamped or views.queued}
-        states = [n for n in unit.states if n not in stamped and n not in unit.hidden]
+        alone = {*stamped, *unit.hidden, *unit.indexed}
+        states = [n for n in unit.states if n not in alone]
         return together(states, spec_of(self._program).states, unit.layouts, used)
 
     def steady_counters(self) -> dict[str, int]:
@@ -152,7 +159,7 @@ class Lowering(Folds):
                     self._handler = unit.handlers.index(handler.name)
                     given: list[Any] = [SelfRef()] if is_tick else [SelfRef(), EventRef()]
                     try:
-                        self._call(handler.function, given, {}, 0, handler.text)
+                        self._call_handler(handler, given)
                     except Refused as refusal:
                         reason = f"{handler.name}: {refusal.reason}"
                         first = first or Refused(reason, refusal.line, refusal.file)
@@ -167,6 +174,7 @@ class Lowering(Folds):
             if any("jump" in line for line in body):
                 body.insert(0, "            jump = 0")
             bodies.append(body)
+        self._following_bodies = self._write_derived(own[0]) if self._sent else []
         if first is not None and not self._has_tables():
             raise first
         if unit.ticks:
@@ -175,6 +183,7 @@ class Lowering(Folds):
         unit.windows = {n: v for n in unit.states if (v := self._states[n].views) is not None}
         unit.hidden = {name: spec for name, spec in unit.hidden.items() if name in unit.states}
         unit.counted = {name: counter for name, counter in unit.counted.items() if counter in unit.states}
+        unit.indexed = {name: h for name, h in unit.indexed.items() if {name, h} <= {*unit.states}}
         unit.pushes = {name: self._states[name].pushes for name in unit.windows}
 
     def finish(self) -> Unit:
@@ -182,16 +191,20 @@ class Lowering(Folds):
         unit = self.unit
         columns = self._used_columns([*self._heads, *self._bodies])
         heads, bodies = columns[: len(self._heads)], columns[len(self._heads) :]
+        following = [self._without_idle_room(body) for body in self._following_bodies]
         bodies = [self._without_idle_room(body) for body in bodies]
-        bodies = [share_rows(without_idle_saves(body)) for body in bodies]
-        self._count_rows(bodies)
-        unit.undo = max((sum(line.endswith(UNDO) for line in body) for body in bodies), default=0)
+        leaves = any(_is_exit(line) for body in following for line in body)
+        following = [share_rows(without_idle_saves(body, more=leaves)) for body in following]
+        bodies = [share_rows(without_idle_saves(body, more=leaves)) for body in bodies]
+        written = [*bodies, *following]
+        self._count_rows(written)
+        unit.undo = max((sum(line.endswith(UNDO) for line in body) for body in written), default=0)
         unit.rejects = bool(self._rejections)
         bodies = [
             [*look_ahead(body, i, shared=unit.shared), *self._sliding(i), *body]
             for i, body in enumerate(bodies)
         ]
-        unit.source = self._source(bodies, heads)
+        unit.source = self._source(bodies, heads, self._following(following) if following else [])
         return unit
 
     def _count_rows(self, bodies: list[list[str]]) -> None:
@@ -344,10 +357,14 @@ class Lowering(Folds):
         for name in unit.windows:
             log = unit.states.index(name)
             found += [(f"w{log}", "TABLE"), (f"k{log}", "INTS")]
+        for index in map(unit.states.index, unit.indexed):
+            found += [(f"nodes{index}", "TABLE"), (f"linked{index}", "INTS")]
         if unit.lists:
             found += [("listed", "TABLE"), ("starts", "INTS"), ("spelt", "BYTES")]
         if unit.ticking:
             found.append(("ticked", "INTS"))
+        if unit.sends:
+            found.append(("sent", "TABLE"))
         found += [(f"p_{n}", {"float": "float64", "bool": "boolean"}.get(k, "int64")) for n, k in unit.params]
         for i, record in enumerate(unit.records):
             found.append((f"o{i}_place", "TABLE"))
@@ -357,7 +374,7 @@ class Lowering(Folds):
             found += [("mine", "TABLE"), ("worker", "int64"), ("workers", "int64")]
         return found
 
-    def _source(self, bodies: list[list[str]], heads: list[list[str]]) -> str:
+    def _source(self, bodies: list[list[str]], heads: list[list[str]], following: list[str]) -> str:
         unit = self.unit
         arguments = self.arguments()
         widths = sorted({layout.width for layout in unit.layouts.values() if layout.width > WIDTHS})
@@ -386,10 +403,14 @@ class Lowering(Folds):
             lines.append("        rounds = budget")
         if unit.lists:
             lines.append("        listing = np.int64(0)")
+        if unit.sends:
+            lines.append("        queued = np.int64(0)")
         for i, record in enumerate(unit.records):
             if record.__reads__:  # nothing in their rows says which event they are of
                 lines.append(f"        emitted[{len(unit.records) + 1 + i}] = emitted[{i}]")
-        for i, body in enumerate(bodies):
+        if following:
+            lines += self._transaction(bodies, following)
+        for i, body in enumerate([] if following else bodies):
             lines.append(f"        {'if' if i == 0 else 'elif'} k == {i}:")
             if unit.shared:
                 lines += [f"            q{i} = own", *heads[i][:-1]]
@@ -438,41 +459,3 @@ class Lowering(Folds):
             ]  # fmt: skip
         lines += [f"            end{i} = q{i}" for i in range(len(heads))]
         return [*lines, "            first = last", "            continue"]
-
-    def _rejection(self, event: int) -> list[str]:
-        """After the code of an event that may be rejected: undo what it wrote, take out what it emitted."""
-        unit = self.unit
-        self._lines, self._event, self._indent = [], event, 3
-        with self.block("if rejected != 0:"):
-            with self.block("while u > 0:"):
-                self.line("u -= 1")
-                for i, name in enumerate(unit.states):
-                    layout, table = unit.layouts[name], self._states[name].table
-                    with self.block(f"{'if' if i == 0 else 'elif'} undo[u, 0] == {i}:"):
-                        self.line(f"restore(undo, u, {table}, N{layout.place}, N{layout.live})")
-            for name in unit.windows:
-                log = unit.states.index(name)
-                if unit.windows[name].stamped:
-                    table = self._states[name].table
-                    self.line(f"unstamp(w{log}, k{log}, {table}, {unit.layouts[name].twins})")
-                elif unit.windows[name].queued:
-                    table, lags = self._states[name].table, len(unit.windows[name].lags)
-                    given = f"{unit.layouts[name].twins}, {lags}, k{log}[{KEPT}]"
-                    self.line(f"take_back(w{log}, k{log}, {table}, {given})")
-                else:
-                    self.line(f"k{log}[{USED}] = k{log}[{KEPT}]")
-            own = f"seq{event}[q{event}]"
-            for i in (n for n, cls in enumerate(unit.records) if not cls.__reads__):
-                with self.block(f"while emitted[{i}] > 0 and o{i}_place[emitted[{i}] - 1, 1] == {own}:"):
-                    self.line(f"emitted[{i}] -= 1")
-            if self._final:
-                self.line("ordinal = 0")
-                for number, place in enumerate(self._rejections):
-                    if place.event == event and place.record is not None:
-                        with self.block(f"if rejected == {number + 1}:"):
-                            self._write_record(place.record, place.fields)
-                self.line(f"n = emitted[{len(unit.records)}]")
-                for i, word in enumerate((f"ts{event}[q{event}]", own, f"{event}", "handler", "reason")):
-                    self.line(f"refused[n, {i}] = {word}")
-                self.line(f"emitted[{len(unit.records)}] = n + 1")
-        return self._without_idle_room(rendered(self._lines))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 from timelapse.kernels.native.lowering.columns import Columns
 from timelapse.kernels.native.lowering.comparisons import present
 from timelapse.kernels.native.lowering.emitter import FIELD_KIND, REJECT, Frame, Rejected, scalar
 from timelapse.kernels.native.lowering.numbers import as_float
 from timelapse.kernels.native.lowering.values import NONE, Env, Refused, Value, absent
-from timelapse.model.events import Field, Record
+from timelapse.model.events import Event, Field, Record
 from timelapse.model.types import OptionalType
 
 
-def record_columns(cls: type[Record]) -> list[tuple[str, str]]:
-    """The arrays that a record's fields go to: part of the name, kind. Before an optional's, its presence."""
+def record_columns(cls: type[Record | Event]) -> list[tuple[str, str]]:
+    """The arrays, or words, that a record's fields go to: part of the name, kind. Before an optional's, its presence."""
     found: list[tuple[str, str]] = []
     for place, field in enumerate(cls.__fields__):
         inner = field.type.inner if isinstance(field.type, OptionalType) else field.type
@@ -31,10 +32,15 @@ LATER = 1 << 40
 class Records(Columns):
     """Writes what puts out records."""
 
+    @property
+    def root(self) -> str:
+        """The seq of the log event that the step is of."""
+        return f"seq{self._event}[q{self._event}]"
+
     def _emit(self, node: ast.Call, env: Env, frame: Frame) -> Value:
         if len(node.args) != 1 or node.keywords or not self._is_made(node.args[0], env, frame):
             raise Refused("emit of something other than Record(...)", self._line)
-        cls, codes = self._record(node.args[0], env, frame)
+        cls, codes = self._record(node.args[0], env, frame, Record)
         if self._final:
             self._write_record(cls, codes)
         return NONE
@@ -49,7 +55,7 @@ class Records(Columns):
         cls: type[Record] | None = None
         codes: list[str] = []
         if given and self._is_made(given[0], env, frame):
-            cls, codes = self._record(given[0], env, frame)
+            cls, codes = self._record(given[0], env, frame, Record)
             reason = str(self._text(cls.__name__))
         elif given:
             value = self._expr(given[0], env, frame)
@@ -70,22 +76,24 @@ class Records(Columns):
         self.line(f"reason = {reason}")
         self._leave(self._levels[0], REJECT)
 
-    def _is_made(self, node: ast.expr, env: Env, frame: Frame) -> bool:
-        """Whether it is `Record(...)`."""
+    def _is_made(self, node: ast.expr, env: Env, frame: Frame, base: type[Record | Event] = Record) -> bool:
+        """Whether it is `Record(...)`, or `Event(...)`."""
         match node:
             case ast.Call(func=ast.Name(id=name)) if name not in env:
                 cls = frame.names.get(name)
-                return isinstance(cls, type) and issubclass(cls, Record)
+                return isinstance(cls, type) and issubclass(cls, base)
         return False
 
-    def _record(self, made: ast.expr, env: Env, frame: Frame) -> tuple[type[Record], list[str]]:
-        """A record's class and the codes of its fields."""
+    def _record(
+        self, made: ast.expr, env: Env, frame: Frame, base: type[Record | Event]
+    ) -> tuple[Any, list[str]]:
+        """The class of a record, or event, and the codes of its fields."""
         assert isinstance(made, ast.Call)
         assert isinstance(made.func, ast.Name)
         name = made.func.id
         cls = frame.names[name]
-        if cls.__new__ is not Record.__new__ or "__init__" in {n for c in cls.__mro__[:-1] for n in vars(c)}:
-            raise Refused(f"emit of {name}", self._line)
+        if cls.__new__ is not base.__new__ or "__init__" in {n for c in cls.__mro__[:-1] for n in vars(c)}:
+            raise Refused(f"{'emit' if base is Record else 'self.send()'} of {name}", self._line)
         names = [f.name for f in cls.__fields__]
         if any(isinstance(a, ast.Starred) for a in made.args) or any(k.arg is None for k in made.keywords):
             raise Refused("an argument with stars", self._line)
@@ -133,8 +141,8 @@ class Records(Columns):
         for (column, _), code in zip(record_columns(cls), codes, strict=True):
             self.line(f"o{i}_{column}[{row}] = {code}")
         if not cls.__reads__:  # those are no outputs: their row is their place
-            self.line(f"o{i}_place[{row}, 0] = ts{e}[q{e}]")
-            self.line(f"o{i}_place[{row}, 1] = seq{e}[q{e}]")
+            self.line(f"o{i}_place[{row}, 0] = {self.now}")
+            self.line(f"o{i}_place[{row}, 1] = {self.root}")
             ordinal = f"ordinal + {LATER}" if e in unit.later else "ordinal"
             self.line(f"o{i}_place[{row}, 2] = {ordinal}")
             self.line("ordinal += 1")

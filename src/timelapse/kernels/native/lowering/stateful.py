@@ -10,7 +10,7 @@ from timelapse.kernels.native.lowering.states import StateCode, state_code
 from timelapse.kernels.native.lowering.states.sliding import view_of
 from timelapse.kernels.native.lowering.values import Env, Refused, SelfRef
 from timelapse.kernels.native.memory.layout import Layout, mode_of
-from timelapse.kernels.native.windows import members_spec
+from timelapse.kernels.native.windows import heads_spec, members_spec
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import TimeUse, spec_of
 from timelapse.model.times import width_of
@@ -63,6 +63,16 @@ class Stateful(Emitter):
         counter = members_spec(spec)
         self.unit.counted[spec.name] = counter.name
         return self.hidden(counter)
+
+    def heads_of(self, spec: StateSpec) -> StateCode:
+        """The state that says where the list of a SetOf's members begins. What asks for it has everything written again."""
+        if self.unit.shared:
+            raise Refused(f"{spec.name}[k], where events are shared out", self._line)
+        heads = heads_spec(spec)
+        self.unit.indexed[spec.name] = heads.name
+        code = self.hidden(heads)
+        code.mapped = False  # it never has a start state
+        return code
 
     def _view_of(self, node: ast.expr, env: Env) -> StateCode | None:
         """The view that `self.x.last(W)` or `self.x.ago(L)` stands for."""

@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from timelapse.analysis.result import PassHandler
 from timelapse.kernels.native.lowering.comparisons import present
 from timelapse.kernels.native.lowering.emitter import Frame, node_of
 from timelapse.kernels.native.lowering.evaluation import Evaluation
@@ -25,6 +26,9 @@ class Statements(Evaluation):
     """Writes statements."""
 
     # --- functions --------------------------------------------------------------------------------
+
+    def _call_handler(self, handler: PassHandler, given: list[Any]) -> None:
+        self._call(handler.function, given, {}, 0, handler.text)
 
     def _call(
         self, function: types.FunctionType, args: Sequence[Any], named: Mapping[str, Any], depth: int,
@@ -317,12 +321,16 @@ class Statements(Evaluation):
         return self._loop(node, head, lambda inner: None, env, frame)
 
     def _for(self, node: ast.For, env: Env, frame: Frame) -> Env | None:
-        rounds = self._rounds(node.iter, env, frame)
-        if isinstance(rounds, list):
-            if len(rounds) > _UNROLLED:
-                raise Refused(f"a loop over {len(rounds)} values", node.lineno)
-            return self._unrolled(node, rounds, env, frame)
-        return self._counted(node, rounds, env, frame)
+        listing = self._listing
+        try:
+            rounds = self._rounds(node.iter, env, frame)
+            if isinstance(rounds, list):
+                if len(rounds) > _UNROLLED:
+                    raise Refused(f"a loop over {len(rounds)} values", node.lineno)
+                return self._unrolled(node, rounds, env, frame)
+            return self._counted(node, rounds, env, frame)
+        finally:
+            self._listing = listing  # what it went over is not needed any more
 
     def _counted(self, node: ast.For, rounds: Rounds, env: Env, frame: Frame) -> Env | None:
         """A loop whose number of rounds is known where it begins."""

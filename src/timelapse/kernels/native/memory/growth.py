@@ -7,6 +7,9 @@ a third of the time that 10 million anti-spam events took. What is foretold only
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+
+from timelapse.kernels.native.memory.hashtable import HashTable
 
 _EARLY = 1 << 17
 """Before so many events a table is small, and what it grows by says little: it doubles."""
@@ -44,3 +47,11 @@ class Growth:
         if power < _STEADY:
             growth = min(growth, _AT_ONCE)
         return self._first + math.ceil(new * growth)
+
+
+def make_room(tables: Sequence[HashTable]) -> bool:
+    """Make those tables larger that have no room for one more key (`StateCode.claim`). Whether there are any."""
+    full = [table for table in tables if 2 * table.rows >= len(table.slots) - 2]
+    for table in full:
+        table.reserve(len(table.slots) // 2)
+    return bool(full)

@@ -27,7 +27,9 @@ OCCUPIED, PRESENT, TOUCHED = 1, 2, 4
 """Flags, the last two for the first state of a table; the next one's are two bits further left. TOUCHED: written in
 this slice. In a Counter's delta PRESENT says that the key was set, in a step that the absent key becomes present."""
 _BITS = 2
-LASTING = OCCUPIED | sum(PRESENT << _BITS * number for number in range(30))
+LINKED = 1 << 61
+"""A flag of rows of a SetOf whose members can be listed: the row's pair is among its key's members (linking.py)."""
+LASTING = OCCUPIED | LINKED | sum(PRESENT << _BITS * number for number in range(30))
 """The flags that a row keeps from slice to slice."""
 MOST_WORDS = 8
 """Rows that several states share are no longer than a line of the processor's caches."""

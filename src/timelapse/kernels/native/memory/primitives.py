@@ -115,6 +115,15 @@ def restore(undo, u, slots, place, size):  # type: ignore[no-untyped-def]
 
 
 @primitive()
+def put_back(undo, states, slots):  # type: ignore[no-untyped-def]
+    """Put back what an undo log holds of one table's rows. `states` has whether a state is in it, its place and live words."""
+    for u in range(undo.shape[0] - 1, -1, -1):
+        t = undo[u, 0]
+        if states[t, 0] != 0:
+            restore(undo, u, slots, states[t, 1], states[t, 2])
+
+
+@primitive()
 def mark(slots, i, present, flag):  # type: ignore[no-untyped-def]
     """Write the presence of a row without a value."""
     flags = slots[i, 0] | flag << 1

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.layout import Layout, can_be_mapped
+from timelapse.kernels.native.memory.primitives import put_back
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.touch import Mapped, MappedRows, fetchable
 from timelapse.kernels.native.memory.words import decode, encode, to_arrow, to_words
@@ -20,6 +21,8 @@ from timelapse.tables.table import key_list, key_names, key_types, to_python
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+_MANY = 256
+"""More entries than so many are undone by machine code."""
 
 
 class NativeTable:
@@ -123,6 +126,10 @@ class NativeTable:
         """The keys of rows."""
         return self._key_list(self.slots[np.asarray(rows, np.int64)])
 
+    def keys_in(self, rows: Ints) -> list[Any]:
+        """The keys whose words stand in rows of words, from the second one on."""
+        return self._key_list(rows)
+
     def words(self, row: int, at: int) -> list[int]:
         """A value's words from `at` on."""
         found: list[int] = self.slots[row, at : at + self.layout.size].tolist()
@@ -219,6 +226,20 @@ class NativeTable:
         if self.spec.key is None:
             return [0]
         return encode(key, self.spec.key, self.interned)
+
+
+def undo(tables: Sequence[NativeTable], entries: Ints) -> None:
+    """Put back what the entries of an undo log hold, the latest first. `tables`: of all states, by their number."""
+    if len(entries) > _MANY:
+        for shared in dict.fromkeys(table.hash for table in tables):
+            own = [(t.hash is shared, t.layout.place, t.layout.live) for t in tables]
+            put_back(entries, np.array(own, np.int64), shared.slots)
+        return
+    for number, row, flags, *words in entries[::-1].tolist():
+        table = tables[number]
+        layout = table.layout
+        table.slots[row, 0] = flags
+        table.slots[row, layout.place : layout.end] = words[: layout.live]
 
 
 def load(tables: Sequence[NativeTable], starts: Sequence[pa.Table], *, key_by_key: bool) -> None:

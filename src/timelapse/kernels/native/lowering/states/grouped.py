@@ -1,7 +1,8 @@
 """SetOf, MapOf and Mean, compiled: what they store under parts of keys, as Set, Value and Counter store it.
 
-How many members a key has is a hidden counter, where a pass asks for it. Other operations on everything under a key need
-an index, which only Python keeps: passes with those run as Python.
+How many members a key has is a hidden counter, where a pass asks for it; which they are, a list through all of them that
+begins in a hidden state (memory/linking.py). Other operations on everything under a key need an index, which only Python
+keeps: passes with those run as Python.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from timelapse.kernels.native.lowering.states.effects import FuncCode
 from timelapse.kernels.native.lowering.states.set import SetCode
 from timelapse.kernels.native.lowering.states.value import ValueCode
 from timelapse.kernels.native.lowering.values import NONE, Refused, Value
+from timelapse.kernels.native.memory.layout import LINKED
+from timelapse.kernels.native.memory.linking import DROPPED, NEXT
+from timelapse.kernels.native.unit import LINKS
 from timelapse.kernels.native.windows import members_spec
 from timelapse.kinds.mean import NUMBER, SUM
 from timelapse.model.types import FLOAT, INT, OptionalType, TupleType, ValueType
@@ -76,6 +80,35 @@ class SetOfCode(Paired, SetCode):
             key = Value("tuple", items=(one(key, what), member))
         return super()._method(name, key, {})
 
+    def members(self, key: Value, first: str) -> str | None:
+        """Code that lists a key's members from a place on, in no order, and gives how many; None where there are none."""
+        if self.views is not None:
+            raise Refused(f"{self.spec.name}[k], of a state of which there are windows")
+        heads = self._out.heads_of(self.spec)
+        try:
+            words = heads.key(key)
+        except Refused as refusal:
+            raise Refused(f"a key of {self.spec.name} of another type", refusal.line) from None
+        if not self.known():
+            return None
+        head = heads.word(heads.find(words), heads.layout.place)
+        i, outer = self.ordinal, heads.layout.width
+        given = f"N{outer}, N{self.layout.width - outer}, N{self.layout.present}"
+        return f"list_members(listed, {first}, nodes{i}, linked{i}, {head}, {self.table}, m{self._index}, {given})"
+
+    def _link(self, key: Value | None, row: str) -> None:
+        """A row that is written may be of a pair that was never there: it goes to the list of its key's members."""
+        out, i = self._out, self.ordinal
+        heads = out.heads_of(self.spec)
+        with out.block(f"if {self.flags(row)} & {LINKED} == 0:"):
+            out.line(f"if linked{i}[{NEXT}] >= nodes{i}.shape[0]:")
+            out.line(f"    return left(j, u, {LINKS})")
+            head = heads.claim(heads.key(self._outer(key)))
+            heads.save(head)
+            self.save(row)
+            given = f"{heads.table}, {head}, N{heads.layout.place}, {self.table}, {row}, N{self.layout.width}"
+            out.line(f"link(nodes{i}, linked{i}, {given})")
+
     def _number_of(self, key: Value) -> Value:
         """How many members a key has."""
         if self.views is not None:
@@ -90,6 +123,8 @@ class SetOfCode(Paired, SetCode):
         if self.spec.name in self._out.counted:
             with self._out.block(f"if {self.lacks(row)}:"):
                 self._out.members_of(self.spec).change(self._outer(key), ast.Add(), _one)
+        if self.spec.name in self._out.indexed:
+            self._link(key, row)
         for lag, counted in self._counted():
             with self._out.block(f"if {self.lacks(row)} or {self._stamp(row)} < {self.edge(lag)}:"):
                 counted.change(self._outer(key), ast.Add(), _one)
@@ -98,6 +133,8 @@ class SetOfCode(Paired, SetCode):
     def _goes(self, key: Value | None, row: str) -> None:
         if self.spec.name in self._out.counted:
             self._out.members_of(self.spec).change(self._outer(key), ast.Sub(), _one)
+        if self.spec.name in self._out.indexed:
+            self._out.line(f"linked{self.ordinal}[{DROPPED}] = 1")
         for lag, counted in self._counted():
             with self._out.block(f"if {self._stamp(row)} >= {self.edge(lag)}:"):
                 counted.change(self._outer(key), ast.Sub(), _one)

@@ -1,0 +1,84 @@
+"""What follows the code of events that may be rejected: what they wrote is undone there, what they emitted taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from timelapse.kernels.native.lowering.flow import rendered
+from timelapse.kernels.native.lowering.folds import Folds
+from timelapse.kernels.native.windows import KEPT, USED
+
+
+class Rejecting(Folds):
+    """Writes what undoes."""
+
+    def _rejection(self, event: int) -> list[str]:
+        """After the code of an event that may be rejected: undo what it wrote, take out what it emitted."""
+        self._event = event
+        return self._undone(str(event), [n for n, r in enumerate(self._rejections) if r.event == event])
+
+    def _transaction(self, bodies: list[list[str]], following: list[str]) -> list[str]:
+        """The code of all log events, and of what follows from them: what rejects, in one or the other, undoes both."""
+        own = [
+            [f"            own_ts = ts{i}[q{i}]", f"            own_seq = seq{i}[q{i}]"]
+            for i in range(len(bodies))
+        ]
+        ends = [[f"            q{i} += ONE"] for i in range(len(bodies))]
+        if not self._rejections:
+            return [*_chain([[*a, *b, *c] for a, b, c in zip(own, bodies, ends, strict=True)]), *following]
+        inner = ["    " + line for line in (*_chain(bodies), *following)]
+        self._derived, self._event = (
+            self._sent[0],
+            0,
+        )  # whichever it was: time and seq are the log event's own
+        undone = [line[4:] for line in self._undone("k", range(len(self._rejections)))]
+        self._derived = None
+        lines = ["        rejected = 0", "        while True:", *inner, "            break", *undone]
+        return [*_chain(own), *lines, *_chain(ends)]
+
+    def _undone(self, event: str, places: Iterable[int]) -> list[str]:
+        """Where one of these places has rejected: undo. `event`: the number of the log event's type."""
+        unit = self.unit
+        self._lines, self._indent = [], 3
+        with self.block("if rejected != 0:"):
+            with self.block("while u > 0:"):
+                self.line("u -= 1")
+                for i, name in enumerate(unit.states):
+                    layout, table = unit.layouts[name], self._states[name].table
+                    with self.block(f"{'if' if i == 0 else 'elif'} undo[u, 0] == {i}:"):
+                        self.line(f"restore(undo, u, {table}, N{layout.place}, N{layout.live})")
+            for name in unit.windows:
+                log = unit.states.index(name)
+                if unit.windows[name].stamped:
+                    table = self._states[name].table
+                    self.line(f"unstamp(w{log}, k{log}, {table}, {unit.layouts[name].twins})")
+                elif unit.windows[name].queued:
+                    table, lags = self._states[name].table, len(unit.windows[name].lags)
+                    given = f"{unit.layouts[name].twins}, {lags}, k{log}[{KEPT}]"
+                    self.line(f"take_back(w{log}, k{log}, {table}, {given})")
+                else:
+                    self.line(f"k{log}[{USED}] = k{log}[{KEPT}]")
+            own = self.root
+            for i in (n for n, cls in enumerate(unit.records) if not cls.__reads__):
+                with self.block(f"while emitted[{i}] > 0 and o{i}_place[emitted[{i}] - 1, 1] == {own}:"):
+                    self.line(f"emitted[{i}] -= 1")
+            if self._final:
+                self.line("ordinal = 0")
+                for number in places:
+                    place = self._rejections[number]
+                    if place.record is not None:
+                        with self.block(f"if rejected == {number + 1}:"):
+                            self._write_record(place.record, place.fields)
+                self.line(f"n = emitted[{len(unit.records)}]")
+                for i, word in enumerate((self.now, own, event, "handler", "reason")):
+                    self.line(f"refused[n, {i}] = {word}")
+                self.line(f"emitted[{len(unit.records)}] = n + 1")
+        return self._without_idle_room(rendered(self._lines))
+
+
+def _chain(bodies: list[list[str]]) -> list[str]:
+    """A body for each type of log event."""
+    lines: list[str] = []
+    for number, body in enumerate(bodies):
+        lines += [f"        {'if' if number == 0 else 'elif'} k == {number}:", *body]
+    return lines
