@@ -17,12 +17,15 @@ _DECLARED = {
 }  # fmt: skip
 _GROUPED = ("mean", "setof", "map")
 """What ticks that run as Python may need an index of."""
+_SUMMED = ("counter", "pair", "text", "mean", "set", "setof", "plain")
+"""Of these windows compile in time slices, too; the last one is without."""
 _LAGS = ("1", "2", "3", "self.w", "self.w + 1", "2 * LONG", "tl.SECOND")
 
 
 class _Writer:
-    def __init__(self, seed: int, *, timed: bool = False) -> None:
+    def __init__(self, seed: int, *, timed: bool = False, summed: bool = False) -> None:
         self.rng = random.Random(seed)
+        self.summed = summed
         self.late = timed and self.rng.random() < 0.8
         """Whether a handler is called later."""
         self.ticks = timed and (not self.late or self.rng.random() < 0.6)
@@ -30,6 +33,9 @@ class _Writer:
         """Whether handlers of ticks keep to what compiles."""
         indexed = ("setof", "map") if self.plain else _GROUPED
         kinds = _KINDS if not self.ticks else tuple(k for k in _KINDS if k not in indexed)
+        kinds = _SUMMED if summed else kinds
+        self.set = not summed or self.rng.random() < 0.4
+        """Whether counters are set, too."""
         self.states = {f"s{i}": self.rng.choice(kinds) for i in range(self.rng.randint(1, 4))}
         self.removed = {n for n in self.states if self.rng.random() < 0.4}
         """Means from which is removed: they have no windows, only looks back."""
@@ -50,7 +56,8 @@ class _Writer:
                 "most": " = tl.state(default=0.5)",
             }.get(kind, "")
             lines.append(f"    {name}: {_DECLARED[kind]}{default}")
-        self.far = rng.random() < 0.6  # some events leave to Python: a product outside int64
+        # Some events leave to Python: a product outside int64.
+        self.far = rng.random() < (0.2 if self.summed else 0.6)
         for number, event in enumerate(rng.choice((["A"], ["A", "B"], ["A", "B", "A"]))):
             lines += ["", f"    @tl.on({event})", f"    def h{number}(self, e):"]
             for _ in range(rng.randint(2, 5)):
@@ -133,7 +140,7 @@ class _Writer:
         name, kind = self.rng.choice(list(self.states.items()))
         choices = {
             "counter": [f"self.{name}[{k}] += e.m", f"self.{name}[{k}] -= 1", f"self.{name}.add({k})",
-                        f"self.{name}[{k}] = e.m", f"del self.{name}[{k}]"],
+                        *([f"self.{name}[{k}] = e.m", f"del self.{name}[{k}]"] if self.set else [])],
             "pair": [f"self.{name}[{k}, e.m] += 1", f"self.{name}[e.m, {k}] = 3"],
             "text": [f"self.{name}[e.s] += 1", f"self.{name}[e.s] += e.m"],
             "mean": [f"self.{name}.add({k}, e.m)"]
@@ -177,9 +184,9 @@ class _Writer:
         return rng.choice(choices[kind])
 
 
-def windowed_program(seed: int, *, timed: bool = False) -> str:
-    """The source of a program; `timed`: with ticks, or handlers that are called later."""
-    return _Writer(seed, timed=timed).program()
+def windowed_program(seed: int, *, timed: bool = False, summed: bool = False) -> str:
+    """The source of a program; `timed`: with ticks, or handlers that are called later; `summed`: windows of sums only."""
+    return _Writer(seed, timed=timed, summed=summed).program()
 
 
 def windowed_log(program: Any, seed: int, count: int, *, edges: bool = False) -> list[Event]:

@@ -9,6 +9,7 @@ there are views, and reads that idioms take out elsewhere stay reads.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from timelapse.kinds.base import StateSpec
@@ -75,6 +76,12 @@ def logs_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
         if name in found or state.history is not None:
             found[name] = found.get(name, frozenset()) | {"ago"}
     return {name: _logs(states[name], uses, None) for name, uses in found.items()}
+
+
+def beyond_sums(spec: ProgramSpec, logs: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """The states whose rows say more than how much was added, or whether a key is in a set."""
+    plain = {name for name, state in spec.states.items() if state.value is None}
+    return {n for n, forms in logs.items() if forms != (NET,) and not (forms == (PRESENT,) and n in plain)}
 
 
 def _logs(state: StateSpec, uses: frozenset[str], effects: frozenset[str] | None) -> tuple[str, ...]:

@@ -211,8 +211,8 @@ def _run_slices(
         # Fields that only a later event's handler reads are read too: rows are kept whole.
         classes = job.classes
 
-    # Compiled windows begin with the log, and tell nobody of their rows.
-    alone = task.kind == "final_chain" and task.first == 0 and not given_up
+    # What compiled passes keep of most windows begins with the log, and nobody is told of it.
+    alone = task.kind == "final_chain" and task.first == 0
 
     def begin(
         known: Mapping[str, pa.Table], before: Before | None
@@ -225,7 +225,8 @@ def _run_slices(
             job.program, work, known, events, final=final, prefetch=task.threads > 1, memory=memory,
             ahead=task.ahead,
             quarantine=job.quarantine, workers=task.threads if final else 1,
-            before=before, rows=task.kind != "final_chain", folder=job.rows_folder, alone=alone, share=share,
+            before=before, rows=task.kind != "final_chain", folder=job.rows_folder, alone=alone, given_up=given_up,
+            share=share,
             companions=job.aside.companions if final and job.aside is not None else (),
         )  # fmt: skip
         if job.aside is not None and made.accompanied:

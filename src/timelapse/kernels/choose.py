@@ -19,7 +19,7 @@ from timelapse.kernels.clock import Clock
 from timelapse.kernels.companions import Companion
 from timelapse.kernels.flat.kernel import FlatKernel
 from timelapse.kernels.interpreted import InterpretedKernel
-from timelapse.kernels.lowered import lowered_pass, refused, viewed
+from timelapse.kernels.lowered import kept_whole, lowered_pass, refused, viewed
 from timelapse.kernels.source import Source
 from timelapse.kernels.starts import starting
 from timelapse.kernels.steps import SteppingKernel, has_steps
@@ -41,7 +41,8 @@ SLOWER = 4
 November 2026: 10 to 40 microseconds an event, and 3 to 12 seconds for the compiler."""
 LEFT_TOO_OFTEN = "too many events needed it"
 """What is said of a pass that began compiled."""
-NOT_ALONE = "windows and timers run compiled only in one pass from the log's start"
+NOT_ALONE = "timers, and windows over single values, run compiled only in one pass from the log's start"
+GIVEN_UP = "it was tried compiled, and given up"
 TOO_FEW = f"for fewer than {WARM_EVENTS:,} events machine code is not worth loading"
 _TIMES = 1
 """So many replays of about the same passes follow one another in this process."""
@@ -79,7 +80,8 @@ class SliceKernel:
 
     Of states that are looked back on, `before` gives the rows of earlier slices (None: there are none), `rows` says whether
     those of each slice are asked for, and `folder` where they may wait. `alone`: it is the whole program from the log's
-    first event on, and nobody asks for rows; only then windows run compiled, and `run` may raise Abandoned.
+    first event on, and nobody asks for rows; only then timers and all kinds of windows run compiled. `given_up`: it was
+    tried compiled, which failed. Of programs with windows or timers `run` may raise Abandoned.
 
     `workers`: threads among which a compiled pass may share out its events, where it can: by key (`run` then may raise
     Abandoned), or if it uses no state as they come.
@@ -96,12 +98,13 @@ class SliceKernel:
         self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool,
         prefetch: bool = False, memory: int | None = None, ahead: bool = False,
         quarantine: bool = False, workers: int = 1, before: Before | None = None, rows: bool = True,
-        folder: Path | None = None, alone: bool = True, asked: Collection[str] | None = None, share: int = 0,
+        folder: Path | None = None, alone: bool = True, given_up: bool = False,
+        asked: Collection[str] | None = None, share: int = 0,
         companions: Sequence[Companion] = (),
     ) -> None:  # fmt: skip
         share = max(events, share)
-        looked_back_on = viewed(work)
-        if workers < 2:
+        looks_back, whole = viewed(work), kept_whole(program, work)
+        if workers < 2 or (looks_back and not alone):
             work = replace(work, by_key=None)
         self._program, self._work, self._final = program, work, final
         self._events, self._memory = events, memory
@@ -113,11 +116,12 @@ class SliceKernel:
         self._python: InterpretedKernel | None = None
         self._clock = Clock()
         with self._clock.phase("compile"):
-            alone = alone or not (looked_back_on or _is_called_late(program, work))
-            unit, why = _unit(program, work, share, final=final) if alone else (None, NOT_ALONE)
-            if unit is None and work.by_key is not None:
-                work = self._work = replace(work, by_key=None)
-                unit, why = _unit(program, work, share, final=final) if alone else (None, NOT_ALONE)
+            unit, why = None, GIVEN_UP if given_up else NOT_ALONE
+            if not given_up and (alone or not (whole or _is_called_late(program, work))):
+                unit, why = _unit(program, work, share, final=final)
+                if unit is None and work.by_key is not None:
+                    work = self._work = replace(work, by_key=None)
+                    unit, why = _unit(program, work, share, final=final)
         self.why_python = why
         """Why it does not run compiled, or not any more, where only trying shows it; else empty."""
         if unit is not None and unit.shared:
@@ -131,8 +135,8 @@ class SliceKernel:
 
             self._native = NativeKernel(
                 program, work, unit, starts, final=final, prefetch=prefetch, events=events, memory=memory,
-                ahead=ahead,
-                quarantine=quarantine, asked=asked,
+                ahead=ahead, quarantine=quarantine, asked=asked, before=before if looks_back else None,
+                logged=[n for n in work.logs if rows and not whole and (final or n in work.targets)],
             )  # fmt: skip
             self._accompany(companions, share)
             if workers > 1 and final and not ahead:

@@ -11,8 +11,9 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from timelapse.analysis.result import PassProgram
+from timelapse.analysis.views import beyond_sums
 from timelapse.model.identity import Identity, identity_of, params_identity
-from timelapse.model.program import Program
+from timelapse.model.program import Program, spec_of
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.unit import Unit
@@ -98,7 +99,7 @@ def _same(one: PassProgram, other: PassProgram) -> bool:
 
 
 def _lower(program: Program, work: PassProgram, *, final: bool) -> Unit:
-    if not final and (found := viewed(work)):
+    if not final and (found := kept_whole(program, work)):
         raise refused()(f"the rows of windows ({', '.join(sorted(found))}) are found as Python")
     from timelapse.kernels.native.lowering.lower import lowered
 
@@ -110,6 +111,11 @@ def _lower(program: Program, work: PassProgram, *, final: bool) -> Unit:
 def viewed(work: PassProgram) -> set[str]:
     """The states of a pass that are looked back on."""
     return work.logs.keys() & {*work.exact, *work.targets}
+
+
+def kept_whole(program: Program, work: PassProgram) -> set[str]:
+    """Those of which windows compile only where one pass goes through the whole log."""
+    return viewed(work) & beyond_sums(spec_of(program), work.logs)
 
 
 def refused() -> type[Exception]:

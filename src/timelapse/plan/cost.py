@@ -84,6 +84,11 @@ ACCESS_NS = 2.5
 """A read or a write of a state whose row is known."""
 WRITTEN_NS = 9.0
 """Sorting, hashing and writing what a slice did, per write in the code and event. Threads share that out."""
+KEPT_NS = 80.0
+"""In time slices: a row of what was done to a state that is looked back on: kept, hashed and written by every pass that does it.
+Windowed spam over a million events (three million rows), November 2026; so is the next one."""
+RECALLED_NS = 80.0
+"""Reading such a row of an earlier slice, and looking its key up."""
 LISTED_NS = 6.0
 """By key: finding out whether an event is a thread's own. Each does that with all events."""
 
@@ -114,6 +119,8 @@ class Measured:
     conflicts: float
     """The share of events that would decide otherwise on a guessed state."""
 
+
+_WRITING = ("add", "remove", "discard", "append", "pop", "setdefault", "clear")
 
 IsCompiled = Callable[[PassProgram, bool], bool]
 """Whether a pass (and: is it the final one?) will run compiled."""
@@ -183,6 +190,31 @@ def _accesses_of(text: str, states: frozenset[str]) -> tuple[int, int, frozenset
     return found, writes, frozenset(keys)
 
 
+def logged_of(work: PassProgram, counts: Mapping[str, int] | None) -> float:
+    """Rows of what is done to states that are looked back on, over the log; over one event of each type without counts."""
+    found = 0.0
+    for handler in work.handlers:
+        writes = _writes_to(handler.text, frozenset(work.logs))
+        found += writes * sum(1 if counts is None else counts.get(e.__name__, 0) for e in handler.events)
+    return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _writes_to(text: str, states: frozenset[str]) -> int:
+    try:
+        tree = ast.parse(textwrap.dedent(text))
+    except SyntaxError:
+        return len(states)
+    found = 0
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(value=ast.Attribute(attr=name), ctx=ast.Store() | ast.Del()):
+                found += name in states
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr=name), attr=operation)):
+                found += name in states and operation in _WRITING
+    return found
+
+
 def writes_of(work: PassProgram, counts: Mapping[str, int]) -> float:
     """Writes to states that a pass does over the log, as its code shows them."""
     found = 0.0
@@ -249,6 +281,10 @@ class Law:
     """The share of it that puts together what it did, which threads share out."""
     listed: float = 0.0
     """What finding its own events takes each thread by key, relative to it."""
+    kept: float = 0.0
+    """In time slices: what keeping rows of what is done to states that are looked back on takes, relative to it."""
+    recalled: float = 0.0
+    """What taking over all of these rows takes a slice, relative to it."""
 
     @property
     def total(self) -> float:
@@ -332,4 +368,6 @@ def law_of(
             for e in {e.__name__ for h in final.handlers for e in h.events}
         )
         law = replace(law, written=last.write / whole, listed=events * LISTED_NS * 1e-9 / whole)
+        rows = logged_of(final, counts) * 1e-9 / whole
+        law = replace(law, kept=rows * KEPT_NS, recalled=rows * RECALLED_NS)
     return law, costs, [*found, last]

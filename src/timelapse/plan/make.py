@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from timelapse.analysis.keys import NotByKey
 from timelapse.analysis.result import ByKey, PassProgram
-from timelapse.analysis.views import LOOKING, viewed_states
+from timelapse.analysis.views import LOOKING, beyond_sums
 from timelapse.errors import PlanError
-from timelapse.model.program import Program, ProgramSpec, TimeUse
+from timelapse.model.program import Program, TimeUse
 from timelapse.plan.cost import TYPICAL_CONFLICTS, IsCompiled, Measured, cost_of, law_of
 from timelapse.plan.plan import Mode, Plan, Stage
 from timelapse.plan.strategy import (
@@ -66,6 +66,7 @@ def make_plan(
     compiled: IsCompiled | None = None,
     threads: int = 1,
     measured: Measured | None = None,
+    reach: float = 1.0,
 ) -> Plan:
     """Decide how a program is replayed.
 
@@ -74,7 +75,8 @@ def make_plan(
     `max_strategy` is the slowest strategy that is allowed. `compiled` tells which passes will run compiled (default:
     none); `threads` is how many cores a run slice after slice can use, to read and decode ahead.
 
-    `measured`: what a sample of the log says of the chain in it, which is then guessed and repaired instead.
+    `measured`: what a sample of the log says of the chain in it, which is then guessed and repaired instead. `reach`: the
+    share of the log's time that windows look back.
 
     Raises PlanError for a strategy that does not exist or is not exact, and naming state, line and rewrite where a
     stage is slower than `max_strategy`.
@@ -126,6 +128,7 @@ def make_plan(
         threads=threads,
         whole=whole if isinstance(whole, ByKey) else None,
         not_whole=whole.reason if isinstance(whole, NotByKey) else "",
+        reach=reach,
     )
     mode, reason = _mode(plan, slices, force, compiled)
     plan = replace(plan, mode=mode, reason=reason)
@@ -382,12 +385,7 @@ def _mode(
 ) -> tuple[Mode, str]:
     if plan.final.serial is not None:
         return _timed(plan.final.serial, force)
-    if (
-        force is None
-        and (what := _elsewhere(plan.spec))
-        and compiled is not None
-        and compiled(plan.final, True)
-    ):
+    if force is None and (what := _elsewhere(plan)) and compiled is not None and compiled(plan.final, True):
         return "chain", f"{what} compiled in one pass, and as Python in time slices"
     if force == "by key" and plan.whole is not None:
         return "by key", f"asked for: events are shared out, {plan.whole.text}"
@@ -405,13 +403,13 @@ def _mode(
     return mode, reason
 
 
-def _elsewhere(spec: ProgramSpec) -> str:
+def _elsewhere(plan: Plan) -> str:
     """What of a program compiles only where one pass goes through the whole log."""
-    if viewed_states(spec):
-        return "windows run"
+    if whole := sorted(beyond_sums(plan.spec, plan.final.logs)):
+        return f"windows over {', '.join(whole)} run"
     return (
         "what is called at times of its own runs"
-        if any(u.what in ("after", "every") for u in spec.times)
+        if any(u.what in ("after", "every") for u in plan.spec.times)
         else ""
     )
 

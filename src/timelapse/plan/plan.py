@@ -89,6 +89,8 @@ class Plan:
     """How the events of the whole program can be shared out by key, where they can."""
     not_whole: str = ""
     """Why they cannot."""
+    reach: float = 1.0
+    """The share of the log's time that its windows look back at most, where it is known."""
 
     @property
     def last(self) -> PassProgram:
@@ -132,9 +134,13 @@ class Plan:
         """How to cut the log into so many slices, and how many of them lead."""
         law = self.law
         task = THREAD_TASK_SECONDS if self.threads > 1 and self.unlocked else law.task_seconds
+        logs = self.final.logs
+        kept = [law.kept * sum(n in logs for n in stage.states) / max(1, len(logs)) for stage in self.stages]
         times = Times(
-            tuple(stage.cost * law.serial_seconds for stage in self.stages), law.serial_seconds, task,
+            tuple((stage.cost + more) * law.serial_seconds for stage, more in zip(self.stages, kept, strict=True)),
+            (1 + law.kept) * law.serial_seconds, task,
             law.merge_seconds if self.stages else 0.0, law.load_seconds if self.stages else 0.0, law.crowd,
+            law.recalled * law.serial_seconds, self.reach,
         )  # fmt: skip
         return arrange(self.shapes, times, slices, cores or self.cores, lead=self.lead)
 

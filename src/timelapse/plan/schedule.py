@@ -185,6 +185,10 @@ class Times:
     """What a final pass that starts from the state at the log's end takes over from it."""
     crowd: float = 1.0
     """How much slower a pass is beside others on the same machine: they share its memory and caches."""
+    recall: float = 0.0
+    """Taking over all rows of states that are looked back on."""
+    reach: float = 1.0
+    """The share of the log of which a slice takes them over."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +233,7 @@ def foretell(shapes: Sequence[Shape], times: Times, shares: Sequence[float], lea
                 share *= shapes[step.stage].guess if step.kind == "guess" else shapes[step.stage].repair
             if step.stage < 0:
                 taken = times.load * min(ends[step.first], shares[step.first])
+                taken += times.recall * min(ends[step.first], times.reach)
             after(times.task + taken + whole * share * crowd, lambda step=step: finish(step))  # type: ignore[misc]
         if not running:
             return now
@@ -289,7 +294,8 @@ def foretell_many(shapes: Sequence[Shape], times: Times, slices: int, cores: int
         times.merge * (slices - 1) / 2 / max(1, sum(len(shape.states) for shape in shapes)) / merging(cores)
     )
     passes = times.final * rounds / slices + scan * ahead + chain * (slices - 1) / slices
-    return passes * crowd + times.load * rounds / slices + tasks * times.task + merges
+    taken = times.load * rounds / slices + times.recall * min(1.0, times.reach)
+    return passes * crowd + taken + tasks * times.task + merges
 
 
 def cuts_at(fine: Sequence[int], shares: Sequence[float]) -> list[int]:

@@ -16,6 +16,7 @@ from timelapse.kernels.source import Source
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.program import Program, spec_of
+from timelapse.model.times import kept
 from timelapse.plan import make_plan
 from timelapse.plan.cost import Measured
 from timelapse.plan.plan import Plan
@@ -51,6 +52,13 @@ def measured(
     return known[stage.name]
 
 
+def reach_of(program: Program, reader: EventReader) -> float:
+    """The share of a log's time that a program's windows look back at most."""
+    first, last = reader.ts_first, reader.ts_before(reader.seq_after(reader.count))
+    widest = max(kept(program).values(), default=0)
+    return 1.0 if first is None or last is None or last <= first else min(1.0, widest / (last - first))
+
+
 def plan_of(
     program: Program, analysis: Analysis, reader: EventReader, counts: Mapping[str, int] | None, *, cores: int,
     threads: int, slices: int | None = None, force: str | Mapping[str, str] | None = None,
@@ -61,7 +69,7 @@ def plan_of(
     def make(found: Measured | None) -> Plan:
         return make_plan(
             analysis, counts=counts, cores=cores, slices=slices, force=force, threads=threads, measured=found,
-            compiled=compiled_facts(program, reader.count, slices, cores),
+            compiled=compiled_facts(program, reader.count, slices, cores), reach=reach_of(program, reader),
         )  # fmt: skip
 
     plan = make(None)

@@ -78,7 +78,8 @@ def explain(
         found = plan_of(
             bound, analyse(bound), reader, counts, cores=cores, threads=cores, slices=slices, known={}
         )
-        plan = found if any(s.strategy is Strategy.ITERATE for s in found.stages) else None
+        iterates = any(s.strategy is Strategy.ITERATE for s in found.stages)
+        plan = found if iterates or found.final.logs else None
     return explain_analysis(
         bound, analyse(bound), log, slices=slices, cores=cores, force=force,
         kernels=Compiler(bound, events, slices, cores), plan=plan,
@@ -94,6 +95,7 @@ def scale(
     `slices` and `force` are as for `replay`. Raises UsageError for numbers of machines below 1, or a log that does not count its events.
     """
     from timelapse.analysis import analyse
+    from timelapse.run.conflicts import reach_of
 
     bound = as_program(program)
     analysis = analyse(bound)
@@ -104,6 +106,8 @@ def scale(
         )
     cores = cores or usable_cores()
     events = sum(counts.get(e.__name__, 0) for e in spec_of(bound).events)
+    reader = getattr(log, "reader", None)
+    reach = 1.0 if reader is None else reach_of(bound, reader)
 
     def make(total: int) -> Plan:
         compiler = Compiler(bound, events, slices, total)
@@ -115,6 +119,7 @@ def scale(
             force=force,
             threads=cores,
             compiled=compiler.compiled,
+            reach=reach,
         )
 
     writes = sum(writes_of(stage.work, counts) for stage in make(cores).stages) / max(1, events)

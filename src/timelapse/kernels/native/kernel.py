@@ -19,6 +19,7 @@ from timelapse.kernels.native.decode import Batch, Decoder
 from timelapse.kernels.native.fallback import Credit, Fallback, handed_over
 from timelapse.kernels.native.later import Ticks, with_later, with_ticks
 from timelapse.kernels.native.leaving import Failed, TooOften
+from timelapse.kernels.native.logs import NEAR_THE_END, Logs
 from timelapse.kernels.native.memory import loops
 from timelapse.kernels.native.memory.effectlog import EffectLog
 from timelapse.kernels.native.memory.gathering import collect
@@ -33,10 +34,10 @@ from timelapse.kernels.native.steady import Reach
 from timelapse.kernels.native.ticks import TickRoom
 from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, LISTED, ROOM, SPENT, Unit, left
 from timelapse.kernels.native.views import Foreign, live_state
-from timelapse.kernels.native.windows import members_spec
 from timelapse.kernels.source import Source
 from timelapse.kernels.steps import calls_ahead
 from timelapse.kernels.stores import TrackedStore
+from timelapse.kernels.windows import Before
 from timelapse.kinds.effects import Journal
 from timelapse.log.reader import Chunk
 from timelapse.model.events import Event
@@ -59,9 +60,6 @@ _WORTH = 8
 much as loading six."""
 
 
-_HOPELESS = "a sum of which there are windows comes near the end of int64"
-
-
 def _no_tick(events: int) -> None:
     """Nobody watches."""
 
@@ -71,14 +69,15 @@ class NativeKernel:
 
     An event that the compiled function leaves is undone in the tables and runs as Python on them; the
     function goes on with the next one. `left` counts them. `asked`: a slice's result is what it did to
-    these states, no more (None: all of it).
+    these states, no more (None: all of it). `before`: the rows of earlier slices, of states that are looked back on;
+    `logged`: those of which the rows of each slice are asked for. Both only of what is added up, and of sets.
     """
 
     def __init__(
         self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, pa.Table], *, final: bool,
         prefetch: bool = False, events: int = 0, memory: int | None = None, ahead: bool = False,
         quarantine: bool = False, interned: Interned | None = None, share: tuple[int, int] = (0, 1),
-        asked: Collection[str] | None = None,
+        asked: Collection[str] | None = None, before: Before | None = None, logged: Collection[str] = (),
     ) -> None:  # fmt: skip
         loops.install()
         self._asked = asked
@@ -123,10 +122,10 @@ class NativeKernel:
             if name in starts and name in work.exact:
                 self._tables[counter].load_counts(starts[name])
         self._members = {n: Members(self._tables[n], self._tables[h]) for n, h in unit.indexed.items()}
+        self._logs = Logs(unit, work, self._spec.states, self._tables, before, logged)
         self._reach = Reach(unit.steady, {n: t for n, t in starts.items() if n in work.exact})
         self._events = events
         self._growth = [Growth(events, table.rows) for table in self._hashes]
-        self._logs = {name: self._log(name) for name in unit.windows}
         self._outputs = Outputs(unit)
         self._tick_room = TickRoom(unit, self._members.values())
         self._fallback: Fallback | None = None
@@ -136,12 +135,6 @@ class NativeKernel:
         """What takes part in `run`: given before it, if at all."""
         self._done = 0
         self.left = 0
-
-    def _log(self, name: str) -> EffectLog:
-        """What was done to a state with views."""
-        views, spec = self._unit.windows[name], self._spec.states[name]
-        hidden = {lag: self._tables.get(members_spec(spec, lag).name) for lag in views.lags}
-        return EffectLog(self._tables[name], views, {lag: t for lag, t in hidden.items() if t is not None})
 
     def run_steps(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice of a program that is called at other times than those of the log's events too."""
@@ -197,6 +190,7 @@ class NativeKernel:
                 self._growth[number].go_on(self._done)
             else:  # it is empty again
                 self._growth[number] = Growth(self._events, table.rows)
+        self._logs.begin()
         self._outputs = Outputs(self._unit, follow=self.companions is not None)
         if self._fallback is not None:
             self._fallback.python.begin()
@@ -207,6 +201,7 @@ class NativeKernel:
         collect(
             [self.collected()], result, 2 if self._prefetch else 1
         )  # the thread that decoded is done by now
+        result.rows = self._logs.rows()
         self.end(result)
 
     def end(self, result: PassResult) -> None:
@@ -242,8 +237,7 @@ class NativeKernel:
                         if visit() and at < batch.events:
                             position[batch.kinds[at]] += 1
                             lo = at + 1
-                        for log in self._logs.values():
-                            log.keep()
+                        self._logs.keep()
                     self._span(batch, lo, batch.events, position, _no_tick, shown)
                     self._outputs = Outputs(self._unit)
         except Failed as failed:
@@ -353,8 +347,7 @@ class NativeKernel:
             fallback = self._python()
             self._outputs.keep()
             failure = fallback.tick(step)
-            for log in self._logs.values():
-                log.keep()
+            self._logs.keep()
             if failure is not None:
                 raise Failed(-1, failure)
             tick(1)
@@ -381,7 +374,7 @@ class NativeKernel:
             if why == ABROAD:
                 raise Foreign
             if why == HOPELESS:
-                raise Abandoned(_HOPELESS)
+                raise Abandoned(NEAR_THE_END)
             full = self._outputs.full
             if why:
                 for kind in range(len(position)):
@@ -443,8 +436,7 @@ class NativeKernel:
     def _take_back(self, batch: Batch, at: int, entries: int, position: npt.NDArray[np.int64]) -> None:
         """Undo what the event that was left has written and put out."""
         undo(list(self._tables.values()), self._undo[:entries])
-        for log in self._logs.values():
-            log.rewind()
+        self._logs.rewind()
         kind, row, seq = self._place(batch, at, position)
         self._outputs.take_back(seq, int(batch.arrays[2 * kind][row]))
 
@@ -456,8 +448,7 @@ class NativeKernel:
         elif entries >= len(self._undo):
             self._undo = np.zeros((2 * len(self._undo), self._undo.shape[1]), np.int64)
         elif not make_room(self._hashes):
-            for log in self._logs.values():
-                log.grow()
+            self._logs.grow()
 
     def _hand_back(self, seq: int) -> NoReturn:
         """From this event on everything runs as Python."""
@@ -488,9 +479,8 @@ class NativeKernel:
         except Foreign as foreign:
             if not self._logs:
                 raise
-            raise Abandoned(_HOPELESS) from foreign
-        for log in self._logs.values():
-            log.keep()
+            raise Abandoned(NEAR_THE_END) from foreign
+        self._logs.keep()
         if failure is not None:
             raise Failed(-1 if fallback.python.derives else max(seq, -1), failure)
         self._outputs.keep_reads(fallback.python.take_reads(), self._interned)

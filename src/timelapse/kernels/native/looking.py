@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from timelapse.errors import UsageError
-from timelapse.kernels.native.lowering.states.grouped import MODERATE
+from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kernels.native.memory.effectlog import EffectLog
 from timelapse.kernels.native.memory.table import NativeTable
-from timelapse.kernels.native.views import Foreign, NativeStore, outer_key
-from timelapse.kernels.native.windows import USED
+from timelapse.kernels.native.views import Foreign, NativeStore, live_state, outer_key
+from timelapse.kernels.native.windows import MODERATE, USED
 from timelapse.kernels.stores import PlainStore
-from timelapse.kinds.base import State, StateSpec
+from timelapse.kinds.base import ABSENT, State, StateSpec
 from timelapse.kinds.effects import Journal
 from timelapse.kinds.extremum import Max
 from timelapse.kinds.mean import SUM, Mean
@@ -70,6 +70,10 @@ class _Noting(NativeStore):
             else:
                 self._log.note(row, self._now(), 0)
             super().drop(key)
+        if self._table.spec.value is None:
+            row = self._claim(key)
+            self._keep_length()
+            self._log.stamp(row, self._now(), present=False)
 
     def _keep_length(self) -> None:
         if self._journal is not None:
@@ -85,6 +89,25 @@ class _Noting(NativeStore):
                     store.put(outer, count)
                 else:
                     store.drop(outer)
+
+
+class _Added:
+    """Tells the log of a state that the pass does not know what is added."""
+
+    def __init__(
+        self, table: NativeTable, journal: Journal | None, log: EffectLog, now: Callable[[], int]
+    ) -> None:
+        self._table, self._journal, self._log, self._now = table, journal, log, now
+        self._length: Any = _Length(log)
+
+    def __call__(self, key: Any, n: Any) -> None:
+        """So much was added under a stored key; or it was put in, or taken out."""
+        n = 0 if n is ABSENT else int(n)
+        if not INT64_MIN <= n <= INT64_MAX:
+            raise Foreign
+        if self._journal is not None:
+            self._journal.append((self._length, None, int(self._log.marks[USED])))
+        self._log.add(self._table.claim(key), self._now(), n)
 
 
 class _Offers:
@@ -132,9 +155,13 @@ class Views:
         for log in self._logs.values():
             log.advance(ts - tick)
 
-    def live(self, name: str, journal: Journal | None) -> State:
-        """A state with views, as handlers use it."""
+    def live(self, name: str, journal: Journal | None) -> Any:
+        """A state with views, as handlers use it; or its delta, where the pass does not know it."""
         table, log = self._tables[name], self._logs[name]
+        if not table.hash.exact:
+            delta = live_state(table, journal)
+            delta.told = _Added(table, journal, log, self.now)
+            return delta
         state: State
         if log.queued:
             offers = _Offers(table, journal, log, self.now)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from timelapse.analysis.result import PassProgram
 from timelapse.kernels.native.lowering.values import Refused
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.counter import Counter
@@ -33,6 +34,8 @@ from timelapse.model.types import INT
 _SUMMED = (Counter, Mean)
 _STAMPED = (Set, SetOf, Value, MapOf)
 _QUEUED = (Max, Min)
+MODERATE = 2**61
+"""No part of a window over sums within this leaves int64."""
 USED, BASE, KEPT, HEAD = 0, 1, 2, 3
 """A log's marks: rows in use, the absolute place of the first one, rows in use when the event began; from HEAD on for
 each lag the place of its cursor, and the lag."""
@@ -56,6 +59,10 @@ class Sliding:
     def cursor(self, lag: int) -> int:
         """Where a lag's cursor stands among the marks; the lag itself comes after it."""
         return HEAD + 2 * self.lags.index(lag)
+
+
+LOGGED = Sliding((), stamped=False, windowed=False)
+"""A state of which a pass knows what is done, not what there is: it has a log, and nothing looks at it yet."""
 
 
 def sliding_of(program: Program) -> Mapping[str, Sliding]:
@@ -85,6 +92,13 @@ def sliding_of(program: Program) -> Mapping[str, Sliding]:
         kind = spec.states[name].kind
         made[name] = Sliding(tuple(sorted(found)), kind in _STAMPED, name in windowed, kind in _QUEUED)
     return made
+
+
+def views_in(work: PassProgram, views: Mapping[str, Sliding], name: str) -> Sliding | None:
+    """What of a state's views a pass has to do with."""
+    if name in work.delta:
+        return LOGGED if name in work.logs else None
+    return views.get(name) if name in work.exact else None
 
 
 def members_spec(spec: StateSpec, lag: int | None = None) -> StateSpec:

@@ -24,9 +24,9 @@ from timelapse.kernels.native.lowering.values import (
     constant,
     optional,
 )
-from timelapse.kernels.native.memory.layout import Layout, beside, layout_of, mode_of
+from timelapse.kernels.native.memory.layout import Layout, beside, layout_of
 from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, ROOM, SPENT, Column, Unit
-from timelapse.kernels.native.windows import sliding_of
+from timelapse.kernels.native.windows import sliding_of, views_in
 from timelapse.model.events import Event, Field, Record
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.source import function_source
@@ -132,7 +132,7 @@ class Emitter:
 
     def _layout(self, name: str) -> Layout:
         """The row of a state in a table of its own."""
-        views = self._views.get(name) if mode_of(name, self._work) == "exact" else None
+        views = views_in(self._work, self._views, name)
         extra = 0 if views is None else views.extra
         return layout_of(spec_of(self._program).states[name], self._work, final=self._final, extra=extra)
 

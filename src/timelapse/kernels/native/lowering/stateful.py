@@ -10,7 +10,7 @@ from timelapse.kernels.native.lowering.states import StateCode, state_code
 from timelapse.kernels.native.lowering.states.sliding import view_of
 from timelapse.kernels.native.lowering.values import Env, Refused, SelfRef
 from timelapse.kernels.native.memory.layout import Layout, mode_of
-from timelapse.kernels.native.windows import heads_spec, members_spec
+from timelapse.kernels.native.windows import heads_spec, members_spec, views_in
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import TimeUse, spec_of
 from timelapse.model.times import width_of
@@ -30,7 +30,7 @@ class Stateful(Emitter):
         if name not in self._states:
             spec, work, unit = spec_of(self._program).states[name], self._work, self.unit
             mode = mode_of(name, work)
-            views = self._views.get(name) if mode == "exact" else None
+            views = views_in(work, self._views, name)
             states = self._together.get(name, (name,))
             if mode != "ignored" and states not in unit.tables:
                 unit.tables.append(states)

@@ -1,4 +1,9 @@
-"""The log of what was done to a state with views, in a compiled pass."""
+"""The log of what was done to a state with views, in a compiled pass.
+
+A slice that is not the log's first begins with what earlier ones did (`recall`), as far back as some view sees; and where
+it is asked for, what a slice has done is given in the form of tables/effectlog.py (`table_of_rows`). Both only for what is
+added up, and for sets.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +13,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from timelapse.kernels.native.memory import sliding
 from timelapse.kernels.native.memory.table import NativeTable
-from timelapse.kernels.native.windows import BASE, HEAD, KEPT, USED, Sliding
+from timelapse.kernels.native.windows import BASE, HEAD, KEPT, MODERATE, USED, Sliding
+from timelapse.kernels.windows import Earlier
+from timelapse.tables.rowhash import one_array
 
 Ints = npt.NDArray[np.int64]
 
+CERTAIN = 2**62
+"""A difference of sums within this is what was added, not that and some 2**64."""
 _FEW = 64
 _LARGE = 1 << 28
 """A log of more bytes than these lies in a file, of which the system keeps in memory what it likes."""
@@ -23,15 +33,97 @@ _LARGE = 1 << 28
 class EffectLog:
     """What was done to a state, as far back as its longest lag. `table` has the rows it is about."""
 
-    def __init__(self, table: NativeTable, views: Sliding, hidden: Mapping[int, NativeTable]) -> None:
-        self._table, self._views, self.hidden = table, views, hidden
+    def __init__(
+        self, table: NativeTable, views: Sliding, hidden: Mapping[int, NativeTable], *, kept: bool = False
+    ) -> None:
+        """`kept`: it is asked what a slice has done."""
+        self._table, self._views, self.hidden, self._kept = table, views, hidden, kept
         """The counters of members within a lag, by lag."""
+        self._begin = 0
+        """The slice's first row."""
+        self.is_hopeless = False
+        """Whether sums in it may come near the end of int64."""
         self._words = sliding.LINKED if views.queued else 3
         self.rows: Ints = _rows(_FEW, self._words)
         self.marks: Ints = np.zeros(HEAD + 2 * len(views.lags), np.int64)
         self.marks[BASE] = 1  # a stamp is never 0
         self.marks[HEAD + 1 :: 2] = views.lags
         table.hash.moved.append(self._moved)
+
+    @property
+    def _first_needed(self) -> int:
+        """The first row that some view still sees, or that is asked for."""
+        cursors = self.marks[HEAD::2]
+        first = int(cursors.min()) if len(cursors) else int(self.marks[USED])
+        return min(first, self._begin) if self._kept else first
+
+    def begin(self) -> None:
+        """A new slice begins."""
+        if self._table.hash.exact:
+            self._begin = int(self.marks[USED])
+        else:  # the rows of its table are gone
+            self.marks[[USED, KEPT]] = self._begin = 0
+
+    def recall(self, earlier: Earlier) -> None:
+        """Take what earlier slices did, before anything else: the table has what keys hold after that."""
+        table, stamped = self._table, self._views.stamped
+        place, twins = table.layout.place, table.layout.twins
+        lags = () if stamped else self._views.lags
+        for at in range(len(lags)):
+            table.slots[:, twins + at] = table.slots[:, place]
+        if earlier.end is None or not earlier.tables:
+            return
+        rows = pa.concat_tables(earlier.tables)
+        count, keys = rows.num_rows, table.key_words(rows)
+        self.reserve(count)
+        _find(self.rows, keys, table)
+        self.marks[[USED, KEPT]] = count
+        ts, said = (one_array(rows.column(name)) for name in ("ts", "present" if stamped else "n"))
+        times = self.rows[:count, 0] = np.asarray(ts)
+        words = self.rows[:count, 2] = np.asarray(said.cast(pa.int64()))
+        if stamped:
+            sliding.restamp(self.rows, self.marks, table.slots, twins)
+        for lag in self._views.lags:
+            first = int(np.searchsorted(times, earlier.end - lag, side="right"))
+            self.marks[self._views.cursor(lag)] = first
+            if not stamped:
+                sliding.withdraw(self.rows, first, count, table.slots, twins + lags.index(lag))
+            elif lag in self.hidden:
+                self._count(self.hidden[lag], first)
+        if not stamped and not table.spec.kind.net_window:
+            size = float(np.abs(words.astype(np.float64)).sum())
+            self.is_hopeless = self._furthest + size > MODERATE
+
+    def _count(self, counter: NativeTable, first: int) -> None:
+        """Count the members, by key, whose latest operation is in the log from a row on."""
+        table, used = self._table, int(self.marks[USED])
+        rows, width = self.rows[first:used, 1], counter.layout.width
+        latest = table.slots[rows, table.layout.twins] == self.marks[BASE] + np.arange(first, used)
+        members = rows[latest & (table.slots[rows, 0] & table.layout.present != 0)]
+        keys = np.ascontiguousarray(table.slots[members, 1 : 1 + width])
+        places: Ints = np.zeros((len(keys), 2), np.int64)
+        _find(places, keys, counter)
+        np.add.at(counter.slots[:, counter.layout.place], places[:, 1], 1)
+        counter.slots[places[:, 1], 0] |= counter.layout.present
+
+    def table_of_rows(self) -> pa.Table | None:
+        """What the slice did, in the order in which it did so. None where sums come so near the end of int64 that what
+        was added is not known for certain."""
+        first, used, table = self._begin, int(self.marks[USED]), self._table
+        width, is_set = table.layout.width, table.spec.value is None
+        found: Ints = np.empty((width + 2, used - first), np.int64)
+        sizes = np.zeros(1)
+        count = int(sliding.told(self.rows, first, used, table.slots, width, is_set, found, sizes))
+        if not is_set and table.hash.exact and self._furthest + sizes[0] > CERTAIN:
+            return None
+        ts, *keys, words = found[:, :count]
+        said = {"present": pa.array(words & 1 != 0)} if is_set else {"n": pa.array(words)}
+        return pa.table({"ts": pa.array(ts), **table.key_columns(keys), **said})
+
+    @property
+    def _furthest(self) -> float:
+        """How far what keys hold is from 0 at most."""
+        return float(sliding.furthest(self._table.slots, self._table.layout.place))
 
     def has_room(self, more: int) -> bool:
         """Whether so many operations go into it as it is."""
@@ -42,7 +134,7 @@ class EffectLog:
         if self.has_room(more):
             return
         used, room = int(self.marks[USED]), len(self.rows)
-        first = int(self.marks[HEAD::2].min())
+        first = self._first_needed
         while used - first + more > room // 2:
             room *= 2
         into = self.rows if room == len(self.rows) else _rows(room, self._words)
@@ -51,6 +143,7 @@ class EffectLog:
         self.marks[[USED, KEPT]] -= first
         self.marks[HEAD::2] -= first
         self.marks[BASE] += first
+        self._begin -= min(first, self._begin)
 
     def grow(self) -> None:
         """Make room after one event of a loop needed more than there was."""
@@ -78,12 +171,16 @@ class EffectLog:
         """Before a row's word becomes a value, where an event runs as Python."""
         layout = self._table.layout
         added = (value - int(self._table.slots[row, layout.place])) & (1 << 64) - 1
-        self._push(row, ts, added - (1 << 64) if added >> 63 else added)
+        self.add(row, ts, added - (1 << 64) if added >> 63 else added)
 
-    def stamp(self, row: int, ts: int) -> None:
-        """A row's latest operation is this one, of an event that runs as Python."""
+    def add(self, row: int, ts: int, n: int) -> None:
+        """So much is added to a row's word, where an event runs as Python; or whether its key is there from then on."""
+        self._push(row, ts, n)
+
+    def stamp(self, row: int, ts: int, *, present: bool = True) -> None:
+        """A row's latest operation is this one, of an event that runs as Python. `present`: whether it leaves its key there."""
         at = self._table.layout.twins
-        self._push(row, ts, int(self._table.slots[row, at]))
+        self._push(row, ts, 2 * int(self._table.slots[row, at]) + present)
         self._table.slots[row, at] = self.marks[BASE] + self.marks[USED] - 1
 
     def offer(self, row: int, ts: int, word: int, *, largest: bool, real: bool) -> None:
@@ -184,9 +281,17 @@ class EffectLog:
                 sliding.slide(*given, table.slots, table.layout.twins + index, limit)
 
     def _moved(self, old: Ints) -> None:
-        first, used = int(self.marks[HEAD::2].min()), int(self.marks[USED])
+        first, used = self._first_needed, int(self.marks[USED])
         table = self._table
         sliding.follow(self.rows, first, used, old, table.slots, table.mask, table.layout.width)
+
+
+def _find(log: Ints, keys: Ints, table: NativeTable) -> None:
+    """Put into a log's first rows where a table has their keys. It gets rows for those that it does not have."""
+    width = table.layout.width
+    if sliding.recall(log, keys, table.slots, table.mask, width):
+        table.hash.admit(np.unique(keys[log[: len(keys), 1] < 0], axis=0))
+        sliding.recall(log, keys, table.slots, table.mask, width)
 
 
 def _rows(count: int, words: int) -> Ints:

@@ -142,7 +142,11 @@ class HashTable:
 
     def claim(self, key: Sequence[int]) -> None:
         """Make a row for a key that has none."""
-        self.reserve(1)
-        none: Ints = np.zeros((1, 0), np.int64)
+        self.admit(np.array([key], np.int64))
+
+    def admit(self, keys: Ints) -> None:
+        """Make rows for the keys that have none."""
+        self.reserve(len(keys))
+        none: Ints = np.zeros((len(keys), 0), np.int64)
         none.flags.writeable = False
-        self.rows += int(prim.load(self.slots, self.mask, self.width, np.array([key], np.int64), none, 0, 0))
+        self.rows += int(prim.load(self.slots, self.mask, self.width, keys, none, 0, 0))

@@ -1,8 +1,8 @@
 """What compiled passes call for windows: a log of what was done to a state, and cursors that follow a lag behind.
 
-A log's row is (ts, row of the table, word). Its marks are described in windows.py. The word is what was added to the value (states that are summed up), or what
-stood in the row's stamp before (states of which only the latest operation on a key counts). A stamp is the absolute
-place of the operation in the log: BASE + its place.
+A log's row is (ts, row of the table, word). Its marks are described in windows.py. The word is what was added to the value
+(states that are summed up), or twice what stood in the row's stamp before, and 1 if the operation leaves the key there (states of which only
+the latest operation on a key counts). A stamp is the absolute place of the operation in the log: BASE + its place.
 
 In the log of a Max or Min the word is the value that was offered, and a row has three more: links to the values before
 and after it in its key's queue, and what was the queue's end before. Links are absolute places, 0 for none.
@@ -16,7 +16,7 @@ from timelapse.kernels.native.machine.jit import primitive
 from timelapse.kernels.native.memory.arithmetic import unbits
 from timelapse.kernels.native.memory.intrinsics import prefetch
 from timelapse.kernels.native.memory.layout import PRESENT
-from timelapse.kernels.native.memory.primitives import IN_ROW, row_of
+from timelapse.kernels.native.memory.primitives import BARE, IN_ROW, row_of
 from timelapse.kernels.native.windows import BASE, HEAD, KEPT, USED
 
 WORD, BEFORE, AFTER, END = 2, 3, 4, 5
@@ -41,10 +41,10 @@ def push(log, marks, ts, row, word):  # type: ignore[no-untyped-def]
 
 
 @primitive()
-def stamp(log, marks, slots, i, at, ts):  # type: ignore[no-untyped-def]
-    """Note an operation in the log, and its place in the row."""
+def stamp(log, marks, slots, i, at, ts, present):  # type: ignore[no-untyped-def]
+    """Note an operation in the log, and its place in the row. `present`: 1 if it leaves the key there, else 0."""
     place = marks[BASE] + marks[USED]
-    push(log, marks, ts, i, slots[i, at])
+    push(log, marks, ts, i, 2 * slots[i, at] + present)
     slots[i, at] = place
 
 
@@ -54,7 +54,7 @@ def unstamp(log, marks, slots, at):  # type: ignore[no-untyped-def]
     while marks[USED] > marks[KEPT]:
         marks[USED] -= 1
         n = marks[USED]
-        slots[log[n, 1], at] = log[n, 2]
+        slots[log[n, 1], at] = log[n, 2] >> 1
 
 
 @primitive()
@@ -188,6 +188,65 @@ def slide_queues(log, marks, cursor, slots, at, limit):  # type: ignore[no-untyp
 def offered(log, marks, link):  # type: ignore[no-untyped-def]
     """The value at a link; 0 where there is none."""
     return log[link - marks[BASE], WORD] if link != 0 else np.int64(0)
+
+
+@primitive()
+def recall(log, keys, slots, mask, width):  # type: ignore[no-untyped-def]
+    """Where the table has the keys of the log's first rows. Returns how many of them it does not have (-1 then)."""
+    missing = 0
+    for n in range(keys.shape[0]):
+        i = row_of(slots, mask, keys, n, BARE, width)
+        there = slots[i, 0] != 0
+        log[n, 1] = np.int64(i) if there else np.int64(-1)
+        missing += not there
+    return missing
+
+
+@primitive()
+def restamp(log, marks, slots, at):  # type: ignore[no-untyped-def]
+    """Put the places of the log's operations, of which there is whether they leave the key there, into their rows."""
+    for n in range(marks[USED]):
+        i = _U(log[n, 1])
+        log[n, 2] = 2 * slots[i, at] + log[n, 2]
+        slots[i, at] = marks[BASE] + n
+
+
+@primitive()
+def told(log, first, used, slots, width, idle, found, sizes):  # type: ignore[no-untyped-def]
+    """What a log's rows say: each one's time, its key's words and its word, a column each in `found`. Returns how many there
+    are, without those of nothing unless `idle`. `sizes[0]`: the sum of the words without their signs."""
+    count, size = 0, 0.0
+    for n in range(first, used):
+        if n + _SOON < used:
+            prefetch(slots, log[n + _SOON, 1])
+        word = log[n, 2]
+        if word != 0 or idle:
+            i = _U(log[n, 1])
+            found[0, count] = log[n, 0]
+            for w in range(1, width + 1):
+                found[w, count] = slots[i, w]
+            found[width + 1, count] = word
+            size += abs(np.float64(word))
+            count += 1
+    sizes[0] = size
+    return count
+
+
+@primitive()
+def furthest(slots, at):  # type: ignore[no-untyped-def]
+    """How far the words in one place of all rows are from 0 at most."""
+    most = 0.0
+    for i in range(slots.shape[0]):
+        most = max(most, abs(np.float64(slots[i, at])))
+    return most
+
+
+@primitive()
+def withdraw(log, first, used, slots, at):  # type: ignore[no-untyped-def]
+    """Take what was added back from the value of a lag."""
+    for n in range(first, used):
+        i = _U(log[n, 1])
+        slots[i, at] = np.int64(_U(slots[i, at]) - _U(log[n, 2]))
 
 
 @primitive()

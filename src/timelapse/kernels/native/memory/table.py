@@ -88,13 +88,18 @@ class NativeTable:
         rows = int(table.num_rows)
         if not rows:
             return
-        keys = np.zeros((rows, layout.width), np.int64)
-        for i, (name, kind) in enumerate(zip(key_names(self.spec), key_types(self.spec), strict=True)):
-            keys[:, i] = to_words(table.column(name), kind, self.interned)[:, 0]
+        keys = self.key_words(table)
         values: Ints = np.zeros((rows, 0), np.int64)
         if layout.stored is not None:
             values = np.ascontiguousarray(to_words(table.column("v"), layout.stored, self.interned))
         self.hash.load(layout, keys, values)
+
+    def key_words(self, table: pa.Table) -> Ints:
+        """The keys of a table that has them in columns, as words."""
+        keys = np.zeros((table.num_rows, self.layout.width), np.int64)
+        for i, (name, kind) in enumerate(zip(key_names(self.spec), key_types(self.spec), strict=True)):
+            keys[:, i] = to_words(table.column(name), kind, self.interned)[:, 0]
+        return keys
 
     def begin(self) -> None:
         """A new slice begins. Where states share a table one of them tells it."""
@@ -107,6 +112,11 @@ class NativeTable:
             to_arrow(rows[:, i + 1 : i + 2], kind, self.interned)
             for i, kind in enumerate(key_types(self.spec))
         ]
+
+    def key_columns(self, words: Sequence[Ints]) -> dict[str, pa.Array]:
+        """Keys whose words stand in columns, as columns by name."""
+        kinds = zip(key_names(self.spec), key_types(self.spec), words)  # a state without a key has one word
+        return {name: to_arrow(column.reshape(-1, 1), kind, self.interned) for name, kind, column in kinds}
 
     # --- as Python --------------------------------------------------------------------------------
 

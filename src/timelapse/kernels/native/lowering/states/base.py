@@ -67,7 +67,7 @@ class StateCode:
     ) -> None:  # fmt: skip
         """`index`: the state's number, also that of its log; `table`: that of its table."""
         self.spec, self.mode, self.layout, self._out = spec, mode, layout, out
-        self.views = views if layout.extra else None
+        self.views = views
         self.ordinal, self.table, self._index = index, f"t{table}", table
         self._parts = [_KIND_OF[kind] for kind in key_kinds(spec)]
         self.pushes = 0
@@ -250,12 +250,13 @@ class StateCode:
             added = f"minus({value}, {self.word(row, self.layout.place)})"
             self._out.line(f"push(w{self.ordinal}, k{self.ordinal}, {self._out.now}, {row}, {added})")
 
-    def stamp(self, row: str) -> None:
-        """The row's latest operation is this one."""
+    def stamp(self, row: str, *, present: bool = True) -> None:
+        """The row's latest operation is this one, which leaves its key `present` or not."""
         if self.views is not None:
             self._push_room()
             i = self.ordinal
-            self._out.line(f"stamp(w{i}, k{i}, {self.table}, {row}, {self.layout.twins}, {self._out.now})")
+            given = f"{self.layout.twins}, {self._out.now}, N{int(present)}"
+            self._out.line(f"stamp(w{i}, k{i}, {self.table}, {row}, {given})")
 
     def edge(self, lag: int) -> str:
         """The stamp from which on operations are within a lag."""

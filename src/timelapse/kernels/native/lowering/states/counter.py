@@ -75,7 +75,7 @@ class CounterCode(StateCode):
             n = self._number(args[0]) if args else Value("int", "1", const=1)
             row = self.claim(words)
             self.put_word(row, f"{self.word(row, self.layout.place)} + {n.code}", self.has(row))
-        elif effect == "_e_set" and len(args) <= 1:
+        elif effect == "_e_set" and len(args) <= 1 and self.views is None:
             n = self._number(args[0]) if args else Value("int", "0", const=0)
             self.put_word(self.claim(words), n.code, "True")
         else:

@@ -20,12 +20,10 @@ from timelapse.kernels.native.lowering.values import NONE, Refused, Value
 from timelapse.kernels.native.memory.layout import LINKED
 from timelapse.kernels.native.memory.linking import DROPPED, NEXT
 from timelapse.kernels.native.unit import LINKS
-from timelapse.kernels.native.windows import members_spec
+from timelapse.kernels.native.windows import MODERATE, members_spec
 from timelapse.kinds.mean import NUMBER, SUM
 from timelapse.model.types import FLOAT, INT, OptionalType, TupleType, ValueType
 
-MODERATE = 2**61
-"""No part of a window over sums within this leaves int64."""
 _INDEXED = ("fields", "count", "clear", "items")
 
 
@@ -238,7 +236,7 @@ class MeanCode(StateCode):
             raise Refused(f"{what} of {self.spec.name}, of which there are windows")
 
     def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
-        if effect == "_e_del" and not args:
+        if effect == "_e_del" and not args and self.views is None:
             for part in (SUM, NUMBER):
                 self.put_word(self.claim(self._words_of(key, part)), "0", "True")
             return

@@ -30,16 +30,23 @@ class SetCode(StateCode):
             self._comes(key, row)
             self._mark(row, True)
         else:
-            row = self.find(words)
+            # Where there are windows, also what is not there has a row in the log.
+            row = self.find(words) if self.views is None else self.claim(words)
             with self._out.block(f"if {self.has(row)}:"):
                 self._goes(key, row)
                 self._mark(row, False)
+            self.stamp(row, present=False)
         return NONE
 
     def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
         if effect not in ("_e_set", "_e_del") or args:
             raise Refused(f"{self.spec.name}.{effect}()")
-        self._mark(self.claim(self.key(key)), effect == "_e_set")
+        row, present = self.claim(self.key(key)), effect == "_e_set"
+        if self.views is not None:
+            self._push_room()
+            i = self.ordinal
+            self._out.line(f"push(w{i}, k{i}, {self._out.now}, {row}, N{int(present)})")
+        self._mark(row, present)
 
     def _comes(self, key: Value | None, row: str) -> None:
         """Before an element is put in: what views see of it."""

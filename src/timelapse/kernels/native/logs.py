@@ -1,0 +1,81 @@
+"""The logs of a compiled pass: of all states with views, or of which the rows of each slice are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import pyarrow as pa
+
+from timelapse.analysis.result import PassProgram
+from timelapse.kernels.base import Abandoned
+from timelapse.kernels.native.memory.effectlog import EffectLog
+from timelapse.kernels.native.memory.table import NativeTable
+from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.windows import members_spec
+from timelapse.kernels.windows import Before
+from timelapse.kinds.base import StateSpec
+from timelapse.tables.effectlog import rows_table
+
+NEAR_THE_END = "a sum of which there are windows comes near the end of int64"
+
+
+class Logs(Mapping[str, EffectLog]):
+    """By state. `before`: the rows of earlier slices; `asked`: the states of which the rows of each slice are asked for. Both
+    only of what is added up, and of sets."""
+
+    def __init__(
+        self, unit: Unit, work: PassProgram, states: Mapping[str, StateSpec], tables: Mapping[str, NativeTable],
+        before: Before | None, asked: Collection[str],
+    ) -> None:  # fmt: skip
+        self._work, self._states, self._asked = work, states, asked
+        self._logs: dict[str, EffectLog] = {}
+        for name, views in unit.windows.items():
+            hidden = {lag: tables.get(members_spec(states[name], lag).name) for lag in views.lags}
+            counters = {lag: table for lag, table in hidden.items() if table is not None}
+            log = self._logs[name] = EffectLog(tables[name], views, counters, kept=name in asked)
+            if before is not None and views.lags:
+                log.recall(before(name, work.logs[name][0], views.lags[-1]))
+
+    def __getitem__(self, name: str) -> EffectLog:
+        return self._logs[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._logs)
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def begin(self) -> None:
+        """A new slice begins. Raises Abandoned."""
+        if any(log.is_hopeless for log in self._logs.values()):
+            raise Abandoned(NEAR_THE_END)
+        for log in self._logs.values():
+            log.begin()
+
+    def keep(self) -> None:
+        """An event, or a step, is through."""
+        for log in self._logs.values():
+            log.keep()
+
+    def rewind(self) -> None:
+        """Take back what an event has done."""
+        for log in self._logs.values():
+            log.rewind()
+
+    def grow(self) -> None:
+        """Make room after one event of a loop needed more than there was."""
+        for log in self._logs.values():
+            log.grow()
+
+    def rows(self) -> dict[tuple[str, str], pa.Table]:
+        """What the slice did to the states of which it is asked, by form. Raises Abandoned."""
+        return {(name, self._work.logs[name][0]): self._rows(name) for name in self._asked}
+
+    def _rows(self, name: str) -> pa.Table:
+        log = self._logs.get(name)
+        if log is None:  # nothing is done to it
+            return rows_table(self._states[name], ([], [], []), self._work.logs[name][0])
+        rows = log.table_of_rows()
+        if rows is None:
+            raise Abandoned(NEAR_THE_END)
+        return rows
