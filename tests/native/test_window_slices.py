@@ -36,20 +36,23 @@ def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
 
 
-def _made(seed: int) -> type[Program] | None:
-    program = load_source(windowed_program(seed, summed=True))
+def _made(seed: int, *, timed: bool = False) -> type[Program] | None:
+    program = load_source(windowed_program(seed, summed=True, timed=timed))
     return program if spec_of(program).times else None
 
 
-@pytest.mark.parametrize(("piece", "seeds"), [(32768, (0, 8)), (3, (8, 14))])
+@pytest.mark.parametrize(
+    ("piece", "seeds", "timed"),
+    [(32768, (0, 8), False), (3, (8, 14), False), (32768, (0, 8), True), (3, (8, 14), True)],
+)
 def test_random_programs_in_slices_as_the_serial_loop(
-    piece: int, seeds: tuple[int, int], not_compiled: None, monkeypatch: pytest.MonkeyPatch
+    piece: int, seeds: tuple[int, int], timed: bool, not_compiled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In pieces so small that logs are moved and shortened all the time, too."""
+    """In pieces so small that logs are moved and shortened all the time, too. `timed`: with ticks and later calls."""
     monkeypatch.setattr(kernel, "PIECE", piece)
     compiled = looked = 0
     for seed in range(*seeds):
-        program = _made(seed)
+        program = _made(seed, timed=timed)
         if program is None:
             continue
         for edges in (False, True):
@@ -72,7 +75,7 @@ def test_random_programs_in_slices_as_the_serial_loop(
                 looked += 1
                 compiled += set(run.certificate["passes"].values()) == {"compiled"}
     assert looked > 12
-    assert compiled > 0.7 * looked
+    assert compiled > (0.4 if timed else 0.7) * looked  # ticks that are not compiled keep a pass from it
 
 
 def _slices(

@@ -41,7 +41,7 @@ SLOWER = 4
 November 2026: 10 to 40 microseconds an event, and 3 to 12 seconds for the compiler."""
 LEFT_TOO_OFTEN = "too many events needed it"
 """What is said of a pass that began compiled."""
-NOT_ALONE = "timers, and windows over single values, run compiled only in one pass from the log's start"
+NOT_ALONE = "windows over single values run compiled only in one pass from the log's start"
 GIVEN_UP = "it was tried compiled, and given up"
 TOO_FEW = f"for fewer than {WARM_EVENTS:,} events machine code is not worth loading"
 _TIMES = 1
@@ -80,8 +80,8 @@ class SliceKernel:
 
     Of states that are looked back on, `before` gives the rows of earlier slices (None: there are none), `rows` says whether
     those of each slice are asked for, and `folder` where they may wait. `alone`: it is the whole program from the log's
-    first event on, and nobody asks for rows; only then timers and all kinds of windows run compiled. `given_up`: it was
-    tried compiled, which failed. Of programs with windows or timers `run` may raise Abandoned.
+    first event on, and nobody asks for rows; only then all kinds of windows run compiled. `given_up`: it was tried compiled,
+    which failed. Of programs with windows, ticks or `after=` `run` may raise Abandoned.
 
     `workers`: threads among which a compiled pass may share out its events, where it can: by key (`run` then may raise
     Abandoned), or if it uses no state as they come.
@@ -117,7 +117,7 @@ class SliceKernel:
         self._clock = Clock()
         with self._clock.phase("compile"):
             unit, why = None, GIVEN_UP if given_up else NOT_ALONE
-            if not given_up and (alone or not (whole or _is_called_late(program, work))):
+            if not given_up and (alone or not whole):
                 unit, why = _unit(program, work, share, final=final)
                 if unit is None and work.by_key is not None:
                     work = self._work = replace(work, by_key=None)
@@ -421,10 +421,3 @@ def _unit(program: Program, work: PassProgram, events: int, *, final: bool) -> t
     except NotCompiled as error:
         return None, f"the compiler failed, please report it: {str(error)[:300]}"
     return unit, ""
-
-
-def _is_called_late(program: Program, work: PassProgram) -> bool:
-    """Whether handlers of a pass are called at times of their own."""
-    specs = {h.name: h for h in spec_of(program).handlers}
-    found = (specs.get(h.name) for h in work.handlers)
-    return any(h is not None and (h.after is not None or h.every is not None) for h in found)

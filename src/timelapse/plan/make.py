@@ -405,13 +405,8 @@ def _mode(
 
 def _elsewhere(plan: Plan) -> str:
     """What of a program compiles only where one pass goes through the whole log."""
-    if whole := sorted(beyond_sums(plan.spec, plan.final.logs)):
-        return f"windows over {', '.join(whole)} run"
-    return (
-        "what is called at times of its own runs"
-        if any(u.what in ("after", "every") for u in plan.spec.times)
-        else ""
-    )
+    whole = sorted(beyond_sums(plan.spec, plan.final.logs))
+    return f"windows over {', '.join(whole)} run" if whole else ""
 
 
 def _sliced(plan: Plan, slices: int | None, force: str | Mapping[str, str] | None) -> tuple[Mode, str]:

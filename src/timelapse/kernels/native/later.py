@@ -8,7 +8,7 @@ their own (`Unit.ticking`); at others the kernel stops.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from heapq import merge
 
 import numpy as np
@@ -122,7 +122,7 @@ def with_ticks(chunks: Iterator[Chunk], program: Program, source: Source, unit: 
     if not unit.ticking:
         yield from chunks
         return
-    ticks = _Called(Ticks(program, source), unit)
+    ticks = _Called(Ticks(program, source, {t.place for t in unit.ticking.values()}), unit)
     lags = {unit.table_of(number): later.lag for number, later in unit.later.items()}
     for chunk in chunks:
         rows = chunk.tables
@@ -179,10 +179,12 @@ class _Called:
 class Ticks:
     """The ticks of a slice that are still to come."""
 
-    def __init__(self, program: Program, source: Source) -> None:
+    def __init__(self, program: Program, source: Source, places: Collection[int] | None = None) -> None:
+        """`places`: of these handlers, by their place in the program; None: of all."""
         self._steps = merge(*(
             ticks_of(program, handler, place, source)
-            for place, handler in enumerate(spec_of(program).handlers) if handler.every is not None
+            for place, handler in enumerate(spec_of(program).handlers)
+            if handler.every is not None and (places is None or place in places)
         ))  # fmt: skip
         self._next = next(self._steps, None)
 

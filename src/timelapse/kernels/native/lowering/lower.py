@@ -251,8 +251,8 @@ class Lowering(Rejecting):
             unit.ticking[len(unit.events)] = Ticking(handler.name, place)
             unit.events.append(Instant)
             own.append([handler])
-        if unit.steps and not self._final:
-            raise Refused("what is called at other times than the log's runs as Python in this pass")
+        if unit.ticks and not self._final:
+            raise Refused("handlers of ticks run as Python in this pass")
         if unit.ticks:
             for state in spec_of(self._program).states.values():
                 if issubclass(state.kind, Grouped):
