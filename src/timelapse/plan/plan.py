@@ -159,9 +159,10 @@ class Plan:
         return seconds / self.law.serial_seconds if self.law.serial_seconds else 1.0
 
     def slices(self, cores: int | None = None) -> int:
-        """The number of slices that is foretold to be fastest."""
+        """The number of slices that is foretold to be fastest: each has its price, so it may be fewer than there are cores."""
         cores = cores or self.cores
-        return min((cores, cores + 1, 2 * cores), key=lambda n: (self.arrange(n, cores).seconds, n))
+        fewer = [cores // n for n in (8, 4, 2) if cores // n > 1]
+        return min((*fewer, cores, cores + 1, 2 * cores), key=lambda n: (self.arrange(n, cores).seconds, n))
 
     def phases(self) -> dict[str, float]:
         """Foretold core-seconds by phase of all passes, over the whole log."""
