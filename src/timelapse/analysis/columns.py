@@ -94,7 +94,7 @@ def _params_of(function: types.FunctionType) -> list[str]:
 @lru_cache(maxsize=1024)
 def _of_function(function: types.FunctionType, param: str, depth: int) -> frozenset[str]:
     """Attributes that a plain function reads of one of its parameters."""
-    source = function_source(function)
+    source = function_source(function, lambdas=True)
     if source.node is None or depth > 5 or _DYNAMIC & set(_all_names(function.__code__)):
         return frozenset({EVERYTHING})
     found: set[str] = set()

@@ -389,7 +389,7 @@ def helper(function: types.FunctionType, arguments: Kind) -> tuple[bool, Kind]:
     code = function.__code__
     if code in _IN_PROGRESS:
         return False, Kind.ANYTHING
-    source = function_source(function)
+    source = function_source(function, lambdas=True)
     generator = code.co_flags & 0x220  # a generator or an async function
     if source.node is None or generator or not isinstance(source.node, ast.FunctionDef):
         return False, Kind.ANYTHING

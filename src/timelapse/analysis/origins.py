@@ -98,7 +98,7 @@ class _Reader:
 
     def _helper(self, function: types.FunctionType, args: list[_Value]) -> _Value:
         """What a helper can return, whichever way it takes."""
-        node = function_source(function).node
+        node = function_source(function, lambdas=True).node
         if not isinstance(node, ast.FunctionDef) or node.decorator_list or function.__closure__:
             return None
         given = node.args

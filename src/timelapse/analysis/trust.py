@@ -18,7 +18,10 @@ Trusted = tuple[ast.AST, str, str]
 
 
 def trusted_calls(
-    scope: Scope, node: ast.Call, mutability: Mutability | None, seen: frozenset[types.CodeType] = frozenset()
+    scope: Scope,
+    node: ast.Call,
+    mutability: Mutability | None,
+    seen: frozenset[types.FunctionType] = frozenset(),
 ) -> Iterator[Trusted]:
     """What has to be trusted for one call; helper functions with source are looked into."""
     target: Any = scope.resolve(node.func)
@@ -30,17 +33,17 @@ def trusted_calls(
             yield node, name, "a class"
         return
     if isinstance(target, types.FunctionType):
-        source = function_source(target)
+        source = function_source(target, lambdas=True)
         if source.node is None:
             yield node, name, source.problem or "no source"
-        elif target.__code__ not in seen:
+        elif target not in seen:  # closures of one code may call each other
             if _is_library(scope.function, target):
                 yield node, name, f"a function of {target.__module__}"
                 return
             inner = Scope.of(target)
             for call in ast.walk(source.node):
                 if isinstance(call, ast.Call) and call not in source.node.decorator_list:
-                    for _, what, why in trusted_calls(inner, call, None, seen | {target.__code__}):
+                    for _, what, why in trusted_calls(inner, call, None, seen | {target}):
                         yield node, f"{name}: {what}", why
         return
     if target is UNKNOWN and isinstance(node.func, ast.Attribute):

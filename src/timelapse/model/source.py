@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 import inspect
 import linecache
 import types
@@ -11,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_LAMBDA = "<lambda>"
 
 
 @dataclass(frozen=True)
@@ -24,21 +26,26 @@ class FunctionSource:
 
 
 @lru_cache(maxsize=64)
-def _module(file: str, text: str) -> tuple[ast.Module, dict[tuple[str, int], types.CodeType]] | str:
-    """A file's tree, and all code objects that compiling it gives, by (qualified name, first line)."""
+def _module(
+    file: str, text: str
+) -> tuple[ast.Module, dict[tuple[str, int], types.CodeType], dict[int, list[types.CodeType]]] | str:
+    """A file's tree, all code objects that compiling it gives, by (qualified name, first line), and its lambdas by line."""
     try:
         tree = ast.parse(text, file)
         code = compile(text, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         return str(error)
     found: dict[tuple[str, int], types.CodeType] = {}
+    lambdas: dict[int, list[types.CodeType]] = {}
     todo: list[types.CodeType] = [code]
     while todo:
         for const in todo.pop().co_consts:
             if isinstance(const, types.CodeType):
                 found[(const.co_qualname, const.co_firstlineno)] = const
+                if const.co_name == _LAMBDA:
+                    lambdas.setdefault(const.co_firstlineno, []).append(const)
                 todo.append(const)
-    return tree, found
+    return tree, found, lambdas
 
 
 def _same(a: types.CodeType, b: types.CodeType) -> bool:
@@ -70,7 +77,9 @@ def _find(code: types.CodeType, file: str, text: str) -> FunctionSource:
     parsed = _module(file, text)
     if isinstance(parsed, str):
         return FunctionSource(file, line, None, f"its file does not parse: {parsed}")
-    tree, codes = parsed
+    tree, codes, lambdas = parsed
+    if code.co_name == _LAMBDA:
+        return _find_lambda(code, file, tree, lambdas.get(line, []))
     compiled = codes.get((code.co_qualname, line))
     if compiled is None:  # the body of a cell or of exec: compiled without an enclosing scope
         compiled = next((c for (_, n), c in codes.items() if n == line and c.co_name == code.co_name), None)
@@ -84,10 +93,59 @@ def _find(code: types.CodeType, file: str, text: str) -> FunctionSource:
     return FunctionSource(file, line, None, "its definition was not found")
 
 
-def function_source(function: types.FunctionType) -> FunctionSource:
-    """The source of a function. `node` is None (with `problem`) where it cannot be trusted."""
+def _find_lambda(
+    code: types.CodeType, file: str, tree: ast.Module, compiled: list[types.CodeType]
+) -> FunctionSource:
+    """The lambda on its line of which a code object was made, as a definition that returns what it does.
+
+    A line may have several, of the same name: which one it is follows from the columns that its instructions come from.
+    """
+    line, spans = code.co_firstlineno, _spans(code)
+    if not spans:
+        return FunctionSource(file, line, None, "a lambda, and its code does not say where in its line it is")
+    if not any(_same(code, c) and _spans(c) == spans for c in compiled):
+        return FunctionSource(file, line, None, "its source differs from the code that runs")
+    first, last = min(s[:2] for s in spans), max(s[2:] for s in spans)
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Lambda) and node.lineno == line:
+            start = node.body.lineno, node.body.col_offset
+            end = node.body.end_lineno or 0, node.body.end_col_offset or 0
+            if start <= first and last <= end:
+                found.append((start, node))
+    if not found:
+        return FunctionSource(file, line, None, "a lambda, and it was not found in its line")
+    # Lambdas around it contain it, too. None inside it does: what makes those begins before their bodies.
+    node = max(found, key=lambda f: f[0])[1]
+    returned = ast.copy_location(ast.Return(node.body), node.body)
+    made = ast.FunctionDef(_LAMBDA, node.args, [returned], [])
+    return FunctionSource(file, line, ast.copy_location(made, node))
+
+
+def _spans(code: types.CodeType) -> frozenset[tuple[int, int, int, int]]:
+    """Where in the file a code object's instructions come from: first line and column, last line and column."""
+    found = set()
+    for instruction in dis.get_instructions(code):
+        at = instruction.positions
+        if at is None or at.lineno is None:  # what makes room for captured variables
+            continue
+        place = at.lineno, at.col_offset, at.end_lineno, at.end_col_offset
+        if None in place:
+            return frozenset()
+        if place[:2] != place[2:]:  # else it comes from no expression: a function's first and last ones
+            found.add(place)
+    return frozenset(found)  # type: ignore[arg-type]
+
+
+def function_source(function: types.FunctionType, *, lambdas: bool = False) -> FunctionSource:
+    """The source of a function. `node` is None (with `problem`) where it cannot be trusted.
+
+    `lambdas`: also of a lambda, for those who read functions and do not write them anew.
+    """
     code = function.__code__
     file = inspect.getsourcefile(function) or code.co_filename
+    if code.co_name == _LAMBDA and not lambdas:
+        return FunctionSource(file, code.co_firstlineno, None, "it is a lambda")
     lines = linecache.getlines(file, function.__globals__)
     if not lines:
         return FunctionSource(file, code.co_firstlineno, None, "its source is not available")

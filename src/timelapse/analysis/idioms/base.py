@@ -130,7 +130,7 @@ def _pure_function(scope: Scope, func: ast.expr, depth: int = 0) -> bool:
         return True
     if not isinstance(target, types.FunctionType) or depth > 4:
         return False
-    source = function_source(target)
+    source = function_source(target, lambdas=True)
     if source.node is None or target.__code__.co_flags & 0x2A0:
         return False
     inner = Scope.of(target)

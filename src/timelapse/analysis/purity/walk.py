@@ -96,12 +96,12 @@ def purity_findings(program: Program | type[Program]) -> tuple[Diagnostic, ...]:
     spec = spec_of(cls)
     todo = [Unit(h.function, f"{spec.name}.{h.name}", _first_parameter(h.function)) for h in spec.handlers]
     listens = {h.function.__code__: h.events for h in spec.handlers}
-    seen: set[types.CodeType] = set()
+    seen: set[types.FunctionType] = set()  # closures of one code may reach different functions
     found: dict[tuple[str, str | None, int | None, str], Diagnostic] = {}
     for unit in todo:  # grows while it is walked
-        if unit.function.__code__ in seen:
+        if unit.function in seen:
             continue
-        seen.add(unit.function.__code__)
+        seen.add(unit.function)
         scope = scope_of(unit, spec, listens.get(unit.function.__code__, ()))
         if scope is None:
             continue
@@ -124,7 +124,7 @@ def _findings(scope: Scope) -> Iterator[Finding]:
 
 def scope_of(unit: Unit, spec: ProgramSpec, events: tuple[type[Event], ...] = ()) -> Scope | None:
     """The names of a function; None when its source is not known."""
-    source = function_source(unit.function)
+    source = function_source(unit.function, lambdas=True)
     if source.node is None:
         return None
     scope = Scope(unit, source.node, spec, source.file)

@@ -197,7 +197,7 @@ def is_harmless(value: Any, seen: frozenset[types.CodeType] = frozenset()) -> bo
 
 
 def _computes_only(function: types.FunctionType, seen: frozenset[types.CodeType]) -> bool:
-    node = function_source(function).node
+    node = function_source(function, lambdas=True).node
     if not isinstance(node, ast.FunctionDef) or len(seen) > 8:
         return False
     names = {**vars(builtins), **function.__globals__}

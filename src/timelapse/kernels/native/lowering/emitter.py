@@ -489,7 +489,7 @@ def node_of(function: types.FunctionType, text: str = "") -> ast.FunctionDef:
     node = function.__dict__.get("__tl_tree__")
     if node is None:
         try:
-            node = function_source(function).node
+            node = function_source(function, lambdas=True).node
         except (OSError, TypeError):
             node = None
     if node is None and text:

@@ -171,7 +171,7 @@ class Guesses:
         for kind in (bool, int, float, str, bytes):
             if annotated in (kind, kind.__name__):
                 return kind.__name__
-        source = function_source(function).node
+        source = function_source(function, lambdas=True).node
         if source is None or self._depth > 4:
             return ""
         inner = Guesses.__new__(Guesses)
