@@ -12,7 +12,7 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.checks import Check, check
-from timelapse.errors import UsageError
+from timelapse.errors import TimelapseError, UsageError
 from timelapse.ids import HOUR
 from timelapse.log import Log
 from timelapse.log.part import PartLog, PartReader, rank
@@ -67,6 +67,51 @@ class Forgetful(tl.Program):
 
     def other(self, e: Seen, by: int) -> None:
         self.n[e.user] += by
+
+
+class Alarm(tl.Event):
+    user: int
+
+
+class Step(tl.Event):
+    user: int
+
+
+class Sends(tl.Program):
+    """Sends what nothing takes, where it never comes; and what handlers take."""
+
+    n: tl.Counter[int]
+
+    @tl.on(Seen)
+    def work(self, e: Seen) -> None:
+        self.n[e.user] += 1
+        if self.n[e.user] > 10**9:
+            self.send(Alarm(user=e.user))
+            self.send(Alarm(user=e.user), after=tl.HOUR)
+        self.helped(e)
+        self.send(Step(user=e.user))
+
+    def helped(self, e: Seen) -> None:
+        if e.user > 10**9:
+            self.send(Blank(user=e.user))
+
+    @tl.on(Step)
+    def step(self, e: Step) -> None:
+        self.n[e.user] += 1
+
+    @tl.on(Blank, after=tl.HOUR)
+    def later(self, e: Blank) -> None:
+        self.n[e.user] += 1
+
+
+class Fires(tl.Program):
+    n: tl.Counter[int]
+
+    @tl.on(Seen)
+    def work(self, e: Seen) -> None:
+        self.n[e.user] += 1
+        if self.n[e.user] > 1:
+            self.send(Alarm(user=e.user))
 
 
 class Opaque(Forgetful):
@@ -260,3 +305,29 @@ def test_a_method_that_nothing_calls(log: Log) -> None:
     assert "@tl.on(Seen)" in finding.hint
     assert "TL322" in str(tl.explain(Forgetful))
     assert "TL322" not in str(tl.explain(Opaque))
+
+
+def test_an_event_that_is_sent_and_that_nothing_handles(log: Log) -> None:
+    """A warning with the line of each send. A replay that never comes there is as it should be."""
+    found = by_name(check(Sends, log, warm_up=False, spark=False), "code")
+    first = Sends.work.__code__.co_firstlineno
+    lines = (("Alarm", first + 4, "no handler of Sends listens"), ("Alarm", first + 5, "no handler of Sends listens"),
+             ("Blank", Sends.helped.__code__.co_firstlineno + 2, "later waits for it with after="))  # fmt: skip
+    assert [f.level for f in found] == ["warning"] * 3
+    for finding, (event, line, why) in zip(found, lines, strict=True):
+        assert finding.text.startswith("TL323")
+        assert f"test_check.py:{line} " in finding.text
+        assert f"{event} is sent, and {why}" in finding.text
+    assert "@tl.on(Alarm)" in found[0].hint
+    assert str(tl.explain(Sends)).count("TL323") == 3
+    assert replay(Sends, log, spark=False).digest == tl.run_serial(Sends, log).digest
+
+
+def test_an_event_that_nothing_handles_fails_where_it_is_sent(log: Log) -> None:
+    """At run time, with the reason, as in the serial meaning."""
+    told = []
+    for serial in (False, True):
+        with pytest.raises(TimelapseError) as error:
+            tl.run_serial(Fires, log) if serial else replay(Fires, log, spark=False)
+        told.append(str(error.value))
+    assert all("Alarm is sent, and no handler of Fires listens to it" in text for text in told), told

@@ -13,7 +13,7 @@ from timelapse.analysis.facts import opaque_facts, order_of, state_facts
 from timelapse.analysis.purity import purity_findings
 from timelapse.analysis.relax import relax
 from timelapse.analysis.result import Dependency, Diagnostic, StateFacts
-from timelapse.analysis.uncalled import uncalled
+from timelapse.analysis.uncalled import uncalled, unheard
 from timelapse.analysis.views import serial_only
 from timelapse.analysis.world import Functions
 from timelapse.errors import Place
@@ -28,7 +28,7 @@ class Analysis:
     """What is known of a program.
 
     facts: per state, in the order of declaration. components: groups of states that depend on each
-    other, each group after what it depends on. diagnostics: opaque code, impure code, methods that nothing calls. trusted: calls that analysis cannot see through.
+    other, each group after what it depends on. diagnostics: opaque code, impure code, methods that nothing calls, events that nothing handles. trusted: calls that analysis cannot see through.
     needs_final: the program puts out or rejects something (or may), so outputs need the final pass.
     """
 
@@ -140,7 +140,8 @@ def _analyse(cls: type[Program]) -> Analysis:
             dependencies += found
     emits = any(v.found.emits for f in functions.all for v in f.vertices)
     return Analysis(
-        spec, facts, tuple(dependencies), order_of(facts), (*causes, *purity_findings(cls), *uncalled(cls, functions)),
+        spec, facts, tuple(dependencies), order_of(facts),
+        (*causes, *purity_findings(cls), *uncalled(cls, functions), *unheard(functions)),
         tuple(functions.trusted.values()), bool(emits or graph.rejects or causes), functions, graph, relaxed,
     )  # fmt: skip
 

@@ -67,6 +67,8 @@ class Send:
     """It may be handled within the same transaction."""
     dated: bool
     """It may be handled later."""
+    told: bool = False
+    """The line says which type it is."""
 
 
 @dataclass(eq=False)

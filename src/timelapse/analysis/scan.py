@@ -308,14 +308,9 @@ class Scanner:
             for child in children(node):
                 self._visit(child, sub, where.part())
             if name == "send":
-                sub.sends.append(
-                    Send(
-                        sent_types(self.scope, node) or self.world.spec.events,
-                        node,
-                        not dated or not surely_later(self.scope, node),
-                        dated,
-                    )
-                )
+                told = sent_types(self.scope, node)
+                at_once = not dated or not surely_later(self.scope, node)
+                sub.sends.append(Send(told or self.world.spec.events, node, at_once, dated, told=bool(told)))
             if dated:
                 reason = "what lies ahead is kept in the order of time"
                 sub.writes.append(StateWrite(PENDING, "opaque", None, None, node, reason=reason))

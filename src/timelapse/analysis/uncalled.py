@@ -1,4 +1,4 @@
-"""Methods that take an event and that nothing calls: most often `@tl.on` was forgotten."""
+"""What nothing listens to: methods that take an event and that nothing calls, events that are sent and that nothing handles."""
 
 from __future__ import annotations
 
@@ -35,6 +35,36 @@ def uncalled(cls: type[Program], functions: Functions) -> Iterator[Diagnostic]:
                 f"{name} takes an event and is never called",
                 f"write @tl.on({event}) above it, or call it from a handler",
             )  # fmt: skip
+
+
+def unheard(functions: Functions) -> Iterator[Diagnostic]:
+    """A warning (TL323) for each line that sends an event which no handler may take: a replay fails when it comes there.
+
+    Only where the line says which type of event it is.
+    """
+    spec, told = functions.spec, set()
+    for fn in functions.all:
+        for sent in (s for vertex in fn.vertices for s in vertex.found.sends if s.told):
+            place = Place(fn.file, getattr(sent.node, "lineno", fn.line), fn.name)
+            for event in sent.events:
+                listening = [h for h in spec.handlers if event in h.events]
+                late = next((h.name for h in listening if h.after is not None), None)
+                if (listening and late is None) or (place, event) in told:
+                    continue
+                told.add((place, event))
+                name = event.__name__
+                if late is None:
+                    yield Diagnostic(
+                        "TL323", Severity.WARNING, place,
+                        f"{name} is sent, and no handler of {spec.name} listens to it: a replay that comes here fails",
+                        f"write a handler with @tl.on({name}); to put something out, self.emit(...)",
+                    )  # fmt: skip
+                else:
+                    yield Diagnostic(
+                        "TL323", Severity.WARNING, place,
+                        f"{name} is sent, and {late} waits for it with after=: a replay that comes here fails",
+                        "after= follows the events of the log; send another event type with after= instead",
+                    )  # fmt: skip
 
 
 def _event(method: types.FunctionType) -> str | None:

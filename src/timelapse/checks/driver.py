@@ -16,6 +16,7 @@ from timelapse.engine.progress import Progress, Silent
 from timelapse.errors import UsageError
 from timelapse.log import Log
 from timelapse.log.part import PartLog
+from timelapse.log.types import heard
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.model.times import VIEWS, width_of
 from timelapse.run import Run, replay
@@ -37,7 +38,7 @@ def check(
     """Check a program together with a log.
 
     - purity: what a replay could not reproduce (an error); calls that analysis cannot see through
-    - code: what is probably not meant, such as a method that takes an event and that nothing calls
+    - code: what is probably not meant, such as a method that takes an event and that nothing calls, or an event that is sent and that nothing handles
     - truncation: a replay of the log's first half gives the same outputs up to there. That tests the engine, not
       the program: it cannot fail but for a bug in Timelapse or a call that is not pure
     - fields: `tl.Time` fields with values after the event's own time, which live could not have known
@@ -49,7 +50,7 @@ def check(
     """
     made = as_program(program)
     opened = log if isinstance(log, Log) else Log.open(log)
-    opened.bind(spec_of(made).events)
+    opened.bind(heard(spec_of(made), opened.types))
     if sample < 1:
         raise UsageError("a sample has at least one event", code="TL845")
     listener = progress or Silent()

@@ -8,6 +8,7 @@ from typing import Any
 from timelapse import trace
 from timelapse.checks.findings import Finding
 from timelapse.log import Log
+from timelapse.log.types import heard
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import VIEWS
 from timelapse.run import Run
@@ -30,7 +31,7 @@ def missing_reads(program: Program, log: Log, run: Run, sample: int) -> Iterator
             "reads", "note", f"not looked at: with {use.text_of_what} that takes the plain loop over {log.count:,} events"
         )  # fmt: skip
         return
-    classes: dict[str, Any] = {cls.__name__: cls for cls in spec.events}
+    classes: dict[str, Any] = {cls.__name__: cls for cls in heard(spec, log.types)}
     seqs: list[int] = []
     groups = max(1, sample // _TOGETHER)
     half = log.count // 2

@@ -179,6 +179,9 @@ The object that a tl.resource loads is trusted to be pure. Listed by explain and
 TL322 A method that takes an event and is never called
 It has neither @tl.on nor a handler that calls it, so it never runs. Decorate it, call it, or remove it. A warning of explain and check.
 
+TL323 An event that is sent and that no handler takes
+No handler listens to this type of event, or one waits for it with after= (which follows the log's events). A warning of explain and check: a replay that comes to this line fails with TL207, one that never does is as it should be.
+
 TL350 A plan that cannot be made
 The base of the errors below.
 
