@@ -10,6 +10,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
+from timelapse import trace
 from timelapse.errors import RunError, UsageError
 from timelapse.ids import Phase
 from timelapse.kinds.base import ABSENT
@@ -195,3 +196,19 @@ def test_the_same_from_the_command_line(tmp_path: Path, monkeypatch: pytest.Monk
     assert cli("why-not", "run", "nix@10").err.startswith("TL606")
     seen = cli("why-not", "run", "Hit@3", "--json").json
     assert seen["event"]["phase"] == Phase.LOG_EVENT
+
+
+class Waits(tl.Program):
+    """Nothing happens when a Hit comes, but later."""
+
+    n: tl.Counter[int]
+
+    @tl.on(Hit, after=3)
+    def late(self, e: Hit) -> None:
+        self.n[e.k] += e.v
+
+
+def test_an_event_that_only_later_handlers_hear() -> None:
+    """No handler begins at its own time: nothing is told of it."""
+    run = replay(Waits, MemoryLog([Hit(k=1, v=2, ts=0), Hit(k=1, v=3, ts=9)], [Hit]), spark=False)
+    assert trace.event(run, 0).handlers == ()

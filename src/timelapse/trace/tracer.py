@@ -132,7 +132,8 @@ class Tracer:
         if rejected.num_rows:
             row = rejected.to_pylist()[0]
             refusal = (row["handler"], row["reason"], told.line)
-        ends = [*(start for _, start in told.starts[1:]), len(told.steps)]
+        # No handler may have begun: an event may only have handlers with after=, which come later.
+        ends = [*(start for _, start in told.starts[1:]), len(told.steps)][: len(told.starts)]
         places = {h.name: h for h in self._spec.handlers}
         traced = []
         for (name, start), end in zip(told.starts, ends, strict=True):
