@@ -43,6 +43,8 @@ class NotByKey:
     reason: str
     place: Place = field(default_factory=Place)
     rewrite: str | None = None
+    across: str | None = None
+    """What to write instead where a state depends on itself across keys: it is read under one and written under another."""
 
 
 @dataclass(frozen=True)
@@ -239,9 +241,35 @@ def _conflict(accesses: Sequence[Access], wanted: Sequence[str]) -> NotByKey:
             states = " and ".join(dict.fromkeys([other.state, access.state]))
             return NotByKey(
                 f"{access.event.__name__} uses {states} under two keys, {other.text} and {access.text}",
-                access.place, _pair_rewrite(other, access),
+                access.place, _pair_rewrite(other, access), _across(accesses, wanted),
             )  # fmt: skip
     return NotByKey("its accesses follow no common key", accesses[0].place if accesses else Place())
+
+
+def _across(accesses: Sequence[Access], wanted: Sequence[str]) -> str | None:
+    """Advice for a state that one event reads under one key and writes under another; both lines are named.
+
+    Nothing can be moved within the program where what is written depends on that read. Where it does not, two
+    events with a key each say so, in a way that can be shared out.
+    """
+    if len(wanted) != 1:
+        return None
+    own = [a for a in accesses if a.state == wanted[0]]
+    for read in own:
+        for write in own:
+            if not read.writes and write.writes and read.event is write.event and read.text != write.text:
+                event, name = read.event.__name__, read.state
+                texts: dict[type[Event], list[str]] = {}
+                for access in own:
+                    texts.setdefault(access.event, []).append(access.text)
+                several = {e.__name__: dict.fromkeys(t) for e, t in texts.items() if len(set(t)) > 1}
+                keys = ", ".join(f"{name}[{text}]" for text in several[event])
+                return (
+                    f"none while what {event} writes to {name}[{write.text}] (line {write.place.line}) depends on the "
+                    f"{name}[{read.text}] that it reads (line {read.place.line}). If it need not, log {' and '.join(several)} "
+                    f"as events that each use one key of {name} (of {event}: {keys}): then it runs by key, or as a scan"
+                )
+    return None
 
 
 def _pair_rewrite(a: Access, b: Access) -> str | None:

@@ -69,6 +69,8 @@ class Choice:
     """Why scan is not possible; None where it is."""
     by_key: ByKey | None = None
     """How its events are shared out, where the strategy is by key."""
+    own: bool = False
+    """It is a single state, which depends on itself."""
 
 
 def choose(component: tuple[str, ...], analysis: Analysed) -> Choice:
@@ -89,7 +91,9 @@ def choose(component: tuple[str, ...], analysis: Analysed) -> Choice:
     if own is not None or name in known.depends_on:
         via = own.via if own is not None else "value"
         place = own.place if own is not None else _first_place(known)
-        return _chain(component, _own_reason(name, via), place, _own_rewrite(name, spec, via))
+        return replace(
+            _chain(component, _own_reason(name, via), place, _own_rewrite(name, spec, via)), own=True
+        )
     if known.composes is not None:
         return _chain(component, known.composes, _culprit(known, spec), _composes_rewrite(name, spec))
     return Choice(component, Strategy.SCAN, _scan_reason(known, spec), _first_place(known))
@@ -108,7 +112,8 @@ def with_keys(choice: Choice, found: ByKey | NotByKey | None) -> Choice:
         return choice
     at = f" (line {found.place.line})" if found.place.line is not None else ""
     because = f"{choice.because}; not by key: {found.reason}{at}"
-    return replace(choice, because=because, rewrite=found.rewrite or choice.rewrite)
+    across = found.across if choice.own else None
+    return replace(choice, because=because, rewrite=found.rewrite or across or choice.rewrite)
 
 
 def forced_keys(choice: Choice, found: ByKey) -> Choice:
@@ -205,7 +210,7 @@ def _own_rewrite(name: str, spec: StateSpec, via: str) -> str:
     if via == "opaque":
         return "see the diagnostics: move what cannot be analysed out of the handlers that write state"
     if via == "reject":
-        return f"decide the rejection from states that this event does not write, or skip the writes instead of rejecting: `if ...: return` before {name}"
+        return f"decide the rejection from states that this event does not write: then {name} is a scan"
     if via == "condition":
         if spec.kind.__name__ == "Set":
             return f"write `if k not in self.{name}: self.{name}.add(k)` with nothing between, or add without asking"
@@ -249,14 +254,38 @@ def _cycle_rewrite(component: tuple[str, ...], inner: Sequence[Dependency]) -> s
     counts: dict[tuple[str, str], int] = {}
     for d in cross:
         counts[(d.target, d.source)] = counts.get((d.target, d.source), 0) + 1
-    (target, source), _ = min(counts.items(), key=lambda item: item[1])
-    place = next(d.place for d in cross if (d.target, d.source) == (target, source))
-    line = f" (line {place.line})" if place.line is not None else ""
-    rest = [name for name in component if any(d.target == d.source == name for d in inner)]
-    after = (
-        f"; {', '.join(rest)} would still ask {'itself' if len(rest) == 1 else 'themselves'}" if rest else ""
-    )
-    return f"write {target} without asking {source}{line}: then they are separate stages{after}"
+    for (target, source), _ in sorted(counts.items(), key=lambda item: item[1]):
+        link = [d for d in cross if (d.target, d.source) == (target, source)]
+        rejects = all(d.via == "reject" for d in link)
+        left = [
+            d
+            for d in inner
+            if not (d.source == source and (d.target == target or (rejects and d.via == "reject")))
+        ]
+        if _reaches(source, target, left):
+            continue  # it goes another way, too
+        line = f" (line {link[0].place.line})" if link[0].place.line is not None else ""
+        rest = [name for name in component if any(d.target == d.source == name for d in left)]
+        after = (
+            f"; {', '.join(rest)} would still ask {'itself' if len(rest) == 1 else 'themselves'}"
+            if rest
+            else ""
+        )
+        what = "decide the rejection" if rejects else f"write {target}"
+        apart = "they" if len(component) == 2 else f"{target} and {source}"
+        return f"{what} without asking {source}{line}: then {apart} are separate stages{after}"
+    return "let one of them be written without reading the others: no single one of the lines that link them is enough"
+
+
+def _reaches(source: str, target: str, links: Sequence[Dependency]) -> bool:
+    """Whether the first state still has a part in the second, over these dependencies."""
+    todo, seen = [source], {source}
+    for name in todo:  # grows while it is walked
+        for d in links:
+            if d.source == name and d.target not in seen:
+                seen.add(d.target)
+                todo.append(d.target)
+    return target in seen
 
 
 # --- what users ask for -----------------------------------------------------------------------------
