@@ -13,10 +13,9 @@ import pytest
 from tests.native.fuzz.emulate import emulated
 from tests.native.test_windows import SOURCE
 from tests.native.window_programs import windowed_log, windowed_program
-from timelapse.analysis import analyse
 from timelapse.errors import TimelapseError
 from timelapse.kernels.base import PassResult
-from timelapse.kernels.choose import SWITCH, SliceKernel, choice
+from timelapse.kernels.choose import NOT_ALONE, SWITCH, SliceKernel, choice
 from timelapse.kernels.native import build, kernel
 from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
@@ -24,6 +23,7 @@ from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 from timelapse.plan import make_plan
 from timelapse.run import replay, run_serial
+from timelapse.run.explain import explain
 from timelapse.tables.effectlog import rows_sum
 from timelapse.testing import assert_same
 from timelapse.testing.sources import load_source
@@ -243,4 +243,7 @@ def test_what_compiles_in_slices_and_what_does_not() -> None:
     found = choice(load_source(SOURCE)(), stage.work, final=False)
     assert not found.compiled
     assert "the rows of windows" in found.reason
-    assert analyse(program).spec.states
+    ways = {force: explain(load_source(SOURCE), force=force).passes[-1] for force in ("chain", "staged")}
+    assert ways["chain"].kernel == "compiled"
+    assert (ways["staged"].kernel, ways["staged"].why) == ("Python", NOT_ALONE)
+    assert [h.compiled for h in ways["staged"].handlers] == [False]

@@ -90,8 +90,8 @@ class Kernels(Protocol):
     def compiled(self, work: PassProgram, final: bool) -> bool:
         """Whether a pass will run compiled."""
 
-    def describe(self, row: PassRow, work: PassProgram) -> PassRow:
-        """The row with how the pass runs, and why."""
+    def describe(self, row: PassRow, work: PassProgram, *, sliced: bool) -> PassRow:
+        """The row with how the pass runs, and why. `sliced`: in time slices."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,8 @@ def explain_analysis(
         events={e.__name__: None if counts is None else counts.get(e.__name__, 0) for e in spec.events},
         states=tuple(rows),
         passes=tuple(
-            row if kernels is None else kernels.describe(row, work) for row, work in _pass_rows(plan)
+            row if kernels is None else kernels.describe(row, work, sliced=plan.mode == "staged")
+            for row, work in _pass_rows(plan)
         ),
         outputs=tuple(_outputs(program, analysis, codes)),
         mode=plan.mode,

@@ -9,7 +9,8 @@ from typing import Any
 from timelapse.analysis.result import PassProgram
 from timelapse.env.cores import usable_cores
 from timelapse.errors import UsageError
-from timelapse.kernels.choose import COLD_EVENTS, Choice, choice, foresee, share_of
+from timelapse.kernels.choose import COLD_EVENTS, NOT_ALONE, Choice, choice, foresee, share_of
+from timelapse.kernels.lowered import kept_whole
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.plan import make_plan
 from timelapse.plan.cost import writes_of
@@ -37,13 +38,18 @@ class Compiler:
         """Whether a pass will run compiled."""
         return self._choice(work, final=final).compiled
 
-    def describe(self, row: PassRow, work: PassProgram) -> PassRow:
-        """The row with how the pass runs, and why, handler by handler."""
+    def describe(self, row: PassRow, work: PassProgram, *, sliced: bool) -> PassRow:
+        """The row with how the pass runs, and why, handler by handler. `sliced`: in time slices."""
         final = row.stage is None
         found = self._choice(work, final=final)
+        whole = final and sliced and bool(kept_whole(self._program, work))
+        if whole and found.compiled:
+            found = Choice(False, NOT_ALONE)
         handlers = []
         for handler in work.handlers:
             alone = choice(self._program, dataclasses.replace(work, handlers=(handler,)), final=final)
+            if whole and alone.compiled:
+                alone = Choice(False, NOT_ALONE)
             at = f"{file_of(handler.function)}:{alone.line}" if alone.line else ""
             names = tuple(event.__name__ for event in handler.events)
             handlers.append(HandlerRow(handler.name, names, alone.compiled, alone.reason, at))
