@@ -168,6 +168,12 @@ class EventOrderError(ReplayError):
     code = "TL501"
 
 
+class SilentLog(ReplayError):
+    """A log is without events for longer than a program with ticks allows."""
+
+    code = "TL510"
+
+
 class HandlerError(ReplayError):
     """A handler raised. Names the first failing event in log order.
 

@@ -31,6 +31,7 @@ from timelapse.model.program import (
     runtime,
     spec_of,
 )
+from timelapse.model.silence import is_silent, silent
 from timelapse.model.times import (
     calendar_of,
     check_sent,
@@ -403,14 +404,15 @@ def run(
     `before` stops ahead of everything at that time (microseconds). `watch` is called before each
     event with its seq and the live state; it must not change it. `begin` is the time at which the log begins, and
     `until` the one to which the clock goes on at the end, where they are not those of the first and last
-    event given. `moments` are pairs (seq, time), in order: ahead of the first event from that seq on, or at the
+    event given: with `begin` the events may be part of a log, whose gaps the caller has looked at. `moments` are pairs (seq, time), in order: ahead of the first event from that seq on, or at the
     end, everything up to that time is done and `watch` called with that seq.
 
     With `quarantine` an event at which a handler raises counts as if it had not been in the log; what was
     raised is listed. An end of memory or stack is no property of the event and is raised all the same. Programs that
     reach into other times are refused: what stems from an event would have to go with it (run/takeout.py does that).
 
-    Raises HandlerError for a handler's exception, EventOrderError for events out of order.
+    Raises HandlerError for a handler's exception, EventOrderError for events out of order, SilentLog for a gap
+    between two events that is longer than the program's ticks may go on.
     """
     if quarantine:
         refuse_times(program, "quarantine")
@@ -431,6 +433,8 @@ def run(
     for event in in_order(events):
         if before is not None and event.ts >= before:
             break
+        if begin is None and last is not None and is_silent(loop.program, last, event.ts):
+            raise silent(loop.program, last, type(event).__name__, event.ts, event.seq)
         look(event.seq)
         try:
             loop.step(event)

@@ -275,6 +275,9 @@ Choose another --out; --overwrite replaces a run (and nothing but a run).
 TL509 Two record types of one name
 A run keeps outputs by the name of the record class. Rename one of the two.
 
+TL510 A gap without events, and ticks
+A program with `@tl.every` ticks on between two events of the log, however far apart they are: one row dated 2900 by mistake would be hundreds of thousands of ticks. So a gap of more than 400 days between two events, of whatever types, is an error, found before the work begins. It names the event behind the gap. Where its time is wrong, correct or leave it out (`--without`); where the gap is real, allow it: `class P(tl.Program, gap=4000 * tl.DAY)`. `until=` may go further: it is asked for.
+
 TL600 A run that cannot be used
 The base of the errors below.
 

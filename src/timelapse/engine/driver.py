@@ -40,6 +40,7 @@ from timelapse.engine.stages import Stages
 from timelapse.errors import HandlerError, Place
 from timelapse.kernels.choose import share_of
 from timelapse.model.program import spec_of
+from timelapse.model.silence import count_ticks
 from timelapse.plan.schedule import Schedule, Step
 from timelapse.tables.rowhash import ZERO
 
@@ -148,12 +149,15 @@ class Driver:
         self._stopped = "a handler raised in a pass that runs ahead"
         """Why passes that run ahead did not reach a slice, where one did not."""
         self._next_task = 0
-        self._stages = Stages(progress, self._totals())
+        self._stages = Stages(progress, self._totals(), self._steps)
         self._loop = Loop(job, executor, self._stages)
 
     def run(self) -> Outcome:
         """Run everything. Raises HandlerError for the first failing event in log order."""
         slices = self._job.slices
+        ticks = self._ticks(-1, 0, slices - 1)
+        if ticks > self._job.reader.count:
+            self._progress.note(f"{ticks:,} ticks beside {self._job.reader.count:,} events")
         reports: dict[int, SliceReport] = {}
         begin, fallback = 0, None
         try:
@@ -340,11 +344,28 @@ class Driver:
     # --- helpers ------------------------------------------------------------------------------------
 
     def _totals(self) -> dict[str, int]:
-        """The number of events that each stage processes if all goes well."""
+        """The number of events and ticks that each stage processes if all goes well."""
         cuts, lead = self._job.cuts, min(self._schedule.lead, len(self._spans) - 1)
-        ahead = cuts[self._spans[-1][0]] - cuts[self._spans[lead][0]]
-        passes = {s.name: ahead * self._schedule.parts(s.index) for s in self._plan.stages}
-        return {**passes, "final": cuts[-1] - cuts[0]}
+        first, end = self._spans[lead][0], self._spans[-1][0]
+        ahead = cuts[end] - cuts[first]
+        passes = {
+            s.name: (ahead + self._ticks(s.index, first, end - 1)) * self._schedule.parts(s.index)
+            for s in self._plan.stages
+        }
+        return {**passes, "final": cuts[-1] - cuts[0] + self._ticks(-1, 0, self._job.slices - 1)}
+
+    def _steps(self, task: Task) -> int:
+        final = task.kind.startswith("final")
+        return task.events + self._ticks(-1 if final else task.index, task.first, task.last)
+
+    def _ticks(self, index: int, first: int, last: int) -> int:
+        """How many ticks a pass goes through in these slices, about."""
+        ticking = {h.name for h in spec_of(self._job.program).handlers if h.every is not None}
+        if last < first or not any(h.name in ticking for h in self._job.passes[index].handlers):
+            return 0
+        since = self._job.reader.ts_first if first == 0 else self._job.end_of(first - 1)
+        end = self._job.end_of(last)
+        return 0 if since is None or end is None else count_ticks(self._job.program, since, end)
 
     def _task(
         self, kind: str, name: str, *, index: int = 0, first: int = 0, last: int = 0, state: str = "",

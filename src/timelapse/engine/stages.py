@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from timelapse.engine.job import Task
@@ -22,10 +22,17 @@ class _Stage:
 class Stages:
     """Tells a listener how far the stages are, from what is known of tasks. One thread calls it."""
 
-    def __init__(self, listener: Progress, totals: Mapping[str, int]) -> None:
-        """`totals`: how many events each stage will process in all, as far as it is known."""
+    def __init__(
+        self,
+        listener: Progress,
+        totals: Mapping[str, int],
+        steps: Callable[[Task], int] = lambda task: task.events,
+    ) -> None:
+        """`totals`: how many steps each stage will process in all, as far as it is known. `steps`: those of a task,
+        its events and ticks."""
         self._listener = listener
         self._totals = totals
+        self._steps = steps
         self._stages: dict[str, _Stage] = {}
 
     @property
@@ -38,7 +45,7 @@ class Stages:
         """A task begins."""
         stage = self._stages.get(task.name)
         if stage is None:
-            total = self._totals.get(task.name, task.events)
+            total = self._totals.get(task.name, self._steps(task))
             stage = self._stages[task.name] = _Stage(total, time.perf_counter())
             self._listener.stage(task.name, total)
         stage.running += 1
@@ -54,7 +61,7 @@ class Stages:
         """A task has ended."""
         stage = self._stages[task.name]
         stage.running -= 1
-        stage.done[task.id] = task.events
+        stage.done[task.id] = self._steps(task)
         stage.ended = time.perf_counter()
         if sum(stage.done.values()) >= stage.total and not stage.running:
             self._listener.finish(task.name, stage.ended - stage.began)

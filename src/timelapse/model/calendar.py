@@ -51,6 +51,13 @@ class Calendar:
         """The first tick after a time."""
         return self.first(at + 1)
 
+    def about(self, after: int, to: int) -> int:
+        """How many ticks there are after one time, up to another: exactly in UTC, within a few in other zones."""
+        if to <= after:
+            return 0
+        origin = _MONDAY if self.period > DAY else 0
+        return (to - origin) // self.period - (after - origin) // self.period
+
     def _local(self, at: int) -> int:
         """The wall-clock time at a moment, as microseconds since 1970-01-01 00:00 on that clock."""
         return at + _offset(self.zone, at)

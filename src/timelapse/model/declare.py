@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from timelapse.errors import DefinitionError, Place, TimelapseError
+from timelapse.ids import DAY
 from timelapse.kinds.base import State as StateBase
 from timelapse.kinds.base import StateAlias, StateOptions, StateSpec
 from timelapse.model.events import Event, Record
@@ -27,13 +28,18 @@ _RESERVED = {*RUNTIME_NAMES, *(n for n in dir(Program) if not n.startswith("__")
 
 def declare_program(cls: type, options: dict[str, Any]) -> ProgramSpec:
     """The declarations of a program class. Raises DefinitionError naming class, line and remedy."""
-    loop = options.pop("loop")
+    loop, gap = options.pop("loop"), options.pop("gap")
     if options:
         raise _error(cls, None, f"unknown class option {next(iter(options))!r}", "TL105",
-                     "class P(tl.Program, loop=1000): the only option is how many events one may derive")  # fmt: skip
+                     "class P(tl.Program, loop=1000, gap=400 * tl.DAY): how many events one may derive, and how long "
+                     "a log may be silent while there are ticks")  # fmt: skip
     if type(loop) is not int or loop < 1:
         raise _error(cls, None, f"loop is {loop!r}", "TL105",
                      "class P(tl.Program, loop=1000): the number of events that one event may derive")  # fmt: skip
+    if type(gap) is not int or gap < DAY:
+        raise _error(cls, None, f"gap is {gap!r}", "TL105",
+                     "class P(tl.Program, gap=400 * tl.DAY): how long a log may be silent while there are ticks, a "
+                     "day at least")  # fmt: skip
     params: dict[str, ParamSpec] = {}
     states: dict[str, StateSpec] = {}
     for base in reversed(cls.__mro__):
@@ -57,7 +63,9 @@ def declare_program(cls: type, options: dict[str, Any]) -> ProgramSpec:
     for function in functions:
         times += times_of_function(function, f"{cls.__qualname__}.{function.__name__}", states, params)
     states |= pending_states(times)
-    return ProgramSpec(cls.__qualname__, params, states, handlers, tuple(times), loop, sent_types(functions))
+    return ProgramSpec(
+        cls.__qualname__, params, states, handlers, tuple(times), loop, sent_types(functions), gap
+    )
 
 
 # --- names: parameters and states ---------------------------------------------------------------

@@ -28,7 +28,7 @@ from types import MappingProxyType
 from typing import Any
 
 from timelapse.model.events import Event, Record
-from timelapse.model.program import Program, params_of, spec_of
+from timelapse.model.program import GAP, Program, params_of, spec_of
 from timelapse.model.resource import Resource
 
 
@@ -49,6 +49,8 @@ def write_program(
         writer.value(f"param:{name}", value)
     if spec.times:
         writer.add("loop", str(spec.loop), *(f"{s.name}:{s.history}" for s in spec.declared.values()))
+    if spec.gap != GAP:
+        writer.add("gap", str(spec.gap))
     for state in spec.declared.values():
         writer.add("state", state.name, state.text, repr(state.default))
     for handler in spec.handlers:

@@ -43,6 +43,8 @@ Span = int | str
 
 LOOP = 1000
 """Derived events that one transaction may have, where the program does not say."""
+GAP = 400 * DAY
+"""How long a log may be without an event where there are ticks and the program does not say (microseconds)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,8 @@ class ProgramSpec:
     """How many derived events one transaction may have."""
     sent: frozenset[type[Event]] = frozenset()
     """Event types that the program's code names beside `self.send`: a log need not have them."""
+    gap: int = GAP
+    """How long a log may be without an event where the program has ticks (microseconds)."""
 
     @property
     def serial_only(self) -> TimeUse | None:
@@ -235,7 +239,9 @@ class ProgramMeta(type):
         declared = "__qualname__" in namespace and bool(bases)
         cls = super().__new__(mcs, name, bases, namespace)
         if declared:
-            options.setdefault("loop", getattr(getattr(cls, "__spec__", None), "loop", LOOP))
+            inherited = getattr(cls, "__spec__", None)
+            options.setdefault("loop", getattr(inherited, "loop", LOOP))
+            options.setdefault("gap", getattr(inherited, "gap", GAP))
             from timelapse.model.declare import declare_program
 
             cls.__spec__ = declare_program(cls, options)  # type: ignore[attr-defined]

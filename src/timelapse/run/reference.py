@@ -28,7 +28,7 @@ from timelapse.run.data import MemoryData
 from timelapse.run.manifest import FORMAT, RunManifest, StateEntry
 from timelapse.run.records import record_entries
 from timelapse.run.run import Run, RunContext, params_text
-from timelapse.run.source import end_of
+from timelapse.run.source import end_of, refuse_silence
 from timelapse.run.takeout import taken_out
 from timelapse.serial import SerialOutcome
 from timelapse.tables.apply import changes_table
@@ -109,7 +109,10 @@ def run_serial(
     else:
         first, last = reader.ts_first, reader.ts_before(INT64_MAX)
     end = end_of(last, until)
-    outcome = serial.run(program, listed, quarantine=quarantine, begin=first, until=end)
+    if reader is not None:
+        refuse_silence(program, reader)
+    begin = None if reader is None else first
+    outcome = serial.run(program, listed, quarantine=quarantine, begin=begin, until=end)
     seconds = time.perf_counter() - started
     manifest = _manifest(program, outcome, count, seconds, path, log_id, until)
     manifest = msgspec.structs.replace(manifest, without=list(left_out))

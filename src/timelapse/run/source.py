@@ -14,6 +14,7 @@ from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
+from timelapse.model.silence import has_ticks, silent
 
 _SHIPPED_EVENTS = 20_000
 """Events in memory that may travel to Spark's workers inside the job."""
@@ -48,6 +49,50 @@ def open_source(log: Any, program: Program) -> Source:
         f"a log is needed, not {type(log).__name__}",
         hint="a tl.Log, the path of one, or a list of events", code="TL810",
     )  # fmt: skip
+
+
+def refuse_silence(program: Program, reader: EventReader) -> None:
+    """Raise SilentLog where a program has ticks and a log has a gap without events that is longer than it allows.
+
+    Found from the log's statistics: few blocks are read, wherever the gap is.
+    """
+    at = reader.ts_first
+    if at is None or not has_ticks(program):
+        return
+    gap = spec_of(program).gap
+    while True:
+        # Between `at` and the last event that is at most a gap behind it no gap is too long.
+        behind = reader.seq_at(at + gap + 1)
+        last = reader.ts_before(behind)
+        assert last is not None
+        if last > at:
+            at = last
+            continue
+        found = _first_after(reader, at, behind)
+        if found is None:
+            return
+        seq, ts, name = found
+        raise silent(program, at, name, ts, seq)
+
+
+def _first_after(reader: EventReader, at: int, seq: int) -> tuple[int, int, str] | None:
+    """The seq, time and type of the first event from a seq on, if there is one: all of these are after `at`."""
+    end = reader.seq_after(reader.count)
+    last = reader.ts_before(end)
+    if last is None or last <= at:
+        return None
+    low, high = seq, end - 1
+    while low < high:  # events before it may have been left out
+        middle = (low + high) // 2
+        before = reader.ts_before(middle + 1)
+        if before is not None and before > at:
+            high = middle
+        else:
+            low = middle + 1
+    ts = reader.ts_before(low + 1)
+    assert ts is not None
+    chunks = reader.chunks(low, low + 1, {t.name: () for t in reader.types})
+    return low, ts, next(name for chunk in chunks for name, table in chunk.tables.items() if table.num_rows)
 
 
 def spilled(reader: EventReader, scratch: Path) -> EventReader:

@@ -40,7 +40,7 @@ from timelapse.run.planning import Planner, in_threads
 from timelapse.run.request import Request, Settings, Several
 from timelapse.run.run import Run, RunContext
 from timelapse.run.slices import cut, cut_in_runs, default_slices, least_slices
-from timelapse.run.source import end_of, open_source, spilled
+from timelapse.run.source import end_of, open_source, refuse_silence, spilled
 from timelapse.run.takeout import taken_out
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def _replay(
     analysis = analyse(program)
     _refuse_impure(analysis, settings.allow_impure)
     request = Request(program, analysis, open_source(log, program), settings)
+    refuse_silence(program, request.source.reader)
     plan, executor = Planner(request).settle(spark)
     keep: list[Any] = []
     if out is None:
@@ -114,6 +115,7 @@ def _replay(
         return run_plan(request, plan, executor, place, keep)
 
     def attempt(reader: EventReader, gone: list[Quarantined]) -> Run:
+        refuse_silence(program, reader)
         return run_plan(request.over(reader), plan, executor, place, keep, gone)
 
     whole = request.source.reader

@@ -23,6 +23,7 @@ from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
+from timelapse.model.silence import count_ticks
 from timelapse.run.reference import output_tables, rejected_table, run_serial
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without, taken_out
@@ -91,10 +92,11 @@ def verify(run: Run, events: int | None = None, progress: Progress | None = None
     cuts = [c for c in run.manifest.cuts if 0 < c < hi] if spec_of(program).times else []
     moments = [(c, ts) for c in cuts if (ts := reader.ts_before(c)) is not None]
     checker = _Boundaries(run, program, hi)
-    listener.stage(_STAGE, wanted)
+    clock = _Clock(program, wanted, begin, end)
+    listener.stage(_STAGE, clock.total)
     try:
         outcome = serial.run(
-            program, _ticking(reader.events(0, hi, classes), listener, wanted), watch=checker.watch,
+            program, _ticking(reader.events(0, hi, classes), listener, clock), watch=checker.watch,
             quarantine=quarantine,
             begin=begin, until=end, moments=moments,
         )  # fmt: skip
@@ -111,12 +113,23 @@ def verify(run: Run, events: int | None = None, progress: Progress | None = None
     return Verification(divergence is None, wanted, total, checker.compared, outputs, seconds, divergence)
 
 
-def _ticking(events: Iterator[Event], listener: Progress, total: int) -> Iterator[Event]:
+class _Clock:
+    """How far the loop is: its events, and the ticks up to them."""
+
+    def __init__(self, program: Program, events: int, begin: int | None, end: int | None) -> None:
+        self._program, self._begin = program, begin
+        self.total = events + (0 if end is None else self.ticks(end))
+
+    def ticks(self, to: int) -> int:
+        return 0 if self._begin is None else count_ticks(self._program, self._begin, to)
+
+
+def _ticking(events: Iterator[Event], listener: Progress, clock: _Clock) -> Iterator[Event]:
     done = 0
     while part := list(islice(events, _TICK)):
         yield from part
         done += len(part)
-        listener.advance(_STAGE, done, total)
+        listener.advance(_STAGE, done + clock.ticks(part[-1].ts), clock.total)
 
 
 class _Boundaries:
