@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import sys
 from pathlib import Path
 
 from timelapse.engine.job import Job
 from timelapse.errors import ReplayError
-from timelapse.model.load import user_modules
+from timelapse.model.load import user_folders, user_modules
 from timelapse.model.resource import pickled_resources, ship, shipped_in
 
 _JOBS: dict[str, Job] = {}
@@ -27,7 +28,7 @@ def pack(job: Job) -> bytes:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
         with pickled_resources() as resources:
-            data = bytes(cloudpickle.dumps(job))  # type: ignore[no-untyped-call]
+            data = bytes(cloudpickle.dumps((user_folders(), job)))  # type: ignore[no-untyped-call]
         ship(resources, _resource_folder(job))
         return data
     except (pickle.PicklingError, TypeError, AttributeError) as error:
@@ -56,6 +57,8 @@ def unpack(key: str, data: bytes) -> Job:
     if job is None:
         while len(_JOBS) >= _KEEP:
             _JOBS.pop(next(iter(_JOBS)))
-        job = _JOBS[key] = pickle.loads(data)  # noqa: S301 our own bytes, from our own driver
+        folders, job = pickle.loads(data)  # noqa: S301 our own bytes, from our own driver
+        sys.path += [folder for folder in folders if folder not in sys.path]
+        _JOBS[key] = job
     shipped_in(_resource_folder(job))
     return job

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import importlib.util
 import site
@@ -18,6 +17,7 @@ from types import ModuleType
 from timelapse.errors import Place, TimelapseError, UsageError, meant
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program
+from timelapse.model.shadows import load_library, own_name, put_behind_library, rename, shadows
 
 _FILES: set[str] = set()
 """Names of the modules that were loaded by their files' paths."""
@@ -88,6 +88,15 @@ def user_modules() -> list[ModuleType]:
     return [module for name, module in list(sys.modules.items()) if _is_users(name, module)]
 
 
+def user_folders() -> list[str]:
+    """Folders in which imports look for modules that are not installed: for what handlers import only when they run.
+
+    Behind everything else, where it is given to workers: nothing in them takes another module's place.
+    """
+    paths = [Path(p or ".").resolve() for p in sys.path]
+    return [str(p) for p in dict.fromkeys(paths) if p.is_dir() and not _is_installed(p)]
+
+
 def is_user_module(name: str) -> bool:
     """Whether a module of this name is among them. Asking for one looks at no other's file."""
     return name in sys.modules and _is_users(name, sys.modules[name])
@@ -99,7 +108,11 @@ def _is_users(name: str, module: ModuleType) -> bool:
         return False
     path = Path(file).resolve()
     # A file in there that was loaded by its path has no such name for others.
-    return name in _FILES or not any(path.is_relative_to(root) for root in _installed())
+    return name in _FILES or not _is_installed(path)
+
+
+def _is_installed(path: Path) -> bool:
+    return any(path.is_relative_to(root) for root in _installed())
 
 
 @functools.cache
@@ -133,6 +146,9 @@ def load_module(where: str) -> ModuleType:
             f"{where or '(empty)'} is neither a file nor a module", hint="rules.py:Antispam, or rules:Antispam",
             code="TL803",
         )  # fmt: skip
+    here = Path.cwd() / f"{where}.py"
+    if shadows(where) and here.is_file():
+        return _import_file(here.resolve(), where)
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
@@ -159,15 +175,19 @@ def _import_file(path: Path, shown: str) -> ModuleType:
     loaded = sys.modules.get(name)
     if loaded is not None and _same(loaded, path):
         return loaded
+    if shadows(name):
+        load_library(
+            name
+        )  # before this file is in sight, which anything that imports the library's would get
     with _beside(path.parent):
-        if name.isidentifier() and loaded is None:
+        if name.isidentifier() and loaded is None and not shadows(name):
             importlib.invalidate_caches()
             spec = importlib.util.find_spec(name)
             if spec is not None and spec.origin is not None and Path(spec.origin).resolve() == path:
                 _FILES.add(name)
                 return _import(name, shown)
         # The name is taken by another module, or is none: give the file a name of its own.
-        name = f"timelapse_user_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+        name = own_name(path)
         loaded = sys.modules.get(name)
         if loaded is not None:
             return loaded
@@ -207,6 +227,11 @@ def _beside(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.modules.update(others)
+        shadowing = [folder / f"{name}.py" for name in own if shadows(name)]
+        for path in filter(Path.is_file, shadowing):
+            if is_user_module(path.stem) and _file_of(sys.modules[path.stem]) == path:
+                rename(path.stem, own_name(path))
+            put_behind_library(first)
 
 
 def _file_of(module: ModuleType) -> Path:

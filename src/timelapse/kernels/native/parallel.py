@@ -96,7 +96,7 @@ def _start(*files: Path, folder: Path | None = None, usual: bool = False) -> sub
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     options = [*(["--usual"] if usual else []), *([] if folder is None else ["--remove", str(folder)])]
     return subprocess.Popen(
-        [sys.executable, "-m", "timelapse.kernels.native.compile", *options, *map(str, files)],
+        [sys.executable, "-P", "-m", "timelapse.kernels.native.compile", *options, *map(str, files)],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env,
         start_new_session=folder is not None,
     )  # fmt: skip
