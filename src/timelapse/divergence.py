@@ -8,15 +8,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from timelapse.errors import UsageError
-from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.model.events import Event, Record
+from timelapse.moments import time_text
 
 
 class Row(NamedTuple):
@@ -98,42 +97,6 @@ class Divergence:
 
     def __str__(self) -> str:
         return self.text
-
-
-def time_text(ts: int) -> str:
-    """Microseconds since 1970 as UTC text; the number itself outside the calendar."""
-    try:
-        second, micro = divmod(ts, 1_000_000)
-        moment = datetime.fromtimestamp(second, UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"{ts} us"
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{micro:06d}"
-
-
-def read_time(text: str) -> int:
-    """A moment as microseconds since 1970: `2026-10-03`, `2026-10-03T12:00` (UTC where it says nothing), or the number.
-
-    Raises UsageError (TL841).
-    """
-    try:
-        found = int(text.replace("_", ""))
-    except ValueError:
-        try:
-            moment = datetime.fromisoformat(text.strip())
-        except ValueError:
-            raise UsageError(
-                f"{text!r} is no time", code="TL841",
-                hint="write 2026-10-03T12:00 (UTC), or microseconds since 1970",
-            ) from None  # fmt: skip
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        found = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    if not INT64_MIN <= found <= INT64_MAX:
-        raise UsageError(
-            f"{text!r} is outside what times can be (int64 microseconds)", code="TL841",
-            hint="write 2026-10-03T12:00 (UTC), or microseconds since 1970",
-        )  # fmt: skip
-    return found
 
 
 def _short(value: Any, limit: int = 300) -> str:
@@ -361,5 +324,5 @@ def _frozen(value: Any) -> Any:
 
 
 __all__ = [
-    "NOTHING", "Divergence", "Result", "Row", "assert_same", "compare_runs", "identical", "result_of", "time_text",
+    "NOTHING", "Divergence", "Result", "Row", "assert_same", "compare_runs", "identical", "result_of"
 ]  # fmt: skip

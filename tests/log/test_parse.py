@@ -256,7 +256,7 @@ def test_events_before_the_floor_are_set_aside() -> None:
     """At the log's last time is too early as well: only strictly later events can follow."""
     batch = read("5,1,,s,,\n6,1,,s,,\n7,1,,s,,", plan(floor=6, header=False))
     assert [row for row, *_ in events(batch)] == [3]
-    assert [(b.row, b.early, b.reason) for b in batch.bad] == [(1, True, "5"), (2, True, "6")]
+    assert [(b.row, b.rule, b.reason) for b in batch.bad] == [(1, "early", "5"), (2, "early", "6")]
 
 
 # --- typed columns --------------------------------------------------------------------------------------

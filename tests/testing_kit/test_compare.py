@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.testing_kit.programs import Account, Big, Move
 from timelapse import serial
-from timelapse.divergence import time_text
 from timelapse.errors import UsageError
+from timelapse.moments import time_text
 from timelapse.testing import NOTHING, Result, Row, assert_same, compare_runs, identical
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -204,10 +205,21 @@ def test_questions_that_do_not_fit_say_so(
         run.why(question)
 
 
-def test_a_time_is_a_number_in_python(run: Run) -> None:
-    """As text it is for the command line."""
-    with pytest.raises(UsageError, match="is no time"):
-        run.state("sent", at="1970-01-02")  # type: ignore[arg-type]
+def test_a_time_is_text_a_datetime_or_a_number(run: Run) -> None:
+    """All of them name the same moment; what is no time is an error."""
+    at = datetime(1970, 1, 1, 0, 0, 20)
+    wanted = run.state("sent", at=20_000_000)
+    assert wanted.num_rows
+    assert wanted != run.state("sent")
+    assert run.state("sent", at=at) == run.state("sent", at=at.replace(tzinfo=UTC)) == wanted
+    assert (
+        run.state("sent", at="1970-01-01T00:00:20")
+        == run.state("sent", at="1970-01-01T02:00:20+02:00")
+        == wanted
+    )
+    for none in ("soon", 2.5, True):
+        with pytest.raises(UsageError, match=r"at=.* is no time"):
+            run.state("sent", at=none)  # type: ignore[arg-type]
 
 
 def test_an_output_is_no_event(run: Run) -> None:

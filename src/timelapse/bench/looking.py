@@ -17,7 +17,7 @@ from timelapse.bench import programs
 from timelapse.bench.data import Dataset
 from timelapse.bench.report import Report, Table
 from timelapse.bench.suites import Settings
-from timelapse.divergence import time_text
+from timelapse.moments import time_text
 from timelapse.run import Run
 
 

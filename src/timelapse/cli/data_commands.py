@@ -12,6 +12,11 @@ from timelapse.cli.options import Json, Local, LogArg, Master, Overwrite, exampl
 
 if TYPE_CHECKING:
     from timelapse.log import LogInfo
+    from timelapse.log.manifest import IngestEntry
+    from timelapse.model.events import Event
+
+_SHOWN = 20
+"""Events that are shown where --where or --type is given without --head."""
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +30,14 @@ def register(app: typer.Typer) -> None:
         )
     )(synth)
     ingest_command.register(app)
-    app.command("log", epilog=examples("timelapse log logs/oct", "timelapse log logs/oct --json"))(show_log)
+    app.command(
+        "log",
+        epilog=examples(
+            "timelapse log logs/oct",
+            "timelapse log logs/oct --bad 5",
+            """timelapse log logs/oct --type Message --where 'sender == 512 and ts >= "2026-10-03"' --head 50""",
+        ),
+    )(show_log)
 
 
 def synth(
@@ -110,14 +122,33 @@ def _program() -> str:
 def show_log(
     path: LogArg,
     version: Annotated[int | None, typer.Option(help="An earlier version of the log.")] = None,
-    bad: Annotated[int, typer.Option(help="Show so many quarantined rows.")] = 0,
+    bad: Annotated[int, typer.Option(min=0, help="Show so many quarantined rows.")] = 0,
+    head: Annotated[
+        int | None,
+        typer.Option("--head", min=0, help="Show the first so many events (20 with --where or --type)."),
+    ] = None,
+    types: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Events of this type only. May repeat.")
+    ] = None,
+    where: Annotated[
+        str,
+        typer.Option(
+            metavar="CONDITION",
+            help="""Events for which this holds: 'sender == 512 and ts >= "2026-10-03"'.""",
+        ),
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """Show a log: types, counts, span, events per day, sizes, what ingest left out."""
+    """Show a log: types, counts, span, events per day, sizes, what ingest left out; or its first events."""
     from timelapse.cli.console import print_json
     from timelapse.log import Log
 
     log = Log.open(path, version)
+    if head is not None or types or where:
+        _print_events(
+            log.head(_SHOWN if head is None else head, *(types or ()), where=where), as_json=as_json
+        )
+        return
     info = log.info()
     rows = log.quarantine().slice(0, max(bad, 0)).to_pylist() if bad else []
     if as_json:
@@ -128,6 +159,29 @@ def show_log(
         return
     _print_info(info)
     _print_bad(rows)
+
+
+def _print_events(events: list[Event], *, as_json: bool) -> None:
+    from timelapse.cli.console import line, one_line, print_json
+    from timelapse.moments import time_text
+
+    if as_json:
+        print_json([{"type": type(e).__name__, "ts": e.ts, "seq": e.seq, **_fields(e)} for e in events])
+        return
+    for event in events:
+        shown = "  ".join(f"{name}={value!r}" for name, value in _fields(event).items())
+        line(
+            (f"{event.seq:>9} ", "dim"),
+            f"{time_text(event.ts)} ",
+            (type(event).__name__, "bold"),
+            f"  {one_line(shown)}",
+        )
+    if not events:
+        line("no events")
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    return {f.name: getattr(event, f.name) for f in event.__fields__}
 
 
 def _print_info(info: LogInfo) -> None:
@@ -166,11 +220,38 @@ def _print_info(info: LogInfo) -> None:
     if info.missing_days:
         shown = ", ".join(info.missing_days[:6]) + (" ..." if len(info.missing_days) > 6 else "")
         line(("warning  ", "yellow"), f"no events on {len(info.missing_days):,} days in between: {shown}")
+    for ingest in info.ingests:
+        print_noticed(ingest)
     if info.bad or info.skipped:
         bad = f"{info.bad:,} bad rows ({share(info.bad, info.count + info.bad)}, in {info.path}/quarantine)"
         skipped = f"{info.skipped:,} lines that were empty or did not match"
         line("left out: " + ", ".join(text for text, n in ((bad, info.bad), (skipped, info.skipped)) if n))
     line(("id ", "dim"), info.id)
+
+
+def print_noticed(ingest: IngestEntry) -> None:
+    """What an ingest noticed: fields without a column, rows outside the bounds, times that look wrong."""
+    from timelapse.cli.console import clean, line
+
+    for source in ingest.sources:
+        for name, files in source.without.items():
+            some = "" if files >= source.files else f"in {files:,} of {source.files:,} files "
+            column = source.source.get("fields", {}).get(name, name)
+            line(
+                ("empty    ", "yellow"),
+                clean(
+                    f" {source.type}.{name} is None {some}everywhere: there is no column {column!r}"
+                    if not some
+                    else f" {source.type}.{name} is None {some}that have no column {column!r}"
+                ),
+            )
+        if source.outside:
+            line(
+                ("outside  ", "yellow"),
+                f" {source.outside:,} rows of {source.type} are beyond --min-ts and --max-ts: in the quarantine",
+            )
+        for warning in source.warnings:
+            line(("warning  ", "yellow"), " " + clean(warning))
 
 
 def _print_days(info: LogInfo, most: int = 31) -> None:

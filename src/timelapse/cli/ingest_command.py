@@ -116,6 +116,14 @@ def ingest(
         list[str] | None,
         typer.Option(metavar="TEXT", help="The text of a missing value, by default empty. " + _TypeFirst),
     ] = None,
+    min_ts: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TIME", help="Rows of an earlier time go to the quarantine. " + _TypeFirst),
+    ] = None,
+    max_ts: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TIME", help="Rows of a later time go to the quarantine. " + _TypeFirst),
+    ] = None,
     max_bad: Annotated[
         str, typer.Option(metavar="SHARE", help="More bad rows than this are an error: 0.001, 0.1%, or 0.")
     ] = "0.1%",
@@ -139,7 +147,7 @@ def ingest(
     paths = _paths(sources, classes, events)
     given = {
         "ts": ts, "unit": unit, "time_format": time_format, "year": year, "tz": tz, "format": fmt, "sep": sep,
-        "quote": quote, "columns": columns, "regex": regex, "null": null,
+        "quote": quote, "columns": columns, "regex": regex, "null": null, "min_ts": min_ts, "max_ts": max_ts,
     }  # fmt: skip
     options = _options(given, list(paths))
     fields = _mapping(mapping or [], paths, classes)
@@ -192,7 +200,7 @@ def _run(
 
 def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
     from timelapse.cli.console import line, print_json
-    from timelapse.cli.data_commands import _log_json
+    from timelapse.cli.data_commands import _log_json, print_noticed
     from timelapse.cli.view import share, size, span, took
 
     info = log.info()
@@ -202,10 +210,10 @@ def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
     if as_json:
         body = {**_log_json(info), "seconds": seconds, "added": last.events}
         body["ingest"] = {"bad": bad, "skipped": skipped, "sources": [
-            {"type": s.type, "rows": s.rows, "bad": s.bad, "skipped": s.skipped, "source": s.source} for s in last.sources
+            {"type": s.type, "rows": s.rows, "bad": s.bad, "skipped": s.skipped, "outside": s.outside, "without": s.without, "source": s.source} for s in last.sources
         ]}  # fmt: skip
         doubt = doubtful_times(info.ts_first, info.ts_last)
-        body["warnings"] = [] if doubt is None else [doubt]
+        body["warnings"] = ([] if doubt is None else [doubt]) + [w for s in last.sources for w in s.warnings]
         print_json(body)
         return
     if bad:
@@ -213,6 +221,7 @@ def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
             ("rejected  ", "yellow"),
             f"{bad:,} bad rows ({share(bad, last.events + bad)}) in {log.path}/quarantine: timelapse log {log.path} --bad 5",
         )
+    print_noticed(last)
     if skipped:
         line(("skipped   ", "dim"), f"{skipped:,} lines that are empty or that --regex does not match")
     if (doubt := doubtful_times(info.ts_first, info.ts_last)) is not None:
@@ -303,6 +312,10 @@ def _value(option: str, text: str) -> Any:
         if not text.isdecimal():
             raise UsageError(f"--year {text!r} is not a year", hint="--year 2016", code="TL808")
         return int(text)
+    if option in ("min_ts", "max_ts"):
+        from timelapse.cli.options import parse_time
+
+        return parse_time(f"--{option.replace('_', '-')}", text)
     if option == "sep":
         return {"\\t": "\t", "tab": "\t"}.get(text, text)
     if option == "quote":

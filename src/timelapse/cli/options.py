@@ -62,18 +62,13 @@ def leave_out(log: Log, without: list[str] | None) -> Log:
 
 def parse_time(option: str, text: str) -> int:
     """A time given on the command line, in microseconds UTC. Raises UsageError naming the option."""
-    from datetime import UTC, datetime, timedelta
-
     from timelapse.errors import UsageError
+    from timelapse.moments import read_time
 
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"{option} {text!r} is not a time", hint="2026-10-01, or 2026-10-01T12:30:00Z"
-        ) from None
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        return read_time(text, option)
+    except UsageError as error:
+        raise UsageError(error.message, hint="2026-10-01, or 2026-10-01T12:30:00Z") from None
 
 
 def choose_spark(

@@ -141,8 +141,8 @@ def state(
 
     All that is shown is of one moment. Exit code 0; 2 when there is no such run, state or key.
     """
-    from timelapse.divergence import read_time
     from timelapse.errors import UsageError
+    from timelapse.moments import read_time
 
     opened, moment = _open(run), None if at is None else read_time(at)
     if name is None and (key is not None or plot is not None):

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.compare.match import match, unequal, unequal_pairs
-from timelapse.divergence import time_text
 from timelapse.errors import UsageError
 from timelapse.ids import DAY, Phase
+from timelapse.moments import time_text
 from timelapse.run.run import Run
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from timelapse.compare.labels import I64, Bools, Labels, codes_of, lanes_of
 from timelapse.errors import UsageError
 from timelapse.ids import DAY, INT64_MAX
+from timelapse.moments import Moment, micros
 from timelapse.tables.rowhash import one_array
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class _Items:
 
 def judge(
     diff: Diff, labels: Any, *, record: str | None = None, segments: Sequence[str] = (), by: Sequence[str] = (),
-    weight: str | None = None, items: str | None = None, until: int | None = None,
+    weight: str | None = None, items: str | None = None, until: Moment | None = None,
 ) -> Judgement:  # fmt: skip
     """Judge both runs of a diff by labels (a Parquet or CSV file, an Arrow table, `Labels`).
 
@@ -136,7 +137,9 @@ def judge(
     if record is not None and record not in diff.records:
         raise _no_field(f"neither run has outputs of the type {record!r}", diff.records)
     found = diff.records[given.record(diff.records, record)]
-    return _Judge(diff, found, given, items).judge(segments, by, weight, until)
+    return _Judge(diff, found, given, items).judge(
+        segments, by, weight, None if until is None else micros(until, "until=")
+    )
 
 
 class _Judge:

@@ -39,6 +39,7 @@ class LogInfo:
     segments: int
     bad: int
     skipped: int
+    outside: int
     ingests: tuple[IngestEntry, ...]
 
 
@@ -65,7 +66,7 @@ def info_of(path: Path, manifest: Manifest) -> LogInfo:
         ),
         days={_iso(day): per_day[day] for day in present}, missing_days=tuple(map(_iso, absent)),
         bytes=sum(sizes), segments=len(manifest.segments), bad=sum(s.bad for s in sources),
-        skipped=sum(s.skipped for s in sources), ingests=tuple(manifest.ingests),
+        skipped=sum(s.skipped for s in sources), outside=sum(s.outside for s in sources), ingests=tuple(manifest.ingests),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,17 @@ import pyarrow as pa
 
 from timelapse.log import lines as text_lines
 from timelapse.log.convert import wire_type
+from timelapse.log.noticed import Noticed, notice
 from timelapse.log.parse import Batch
-from timelapse.log.prepare import PACKED_FACTOR, Prepared, number_lines, prepare_files, read_task
+from timelapse.log.prepare import (
+    PACKED_FACTOR,
+    Prepared,
+    number_lines,
+    prepare_files,
+    prepare_table,
+    read_table,
+    read_task,
+)
 from timelapse.log.segment import fields_table, write_ordered
 from timelapse.log.source import Source, list_files
 from timelapse.log.task import Note, Notes, TaskReport, notes_of
@@ -25,10 +34,10 @@ HELD_BYTES = 4 * HERE_BYTES
 
 
 def fits(sources: Sequence[Source]) -> bool:
-    """Whether sources are files, and few enough bytes to be ingested in this process. Raises IngestError for none."""
-    if not all(s.is_files for s in sources):
+    """Whether sources are files, few enough to be ingested in this process, or tables in it. Raises IngestError for none."""
+    if not all(s.is_files or s.is_table for s in sources):
         return False
-    found = [f for s in sources for f in list_files(s.paths)]
+    found = [f for s in sources if s.is_files for f in list_files(s.paths)]
     return sum(f.size * (PACKED_FACTOR if f.packed else 1) for f in found) <= HERE_BYTES
 
 
@@ -41,24 +50,29 @@ def run(
     """
     prepared: list[Prepared] = []
     for number, (kind, source) in enumerate(sources):
-        prepared.append(prepare_files(number, kind, source, floor, sum(len(p.files) for p in prepared)))
+        base = sum(len(p.files) for p in prepared)
+        prepared.append(
+            prepare_table(number, kind, source, floor)
+            if source.is_table
+            else prepare_files(number, kind, source, floor, base)
+        )
     number_lines(prepared, lambda pieces: [text_lines.count_line_ends(p) for p in pieces])
     held = 0
     tables: list[pa.Table] = []
     times: list[npt.NDArray[np.int64]] = []
     left_out: list[tuple[int, Note]] = []
+    report = TaskReport()
     for number, one in enumerate(prepared):
         batches: list[Batch] = []
-        for task in one.tasks:
-            for file, batch in read_task(task, one.plan):
-                left_out += ((file, note) for note in notes_of(number, batch))
-                batches.append(batch)
-                times.append(batch.ts)
-                held += batch.ts.nbytes + sum(c.nbytes for c in batch.columns)
-                if held > HELD_BYTES:
-                    return None
+        for file, batch in _read(one, sum(len(p.files) for p in prepared[:number])):
+            left_out += ((file, note) for note in notes_of(number, batch))
+            report.noticed.setdefault(number, Noticed()).add(notice(one.plan, file, batch))
+            batches.append(batch)
+            times.append(batch.ts)
+            held += batch.ts.nbytes + sum(c.nbytes for c in batch.columns)
+            if held > HELD_BYTES and one.table is None:
+                return None
         tables.append(_table(one.plan.kind, batches))
-    report = TaskReport()
     kinds = [p.plan.kind for p in prepared]
     notes = Notes(report, folder / "quarantine", 0, kinds, [f.path for p in prepared for f in p.files])
     if left_out:
@@ -69,6 +83,14 @@ def run(
     order = np.argsort(ts, kind="stable")
     report.segments = list(write_ordered(folder / "segments", kinds, tables, ts, order))
     return prepared, report
+
+
+def _read(one: Prepared, base: int) -> Iterator[tuple[int, Batch]]:
+    """A source's rows in their order, with the number of their file; `base` is that of its first."""
+    if one.table is not None:
+        yield from read_table(one.table, one.plan, base)
+    for task in one.tasks:
+        yield from read_task(task, one.plan)
 
 
 def _table(kind: EventType, batches: Sequence[Batch]) -> pa.Table:

@@ -20,11 +20,12 @@ from timelapse.errors import TimelapseError
 from timelapse.ids import INT64_MIN
 from timelapse.log.canonical import canonical_bytes
 from timelapse.log.convert import wire_type
+from timelapse.log.noticed import notice
 from timelapse.log.parse import Bad, Batch, Plan, parse_table
 from timelapse.log.prepare import Prepared, Task, read_task
 from timelapse.log.prepare_spark import collect
 from timelapse.log.segment import SEGMENT_EVENTS
-from timelapse.log.task import FATAL, Note, TaskReport, notes_of, write_partition
+from timelapse.log.task import FATAL, Note, TaskReport, notes_of, noticed_note, write_partition
 from timelapse.log.types import EventType
 from timelapse.model.types import ListType, OptionalType, ValueType
 
@@ -90,7 +91,8 @@ def _encode(
 ) -> Iterator[pa.RecordBatch]:
     """A batch in wire form, in parts that Spark can take, the rows that were left out first."""
     schema = _wire_schema(plan.kind)
-    yield from _encode_bad(number, file, batch, schema, order)
+    notes = [*notes_of(number, batch), noticed_note(number, notice(plan, file, batch))]
+    yield _notes(notes, file, schema, order)
     total = len(batch.ts)
     if not total:
         return
@@ -118,14 +120,6 @@ def _filled(n: int, value: int, kind: pa.DataType) -> pa.Array:
 def _with_order(columns: list[pa.Array], schema: pa.Schema, order: Sequence[pa.Array]) -> pa.RecordBatch:
     names = [*schema.names, *(f"__order{n}" for n in range(len(order)))]
     return pa.record_batch([*columns, *order], names)
-
-
-def _encode_bad(
-    number: int, file: int, batch: Batch, schema: pa.Schema, order: Sequence[pa.Array]
-) -> Iterator[pa.RecordBatch]:
-    notes = notes_of(number, batch)
-    if notes:
-        yield _notes(notes, file, schema, order)
 
 
 def _notes(

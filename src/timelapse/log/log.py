@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +20,7 @@ from timelapse.log.manifest import IngestEntry, Manifest
 from timelapse.log.place import as_path, check_free, locked, process_folder, whole_folder
 from timelapse.log.reader import LogReader, unreadable
 from timelapse.log.segment import BLOCK_EVENTS, write_events
-from timelapse.log.source import Source, as_source
+from timelapse.log.source import InMemory, Source, as_source
 from timelapse.log.types import EventType, bind, event_types
 from timelapse.log.without import name_of, seqs_of
 from timelapse.model.events import Event
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from timelapse.charts import Figure
 
-    SourceLike = Source | DataFrame | str | Path | Sequence[str | Path]
+    SourceLike = Source | DataFrame | InMemory | str | Path | Sequence[str | Path]
 
 MAX_BAD = 0.001
 E = TypeVar("E", bound=Event)
@@ -65,7 +65,7 @@ class Log:
         """Ingest sources, one per event type, into a new log at `path`.
 
         The order of `sources` is the declared order of the types, which orders events of the same time. A source
-        is a DataFrame, a path (glob, folder, several), or `tl.Source(...)`; `options` are those of tl.Source and
+        is a path (glob, folder, several), a Spark, pandas or Polars DataFrame, an Arrow table, or `tl.Source(...)`; `options` are those of tl.Source and
         apply to the plain ones. Bad rows go to the quarantine; where they are more than `max_bad` (a share) of a
         source, nothing is written. `rows` is the number of a DataFrame's rows if it is known (otherwise it is
         counted), `partitions` the number of sorted ranges. Files of up to 256 MB in all are ingested in this process
@@ -256,9 +256,32 @@ class Log:
         """A program's event classes by name. Raises LogError where the log does not have what they need."""
         return bind(self.types, classes, log=str(self.path))
 
-    def events(self, *classes: type[E]) -> Iterator[E]:
-        """The events of these classes, in log order."""
-        return cast(Iterator[E], self.reader.events(0, self.reader.seq_after(self.count), self.bind(classes)))
+    @overload
+    def events(self) -> Iterator[Event]: ...
+    @overload
+    def events(self, *classes: type[E]) -> Iterator[E]: ...
+    def events(self, *classes: type[E]) -> Iterator[Any]:
+        """The events of these classes, in log order; without classes those of all types.
+
+        Classes are made for the log's types then (`Log.classes`): they have its names and fields.
+        """
+        bound = self.bind(classes) if classes else self.classes
+        return self.reader.events(0, self.reader.seq_after(self.count), bound)
+
+    def head(self, n: int = 10, *types: str | type[Event], where: str = "") -> list[Event]:
+        """The first `n` events in log order: of all types or of these, those for which a condition holds.
+
+        `where` is an expression over the event's fields, `ts` and `seq`: `'sender == 512 and ts >= "2026-10-03"'`.
+        Types that lack one of its fields are left out. Reads no more than it needs. Raises UsageError, LogError.
+        """
+        from timelapse.log.looking import first_events
+
+        return first_events(self, n, [t if isinstance(t, str) else t.__name__ for t in types], where)
+
+    @cached_property
+    def classes(self) -> Mapping[str, type[Event]]:
+        """An event class for each type of the log, made from its name and fields; the same ones at each call."""
+        return {kind.name: kind.event_class() for kind in self.types}
 
     def info(self) -> LogInfo:
         """Types, counts, span, events per day, sizes, and what each ingest left out: of the whole log, as stored."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Sequence
 from importlib.metadata import version as package_version
 from pathlib import Path
@@ -14,7 +15,8 @@ import msgspec
 from timelapse.errors import EventOrderError, IngestError, Place
 from timelapse.log import manifest as stored
 from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry, SourceEntry
-from timelapse.log.source import Source
+from timelapse.log.noticed import Noticed, warnings_of
+from timelapse.log.source import Source, no_source
 from timelapse.log.task import BadRow, TaskReport
 from timelapse.log.types import EventType
 
@@ -45,11 +47,8 @@ def ingest(
     from timelapse.log import ingest as in_process
 
     for kind, source in sources:  # before Spark is started
-        if not source.is_files and not hasattr(source.data, "mapInArrow"):
-            raise IngestError(
-                f"{type(source.data).__name__} is no source", place=Place(what=kind.name), code="TL411",
-                hint="give a Spark DataFrame, a path, or tl.Source(...)",
-            )  # fmt: skip
+        if not source.is_files and not source.is_table and not hasattr(source.data, "mapInArrow"):
+            raise no_source(source.data, Place(what=kind.name))
     given = [s for _, s in sources]
     small = in_process.fits(given)
     if (
@@ -62,7 +61,7 @@ def ingest(
     from timelapse.env.spark_session import session
     from timelapse.log import ingest_spark, prepare_spark
 
-    frames = [s.data for s in given if not s.is_files]
+    frames = [s.data for s in given if not s.is_files and not s.is_table]
     used = session(spark or (frames[0].sparkSession if frames else None))  # type: ignore[union-attr]
     prepared = prepare_spark.prepare(used, sources, floor, rows)
     reports = ingest_spark.run(used, prepared, folder, partitions)
@@ -79,10 +78,16 @@ def accepted(
     """The segments and the ingest's entry. Raises IngestError when a source has too many bad rows."""
     segments = [s for r in reports for s in r.segments]
     entries: list[SourceEntry] = []
+    files = [f.path for p in prepared for f in p.files]
     for number, one in enumerate(prepared):
         good = sum(sum(f.rows) for s in segments for f in s.files if f.type == number)
         bad = sum(r.bad.get(number, 0) for r in reports)
         skipped = sum(r.skipped.get(number, 0) for r in reports)
+        outside = sum(r.outside.get(number, 0) for r in reports)
+        noticed = Noticed()
+        for report in reports:
+            noticed.add(report.noticed.get(number, Noticed()))
+        without = _without(one, noticed, good)
         name = one.plan.kind.name
         if bad > max_bad * (good + bad):
             shown = [b for r in reports for b in r.first_bad if b.type == name][:5]
@@ -92,10 +97,23 @@ def accepted(
                 place=Place(shown[0].file, shown[0].line) if shown else None, code="TL414",
                 hint="fix the rows or how they are read; max_bad= (--max-bad) allows a larger share",
             )  # fmt: skip
-        entries.append(SourceEntry(name, one.source.describe(), good, bad, skipped))
+        warnings = warnings_of(name, noticed, files, time.time_ns() // 1000)
+        entries.append(
+            SourceEntry(name, one.source.describe(), good, bad, skipped, outside, without, max(len(one.files), 1), warnings)
+        )  # fmt: skip
     total = sum(s.count for s in segments)
     quarantine = [r.quarantine for r in reports if r.quarantine is not None]
     return segments, IngestEntry(version, total, max_bad, entries, quarantine, tool())
+
+
+def _without(one: Prepared, noticed: Noticed, good: int) -> dict[str, int]:
+    """Optional fields without a column. JSON lines say only now which they have: raises IngestError for a mapped one."""
+    if one.plan.format != "json":
+        return one.without
+    if not good:  # no object was read: nothing can be said
+        return {}
+    one.plan.check_mapped(noticed.columns, one.files[0].path)
+    return dict.fromkeys(one.plan.without_column(noticed.columns), len(one.files))
 
 
 def _show(bad: BadRow) -> str:

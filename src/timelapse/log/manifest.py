@@ -83,6 +83,13 @@ class SourceEntry(msgspec.Struct, frozen=True):
     rows: int
     bad: int
     skipped: int
+    outside: int = 0
+    """Rows whose time is outside the bounds that were given: they are in the quarantine."""
+    without: dict[str, int] = {}
+    """Optional fields for which files had no column, with the number of those files."""
+    files: int = 0
+    warnings: list[str] = []
+    """What looked wrong about the source, for people."""
 
 
 class IngestEntry(msgspec.Struct, frozen=True):

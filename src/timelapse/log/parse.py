@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,12 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from timelapse.errors import IngestError, Place
+from timelapse.errors import IngestError, Place, meant
 from timelapse.log.convert import Reasons, Times, Unfit, convert, plain, value_checker, wire_type
 from timelapse.log.lines import Lines
 from timelapse.log.source import Format, Source
 from timelapse.log.types import EventType
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, ListType, OptionalType, ValueType
+from timelapse.moments import time_text
 
 RAW_LIMIT = 4096
 _PYTHON: dict[str, Any] = {
@@ -32,12 +33,15 @@ csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 
 class Bad(NamedTuple):
-    """A row that does not fit: its line or row (-1: unknown), why, its text; `early`: before the log's end."""
+    """A row that is left out: its line or row (-1: unknown), why, its text, and which rule left it out.
+
+    `rule`: "bad" does not fit; "early" is before the end of the log that is appended to; "outside" the bounds.
+    """
 
     row: int
     reason: str
     raw: str
-    early: bool = False
+    rule: Literal["bad", "early", "outside"] = "bad"
 
 
 @dataclass
@@ -49,6 +53,8 @@ class Batch:
     columns: list[pa.Array]
     bad: list[Bad] = field(default_factory=list)
     skipped: int = 0
+    seen: frozenset[str] = frozenset()
+    """JSON lines: which of the needed columns some object had. Other formats say what they have beforehand."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,8 @@ class Plan:
     """How one source is read. Travels to the tasks.
 
     `names`: the source's columns (CSV: of all; else those needed). `floor`: the time after which all events
-    must lie, when a log is appended to.
+    must lie, when a log is appended to. `bounds`: times before the first or after the second are put aside.
+    `mapped`: columns that the user has named.
     """
 
     kind: EventType
@@ -73,6 +80,8 @@ class Plan:
     skip_unmatched: bool
     null: str
     floor: int | None = None
+    bounds: tuple[int | None, int | None] = (None, None)
+    mapped: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -92,7 +101,7 @@ class Plan:
             times=Times(source.unit, source.time_format, source.year, source.tz),
             sep=sep, quote=source.quote if len(sep) == 1 else None,
             header=source.header, regex=source.regex, skip_unmatched=source.unmatched == "skip",
-            null=source.null, floor=floor,
+            null=source.null, floor=floor, bounds=source.bounds, mapped=tuple(dict.fromkeys(source.fields.values())),
         )  # fmt: skip
 
     @property
@@ -101,7 +110,10 @@ class Plan:
         return list(dict.fromkeys((self.ts, *self.columns)))
 
     def check_columns(self, have: Sequence[str], place: str) -> None:
-        """Raises IngestError when `have` lacks a column of a field that must not be null, or of the time."""
+        """Raises IngestError when `have` lacks a column of a field that must not be null, or of the time.
+
+        `have` may be the columns of one file of several; `check_mapped` looks at those of all.
+        """
         lacking = [
             c
             for c, optional in ((self.ts, False), *((c, f.type.nullable) for c, f in zip(self.columns, self.kind.fields, strict=True)))
@@ -112,8 +124,23 @@ class Plan:
             raise IngestError(
                 f"{self.kind.name} needs the column {lacking[0]!r}, which is not there",
                 place=Place(place), code="TL413",
-                hint=f"columns: {', '.join(map(repr, have)) or 'none'}; map another with {option}",
+                hint=f"{meant(lacking[0], have)}columns: {', '.join(map(repr, have)) or 'none'}; map another with {option}",
             )  # fmt: skip
+
+    def check_mapped(self, have: Collection[str], place: str) -> None:
+        """Raises IngestError when a column that the user has named is nowhere in the source: a slip of the pen."""
+        for own, column in zip(self.kind.fields, self.columns, strict=True):
+            if column in self.mapped and column not in have:
+                raise IngestError(
+                    f"{self.kind.name}.{own.name} is mapped to the column {column!r}, which is not there",
+                    place=Place(place), code="TL413",
+                    hint=f"{meant(column, have)}columns: {', '.join(map(repr, have)) or 'none'}; "
+                    "an optional field that is not mapped may be without a column",
+                )  # fmt: skip
+
+    def without_column(self, have: Collection[str]) -> list[str]:
+        """The fields that no column of `have` feeds: they are None in every event."""
+        return [f.name for f, c in zip(self.kind.fields, self.columns, strict=True) if c not in have]
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -129,7 +156,8 @@ class Plan:
         for number, (_, kinds) in enumerate(wanted.items()):
             # a column mapped to several fields is read loosely, and checked for each
             python = _python_type(kinds[0]) if len(kinds) == 1 else Any
-            members.append((f"c{number}", python, None) if kinds[0].nullable else (f"c{number}", python))
+            unset = (f"c{number}", python if python is Any else python | msgspec.UnsetType, msgspec.UNSET)
+            members.append(unset if kinds[0].nullable else (f"c{number}", python))
         rename = {f"c{number}": column for number, column in enumerate(wanted)}
         struct = msgspec.defstruct("Line", members, kw_only=True, rename=rename)
         return msgspec.json.Decoder(struct)
@@ -295,14 +323,27 @@ def _finish_json(
     names = plan.needed
     if not rows:
         return _no_rows(plan)
-    values = {name: list(map(attrgetter(f"c{n}"), rows)) for n, name in enumerate(names)}
+    values: dict[str, list[Any]] = {}
+    seen: set[str] = set()
+    for n, name in enumerate(names):
+        own = list(map(attrgetter(f"c{n}"), rows))
+        if msgspec.UnsetType in set(map(type, own)):
+            given = [None if v is msgspec.UNSET else v for v in own]
+            if any(v is not msgspec.UNSET for v in own):
+                seen.add(name)
+            own = given
+        else:
+            seen.add(name)
+        values[name] = own
     reasons: Reasons = {}
     ts = _from_python("ts", values[plan.ts], TIME, plan.times, reasons)
     columns = [
         _from_python(f.name, values[column], f.type, plan.times, reasons)
         for f, column in zip(plan.kind.fields, plan.columns, strict=True)
     ]
-    return _batch(plan, ts, columns, numbers, reasons, raw)
+    batch = _batch(plan, ts, columns, numbers, reasons, raw)
+    batch.seen = frozenset(seen)
+    return batch
 
 
 def _from_python(name: str, values: list[Any], kind: ValueType, times: Times, reasons: Reasons) -> pa.Array:
@@ -392,13 +433,41 @@ def _batch(
     else:
         places = np.arange(len(rows))
     times = np.asarray(ts, dtype=np.int64)
-    if plan.floor is not None and len(times) and (early := times <= plan.floor).any():
-        for at in np.flatnonzero(early).tolist():
-            bad.append(Bad(int(rows[at]), str(int(times[at])), raw(int(places[at])), early=True))
-        keep = ~early
+    for rule, out, why in _put_aside(plan, times):
+        for at in np.flatnonzero(out).tolist():
+            bad.append(Bad(int(rows[at]), why(int(times[at])), raw(int(places[at])), rule))
+        keep = ~out
         kept = pa.array(np.flatnonzero(keep))
         times, columns, rows = times[keep], [c.take(kept) for c in columns], rows[keep]
+        places = places[keep]
     return Batch(times, rows, columns, bad)
+
+
+def _put_aside(
+    plan: Plan, times: npt.NDArray[np.int64]
+) -> Iterator[tuple[Literal["early", "outside"], npt.NDArray[np.bool_], Callable[[int], str]]]:
+    """Which rows a rule about their times puts aside, and why; the second of what the first one left.
+
+    The caller keeps the others before it asks for the next.
+    """
+    low, high = plan.bounds
+    if low is not None or high is not None:
+        out = np.zeros(len(times), np.bool_)
+        if low is not None:
+            out |= times < low
+        if high is not None:
+            out |= times > high
+        if out.any():
+            yield "outside", out, lambda ts: _outside(ts, low, high)
+            times = times[~out]
+    if plan.floor is not None and len(times) and (early := times <= plan.floor).any():
+        yield "early", early, str
+
+
+def _outside(ts: int, low: int | None, high: int | None) -> str:
+    if low is not None and ts < low:
+        return f"ts is {time_text(ts)}, before {time_text(low)} (--min-ts)"
+    return f"ts is {time_text(ts)}, after {time_text(high or 0)} (--max-ts)"
 
 
 def _no_rows(plan: Plan) -> Batch:

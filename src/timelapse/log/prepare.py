@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from timelapse.errors import IngestError, Place
+from timelapse.errors import IngestError, Place, meant
 from timelapse.log import lines as text_lines
 from timelapse.log.parse import Batch, Plan, parse_lines, parse_table
 from timelapse.log.source import Source, SourceFile, format_of, list_files
@@ -45,6 +47,10 @@ class Prepared:
     rows: int
     files: list[SourceFile]
     frame: DataFrame | None = None
+    table: pa.Table | None = None
+    """A table in memory, of the columns that are needed, in the order of its rows."""
+    without: dict[str, int] = field(default_factory=dict)
+    """Optional fields for which files have no column, with the number of those files (JSON lines: found while reading)."""
 
 
 def prepare_files(number: int, kind: EventType, source: Source, floor: int | None, base: int) -> Prepared:
@@ -72,13 +78,51 @@ def prepare_files(number: int, kind: EventType, source: Source, floor: int | Non
                 place=Place(files[0].path), code="TL411", hint=r'for example regex=r"(?P<ts>\S+) (?P<user>\w+)"',
             )  # fmt: skip
         names = list(plan.pattern.groupindex)
+    without: dict[str, int] = {}
     if format_ != "json":
         plan.check_columns(names, files[0].path)
+        plan.check_mapped(names, files[0].path)
+        without = dict.fromkeys(plan.without_column(names), len(files))
     plan = Plan.of(kind, source, format_, names, floor)
     pieces = [p for n, file in enumerate(files) for p in text_lines.pieces(file, base + n)]
     tasks = [Task(number, tuple(group)) for group in _bins(pieces)]
     size = sum(f.size * (PACKED_FACTOR if f.packed else 1) for f in files)
-    return Prepared(plan, source, tasks, size // 50, files)
+    return Prepared(plan, source, tasks, size // 50, files, without=without)
+
+
+def prepare_table(number: int, kind: EventType, source: Source, floor: int | None) -> Prepared:
+    """Look at a table in memory; its rows count as those of one file that is named after it. Raises IngestError."""
+    table = source.table()
+    plan = Plan.of(kind, source, None, (), floor)
+    have, what = table.column_names, f"{type(source.data).__name__} for {kind.name}"
+    if len(set(have)) < len(have):
+        twice = next(name for name, n in Counter(have).items() if n > 1)
+        raise IngestError(
+            f"two columns are named {twice!r}", place=Place(what=what), code="TL413", hint="rename one"
+        )
+    plan.check_columns(have, what)
+    plan.check_mapped(have, what)
+    for column in source.order_by:
+        if column not in have:
+            raise IngestError(
+                f"order_by: there is no column {column!r}", place=Place(what=what), code="TL413",
+                hint=f"{meant(column, have)}columns: {', '.join(have)}",
+            )  # fmt: skip
+    if source.order_by:
+        table = table.take(_sorted(table, source.order_by))
+    table = table.select([c for c in plan.needed if c in have])
+    files = [SourceFile(what, table.nbytes)]
+    return Prepared(
+        plan, source, [], table.num_rows, files, table=table,
+        without=dict.fromkeys(plan.without_column(have), 1),
+    )  # fmt: skip
+
+
+def _sorted(table: pa.Table, columns: Sequence[str]) -> pa.Array:
+    """The numbers of a table's rows by these columns, missing values first, as Spark sorts; rows that tie keep their order."""
+    keys = [part for c in columns for part in (pc.is_valid(table[c]), table[c])]
+    names = [f"k{n}" for n in range(len(keys))]
+    return pc.sort_indices(pa.table(keys, names), sort_keys=[(name, "ascending") for name in names])
 
 
 def _csv_names(plan: Plan, source: Source, files: Sequence[SourceFile]) -> Sequence[str]:
@@ -127,11 +171,16 @@ def _prepare_parquet(
     plan = Plan.of(kind, source, "parquet", (), floor)
     groups: list[tuple[SourceFile, int, int, int]] = []
     rows = 0
+    everywhere: dict[str, None] = {}
+    without: Counter[str] = Counter()
     for n, file in enumerate(files):
         system, path = file.locate()
         try:
             with pq.ParquetFile(system.open_input_file(path)) as opened:
-                plan.check_columns(opened.schema_arrow.names, file.path)
+                have = opened.schema_arrow.names
+                plan.check_columns(have, file.path)
+                everywhere.update(dict.fromkeys(have))
+                without.update(plan.without_column(have))
                 meta = opened.metadata
         except (OSError, pa.ArrowInvalid) as error:
             raise IngestError(
@@ -145,10 +194,11 @@ def _prepare_parquet(
             groups.append((file, base + n, group, first))
             first += meta.row_group(group).num_rows
         rows += first
+    plan.check_mapped(list(everywhere), files[0].path)
     size = max(1, sum(f.size for f in files) // max(1, len(groups)))
     per_task = max(1, BIN_BYTES // size)
     tasks = [Task(number, (), tuple(groups[k : k + per_task])) for k in range(0, len(groups), per_task)]
-    return Prepared(plan, source, tasks, rows, files)
+    return Prepared(plan, source, tasks, rows, files, without=dict(without))
 
 
 def _bins(pieces: Sequence[text_lines.Piece]) -> Iterator[list[text_lines.Piece]]:
@@ -179,6 +229,12 @@ def number_lines(
             Task(t.source, tuple(placed.get((p.number, p.start), p) for p in t.pieces), t.groups)
             for t in one.tasks
         ]
+
+
+def read_table(table: pa.Table, plan: Plan, number: int) -> Iterator[tuple[int, Batch]]:
+    """A table in memory, as `read_task` gives the rows of files: `number` stands for its file. Rows count from 0."""
+    for first in range(0, table.num_rows, READ_ROWS):
+        yield number, parse_table(plan, table.slice(first, READ_ROWS), first)
 
 
 def read_task(task: Task, plan: Plan) -> Iterator[tuple[int, Batch]]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 
 from timelapse.errors import IngestError, Place
 from timelapse.log import lines as text_lines
 from timelapse.log.parse import Plan
-from timelapse.log.prepare import Prepared, number_lines, prepare_files
+from timelapse.log.prepare import Prepared, number_lines, prepare_files, prepare_table
 from timelapse.log.source import Source
 from timelapse.log.types import EventType
 
@@ -29,11 +31,23 @@ def prepare(
         if source.is_files:
             found = prepare_files(number, kind, source, floor, base)
             base += len(found.files)
+        elif source.is_table:
+            found = _prepare_table(spark, number, kind, source, floor)
         else:
             found = _prepare_frame(kind, source, floor, rows)
         prepared.append(found)
     number_lines(prepared, lambda pieces: run_tasks(spark, pieces, text_lines.count_line_ends))
     return prepared
+
+
+def _prepare_table(
+    spark: SparkSession, number: int, kind: EventType, source: Source, floor: int | None
+) -> Prepared:
+    """A table in memory as a DataFrame whose rows of the same time are ordered by their number."""
+    one = prepare_table(number, kind, source, floor)
+    assert one.table is not None
+    numbered = one.table.append_column("__order0", pa.array(np.arange(one.table.num_rows)))
+    return replace(one, files=[], table=None, frame=spark.createDataFrame(numbered))
 
 
 def _prepare_frame(kind: EventType, source: Source, floor: int | None, rows: int | None) -> Prepared:
@@ -45,6 +59,7 @@ def _prepare_frame(kind: EventType, source: Source, floor: int | None, rows: int
     # a name with dots may mean a column of that name, or a field of a struct
     usable = [c for c in (*plan.needed, *source.order_by) if c in have or c.split(".")[0] in have]
     plan.check_columns([*have, *usable], f"DataFrame for {kind.name}")
+    plan.check_mapped([*have, *usable], f"DataFrame for {kind.name}")
     for column in source.order_by:
         if column not in usable:
             raise IngestError(
@@ -57,7 +72,8 @@ def _prepare_frame(kind: EventType, source: Source, floor: int | None, rows: int
         *[F.col(_quoted(c, have)).alias(f"__order{n}") for n, c in enumerate(source.order_by)],
     )
     count = frame.count() if rows is None else rows
-    return Prepared(plan, source, [], count, [], selected)
+    without = dict.fromkeys(plan.without_column(usable), 1)
+    return Prepared(plan, source, [], count, [], selected, without)
 
 
 def _quoted(name: str, have: Sequence[str]) -> str:

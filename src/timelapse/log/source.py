@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from timelapse.errors import IngestError, Place
+from timelapse.moments import Moment, micros
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,7 +32,8 @@ _PACKED = {".gz", ".bz2", ".zst", ".lz4"}
 class Source:
     """A source of one event type, with how to read it.
 
-    `data`: a Spark DataFrame, or the path, glob or folder of files (or several).
+    `data`: a Spark DataFrame; the path, glob or folder of files (or several); or a table in memory: a pandas or
+    Polars DataFrame, an Arrow table, whatever offers Arrow's C stream. Its rows of the same time keep their order.
     `format`: "parquet", "csv", "json" (one object per line) or "text"; by default from the files' suffix.
     `ts`: the column of the event time. A timestamp; an ISO-8601 text; a whole number of microseconds, or of
     `unit` ("s", "ms", "us", "ns"); a fractional number only with `unit`. `time_format` reads texts by `strptime`;
@@ -42,9 +44,10 @@ class Source:
     skipped, or with `unmatched="quarantine"` count as bad.
     `null`: the text that stands for None in optional fields of CSV and text files.
     `order_by`: for DataFrames, the columns that order events of the same time.
+    `min_ts`, `max_ts`: rows of an earlier or later time go to the quarantine (microseconds UTC, ISO 8601 text, a datetime).
     """
 
-    data: DataFrame | str | Path | Sequence[str | Path]
+    data: DataFrame | str | Path | Sequence[str | Path] | InMemory
     format: Format | None = None
     ts: str = "ts"
     unit: Unit | None = None
@@ -60,6 +63,8 @@ class Source:
     unmatched: Literal["skip", "quarantine"] = "skip"
     null: str = ""
     order_by: Sequence[str] = ()
+    min_ts: Moment | None = None
+    max_ts: Moment | None = None
 
     def __post_init__(self) -> None:
         _one_of("format", self.format, (None, "parquet", "csv", "json", "text"))
@@ -83,6 +88,11 @@ class Source:
                     f"regex has no group named {self.ts!r} for the event time",
                     f"write (?P<{self.ts}>...), or ts=",
                 )
+        low, high = self.bounds
+        if low is not None and high is not None and low > high:
+            raise _bad_option(
+                f"min_ts={self.min_ts!r} is after max_ts={self.max_ts!r}", "no time lies between them"
+            )
         try:
             ZoneInfo(self.tz)
         except (ZoneInfoNotFoundError, ValueError):
@@ -91,8 +101,23 @@ class Source:
             ) from None
 
     @property
+    def bounds(self) -> tuple[int | None, int | None]:
+        """The least and the greatest time, in microseconds, that a row may have."""
+        low = None if self.min_ts is None else micros(self.min_ts, "min_ts=")
+        return low, None if self.max_ts is None else micros(self.max_ts, "max_ts=")
+
+    @property
     def is_files(self) -> bool:
         return isinstance(self.data, str | Path | list | tuple)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the data are a table in this process."""
+        return is_table(self.data)
+
+    def table(self) -> pa.Table:
+        """The table in memory, as Arrow. Raises IngestError where its columns cannot be had as Arrow."""
+        return arrow_table(self.data)
 
     @property
     def paths(self) -> list[str]:
@@ -102,17 +127,19 @@ class Source:
 
     def describe(self) -> dict[str, Any]:
         """What the manifest records: the options that differ from the defaults."""
-        said: dict[str, Any] = {"from": self.paths if self.is_files else "DataFrame"}
+        origin = type(self.data).__module__.partition(".")[0] + " table" if self.is_table else "DataFrame"
+        said: dict[str, Any] = {"from": self.paths if self.is_files else origin}
         plain = {f.name: f.default for f in fields(self)}
         for name, default in plain.items():
             value = getattr(self, name)
             if name != "data" and value != default and value not in ({}, ()):
                 said[name] = dict(value) if isinstance(value, Mapping) else value
-        return said
+        bounds = zip(("min_ts", "max_ts"), self.bounds, strict=True)
+        return said | {name: bound for name, bound in bounds if bound is not None}
 
 
 def as_source(
-    given: Source | DataFrame | str | Path | Sequence[str | Path], options: Mapping[str, Any]
+    given: Source | DataFrame | str | Path | Sequence[str | Path] | InMemory, options: Mapping[str, Any]
 ) -> Source:
     """A source; `options` (those of tl.Source) apply to plain ones."""
     if isinstance(given, Source):
@@ -122,11 +149,46 @@ def as_source(
     if unknown:
         raise _bad_option(f"unknown option {unknown[0]!r}", f"options: {', '.join(sorted(known))}")
     plain = isinstance(given, str | Path | list | tuple)
-    if not plain and not hasattr(given, "mapInArrow"):
-        raise _bad_option(
-            f"{type(given).__name__} is no source", "give a Spark DataFrame, a path, or tl.Source(...)"
-        )
+    if not plain and not hasattr(given, "mapInArrow") and not is_table(given):
+        raise no_source(given)
     return replace(Source(given), **options)
+
+
+def no_source(given: object, place: Place | None = None) -> IngestError:
+    """The error for something that rows cannot be read from."""
+    return IngestError(
+        f"{type(given).__name__} is no source", place=place, code="TL411",
+        hint="give a path, a Spark, pandas or Polars DataFrame, an Arrow table, or tl.Source(...)",
+    )  # fmt: skip
+
+
+# --- tables in memory -----------------------------------------------------------------------------------
+
+
+class InMemory(Protocol):
+    """A table of any library, by Arrow's C data interface (https://arrow.apache.org/docs/format/CStreamInterface.html)."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+def is_table(data: object) -> bool:
+    """Whether something is a table in this process; a Spark DataFrame is not."""
+    if hasattr(data, "mapInArrow"):
+        return False
+    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__dataframe__")
+
+
+def arrow_table(data: Any) -> pa.Table:
+    """A table of any library as Arrow; NaN of pandas becomes null. Raises IngestError (TL411)."""
+    try:
+        if type(data).__module__.partition(".")[0] == "pandas":
+            return pa.Table.from_pandas(data, preserve_index=False)
+        return pa.table(data)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError) as error:
+        raise IngestError(
+            f"this {type(data).__name__} cannot be read as Arrow: {error}", code="TL411",
+            hint="give each column one type: text, numbers, times, bool or bytes",
+        ) from error  # fmt: skip
 
 
 def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:

@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from timelapse.log.manifest import SegmentEntry
+from timelapse.log.noticed import Noticed
 from timelapse.log.parse import Batch
 from timelapse.log.segment import BLOCK_BYTES, BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter
 from timelapse.log.types import EventType
 
 SHOWN = 5
 # In place of a type's index: rows that carry something else through the shuffle.
-BAD, SKIPPED, FATAL = -1, -2, -3
+BAD, SKIPPED, FATAL, NOTICED = -1, -2, -3, -4
 QUARANTINE = pa.schema(
     [
         pa.field("file", pa.string()), pa.field("line", pa.int64()), pa.field("type", pa.string()),
@@ -44,13 +45,15 @@ Note = tuple[int, int, str | None, str | None]
 
 def notes_of(number: int, batch: Batch) -> list[Note]:
     """The notes of what was left out of a batch of source `number`."""
-    notes: list[Note] = [
-        (BAD, bad.row, f"{number} {'early' if bad.early else 'bad'} {bad.reason}", bad.raw)
-        for bad in batch.bad
-    ]
+    notes: list[Note] = [(BAD, bad.row, f"{number} {bad.rule} {bad.reason}", bad.raw) for bad in batch.bad]
     if batch.skipped:
         notes.append((SKIPPED, batch.skipped, f"{number} ", None))
     return notes
+
+
+def noticed_note(number: int, noticed: Noticed) -> Note:
+    """What was noticed of a batch of source `number`."""
+    return NOTICED, 0, f"{number} {msgspec.json.encode(noticed).decode()}", None
 
 
 class TaskReport(msgspec.Struct):
@@ -62,6 +65,8 @@ class TaskReport(msgspec.Struct):
     first_bad: list[BadRow] = []
     first_early: list[BadRow] = []
     early: int = 0
+    outside: dict[int, int] = {}
+    noticed: dict[int, Noticed] = {}
     quarantine: str | None = None
     fatal: list[str | None] | None = None
 
@@ -178,6 +183,9 @@ class Notes:
             if mark == SKIPPED:
                 report.skipped[number] = report.skipped.get(number, 0) + row
                 continue
+            if mark == NOTICED:
+                report.noticed.setdefault(number, Noticed()).add(msgspec.json.decode(reason, type=Noticed))
+                continue
             kind, _, reason = reason.partition(" ")
             path = self._files[file] if file >= 0 else "DataFrame"
             bad = BadRow(path, row if row >= 0 else None, self._kinds[number].name, reason, raw)
@@ -186,10 +194,13 @@ class Notes:
                 if len(report.first_early) < SHOWN:
                     report.first_early.append(bad)
                 continue
+            kept.append(bad)
+            if kind == "outside":
+                report.outside[number] = report.outside.get(number, 0) + 1
+                continue
             report.bad[number] = report.bad.get(number, 0) + 1
             if len(report.first_bad) < SHOWN:
                 report.first_bad.append(bad)
-            kept.append(bad)
         if kept:
             self._write(kept)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
 from timelapse.errors import LogError, Place
-from timelapse.model.events import Event, Field
+from timelapse.model.events import Event, Field, RowMeta
 from timelapse.model.program import ProgramSpec
 from timelapse.model.types import (
     BOOL,
@@ -21,6 +22,7 @@ from timelapse.model.types import (
     ListType,
     OptionalType,
     ScalarType,
+    Time,
     ValueType,
 )  # fmt: skip
 
@@ -58,11 +60,27 @@ class EventType:
         """Arrow schema of the fields."""
         return pa.schema([pa.field(f.name, f.type.arrow, nullable=f.type.nullable) for f in self.fields])
 
+    def event_class(self) -> type[Event]:
+        """A new event class of this name and these fields."""
+        fields = {f.name: _annotation(f.type) for f in self.fields}
+        body = {"__annotations__": fields, "__qualname__": self.name, "__module__": __name__}
+        made: type[Event] = RowMeta(self.name, (Event,), body)  # type: ignore[assignment]
+        return made
+
     def field(self, name: str) -> Field | None:
         return next((f for f in self.fields if f.name == name), None)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{n}: {t}' for n, t in self.texts)})"
+
+
+def _annotation(kind: ValueType) -> Any:
+    """A field's type as a class says it."""
+    if isinstance(kind, OptionalType):
+        return _annotation(kind.inner) | None
+    if isinstance(kind, ListType):
+        return list[_annotation(kind.inner)]  # type: ignore[misc]
+    return Time if kind == TIME else kind.python  # type: ignore[attr-defined]
 
 
 def parse_type(text: str) -> ValueType:

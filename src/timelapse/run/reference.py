@@ -24,6 +24,7 @@ from timelapse.model.events import Event
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.order import in_order
 from timelapse.model.program import Program, as_program, spec_of
+from timelapse.moments import Moment, micros
 from timelapse.run.data import MemoryData
 from timelapse.run.manifest import FORMAT, RunManifest, StateEntry
 from timelapse.run.records import record_entries
@@ -65,16 +66,17 @@ class _SerialRun(Run):
 
 
 def run_serial(
-    program: Program | type[Program], events: Any, *, quarantine: bool = False, until: int | None = None
+    program: Program | type[Program], events: Any, *, quarantine: bool = False, until: Moment | None = None
 ) -> Run:
     """Process events one by one, in plain Python, without Spark: the definition of what is right.
 
     `events` is a tl.Log, its path, or events in log order. With `quarantine` an event at which a handler raises
-    counts as if it had not been in the log (`Run.quarantined`). `until` (int64 microseconds UTC) is the time to
+    counts as if it had not been in the log (`Run.quarantined`). `until` (microseconds UTC, ISO 8601 text or a datetime) is the time to
     which the clock goes on after the last event: everything due until then happens. Raises HandlerError,
     EventOrderError, UsageError for an `until` before the last event.
     """
     program = as_program(program)
+    until = None if until is None else micros(until, "until=")
     started = time.perf_counter()
     path = log_id = None
     left_out: tuple[int, ...] = ()

@@ -17,6 +17,7 @@ from timelapse.kinds.base import StateSpec
 from timelapse.model.events import Record
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.types import TIME
+from timelapse.moments import Moment, micros
 from timelapse.run.data import DirectoryData, RunData
 from timelapse.run.manifest import RunManifest, read_manifest
 from timelapse.run.shown import presentable
@@ -240,28 +241,26 @@ class Run:
 
     # --- states -----------------------------------------------------------------------------------
 
-    def state(self, name: str, at: int | None = None) -> pa.Table:
+    def state(self, name: str, at: Moment | None = None) -> pa.Table:
         """A state as a table: columns `key` (a struct for tuple keys) and `value`, in key order; docs/kinds.md has
         the columns of each kind.
 
-        Without `at` it is the state after the last event; with `at` (int64 microseconds UTC) the
-        state before everything at that time. Raises RunError for an unknown name.
+        Without `at` it is the state after the last event; with `at` (microseconds UTC, ISO 8601 text or a datetime) the
+        state before everything at that time. Raises RunError for an unknown name, UsageError for a time that is none.
         """
         return self.states(at, (name,))[name]
 
-    def states(self, at: int | None = None, names: Iterable[str] | None = None) -> dict[str, pa.Table]:
+    def states(self, at: Moment | None = None, names: Iterable[str] | None = None) -> dict[str, pa.Table]:
         """Several states of one moment, as `state` gives each: those named, else all that the program declares.
 
         That takes about as long as for one of them. Raises RunError for an unknown name.
         """
         chosen = [s.name for s in self._manifest.states] if names is None else list(names)
         specs = [self.state_spec(name) for name in chosen]
-        if at is not None and (isinstance(at, bool) or not isinstance(at, int)):
-            raise UsageError(f"at={at!r} is no time", hint="give microseconds since 1970 (UTC)", code="TL841")
         if at is None:
             tables = [self._data.state_at_cut(spec, self.slices) for spec in specs]
         else:
-            tables = self._states_before(at, specs)
+            tables = self._states_before(micros(at, "at="), specs)
         return {s.name: presentable(s, table) for s, table in zip(specs, tables, strict=True)}
 
     def state_at_cut(self, name: str, slices: int) -> dict[Any, Any]:
@@ -301,7 +300,9 @@ class Run:
 
         return states_before(self, at, specs)
 
-    def state_frame(self, name: str, at: int | None = None, spark: SparkSession | None = None) -> DataFrame:
+    def state_frame(
+        self, name: str, at: Moment | None = None, spark: SparkSession | None = None
+    ) -> DataFrame:
         """`state` as a Spark DataFrame, for SQL: `run.state_frame("sent").createOrReplaceTempView("sent")`."""
         from timelapse.env.spark_session import session
 
@@ -323,11 +324,11 @@ class Run:
 
         return why_not(self, event, depth=depth, last=last)
 
-    def history(self, name: str, key: Any = (), *, at: int | None = None, last: int = 20) -> History:
+    def history(self, name: str, key: Any = (), *, at: Moment | None = None, last: int = 20) -> History:
         """A state's key through time: `run.history("sent", "::1").plot()`. See `timelapse.trace.history`."""
         from timelapse.trace.history import history
 
-        return history(self, name, key, at=at, last=last)
+        return history(self, name, key, at=None if at is None else micros(at, "at="), last=last)
 
     # --- the program and log behind it ------------------------------------------------------------
 

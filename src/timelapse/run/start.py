@@ -31,6 +31,7 @@ from timelapse.log import Log
 from timelapse.log.reader import EventReader
 from timelapse.model.kept import keep_sources
 from timelapse.model.program import Program, as_program, spec_of
+from timelapse.moments import Moment, micros
 from timelapse.plan import Plan
 from timelapse.run.data import DirectoryData
 from timelapse.run.describe import about, manifest_of
@@ -60,7 +61,7 @@ def replay(
     overwrite: bool = False,
     cache: bool = True,
     quarantine: bool = False,
-    until: int | None = None,
+    until: Moment | None = None,
 ) -> Run:
     """Replay a program over a log. The result equals `tl.run_serial` to the last bit.
 
@@ -69,7 +70,7 @@ def replay(
     (default: chosen by size and cores). `spark` is the session to use; None takes the active one, or
     starts a local one where that is worth its start; False stays in this process. A local session is not used
     for a plan with a single task. `strategy` forces "chain",
-    "staged", or strategies by state. `until` (int64 microseconds UTC) is the time to which the clock goes on
+    "staged", or strategies by state. `until` (microseconds UTC, ISO 8601 text or a datetime) is the time to which the clock goes on
     after the last event: everything due until then happens.
 
     With `quarantine` an event at which a handler raises is taken out, as if it had not been in the log, and the
@@ -80,8 +81,9 @@ def replay(
     Cancelled on Ctrl-C. After an error nothing is left at `out`.
     """
     settings = Settings(
-        slices, strategy, progress or default_progress(), allow_impure, overwrite, cache, quarantine, until
-    )
+        slices, strategy, progress or default_progress(), allow_impure, overwrite, cache, quarantine,
+        None if until is None else micros(until, "until="),
+    )  # fmt: skip
     return _replay(as_program(program), log, out, spark, settings)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from timelapse.divergence import time_text
 from timelapse.ids import Phase
 from timelapse.model.events import Event
+from timelapse.moments import time_text
 from timelapse.trace.steps import (
     MISSING,
     Branch,

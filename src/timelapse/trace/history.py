@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from timelapse.divergence import time_text
 from timelapse.errors import TimelapseError, UsageError
 from timelapse.ids import Phase
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.model.events import Event
 from timelapse.model.types import ScalarType, TupleType, ValueType
+from timelapse.moments import time_text
 from timelapse.run.run import Run
 from timelapse.trace import timed
 from timelapse.trace.event import events_at

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from timelapse.divergence import read_time, time_text
 from timelapse.errors import RunError, UsageError, meant
 from timelapse.ids import Phase
 from timelapse.log.reader import EventReader
 from timelapse.model.program import spec_of
 from timelapse.model.times import VIEWS
+from timelapse.moments import read_time, time_text
 from timelapse.run.run import Run
 from timelapse.trace.event import event_at
 

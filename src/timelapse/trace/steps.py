@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from timelapse.divergence import time_text
 from timelapse.ids import Phase
 from timelapse.kinds.base import UNKEYED
 from timelapse.model.events import Event, Record
+from timelapse.moments import time_text
 from timelapse.trace.margins import Margin
 from timelapse.trace.views import Shown, View
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from timelapse.divergence import time_text
 from timelapse.ids import DAY, HOUR, MINUTE, SECOND
 from timelapse.kinds.base import Clock, State, StateSpec
 from timelapse.kinds.extremum import Extremum
 from timelapse.kinds.past import Members
+from timelapse.moments import time_text
 
 Watch = Callable[[StateSpec, Any], Any]
 """Has a state tell what it is asked, and gives it."""

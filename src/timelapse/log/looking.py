@@ -1,0 +1,46 @@
+"""The first events of a log for which a condition holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from timelapse.errors import LogError, Place, meant
+from timelapse.log.rows import row_maker
+from timelapse.log.where import Where
+from timelapse.model.events import Event
+
+if TYPE_CHECKING:
+    from timelapse.log.log import Log
+
+
+def first_events(log: Log, n: int, types: Sequence[str], where: str) -> list[Event]:
+    """The first `n` events of these types (none: all) for which `where` (empty: always) holds, in log order.
+
+    Raises UsageError for a condition that is none, LogError (TL402) for a type that the log does not have.
+    """
+    known = {t.name: t for t in log.types}
+    for name in types:
+        if name not in known:
+            raise LogError(
+                f"there is no event type {name!r}", place=Place(str(log.path)), code="TL402",
+                hint=f"{meant(name, known)}event types: {', '.join(known) or 'none'}",
+            )  # fmt: skip
+    wanted = {name: known[name] for name in types or known}
+    condition = Where(where) if where.strip() else None
+    if condition is not None:
+        wanted = {name: wanted[name] for name in condition.types(wanted)}
+    fields = {name: [f.name for f in kind.fields] for name, kind in wanted.items()}
+    found: list[Event] = []
+    if n <= 0:
+        return found
+    for chunk in log.reader.chunks(0, log.reader.seq_after(log.count), fields):
+        some: list[Event] = []
+        for name, table in chunk.tables.items():
+            kept = table if condition is None else condition.keep(known[name], table)
+            some += row_maker(log.classes[name], fields[name])(kept.slice(0, n))
+        found += sorted(some, key=attrgetter("seq"))
+        if len(found) >= n:
+            break
+    return found[:n]

@@ -1,0 +1,179 @@
+"""What ingest notices of a source while it reads it: which columns there were, and how its times are spread.
+
+Counted batch by batch and added up, so that tasks can notice on their own. `warnings_of` says what looks wrong:
+times in different units, in 1970, in the future. It only warns: what is absurd for one log is right for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from timelapse.display import moment, share
+from timelapse.ids import DAY
+from timelapse.log.parse import Batch, Plan
+from timelapse.model.types import TIME, OptionalType
+
+YEAR = 31_556_952 * 1_000_000
+"""Microseconds of a mean year: times are counted by such years since 1970."""
+_NEAR = 2
+"""Years with so many empty ones between them belong to different groups of times."""
+_FACTORS = (1_000, 1_000_000, 1_000_000_000)
+_UNITS = {1_000: "seconds and milliseconds, or milliseconds and microseconds",
+          1_000_000: "seconds and microseconds, or milliseconds and nanoseconds",
+          1_000_000_000: "seconds and nanoseconds"}  # fmt: skip
+
+
+class Stretch(msgspec.Struct):
+    """Times within one year: how many, the least and the greatest, and the first row (file number, row, its time)."""
+
+    count: int
+    least: int
+    most: int
+    first: tuple[int, int, int]
+
+    def add(self, other: Stretch) -> None:
+        self.count += other.count
+        self.least, self.most = min(self.least, other.least), max(self.most, other.most)
+        self.first = min(self.first, other.first)
+
+
+class Noticed(msgspec.Struct):
+    """What was noticed of one source. `columns`: those of JSON objects that occurred; `times`: by field and year."""
+
+    columns: list[str] = []
+    times: dict[str, dict[int, Stretch]] = {}
+
+    def add(self, other: Noticed) -> None:
+        self.columns = sorted({*self.columns, *other.columns})
+        for name, years in other.times.items():
+            own = self.times.setdefault(name, {})
+            for year, stretch in years.items():
+                if year in own:
+                    own[year].add(stretch)
+                else:
+                    own[year] = stretch
+
+
+def notice(plan: Plan, file: int, batch: Batch) -> Noticed:
+    """What a batch of file number `file` shows."""
+    found = Noticed(sorted(batch.seen))
+    if len(batch.ts):
+        found.times["ts"] = dict(_years(file, batch.rows, batch.ts))
+    for field, column in zip(plan.kind.fields, batch.columns, strict=True):
+        if field.type in (TIME, OptionalType(TIME)):
+            known = np.asarray(column.is_valid())
+            if known.any():
+                values = np.asarray(column.drop_null(), dtype=np.int64)
+                found.times[field.name] = dict(_years(file, batch.rows[known], values))
+    return found
+
+
+def _years(
+    file: int, rows: npt.NDArray[np.int64], values: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, Stretch]]:
+    low, high = int(values.min()), int(values.max())
+    if low // YEAR == high // YEAR:  # nearly always
+        yield low // YEAR, Stretch(len(values), low, high, (file, int(rows[0]), int(values[0])))
+        return
+    years = values // YEAR
+    for year in np.unique(years).tolist():
+        places = np.flatnonzero(years == year)
+        own = values[places]
+        yield (
+            year,
+            Stretch(len(own), int(own.min()), int(own.max()), (file, int(rows[places[0]]), int(own[0]))),
+        )
+
+
+class _Group(NamedTuple):
+    """Times of a field that lie together."""
+
+    rows: int
+    least: int
+    most: int
+    first: tuple[int, int, int]
+
+
+def _groups(years: dict[int, Stretch]) -> list[_Group]:
+    """Groups of years with nothing for more than `_NEAR` years between them, by rising time."""
+    found: list[_Group] = []
+    last = None
+    for year, s in sorted(years.items()):
+        if last is not None and year - last <= _NEAR:
+            g = found[-1]
+            found[-1] = _Group(g.rows + s.count, g.least, s.most, min(g.first, s.first))
+        else:
+            found.append(_Group(s.count, s.least, s.most, s.first))
+        last = year
+    return found
+
+
+def warnings_of(type_: str, noticed: Noticed, files: Sequence[str], now: int) -> list[str]:
+    """What looks wrong about a source's times, one sentence each: the field, the share of rows and the first of them.
+
+    `now` is the time of the ingest in microseconds: what is more than a day after it lies in the future.
+    """
+    found: list[str] = []
+    for name, years in sorted(noticed.times.items()):
+        groups = _groups(years)
+        total = sum(g.rows for g in groups)
+        where = f"{type_}.{name}"
+        mixed = _mixed(where, groups, total, files)
+        found += mixed
+        if name == "ts" and not mixed:
+            found += _far(where, groups, total, files, now)
+    return found
+
+
+def _mixed(where: str, groups: Sequence[_Group], total: int, files: Sequence[str]) -> list[str]:
+    """Groups of which one is the other in a unit a thousand times as large."""
+    found = []
+    for n, low in enumerate(groups):
+        for high in groups[n + 1 :]:
+            factor = next((f for f in _FACTORS if _same(low, high, f)), None)
+            if factor is None:
+                continue
+            fewer, more = (low, high) if low.rows <= high.rows else (high, low)
+            found.append(
+                f"{where} seems to mix units: {_told(fewer, total, files)}; the others lie {_span(more)}, a factor "
+                f"of {factor:,} away ({_UNITS[factor]}?). Bounds (--min-ts, --max-ts) put such rows into the quarantine"
+            )
+    return found
+
+
+def _same(low: _Group, high: _Group, factor: int) -> bool:
+    """Whether the times of `low`, multiplied, fall among those of `high`, or nearly."""
+    slack = max(2 * YEAR, high.most - high.least)
+    return (
+        low.least > 0 and low.least * factor >= high.least - slack and low.most * factor <= high.most + slack
+    )
+
+
+def _far(where: str, groups: Sequence[_Group], total: int, files: Sequence[str], now: int) -> Iterator[str]:
+    """Groups in 1970 beside others, and after the time of the ingest."""
+    for group in groups:
+        if len(groups) > 1 and group.least >= 0 and group.most < YEAR:
+            yield f"{where}: {_told(group, total, files)}, in 1970: are these times missing, or in another unit?"
+        elif group.most > now + DAY:
+            some = "up to " if group.least <= now + DAY else ""
+            yield f"{where}: {some}{_told(group, total, files)}, which reaches into the future"
+        elif len(groups) > 1 and group.rows * 100 < total:
+            yield f"{where}: {_told(group, total, files)}, years away from the other times"
+
+
+def _told(group: _Group, total: int, files: Sequence[str]) -> str:
+    file, row, value = group.first
+    place = files[file] if 0 <= file < len(files) else "DataFrame"
+    at = f"{place}:{row}" if row >= 0 else place
+    return f"{group.rows:,} of {total:,} rows ({share(group.rows, total)}) lie {_span(group)}, the first at {at} ({moment(value)})"
+
+
+def _span(group: _Group) -> str:
+    if group.least == group.most:
+        return f"at {moment(group.least)}"
+    return f"from {moment(group.least)} to {moment(group.most)}"

@@ -1,0 +1,148 @@
+"""Conditions on a log's events, for people who look into it: `sender == 512 and ts >= "2026-10-03"`.
+
+An expression has the event's fields, `ts` and `seq`, constants, comparisons, `in`, `is None`, `and`, `or`, `not` and
+brackets; nothing else is evaluated. It is applied to columns, by Arrow.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from timelapse.errors import UsageError, meant
+from timelapse.log.types import EventType
+from timelapse.moments import read_time
+
+_LONGEST = 1000
+_COMPARISONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Lt: lambda a, b: a < b, ast.LtE: lambda a, b: a <= b, ast.Gt: lambda a, b: a > b,
+    ast.GtE: lambda a, b: a >= b, ast.Eq: lambda a, b: a == b, ast.NotEq: lambda a, b: a != b,
+}  # fmt: skip
+
+
+class Where:
+    """A parsed condition. Raises UsageError (TL841 for times, TL808 else) for what is not one."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.strip()
+        if len(self.text) > _LONGEST:
+            raise _bad(self.text[:40] + "...", f"it is longer than {_LONGEST} characters")
+        try:
+            self._node = ast.parse(self.text, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise _bad(self.text, "it does not parse") from None
+        self.names = sorted({n.id for n in ast.walk(self._node) if isinstance(n, ast.Name)})
+        """The fields that it asks for."""
+
+    def types(self, types: Mapping[str, EventType]) -> list[str]:
+        """The types that have all the fields asked for. Raises UsageError where none has."""
+        found = [name for name, kind in types.items() if set(self.names) <= _columns(kind).keys()]
+        if not found:
+            every = {n for kind in types.values() for n in _columns(kind)}
+            unknown = next((n for n in self.names if n not in every), None)
+            what = f"there is no field {unknown!r}" if unknown else "no event type has all these fields"
+            hint = meant(unknown, every) if unknown else ""
+            fields = "; ".join(f"{n}: {', '.join(_columns(k))}" for n, k in types.items())
+            raise _bad(self.text, what, f"{hint}fields: {fields}")
+        return found
+
+    def keep(self, kind: EventType, table: pa.Table) -> pa.Table:
+        """The rows for which it holds. Raises UsageError for types that cannot be compared."""
+        try:
+            return table.filter(_Reading(self.text, _columns(kind)).of(self._node))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
+            raise _bad(self.text, str(error).splitlines()[0]) from None
+
+
+def _columns(kind: EventType) -> dict[str, pa.DataType]:
+    return {"ts": pa.timestamp("us"), "seq": pa.int64(), **{f.name: f.type.arrow for f in kind.fields}}
+
+
+class _Reading:
+    """From syntax to Arrow's expressions, for the columns of one event type."""
+
+    def __init__(self, text: str, columns: Mapping[str, pa.DataType]) -> None:
+        self._text, self._columns = text, columns
+
+    def of(self, node: ast.expr) -> pc.Expression:
+        if isinstance(node, ast.BoolOp):
+            parts = [self.of(v) for v in node.values]
+            whole = parts[0]
+            for part in parts[1:]:
+                whole = whole & part if isinstance(node.op, ast.And) else whole | part
+            return whole
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return ~self.of(node.operand)
+        if isinstance(node, ast.Compare):
+            pairs = list(self._comparisons(node))
+            whole = pairs[0]
+            for pair in pairs[1:]:
+                whole = whole & pair
+            return whole
+        if isinstance(node, ast.Name) and self._columns.get(node.id) == pa.bool_():
+            return pc.field(node.id)
+        raise _bad(self._text, f"{ast.unparse(node)!r} is not a comparison")
+
+    def _comparisons(self, node: ast.Compare) -> Iterator[pc.Expression]:
+        left = node.left
+        for operator, right in zip(node.ops, node.comparators, strict=True):
+            yield self._compare(left, operator, right)
+            left = right
+
+    def _compare(self, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> pc.Expression:
+        if isinstance(operator, ast.Is | ast.IsNot):
+            if not (isinstance(right, ast.Constant) and right.value is None):
+                raise _bad(self._text, "`is` is for None")
+            given = self._operand(left, None)
+            return given.is_null() if isinstance(operator, ast.Is) else given.is_valid()
+        if isinstance(operator, ast.In | ast.NotIn):
+            found = self._within(left, right)
+            return found if isinstance(operator, ast.In) else ~found
+        return _COMPARISONS[type(operator)](
+            self._operand(left, self._kind(right)), self._operand(right, self._kind(left))
+        )
+
+    def _within(self, left: ast.expr, right: ast.expr) -> pc.Expression:
+        """`field in (1, 2)`, or `"text" in field`."""
+        if isinstance(right, ast.Tuple | ast.List | ast.Set):
+            kind = self._kind(left)
+            return self._operand(left, None).isin(
+                pa.array([self._constant(v, kind) for v in right.elts], kind)
+            )
+        if isinstance(left, ast.Constant) and isinstance(left.value, str):
+            return pc.match_substring(self._operand(right, None), left.value)
+        raise _bad(self._text, f"{ast.unparse(right)!r} is neither a list of values nor a text field")
+
+    def _kind(self, node: ast.expr) -> pa.DataType | None:
+        return self._columns.get(node.id) if isinstance(node, ast.Name) else None
+
+    def _operand(self, node: ast.expr, beside: pa.DataType | None) -> pc.Expression:
+        if isinstance(node, ast.Name):
+            return pc.field(node.id).cast(pa.timestamp("us")) if node.id == "ts" else pc.field(node.id)
+        value = self._constant(node, beside)
+        return pc.scalar(
+            pa.scalar(value, beside) if beside is not None and pa.types.is_timestamp(beside) else value
+        )
+
+    def _constant(self, node: ast.expr, beside: pa.DataType | None) -> Any:
+        """A constant's value; beside a time, text and numbers are times."""
+        try:
+            value = ast.literal_eval(node)
+        except ValueError:
+            raise _bad(self._text, f"{ast.unparse(node)!r} is neither a field nor a constant") from None
+        if beside is not None and pa.types.is_timestamp(beside) and isinstance(value, str):
+            return read_time(value, "--where")
+        if not isinstance(value, int | float | str | bytes | bool | None):
+            raise _bad(self._text, f"{ast.unparse(node)!r} cannot be compared with")
+        return value
+
+
+def _bad(text: str, why: str, hint: str = "") -> UsageError:
+    return UsageError(
+        f"--where {text!r}: {why}", code="TL808",
+        hint=hint or """for example --where 'sender == 512 and ts >= "2026-10-03" and text is not None'""",
+    )  # fmt: skip

@@ -1,0 +1,70 @@
+"""Moments: microseconds since 1970, and the ways in which people write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+
+from timelapse.errors import UsageError
+from timelapse.ids import INT64_MAX, INT64_MIN
+
+Moment = int | str | datetime | date
+"""A time as users give it: int64 microseconds since 1970, ISO 8601 text, a datetime or a date. UTC where no zone is said."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_text(ts: int) -> str:
+    """Microseconds since 1970 as UTC text; the number itself outside the calendar."""
+    try:
+        second, micro = divmod(ts, 1_000_000)
+        moment = datetime.fromtimestamp(second, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{ts} us"
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{micro:06d}"
+
+
+def read_time(text: str, name: str = "") -> int:
+    """A moment as microseconds since 1970: `2026-10-03`, `2026-10-03T12:00` (UTC where it says nothing), or the number.
+
+    `name` is the option or argument that an error names. Raises UsageError (TL841).
+    """
+    try:
+        found = int(text.replace("_", ""))
+    except ValueError:
+        try:
+            found = _of(datetime.fromisoformat(text.strip()))
+        except ValueError:
+            raise _no_time(name, text, "is no time") from None
+    return _checked(found, name, text)
+
+
+def micros(given: Moment, name: str = "") -> int:
+    """A moment in any of its forms as microseconds since 1970. Raises UsageError (TL841), naming the argument."""
+    if isinstance(given, str):
+        return read_time(given, name)
+    if isinstance(given, datetime):
+        return _of(given)
+    if isinstance(given, date):
+        return _of(datetime.combine(given, time(), UTC))
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise _no_time(name, given, "is no time")
+    return _checked(given, name, given)
+
+
+def _of(moment: datetime) -> int:
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _checked(found: int, name: str, given: object) -> int:
+    if not INT64_MIN <= found <= INT64_MAX:
+        raise _no_time(name, given, "is outside what times can be (int64 microseconds)")
+    return found
+
+
+def _no_time(name: str, given: object, what: str) -> UsageError:
+    return UsageError(
+        f"{f'{name} ' if name else ''}{given!r} {what}", code="TL841",
+        hint="write 2026-10-03T12:00 (UTC), a datetime, or microseconds since 1970",
+    )  # fmt: skip

@@ -1,0 +1,113 @@
+"""Tables in memory are sources: pandas, Polars, Arrow, and what offers Arrow's stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import timelapse as tl
+from timelapse.errors import IngestError
+from timelapse.log import Log, Source
+
+
+class Txn(tl.Event):
+    user: int
+    city: str
+    amount: float | None
+    n: int | None
+
+
+class Login(tl.Event):
+    user: int
+
+
+COLUMNS: dict[str, list[Any]] = {
+    "ts": [30, 10, 20, 20, 20], "user": [1, 2, 3, 1, 2], "city": ["a", "b", "c", "a", "é"],
+    "amount": [1.5, None, 2.5, 0.0, -1.0], "n": [1, 2, None, 4, 5], "other": [1, 2, 3, 4, 5],
+}  # fmt: skip
+
+
+class Streamed:
+    """Something of another library that offers Arrow's stream."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return pa.table(COLUMNS).__arrow_c_stream__(requested_schema)
+
+
+def _polars() -> Any:
+    return pytest.importorskip("polars", reason="Polars comes with `make bench-install`").DataFrame(COLUMNS)
+
+
+TABLES: dict[str, Callable[[], Any]] = {
+    "pandas": lambda: pd.DataFrame(COLUMNS, index=[5, 4, 3, 2, 1]), "arrow": lambda: pa.table(COLUMNS),
+    "batch": lambda: pa.record_batch(COLUMNS), "stream": Streamed, "polars": _polars,
+}  # fmt: skip
+
+
+def told(log: Log) -> list[tuple[Any, ...]]:
+    return [(e.ts, e.user, e.city, e.amount, e.n) for e in log.events(Txn)]
+
+
+WANTED = [
+    (10, 2, "b", None, 2), (20, 3, "c", 2.5, None), (20, 1, "a", 0.0, 4), (20, 2, "é", -1.0, 5), (30, 1, "a", 1.5, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_is_a_source(tmp_path: Path, kind: str) -> None:
+    """Rows of the same time keep their order; a missing number of pandas is None."""
+    log = Log.write(tmp_path / "log", {Txn: TABLES[kind]()})
+    assert told(log) == WANTED
+
+
+def test_tables_beside_files_and_on_spark(tmp_path: Path, spark: SparkSession) -> None:
+    """The log is the same, to its id."""
+    logins = tmp_path / "logins.csv"
+    logins.write_text("ts,user\n20,7\n5,8\n")
+    here = Log.write(tmp_path / "here", {Txn: pd.DataFrame(COLUMNS), Login: logins})
+    there = Log.write(tmp_path / "there", {Txn: pd.DataFrame(COLUMNS), Login: logins}, spark)
+    frame = Log.write(
+        tmp_path / "frame", {Txn: pa.table(COLUMNS), Login: spark.read.csv(str(logins), header=True)}
+    )
+    assert told(here) == WANTED
+    assert here.id == there.id == frame.id
+
+
+def test_order_by_sorts_rows_of_the_same_time(tmp_path: Path) -> None:
+    log = Log.write(tmp_path / "log", {Txn: Source(pa.table(COLUMNS), order_by=["city"])})
+    assert [e.city for e in log.events(Txn) if e.ts == 20] == ["a", "c", "é"]
+    with pytest.raises(IngestError, match="order_by: there is no column 'town'"):
+        Log.write(tmp_path / "b", {Txn: Source(pa.table(COLUMNS), order_by=["town"])})
+
+
+def test_an_append_of_a_table(tmp_path: Path) -> None:
+    log = Log.write(tmp_path / "log", {Txn: pd.DataFrame(COLUMNS)})
+    later = pd.DataFrame({**COLUMNS, "ts": [40, 50, 60, 70, 80]})
+    assert log.append({Txn: later}).count == 10
+
+
+def test_bad_rows_of_a_table_are_named(tmp_path: Path) -> None:
+    table = pd.DataFrame({"ts": [1, 2, 3], "user": ["1", "x", "3"], "city": "c"})
+    log = Log.write(tmp_path / "log", {Txn: table}, max_bad=0.5)
+    (bad,) = log.quarantine().to_pylist()
+    assert (bad["file"], bad["line"], bad["type"]) == ("DataFrame for Txn", 1, "Txn")
+    assert log.info().ingests[0].sources[0].source["from"] == "pandas table"
+
+
+def test_columns_that_are_missing_doubled_or_mixed_are_errors(tmp_path: Path) -> None:
+    doubled = pd.DataFrame([[1, 2, 2]], columns=["ts", "user", "user"])
+    with pytest.raises(IngestError, match=r"column|Duplicate"):
+        Log.write(tmp_path / "log", {Login: doubled})
+    with pytest.raises(IngestError, match="needs the column 'user'"):
+        Log.write(tmp_path / "log", {Login: pd.DataFrame({"ts": [1]})})
+    with pytest.raises(IngestError, match="cannot be read as Arrow"):
+        Log.write(tmp_path / "log", {Login: pd.DataFrame({"ts": [1, 2], "user": [1, "a"]})})
+    with pytest.raises(IngestError, match="dict is no source"):
+        Log.write(tmp_path / "log", {Login: {"ts": [1]}})  # type: ignore[dict-item]
+    assert not (tmp_path / "log").exists()
