@@ -211,6 +211,31 @@ def test_a_stored_run_opens_again(tmp_path: Path) -> None:
         assert opened.state("open", at=at).equals(expected.state("open", at=at)), at
 
 
+def test_a_tick_at_time_0_is_like_any_other() -> None:
+    """Also where the slice that it is in has dated nothing before, and an earlier one has."""
+
+    class Ticks(tl.Program):
+        open: tl.Set[int]
+        heard: tl.Counter[int]
+
+        @tl.on(Message)
+        def go(self, m: Message) -> None:
+            self.emit(Found(what="open", user=m.user, value=int(m.user in self.open) + self.heard[m.user]))
+
+        @tl.on(Later)
+        def later(self, e: Later) -> None:
+            self.heard[e.user] += 1
+
+        @tl.every(tl.SECOND)
+        def tick(self) -> None:
+            self.open.add(1, at=self.now + 2)
+            self.open.discard(1, at=self.now + 4)
+            self.send(Later(user=1), after=3)
+
+    events = [Message(user=1, to=0, ts=ts + n) for ts in (-tl.SECOND, -4, 0, 4) for n in range(4)]
+    check_replay(Ticks, events, slices=(2, 4, 16), strategies=("staged",))
+
+
 def test_writes_come_in_the_order_of_issue() -> None:
     """Also after they were carried, and those that were taken back do not come."""
     journal: Journal = []

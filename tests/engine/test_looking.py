@@ -132,7 +132,7 @@ def test_random_programs_that_look_back_and_ahead(seed: int, slices: int, timed:
     text = looking(rng, random_program(rng, further=seed % 2 > 0), dated=0.4 * (seed % 3 > 0))
     text = sending(rng, text, later=True) if seed % 4 else text
     program = load_source(in_other_times(rng, text) if timed else text)
-    events = random_events(program, rng, 24) if spec_of(program).events else []
+    events = random_events(program, rng, 24, start=-9 * (seed % 3)) if spec_of(program).events else []
     until = (events[-1].ts if events else 0) + rng.choice([0, 1, 9])
     expected = tl.run_serial(program, events, until=until)
     assert analyse(program).serial_only is None

@@ -24,6 +24,19 @@ from timelapse.model.times import timer_of
 from timelapse.model.types import OptionalType, TupleType
 
 
+class _Numbers:
+    """Numbers what is issued at one time by what stems from one log event: from 0, wherever a slice begins."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, int] | None = None  # no time and root stand for none: a tick may be at 0
+        self._number = 0
+
+    def __call__(self, now: int, root: int) -> int:
+        self._number = self._number + 1 if self._last == (now, root) else 0
+        self._last = (now, root)
+        return self._number
+
+
 class Writes:
     """The dated writes of one pass. The store is the truth, as in `Pending`."""
 
@@ -31,14 +44,11 @@ class Writes:
         self._store = store
         self._heap = [WritePlace(*key) for key, _ in entries]
         heapify(self._heap)
-        self._issued = (0, -1, 0)
+        self._number = _Numbers()
 
     def date(self, write: DatedWrite, due: int, now: int, root: int) -> None:
         """A write is to take effect at a later time."""
-        ts, seq, number = self._issued
-        number = number + 1 if (ts, seq) == (now, root) else 0
-        self._issued = (now, root, number)
-        place = WritePlace(due, now, root, number)
+        place = WritePlace(due, now, root, self._number(now, root))
         self._store.put(tuple(place), pack_write(write))
         heappush(self._heap, place)
 
@@ -83,17 +93,14 @@ class Pending:
             if timer is not None:
                 self._timers[type(event), timer] = place
         heapify(self._heap)
-        self._issued = (0, -1, 0)
+        self._number = _Numbers()
         self._dead = 0
         """So many places in the heap were given up, or a few less."""
 
     def date(self, event: Event, due: int, now: int, root: int, key: Any) -> None:
         """An event is to happen at a later time. With a key it takes the place of the timer that there is."""
         timer = None if key is None else _timer(type(event), key)
-        ts, seq, number = self._issued
-        number = number + 1 if (ts, seq) == (now, root) else 0
-        self._issued = (now, root, number)
-        place = Place(due, root, now, number)
+        place = Place(due, root, now, self._number(now, root))
         self._store.put(tuple(place), pack(self._numbers[type(event)], timer, event))
         heappush(self._heap, place)
         if timer is not None:

@@ -83,10 +83,10 @@ def load_source(text: str, name: str = "P") -> type[Program]:
     return found
 
 
-def random_events(program: type[Program], rng: random.Random, count: int) -> list[Event]:
-    """Events for a random program: few keys, many ties in time."""
+def random_events(program: type[Program], rng: random.Random, count: int, start: int = 0) -> list[Event]:
+    """Events for a random program: few keys, many ties in time. `start`: the time before the first; also below 0."""
     types: tuple[Any, ...] = spec_of(program).events
-    ts = 0
+    ts = start
     events: list[Event] = []
     for _ in range(count):
         ts += rng.choice([0, 0, 1, 5])
