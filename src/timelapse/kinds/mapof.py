@@ -41,8 +41,6 @@ class MapOf(Grouped, Generic[K, F, V]):
     log_form = "present"
     unlogged = frozenset({"first"})
     shape = "MapOf[Key, Field, Value]"
-    pairs = frozenset({"contains", "getitem", "get", "pop", "setdefault"})
-    given_pairs = pairs | {"setitem", "delitem"}
     ops = {
         **{n: op for n, op in Value.ops.items() if n != "items"},
         "fields": Op(reads=True),
@@ -50,6 +48,8 @@ class MapOf(Grouped, Generic[K, F, V]):
         "clear": Op(effect="clear"),
         "items": Op(reads=True, all_keys=True, key=None),
     }
+    pairs = frozenset(Value.ops) - {"items"}
+    given_pairs = pairs
 
     __slots__ = ()
 

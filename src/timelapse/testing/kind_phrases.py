@@ -49,7 +49,7 @@ FURTHER: dict[str, Phrases] = {
         "tl.MapOf[int, int, int] = tl.state(default=1)",
         ("{x}[{key}, 1]", "{x}.get(({key}, 2), 0)", "{x}.count({key})", "sum(v for _, v in {x}.fields({key}))", "{x}[{pair}]"),
         ("{x}[{key}, 1] = {v}", "{x}[{pair}] += {v}", "{x}[{key}, {v} % 3] += 1", "del {x}[{key}, 1]", "{x}.clear({key})",
-         "{x}.setdefault(({key}, 2), {v})", "{x}.pop(({key}, 1))", "{x}[{key}, 2] = max({x}[{key}, 2], {v})"),
+         "{x}.setdefault(({key}, 2), {v})", "{x}.pop(({key}, 1))", "{x}.set(({key}, {v} % 3), {v})", "{x}.discard(({key}, {v} % 3))", "{x}[{key}, 2] = max({x}[{key}, 2], {v})"),
         "({key}, 1)",
     ),
     "mean": Phrases(
