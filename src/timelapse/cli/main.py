@@ -6,7 +6,8 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -129,8 +130,22 @@ def run(args: Sequence[str]) -> int:
     debug = "--debug" in args[:end] or bool(os.environ.get("TIMELAPSE_DEBUG"))
     as_json = "--json" in args[:end]
     args = [a for a in args[:end] if a != "--debug"] + list(args[end:])
-    with watching_interrupts():
+    with watching_interrupts(), _stopping_spark():
         return _guarded(args, debug=debug, as_json=as_json)
+
+
+@contextmanager
+def _stopping_spark() -> Iterator[None]:
+    """Stop the Spark session that the command starts: left to itself it ends with stack traces of lost executors."""
+    spark = "timelapse.env.spark_session"
+    if spark in sys.modules and sys.modules[spark].existing() is not None:
+        yield  # it is another's
+        return
+    try:
+        yield
+    finally:
+        if spark in sys.modules:
+            sys.modules[spark].stop()
 
 
 def _guarded(args: Sequence[str], *, debug: bool, as_json: bool) -> int:
@@ -172,6 +187,7 @@ def _interrupted(text: str) -> int:
 
 def _other(error: Exception, *, debug: bool, as_json: bool, command: str) -> int:
     """A wrong command line (the parser's own errors), or a bug."""
+    wrapped: TimelapseError
     if type(error).__name__ == "Abort":
         return _interrupted("cancelled")
     explain: Any = getattr(error, "format_message", None)
@@ -183,10 +199,12 @@ def _other(error: Exception, *, debug: bool, as_json: bool, command: str) -> int
         hint = f"timelapse {known} --help" if known else "timelapse --help"
         show_error(UsageError(explain(), hint=hint), as_json=as_json)
         return TROUBLE
-    if isinstance(error, OSError) and error.strerror:
+    if "pyspark" in sys.modules and (found := _sparks(error)) is not None:
+        wrapped = found
+    elif isinstance(error, OSError) and error.strerror:
         from timelapse.errors import Place
 
-        wrapped: TimelapseError = UsageError(
+        wrapped = UsageError(
             error.strerror, place=Place(str(error.filename) if error.filename is not None else None),
             hint="check the path, its permissions and the free space", code="TL809",
         )  # fmt: skip
@@ -199,6 +217,12 @@ def _other(error: Exception, *, debug: bool, as_json: bool, command: str) -> int
         traceback.print_exc()
     show_error(wrapped, as_json=as_json)
     return TROUBLE
+
+
+def _sparks(error: Exception) -> TimelapseError | None:
+    from timelapse.env.spark_failures import explained, is_sparks
+
+    return explained(error, "the command") if is_sparks(error) else None
 
 
 if __name__ == "__main__":

@@ -86,6 +86,10 @@ def choose_spark(
         from timelapse.run.planning import IN_PROCESS_EVENTS
 
         limit = IN_PROCESS_EVENTS
+    if master is not None:
+        from timelapse.env.master import check_master
+
+        check_master(master)
     if local or (master is None and events <= limit):
         return False
     return None if master is None else start_spark(progress, master)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from timelapse.engine.progress import Progress
@@ -41,6 +41,11 @@ def watching(spark: SparkSession, progress: Progress, name: str) -> Iterator[Non
 
 
 def _watch(tracker: Any, progress: Progress, name: str, done: threading.Event) -> None:
+    with suppress(Exception):  # Spark may be gone: who waits for its result is told
+        _follow(tracker, progress, name, done)
+
+
+def _follow(tracker: Any, progress: Progress, name: str, done: threading.Event) -> None:
     started: dict[int, tuple[str, float]] = {}
     finished: set[int] = set()
     while not done.wait(_POLL_SECONDS):

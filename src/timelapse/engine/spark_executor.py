@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from timelapse.engine.executor import Done, Watch
 from timelapse.engine.job import Job, Task, TaskResult, task_bytes
 from timelapse.engine.spark_shipping import job_id, pack, unpack
 from timelapse.engine.tasks import Report, execute
+from timelapse.env.spark_failures import explained
 from timelapse.errors import ReplayError
 from timelapse.tables.apply import Change
 
@@ -99,7 +101,7 @@ class SparkExecutor:
             frame = self._spark.range(0, count, 1, count).mapInArrow(runner, "result binary")
             return [bytes(row[0]) for row in frame.collect()]
         except BaseException as error:
-            raise _explain(error, names) from error
+            raise explained(error, names) from error
 
     def merge(self, task: Task) -> TaskResult:
         job = self._job
@@ -127,7 +129,7 @@ class SparkExecutor:
             merged = sent.repartitionById(parts, "part").mapInArrow(receive, "result binary")
             rows = [bytes(row[0]) for row in merged.collect()]
         except Exception as error:
-            raise _explain(error, f"the exchange of {task.state}") from error
+            raise explained(error, f"the exchange of {task.state}") from error
         return exchange.collect(merge, rows, parts, folder)
 
     def poll(self) -> None:
@@ -150,10 +152,11 @@ class SparkExecutor:
         deadline = time.monotonic() + _CANCEL_SECONDS
         while True:
             # Again and again: what was being submitted may only now have begun.
-            if context is not None:
-                context.cancelJobsWithTag(self._tag)
-            else:
-                self._spark.interruptAll()
+            with suppress(Exception):  # where Spark is gone nothing runs any more
+                if context is not None:
+                    context.cancelJobsWithTag(self._tag)
+                else:
+                    self._spark.interruptAll()
             for job in self._jobs:
                 job.join(max(0.0, min(_REPORT_SECONDS, deadline - time.monotonic())))
             if not any(job.is_alive() for job in self._jobs) or time.monotonic() > deadline:
@@ -211,16 +214,6 @@ class _SparkJob(threading.Thread):
                 )
         except BaseException as error:
             self.deliver(error)
-
-
-def _explain(error: BaseException, stage: str) -> ReplayError:
-    text = str(error).strip()
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    shown = "\n      ".join(lines[-12:]) if lines else type(error).__name__
-    return ReplayError(
-        f"Spark failed during {stage}: {shown}",
-        hint="nothing was published; `timelapse doctor` checks the set-up", code="TL507",
-    )  # fmt: skip
 
 
 def _read_result(path: Path) -> TaskResult | None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timelapse.env.java import find
 from timelapse.env.machine import GIB, cores, memory_bytes
+from timelapse.env.master import check_master
 from timelapse.errors import SetupError
 
 if TYPE_CHECKING:
@@ -45,15 +48,19 @@ def session(
 ) -> SparkSession:
     """The session to work with: `spark` if given, else the active one, both as they are; else a new local one.
 
-    `master` (default `local[*]`) and `conf` only matter for a new one. Raises SetupError when Java or Spark fail.
+    `master` (default `local[*]`) and `conf` only matter for a new one. Raises SetupError when Java or Spark fail,
+    and for a master that is none or does not answer.
     """
     found = spark or existing()
     if found is not None:
         return found
+    master = master or "local[*]"
+    check_master(master)
     java = find()
     from pyspark.sql import SparkSession
 
-    master = master or "local[*]"
+    # py4j logs a traceback for whatever it cannot send; what matters of that is raised too.
+    logging.getLogger().addFilter(_not_py4j)
     settings = {**_defaults(master), **(conf or {})}
     before = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYSPARK_PYTHON")}
     if java.origin != "JAVA_HOME":  # also where JAVA_HOME names one that does not do
@@ -74,6 +81,18 @@ def session(
             f"Spark does not start: {type(error).__name__}: {error}",
             hint=f"Java {java.text} in {java.home} ({java.origin}); `timelapse doctor` checks the machine",
         ) from error
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
+
+
+def stop() -> None:
+    """Stop the session that this process has, if it has one. Its JVM may be gone."""
+    with suppress(Exception):
+        found = existing()
+        if found is not None:
+            found.stop()
 
 
 def driver_memory_mib() -> int:

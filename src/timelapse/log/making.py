@@ -58,13 +58,19 @@ def ingest(
         and (done := in_process.run(sources, folder, floor)) is not None
     ):
         return done[0], [done[1]]
+    from timelapse.env.spark_failures import explained, is_sparks
     from timelapse.env.spark_session import session
     from timelapse.log import ingest_spark, prepare_spark
 
     frames = [s.data for s in given if not s.is_files and not s.is_table]
     used = session(spark or (frames[0].sparkSession if frames else None))  # type: ignore[union-attr]
-    prepared = prepare_spark.prepare(used, sources, floor, rows)
-    reports = ingest_spark.run(used, prepared, folder, partitions)
+    try:
+        prepared = prepare_spark.prepare(used, sources, floor, rows)
+        reports = ingest_spark.run(used, prepared, folder, partitions)
+    except Exception as error:
+        if not is_sparks(error):
+            raise
+        raise explained(error, "ingest") from error
     for report in reports:
         if report.fatal is not None:
             code, message, place, hint = report.fatal

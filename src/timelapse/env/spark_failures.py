@@ -1,0 +1,105 @@
+"""What went wrong with Spark, as errors that say what to do: its processes died, or its workers are not ours."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from timelapse.errors import ReplayError, TimelapseError
+
+_NOTHING = "nothing was published or written"
+_OURS = ("timelapse", "pyarrow", "msgspec", "numpy", "pyspark", "cloudpickle")
+_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure", "with code: 137")
+"""How Spark says that a process was killed: 137 is what ends so."""
+_SHOWN = 12
+
+
+class SparkError(ReplayError):
+    """Spark failed while it worked."""
+
+    code = "TL507"
+
+
+class WorkerDied(SparkError):
+    """A worker process of Spark ended before its task did."""
+
+    code = "TL511"
+
+
+class SparkGone(SparkError):
+    """Spark's driver, the JVM, is there no more."""
+
+    code = "TL512"
+
+
+class WrongPython(SparkError):
+    """Spark's workers run a Python that does not have what the driver's has."""
+
+    code = "TL513"
+
+
+def explained(error: BaseException, what: str) -> TimelapseError:
+    """The error that stands for what Spark or the connection to it raised during `what`."""
+    if isinstance(error, TimelapseError):
+        return error
+    text = str(error).strip()
+    if _is_gone(error, text):
+        return SparkGone(
+            f"Spark's Java process ended during {what}: it was killed, or its session was stopped",
+            hint=f"{_NOTHING}. Where the system ended it for want of memory (`dmesg` tells), give it less to do at a time "
+            "(--master 'local[1]') or the machine more; then run the command again",
+        )  # fmt: skip
+    if "PYTHON_VERSION_MISMATCH" in text or any(f"No module named '{name}" in text for name in _OURS):
+        return WrongPython(
+            f"Spark's workers run another Python than this one, or one without Timelapse: {_reason(text)}",
+            hint=f"{_NOTHING}. The workers take the Python that PYSPARK_PYTHON names where Spark's driver starts; under Spark Connect that "
+            f"is the server's own environment: PYSPARK_PYTHON={sys.executable} start-connect-server.sh, on its machine "
+            "with what is installed here",
+        )  # fmt: skip
+    if any(sign in text for sign in _DIED):
+        who = "an executor of Spark" if "ExecutorLostFailure" in text else "a Python worker of Spark"
+        return WorkerDied(
+            f"{who} died during {what}: it was killed, or crashed",
+            hint=f"{_NOTHING}. Mostly the system ended it for want of memory (`dmesg` tells): run fewer tasks at a time "
+            "(--master 'local[1]'), set TIMELAPSE_MEMORY, or run it again where there is more memory",
+        )  # fmt: skip
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    shown = "\n      ".join(lines[-_SHOWN:]) if lines else type(error).__name__
+    return SparkError(
+        f"Spark failed during {what}: {shown}", hint=f"{_NOTHING}; `timelapse doctor` checks the set-up"
+    )
+
+
+def is_sparks(error: BaseException) -> bool:
+    """Whether an error came from Spark, or from the connection to it."""
+    return any(cls.__module__.split(".")[0] in ("py4j", "pyspark") for cls in type(error).__mro__) or (
+        isinstance(error, OSError | EOFError) and _through_py4j(error)
+    )
+
+
+def _is_gone(error: BaseException, text: str) -> bool:
+    if isinstance(error, OSError | EOFError):
+        return _through_py4j(error)
+    return type(error).__name__ == "Py4JNetworkError" or any(
+        sign in text
+        for sign in (
+            "SparkContext was shut down",
+            "on a stopped SparkContext",
+            "Answer from Java side is empty",
+        )
+    )
+
+
+def _through_py4j(error: BaseException) -> bool:
+    """Whether it was raised below py4j, which talks to the JVM through a socket."""
+    trace: Any = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "py4j":
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _reason(text: str) -> str:
+    signs = ("PYTHON_VERSION_MISMATCH", "No module named")
+    return next((line.strip() for line in text.splitlines() if any(s in line for s in signs)), "")

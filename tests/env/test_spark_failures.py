@@ -1,0 +1,182 @@
+"""What is said when Spark's processes are killed, and of masters that are none or do not answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run_cli import cli, command
+from timelapse.env.master import Unreachable, WrongMaster, check_master, local_cores
+from timelapse.env.spark_failures import SparkError, WrongPython, explained, is_sparks
+from timelapse.errors import UsageError
+
+EVENTS = """
+import timelapse as tl
+
+
+class Login(tl.Event):
+    user: int
+"""
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2,4]", "local-cluster[2,1,1024]"])
+def test_local_masters_are_fine(master: str) -> None:
+    check_master(master)
+
+
+@pytest.mark.parametrize(
+    "master", ["", "locl[2]", "local[0]", "local[two]", "spark:/host", "spark://", "spark://host:x", "http://host:80", "yarn"]
+)  # fmt: skip
+def test_what_is_no_master_is_said_at_once(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    with pytest.raises(WrongMaster) as caught:
+        check_master(master)
+    assert caught.value.code == "TL703"
+    assert caught.value.hint
+
+
+def test_a_master_that_does_not_answer_is_said_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]  # bound, and nobody listens
+        for master in (
+            f"spark://127.0.0.1:{port}",
+            f"k8s://https://127.0.0.1:{port}",
+            f"spark://127.0.0.1:{port},localhost:{port}",
+        ):
+            with pytest.raises(Unreachable, match=str(port)) as caught:
+                check_master(master)
+            assert caught.value.code == "TL704"
+        with socket.socket() as open_:
+            open_.bind(("127.0.0.1", 0))
+            open_.listen()
+            check_master(f"spark://127.0.0.1:{port},127.0.0.1:{open_.getsockname()[1]}")
+
+
+def test_cores_of_local_masters() -> None:
+    assert [local_cores(m) for m in ("local", "local[3]", "local-cluster[2,1,512]", "spark://h:1")] == [
+        1,
+        3,
+        None,
+        None,
+    ]
+    assert (local_cores("local[*]") or 0) >= 1
+
+
+def test_the_command_line_asks_before_it_works(tmp_path: Path) -> None:
+    (tmp_path / "events.py").write_text(EVENTS)
+    (tmp_path / "logins.csv").write_text("time,user\n1,2\n")
+    found = cli(
+        "ingest",
+        tmp_path / "events.py",
+        tmp_path / "log",
+        f"Login={tmp_path}/logins.csv",
+        "--ts",
+        "time",
+        "--master",
+        "locl[2]",
+    )
+    assert (found.code, "TL703" in found.err, "local[2]" in found.err) == (2, True, True)
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11",
+        "Traceback (most recent call last):\n  File ...\nModuleNotFoundError: No module named 'timelapse'",
+    ],
+)
+def test_workers_of_another_python_are_said(text: str) -> None:
+    found = explained(RuntimeError(text), "final")
+    assert isinstance(found, WrongPython)
+    assert found.code == "TL513"
+    assert "PYSPARK_PYTHON" in str(found.hint)
+    assert text.splitlines()[-1].rpartition("]")[2].strip() in found.message
+
+
+def test_other_errors_keep_their_last_lines_and_ours_stay() -> None:
+    found = explained(RuntimeError("one\n\tat java.lang.Thread\ntwo"), "final")
+    assert type(found) is SparkError
+    assert found.code == "TL507"
+    assert "one\n      two" in found.message
+    own = UsageError("wrong")
+    assert explained(own, "final") is own
+    assert not is_sparks(OSError("disk"))
+    assert not is_sparks(ValueError("x"))
+
+
+def _descendants(pid: int) -> list[tuple[int, str]]:
+    """The processes that a process started, with their command lines."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+            parents.setdefault(parent, []).append(int(entry.name))
+    found, todo = [], [pid]
+    while todo:
+        for child in parents.get(todo.pop(), []):
+            todo.append(child)
+            try:
+                found.append(
+                    (child, Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+                )
+            except OSError:
+                continue
+    return found
+
+
+def _workers(pid: int) -> list[int]:
+    return [p for p, text in _descendants(pid) if "pyspark.daemon" in text or "pyspark/daemon" in text]
+
+
+def _jvm(pid: int) -> list[int]:
+    at_work = _workers(pid)
+    return [p for p, text in _descendants(pid) if at_work and "java" in text.split(" ")[0]]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+@pytest.mark.parametrize(("victims", "code"), [(_workers, "TL511"), (_jvm, "TL512")])
+def test_killed_processes_have_errors_of_their_own(
+    tmp_path: Path, victims: Callable[[int], list[int]], code: str
+) -> None:
+    (tmp_path / "events.py").write_text(EVENTS)
+    (tmp_path / "logins.csv").write_text("time,user\n" + "".join(f"{n},{n % 90}\n" for n in range(300_000)))
+    arguments = command(
+        "ingest", tmp_path / "events.py", tmp_path / "log", f"Login={tmp_path}/logins.csv", "--ts", "time",
+        "--unit", "s", "--master", "local[2]",
+    )  # fmt: skip
+    started = subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )  # fmt: skip
+    end = time.monotonic() + 120
+    while started.poll() is None and time.monotonic() < end:
+        for pid in victims(started.pid):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.02)
+    try:
+        _, err = started.communicate(timeout=30)
+    finally:
+        started.kill()
+    assert started.returncode == 2, err
+    assert code in err, err
+    assert "memory" in err
+    assert "\tat " not in err, err
+    assert "Traceback" not in err, err
+    assert not (tmp_path / "log").exists()
