@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import timelapse as tl
 from timelapse.compare import Condition, Labels, diff, figures_of, judge
+from timelapse.compare.score import notes_of
 from timelapse.errors import UsageError
 from timelapse.run import run_serial
 
@@ -202,6 +203,64 @@ def test_which_record() -> None:
     with pytest.raises(UsageError, match="could be about Ban or Hit"):
         judge(both, table([(2,)], "key"))
     assert Labels.of(table([(2,)], "n")).fit(both.rejected) is None
+
+
+# --- which columns ------------------------------------------------------------------------------------
+
+FRAUD = [(n, n in (0, 6, 9, 11), n * DAY // 4) for n in range(24)]
+
+
+def test_columns_of_other_names_are_mapped(tmp_path: Path) -> None:
+    """The same judgement as with the names that need no mapping; from files of both kinds."""
+    wanted = judge(DIFF, table(FRAUD, "n", "label", "ts"))
+    given = table(FRAUD, "txn_id", "fraud", "reported_at")
+    pq.write_table(given, tmp_path / "l.parquet")
+    pa.csv.write_csv(given, tmp_path / "l.csv")
+    for labels in (given, tmp_path / "l.parquet", tmp_path / "l.csv"):
+        assert judge(DIFF, labels, label="fraud", label_ts="reported_at", label_key=["txn_id"]) == wanted
+    assert wanted.total.a.precision == pytest.approx(2 / 12)
+
+
+@pytest.mark.parametrize("values", [[True, False], ["yes", "no"], [1, 0], ["TRUE", "false"]])
+def test_a_column_of_true_and_false_that_is_not_used_is_refused(values: list[Any]) -> None:
+    """Every row would count as right; `none` says that this is meant, and the column is told as not used."""
+    given = pa.table({"n": [0, 1], "fraud": values})
+    with pytest.raises(UsageError, match="fraud holds true and false") as caught:
+        judge(DIFF, given)
+    assert caught.value.code == "TL818"
+    assert "--label fraud" in str(caught.value.hint)
+    found = judge(DIFF, given, label="none")
+    assert (found.only_right, found.ignored) == (True, ("fraud",))
+    assert judge(DIFF, given, label="fraud").ignored == ()
+    assert judge(DIFF, given, segments=["fraud"]).ignored == ()  # a use of its own
+
+
+def test_columns_that_are_not_there_are_named() -> None:
+    given = table(FRAUD, "n", "fraud", "reported_at")
+    for options in ({"label": "frau"}, {"label_ts": "report"}, {"label_key": ["m"]}):
+        with pytest.raises(UsageError, match="the labels have no such column") as caught:
+            judge(DIFF, given, **options)
+        assert caught.value.code == "TL818"
+
+
+def test_what_recall_counts_is_said() -> None:
+    """Right items that neither side put out: at their event, at their label's time, or nowhere in time."""
+    rows = [(n, True, n * DAY // 4) for n in (0, 6, 11, 13)]
+    texts = []
+    for options, placed, warns in (
+        ({"items": "E.n"}, "log", False), ({}, "label", True), ({"label_key": ["n"]}, "label", True),
+    ):  # fmt: skip
+        found = judge(DIFF, table(rows, "n", "label", "ts"), **options)
+        assert (found.placed, found.missed) == (placed, 2)
+        ((warning, text),) = notes_of(found)
+        assert warning is warns
+        texts.append(text)
+    assert "2 right items that neither side put out count at the time of their event in the log" in texts[0]
+    assert "at their label's time" in texts[1]
+    timeless = judge(DIFF, table([r[:2] for r in rows], "n", "label"))
+    assert timeless.placed == "nowhere"
+    assert "whether or not the log has them" in notes_of(timeless)[0][1]
+    assert notes_of(judge(DIFF, table([(0, True)], "n", "label"))) == []  # nothing was missed
 
 
 # --- conditions -----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from timelapse.cli.labels_option import LabelColumn, LabelKey, LabelTime
 from timelapse.cli.options import Json, Local, Master, examples
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ def diff(
             help="Judge by labels (Parquet, CSV): columns key, label (default: right), ts.",
         ),
     ] = None,
+    label: LabelColumn = None,
+    label_ts: LabelTime = None,
+    label_key: LabelKey = None,
     segment: Annotated[
         list[str] | None,
         typer.Option(
@@ -165,7 +169,7 @@ def diff(
             )  # fmt: skip
         b, log = a, Path(b)
     conditions = [Condition(text) for text in fail_if or ()]
-    judging = judging_of(labels, segments=segment or (), weight=weight, items=items, until=until)
+    judging = judging_of(labels, segments=segment or (), weight=weight, items=items, until=until, label=label, label_ts=label_ts, label_key=label_key)  # fmt: skip
     with (
         progress_for(as_json) as progress,
         _both(a, b, log, sets_a, sets_b, master, local, progress, enforce, ban, flags) as (sides, what),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from timelapse.cli.console import clean, console, line, one_line, print_json
 from timelapse.cli.view import date, moment, share, sparkline
+from timelapse.compare.score import notes_of
 
 if TYPE_CHECKING:
     from timelapse.compare import Cause, Change, Counterfactual, Diff, Judgement, RecordDiff, Score, Scores
@@ -218,6 +219,8 @@ def _print_judged(judged: Judgement) -> None:
     if judged.elsewhere:
         said.append(f"labels outside the log: {judged.elsewhere:,}")
     line(("  " + "; ".join(said), "dim"))
+    for warning, text in notes_of(judged):
+        line(("note: ", "yellow") if warning else ("  ", "dim"), (clean(text), "" if warning else "dim"))
     if not (total.a.judged or total.b.judged):
         line(("note: ", "yellow"), "nothing was judged: no output of either side has a label that counts")
     _print_groups("day", [(date(day), scores) for day, scores in judged.days])
@@ -283,7 +286,7 @@ def _judged(judged: Judgement) -> dict[str, Any]:
         "good": {field: {"a": a, "b": b} for field, (a, b) in judged.good.items()},
         "complete": judged.complete, "labels": judged.labels, "conflicts": judged.conflicts,
         "unjudged": judged.unjudged, "late": judged.late, "elsewhere": judged.elsewhere,
-        "only_right": judged.only_right,
+        "only_right": judged.only_right, "placed": judged.placed, "missed": judged.missed, "ignored": judged.ignored,
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from timelapse.cli.labels_option import LabelColumn, LabelKey, LabelTime
 from timelapse.cli.options import Json, Local, LogArg, Master, ProgramArg, Sets, examples
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ def sweep(
         str | None,
         typer.Option(metavar="[TYPE:]FILE", help="Precision and recall by labels, as in diff."),
     ] = None,
+    label: LabelColumn = None,
+    label_ts: LabelTime = None,
+    label_key: LabelKey = None,
     weight: Annotated[str | None, typer.Option(metavar="FIELD", help="Weigh them by a column: amount.")] = None,
     items: Annotated[
         str | None, typer.Option(metavar="EVENT.FIELD", help="Where the log has what labels name: Message.id.")
@@ -97,7 +101,7 @@ def sweep(
         check_plot(plot)
     if redact and report is None:
         raise UsageError("--redact is for a report", hint="give --report sweep.html too", code="TL800")
-    judging = judging_of(labels, weight=weight, items=items, until=until)
+    judging = judging_of(labels, weight=weight, items=items, until=until, label=label, label_ts=label_ts, label_key=label_key)  # fmt: skip
     base = build_program(load_named(program), settings or [])
     opened = Log.open(log)
     opened.bind(heard(spec_of(base), opened.types))
@@ -234,9 +238,14 @@ def _print(found: Sweep, folder: Path, plot: Path | None, reason: str) -> None:
         )  # fmt: skip
     console().print(table)
     if best is not None and best.judged is not None:
+        from timelapse.compare.score import notes_of
         from timelapse.compare.sweeps import describe
 
         line(("best f1: ", "bold"), one_line(describe(best.values)))
+        for warning, text in notes_of(best.judged):
+            line(
+                ("note: ", "yellow") if warning else ("", ""), (one_line(text, 400), "" if warning else "dim")
+            )
     needed = [p.source for p in found.points if not p.resumed]
     parts = [f"{needed.count(s)} {text}" for s, text in
              (("replay", "whole replays"), ("states", "from kept states"), ("last rules", "of the last rules alone"))

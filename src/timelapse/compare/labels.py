@@ -2,13 +2,14 @@
 
 A label names an output by its key: by columns of the record's key fields, or by one column `key`. The column `label`
 says whether the output is right (true) or wrong; without it every row is right, as in a list of reports. The optional
-column `ts` says when the label came about, or when the thing itself did.
+column `ts` says when the label came about, or when the thing itself did. Columns of other names are named by the caller;
+a table in which another column looks like the label is refused until somebody says which it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from timelapse.errors import IngestError, Place, UsageError
+from timelapse.errors import IngestError, Place, UsageError, meant
 from timelapse.log.convert import Times, convert
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
 from timelapse.tables.loops import U64
@@ -33,23 +34,57 @@ Bools = npt.NDArray[np.bool_]
 
 _SEED = 0x6C6162656C73
 _RIGHT = {"true", "yes", "1", "t", "y", "right", "positive"}
+ALL_RIGHT = "none"
+"""In place of the column that says right or wrong: every row is right."""
 _WRONG = {"false", "no", "0", "f", "n", "wrong", "negative"}
 
 
 @dataclass(frozen=True)
 class Labels:
-    """A table of labels as it was given. `texts`: from CSV, every value is a text. `name` is for messages."""
+    """A table of labels as it was given. `texts`: from CSV, every value is a text. `name` is for messages.
+
+    `label`, `ts`, `key`: the columns that are not called so; `label` is ALL_RIGHT where every row counts as right.
+    """
 
     table: pa.Table
     texts: bool
     name: str
+    label: str | None = None
+    ts: str | None = None
+    key: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = self.table.column_names
+        for option, column in (
+            ("label", self.label),
+            ("label-ts", self.ts),
+            *(("label-key", k) for k in self.key),
+        ):
+            if column is not None and column not in names and (option, column) != ("label", ALL_RIGHT):
+                raise UsageError(
+                    f"--{option} {column}: the labels have no such column", place=Place(self.name),
+                    hint=f"{meant(column, names)}columns: {', '.join(names)}", code="TL818",
+                )  # fmt: skip
 
     @classmethod
-    def of(cls, source: str | Path | pa.Table | Labels) -> Labels:
+    def of(
+        cls, source: str | Path | pa.Table | Labels, *, label: str | None = None, ts: str | None = None,
+        key: Sequence[str] = (),
+    ) -> Labels:  # fmt: skip
         """Labels from a Parquet or CSV file (`.parquet`, else CSV with a header), or from an Arrow table.
 
-        Raises UsageError (TL818) for what cannot be read.
+        `label`: the column that says right or wrong, ALL_RIGHT ("none") where every row counts as right; by default
+        `label`. `ts`: that of the label's time; `key`: those that name the output, in the order of the record's key.
+        Raises UsageError (TL818) for what cannot be read, and columns that are not there.
         """
+        read = cls._read(source)
+        return replace(
+            read, label=read.label if label is None else label, ts=read.ts if ts is None else ts,
+            key=tuple(key) or read.key,
+        )  # fmt: skip
+
+    @classmethod
+    def _read(cls, source: str | Path | pa.Table | Labels) -> Labels:
         if isinstance(source, Labels):
             return source
         if isinstance(source, pa.Table):
@@ -76,6 +111,8 @@ class Labels:
         if record.identity == ("phase", "seq"):
             return None
         names = self.table.column_names
+        if self.key:
+            return self.key if len(self.key) == len(record.identity) else None
         if all(f in names for f in record.identity):
             return record.identity
         return ("key",) if len(record.identity) == 1 and "key" in names else None
@@ -106,7 +143,7 @@ class Labels:
         raise UsageError(
             f"no column names the outputs of {wanted or 'any record type'}"
             f" (columns: {', '.join(self.table.column_names)})", place=Place(self.name),
-            hint=f"name the columns as the record's key fields, or `key`: {known}" if known
+            hint=f"say which: --label-key COLUMN; or name the columns as the record's key fields, or `key`: {known}" if known
             else "outputs have no key: declare class Spam(tl.Record, key=...), or give --key", code="TL818",
         )  # fmt: skip
 
@@ -128,9 +165,9 @@ class Labels:
     def right(self) -> tuple[Bools, Bools]:
         """Which rows say that the output is right; which rows say anything at all."""
         rows = self.table.num_rows
-        if "label" not in self.table.column_names:
+        if self.label_column is None:
             return np.ones(rows, np.bool_), np.ones(rows, np.bool_)
-        column = one_array(self.table.column("label"))
+        column = one_array(self.table.column(self.label_column))
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if pa.types.is_boolean(column.type):
@@ -148,22 +185,64 @@ class Labels:
             )
         return np.asarray(right), said
 
+    @property
+    def label_column(self) -> str | None:
+        """The column that says right or wrong; None where every row is right."""
+        if self.label is not None:
+            return None if self.label == ALL_RIGHT else self.label
+        return "label" if "label" in self.table.column_names else None
+
+    @property
+    def ts_column(self) -> str | None:
+        """The column of the labels' times; None where they have none."""
+        return self.ts or ("ts" if "ts" in self.table.column_names else None)
+
+    def refuse_other_labels(self, used: Sequence[str]) -> None:
+        """Raise UsageError (TL818) where nobody has said which column is the label, and one that is not used may be it.
+
+        Every row would count as right, whatever that column says.
+        """
+        if self.label is not None or self.label_column is not None:
+            return
+        for name in self.table.column_names:
+            if name not in used and self._says_yes_or_no(name):
+                raise UsageError(
+                    f"the labels have no column `label`, and {name} holds true and false: without a label every row counts as right",
+                    place=Place(self.name), code="TL818",
+                    hint=f"--label {name}, or --label {ALL_RIGHT} where every row is right",
+                )  # fmt: skip
+
+    def _says_yes_or_no(self, name: str) -> bool:
+        column = one_array(self.table.column(name))
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if pa.types.is_boolean(column.type):
+            return True
+        if pa.types.is_integer(column.type):
+            return set(pc.unique(column).to_pylist()) - {None} == {0, 1}
+        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            return False
+        words = set(pc.unique(pc.utf8_lower(pc.utf8_trim_whitespace(column))).to_pylist()) - {None, ""}
+        return bool(words & _RIGHT) and bool(words & _WRONG) and words <= _RIGHT | _WRONG
+
     def _words(self, column: pa.Array) -> pa.Array:
         kind = column.type
         if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-            whole, reasons = convert("label", column, OptionalType(INT), Times(), texts=False)
+            whole, reasons = convert(
+                self.label_column or "label", column, OptionalType(INT), Times(), texts=False
+            )
             if reasons:
                 raise self._bad(next(iter(reasons.values())))
             return whole.cast(pa.string())
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             return column.cast(pa.string())
-        raise self._bad(f"the column label is {kind}: true or false is needed")
+        raise self._bad(f"the column {self.label_column} is {kind}: true or false is needed")
 
     def times(self) -> I64 | None:
-        """When each label came about, in microseconds; None without a column `ts`."""
-        if "ts" not in self.table.column_names:
+        """When each label came about, in microseconds; None without a column of times."""
+        if self.ts_column is None:
             return None
-        return np.asarray(self._column("ts", TIME, required=True))
+        return np.asarray(self._column(self.ts_column, TIME, required=True))
 
     def numbers(self, name: str) -> npt.NDArray[np.float64]:
         """A column as numbers; a missing one is NaN. Raises UsageError for what is no number."""
@@ -186,7 +265,12 @@ class Labels:
         return values
 
     def _bad(self, message: str) -> UsageError:
-        return UsageError(message, place=Place(self.name), hint="columns: key, label, ts", code="TL818")
+        return UsageError(
+            message,
+            place=Place(self.name),
+            hint="--label, --label-ts and --label-key name the columns",
+            code="TL818",
+        )
 
 
 _KINDS: tuple[tuple[Any, ValueType], ...] = (

@@ -100,6 +100,12 @@ class Judgement:
     """Items with a label that lie outside the log."""
     only_right: bool
     """Whether the labels only list what is right, so that everything else counts as wrong."""
+    placed: str
+    """Where right items that neither run put out stand in time: at "log" events, at their "label"'s time, or "nowhere"."""
+    missed: int
+    """Right items that neither run put out."""
+    ignored: tuple[str, ...]
+    """Columns of the labels that nothing was made of."""
     weight: str | None = None
 
 
@@ -121,7 +127,8 @@ class _Items:
 
 def judge(
     diff: Diff, labels: Any, *, record: str | None = None, segments: Sequence[str] = (), by: Sequence[str] = (),
-    weight: str | None = None, items: str | None = None, until: Moment | None = None,
+    weight: str | None = None, items: str | None = None, until: Moment | None = None, label: str | None = None,
+    label_ts: str | None = None, label_key: Sequence[str] = (),
 ) -> Judgement:  # fmt: skip
     """Judge both runs of a diff by labels (a Parquet or CSV file, an Arrow table, `Labels`).
 
@@ -129,14 +136,16 @@ def judge(
     of the record, to split by; `weight`: one to weigh items by. `by`: fields of the record for `Judgement.good`.
     `items`: the event type and field where the log has the items themselves (`"Message.id"`): then items that
     neither run put out are found in the log, with their times; else they stand at their label's time. `until`
-    (microseconds): when labels are complete, instead of an estimate.
+    (microseconds UTC, ISO 8601 text or a datetime): when labels are complete, instead of an estimate. `label`, `label_ts`,
+    `label_key`: the labels' columns that are not called `label`, `ts` and as the record's key (`Labels.of`).
 
     Raises UsageError: TL818 for labels that do not fit, TL816 for fields that are not there.
     """
-    given = Labels.of(labels)
+    given = Labels.of(labels, label=label, ts=label_ts, key=label_key)
     if record is not None and record not in diff.records:
         raise _no_field(f"neither run has outputs of the type {record!r}", diff.records)
     found = diff.records[given.record(diff.records, record)]
+    given.refuse_other_labels([*(given.fit(found) or ()), given.ts_column or "", *segments, weight or ""])
     return _Judge(diff, found, given, items).judge(
         segments, by, weight, None if until is None else micros(until, "until=")
     )
@@ -187,10 +196,13 @@ class _Judge:
         if items is not None:
             log_items = self._from_log(items, keys, codes)
         missing = found.known & (found.ts == _NEVER)
+        self._placed = "nowhere"
         if log_items is not None:
+            self._placed = "log"
             found.ts[missing] = log_items[missing]
             outside = missing & (found.ts == _NEVER)
         elif found.label_ts is not None:
+            self._placed = "label"
             first = _first_ts(self._diff)
             found.ts[missing] = found.label_ts[missing]
             outside = missing & (found.ts < first)
@@ -252,8 +264,14 @@ class _Judge:
             complete, int(items.known.sum()), self._conflicts,
             (int((items.put[0] & timely & ~judged).sum()), int((items.put[1] & timely & ~judged).sum())),
             (int((items.put[0] & ~timely).sum()), int((items.put[1] & ~timely).sum())),
-            self._elsewhere, self._only_right, weight,
+            self._elsewhere, self._only_right, self._placed,
+            int((positives & ~items.put[0] & ~items.put[1]).sum()), self._ignored([*segments, weight or ""]), weight,
         )  # fmt: skip
+
+    def _ignored(self, asked: Sequence[str]) -> tuple[str, ...]:
+        labels = self._labels
+        used = {*(labels.fit(self._record) or ()), labels.label_column, labels.ts_column, *asked}
+        return tuple(name for name in labels.table.column_names if name not in used)
 
     def _complete(self) -> int | None:
         items = self._items
@@ -370,6 +388,23 @@ class _Judge:
         return int(pc.sum(pc.invert(grouped.column("right_any"))).as_py() or 0)
 
 
+def notes_of(judged: Judgement) -> list[tuple[bool, str]]:
+    """What a reader of precision and recall must know about how they were counted; True: a warning."""
+    found: list[tuple[bool, str]] = []
+    if judged.missed:
+        missed = f"recall: {judged.missed:,} right items that neither side put out count"
+        ask = "--items EVENT.FIELD finds them in the log"
+        if judged.placed == "log":
+            found.append((False, f"{missed} at the time of their event in the log"))
+        elif judged.placed == "label":
+            found.append((True, f"{missed} at their label's time, as their own is not known; {ask}"))
+        else:
+            found.append((True, f"{missed}, whether or not the log has them: the labels have no time; {ask}"))
+    if judged.ignored:
+        found.append((False, f"columns of the labels that were not used: {', '.join(judged.ignored)}"))
+    return found
+
+
 def _conflicts(codes: I64, right: Bools, count: int) -> int:
     yes, no = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     yes[codes[right]] = True
@@ -396,4 +431,4 @@ def _no_field(message: str, known: Iterable[str]) -> UsageError:
     return UsageError(message, hint=f"there are: {', '.join(known)}", code="TL816")
 
 
-__all__ = ["Judgement", "Score", "Scores", "judge"]
+__all__ = ["Judgement", "Score", "Scores", "judge", "notes_of"]

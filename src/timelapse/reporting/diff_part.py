@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from timelapse.charts import Timeline
 from timelapse.compare import Cause, Change, Diff, Judgement, RecordDiff, Scores
+from timelapse.compare.score import notes_of
 from timelapse.compare.views import differences_chart, whole_span
 from timelapse.display import clean, date, moment, one_line, took
 from timelapse.errors import UsageError
@@ -261,6 +262,7 @@ def _labels(judged: Judgement, redaction: Redaction) -> LabelPart:
         notes.append(f"contradictory labels: {judged.conflicts:,} (the latest counts)")
     if judged.elsewhere:
         notes.append(f"labels outside the log: {judged.elsewhere:,}")
+    notes += [clean(text) for _, text in notes_of(judged)]
     for field, (a, b) in judged.good.items():
         notes.append(f"{clean(field)} hit without anything right: {a:,} -> {b:,}")
     return LabelPart(
