@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +209,8 @@ class HandlerError(ReplayError):
         self.event_type = event_type
         self.cause = cause
         self.reproducible = reproducible
+        self.taken: tuple[tuple[Any, ...], ...] = ()
+        """What had been taken out before (rows of `Run.quarantined`), where this one was one too many."""
 
     def __reduce__(self) -> tuple[object, ...]:
         fields = dict(self.__dict__)
@@ -231,6 +233,13 @@ def _rebuild_handler_error(fields: dict[str, object]) -> HandlerError:
         "reproducible",
     )
     return HandlerError(str(fields["message"]), **{k: fields[k] for k in keys})  # type: ignore[arg-type]
+
+
+class TooManyQuarantined(ReplayError):
+    """More events failed than may be taken out of the log. `reasons` has how many failed why, the most frequent first."""
+
+    code = "TL514"
+    reasons: tuple[tuple[str, int], ...] = ()
 
 
 class ImpureProgram(ReplayError):

@@ -19,7 +19,7 @@ from timelapse.kinds.base import ABSENT, State
 from timelapse.kinds.past import Done, History, recording
 from timelapse.model.agenda import Agenda, Dated
 from timelapse.model.events import Event, Record
-from timelapse.model.failure import handler_error, is_reproducible
+from timelapse.model.failure import handler_error, is_reproducible, quarantined_row, too_many
 from timelapse.model.order import in_order
 from timelapse.model.program import (
     HandlerSpec,
@@ -36,6 +36,7 @@ from timelapse.model.times import (
     calendar_of,
     check_sent,
     due_at,
+    has_own_times,
     kept,
     loop_bound,
     refuse_times,
@@ -163,6 +164,21 @@ class Loop:
                 lag = span_of(self.program, handler.after)
                 for event in handler.events:
                     self._after.setdefault(event, []).append((handler, lag))
+
+    def copy(self) -> Loop:
+        """The loop where it stands between two steps, to go on with by itself. It has put out nothing yet."""
+        other = Loop(self.program)
+        for name, store in self._stores.items():
+            other._stores[name].data.update(store.data)
+        for name, history in self._histories.items():
+            other._histories[name]._versions = history.copy()._versions
+        for name, record in self._records.items():
+            other._records[name]._done = record.copy()._done
+        other._agenda = self._agenda.copy(other.states)
+        other._ticks = None if self._ticks is None else list(self._ticks)
+        other._last, other._ordinal = self._last, self._ordinal
+        other.outcome.events = self.outcome.events
+        return other
 
     # --- time goes on -----------------------------------------------------------------------------
 
@@ -378,6 +394,10 @@ class Loop:
         self._agenda.undo()
         self._journal.clear()
 
+    def oldest_root(self) -> int | None:
+        """The first log event that something pending stems from; None where nothing does."""
+        return self._agenda.oldest_root()
+
     def count_pending(self) -> dict[str, int]:
         """What lies ahead, counted by state, event type and handler."""
         return self._agenda.count()
@@ -395,6 +415,7 @@ def run(
     before: int | None = None,
     watch: Callable[[int, dict[str, dict[Any, Any]]], None] | None = None,
     quarantine: bool = False,
+    most: int | None = None,
     begin: int | None = None,
     until: int | None = None,
     moments: Iterable[tuple[int, int]] = (),
@@ -408,13 +429,14 @@ def run(
     end, everything up to that time is done and `watch` called with that seq.
 
     With `quarantine` an event at which a handler raises counts as if it had not been in the log; what was
-    raised is listed. An end of memory or stack is no property of the event and is raised all the same. Programs that
-    reach into other times are refused: what stems from an event would have to go with it (run/takeout.py does that).
+    raised is listed, of at most `most` events. An end of memory or stack is no property of the event and is raised
+    all the same. Programs in which something happens at other times than the events' are refused: what stems from an
+    event would have to go with it (run/takeout.py does that).
 
     Raises HandlerError for a handler's exception, EventOrderError for events out of order, SilentLog for a gap
-    between two events that is longer than the program's ticks may go on.
+    between two events that is longer than the program's ticks may go on, TooManyQuarantined.
     """
-    if quarantine:
+    if quarantine and has_own_times(program):
         refuse_times(program, "quarantine")
     loop = Loop(program)
     if begin is not None:
@@ -442,6 +464,8 @@ def run(
             if not quarantine or failure.__cause__ is None or not is_reproducible(failure.__cause__):
                 raise
             loop.outcome.quarantined.append(failure)
+            if most is not None and len(loop.outcome.quarantined) > most:
+                raise too_many(map(quarantined_row, loop.outcome.quarantined), most) from failure
         last = event.ts
     if marks and before is None:
         look(marks[-1][0])

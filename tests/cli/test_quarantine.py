@@ -88,3 +88,17 @@ def test_what_was_taken_out_is_told_wherever_a_run_is_looked_at(
     assert "taken out of the log, and had no effect" in asked.out
     assert cli("replay", "rules.py:Parsing", "log", "--without", "took", "--out", "rest").code == 0
     assert cli("why-not", "rest", "3").err.startswith("TL606 event 3 was left out of the log")
+
+
+def test_more_than_may_be_taken_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number alone asks for the quarantine; beyond it the error says why, and nothing is left."""
+    monkeypatch.chdir(folder)
+    failed = cli("replay", "rules.py:Parsing", "log", "--max-quarantined", "1", "--out", "many")
+    assert failed.code == 2
+    assert "TL514" in failed.err
+    assert "2 times add (rules.py:15): ValueError: invalid literal" in " ".join(failed.err.split())
+    assert "\x1b" not in failed.err
+    assert not Path("many").exists()
+    done = cli("replay", "rules.py:Parsing", "log", "--max-quarantined", "2", "--out", "few")
+    assert done.code == 0, done.err
+    assert cli("replay", "rules.py:Parsing", "log", "--max-quarantined", "0").code == 2

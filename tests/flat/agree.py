@@ -37,7 +37,9 @@ def run(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SWITCH, switch)
         memory = 0 if mapped else None
-        kernel = SliceKernel(program, work, starts, 0, final=final, quarantine=quarantine, memory=memory)
+        kernel = SliceKernel(
+            program, work, starts, 0, final=final, quarantine=10**9 if quarantine else None, memory=memory
+        )
         for lo, hi in pairwise(cuts):
             assert isinstance(kernel.parts[0], FlatKernel) is (switch == "python")
             told: list[int] = []
@@ -47,7 +49,9 @@ def run(
                 break
             if mapped:
                 starts = {n: fold(s, starts[n], [results[-1].effects[n]]) for n, s in specs.items()}
-                kernel = SliceKernel(program, work, starts, 0, final=final, quarantine=quarantine, memory=0)
+                kernel = SliceKernel(
+                    program, work, starts, 0, final=final, quarantine=10**9 if quarantine else None, memory=0
+                )
     return results, ticks
 
 

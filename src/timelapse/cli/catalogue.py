@@ -287,6 +287,9 @@ Spark's Java process ended under the job: it was killed, or its session was stop
 TL513 Spark's workers run another Python
 Workers have another version of Python than the driver, or one in which Timelapse is not installed. They take what PYSPARK_PYTHON names where Spark's driver starts: under Spark Connect that is the environment of the server, which no client can change. Start it with `PYSPARK_PYTHON=/path/to/python`, one that has Timelapse in the same version.
 
+TL514 More events failed than may be taken out of the log
+The error says how many failed, and why most of them did, with the first of each. Mend the handler, or guard against such events. --max-quarantined (max_quarantined=) says how many may be taken out: by default 1,000, or one event in twenty where that is more.
+
 TL600 A run that cannot be used
 The base of the errors below.
 

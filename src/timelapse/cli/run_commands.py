@@ -68,6 +68,14 @@ def replay(
             "--quarantine", help="Take events at which a handler raises out of the log, list them, and go on."
         ),
     ] = False,
+    max_quarantined: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Take out so many at most; by default 1,000, or one event in twenty.",
+        ),
+    ] = None,
     without: Without = None,
     until: Annotated[
         str | None,
@@ -108,7 +116,7 @@ def replay(
         run = run_replay(
             made, opened, target, slices, spark, strategy=_strategy(strategy), progress=progress,
             allow_impure=allow_impure, overwrite=overwrite, cache=not no_cache,
-            quarantine=quarantine,
+            quarantine=quarantine or max_quarantined is not None, max_quarantined=max_quarantined,
             until=None if until is None else parse_time("--until", until),
         )  # fmt: skip
         proof = run.verify(wanted, progress) if wanted else None

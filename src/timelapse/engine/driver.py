@@ -13,7 +13,7 @@ They are a chain, and the argument for the slices after them begins at the state
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +36,11 @@ from timelapse.engine.job import (
 )
 from timelapse.engine.loop import Loop
 from timelapse.engine.progress import Progress
+from timelapse.engine.results import read_quarantined
 from timelapse.engine.stages import Stages
 from timelapse.errors import HandlerError, Place
 from timelapse.kernels.choose import share_of
+from timelapse.model.failure import Quarantined, quarantined_row, too_many
 from timelapse.model.program import spec_of
 from timelapse.model.silence import count_ticks
 from timelapse.plan.schedule import Schedule, Step
@@ -172,6 +174,7 @@ class Driver:
                 reports |= rest
         finally:
             self._loop.close()
+        self._check_taken_out(reports.values(), accepted=True)
         outcome = self._outcome([reports[i] for i in range(slices)])
         outcome.lead = min(begin, self._spans[self._schedule.lead][0])
         outcome.validated = max(0, min(begin - 1, self._spans[-1][0]) - outcome.lead)
@@ -263,8 +266,9 @@ class Driver:
             reports |= {report.slice: report for report in result.reports}
             if result.failure is not None and result.failure.spent:
                 return reports, Fallback(result.failure.slice, result.failure.message, is_bug=False)
-            if result.failure is not None:
-                raise handler_error(result.failure)  # all slices before it are validated: it is real
+            if result.failure is not None:  # all slices before it are validated: it is real
+                self._check_taken_out(reports.values(), failure=result.failure)
+                raise handler_error(result.failure)
             wrong = self._wrong_states(at) if self._is_judged(at) else []
             quarantined = sum(report.quarantined for report in result.reports)
             what = f"slice {first}" if first == last else f"slices {first} to {last}"
@@ -318,6 +322,7 @@ class Driver:
         self._loop.submit([self._task("final_chain", name, first=begin, last=self._job.slices - 1)])
         _, result = self._loop.wait()
         if result.failure is not None:
+            self._check_taken_out(result.reports, failure=result.failure)
             raise handler_error(result.failure)
         self._workers, self._abandoned = result.workers, result.abandoned
         if result.abandoned:
@@ -330,6 +335,26 @@ class Driver:
                 f"not by key after all: {result.abandoned}; events ran one after the other{bug}"
             )
         return {report.slice: report for report in result.reports}
+
+    def _check_taken_out(
+        self, reports: Iterable[SliceReport], *, failure: Failure | None = None, accepted: bool = False
+    ) -> None:
+        """Raise TooManyQuarantined where slices, and one that ended at a `failure`, took more events out than they may."""
+        most = self._job.quarantine
+        if most is None:
+            return
+        last: list[Quarantined] = []
+        if failure is not None and failure.taken:
+            last = [*failure.taken, quarantined_row(handler_error(failure))]
+        whole = sum(report.quarantined for report in reports) + len(last)
+        if whole <= most and not last:
+            return
+        found: list[Quarantined] = []
+        for report in reports:
+            folder = self._job.out if accepted else self._job.attempt_path(report.attempt)
+            if report.quarantined:
+                found += read_quarantined(folder, report.slice)
+        raise too_many(found + last, most)
 
     def _accept(self, reports: Mapping[int, SliceReport]) -> None:
         """Move the results of these slices into the run. Those of no other attempt ever get there."""

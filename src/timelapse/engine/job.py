@@ -53,8 +53,8 @@ class Job:
     out: Path
     memory: int | None = None
     """Bytes that a task's states should not exceed by much; None: what its machine has for it."""
-    quarantine: bool = False
-    """Whether an event at which a handler raises is taken out of the log."""
+    quarantine: int | None = None
+    """At most so many events at which a handler raises are taken out of the log; None: the first one fails the run."""
     until: int | None = None
     """The time to which the clock goes on after the last event."""
     lasting: bool = True
@@ -249,6 +249,8 @@ class Failure(msgspec.Struct):
     cause: str = ""
     reproducible: bool = True
     spent: bool = False
+    taken: tuple[tuple[int, int, int, str, str, str, str | None, int | None], ...] = ()
+    """What was taken out before, where this event was one too many (HandlerError.taken)."""
 
 
 class TaskResult(msgspec.Struct):

@@ -30,7 +30,8 @@ from timelapse.engine.job import (
 )
 from timelapse.engine.publish import sync
 from timelapse.engine.reads import is_reads, write_reads
-from timelapse.kernels.base import PassResult, Quarantined, quarantined_table
+from timelapse.kernels.base import PassResult, quarantined_table
+from timelapse.model.failure import Quarantined
 from timelapse.tables.parquet import differences, others
 from timelapse.tables.sharing import Beside, at_once
 from timelapse.tables.table import write_table
@@ -127,3 +128,9 @@ def write_quarantined(rows: list[Quarantined], folder: Path, slice_id: int) -> N
     """Write which events were taken out of the log, where there are any."""
     if rows:
         _write_parquet(quarantined_table(rows), quarantined_path(folder, slice_id))
+
+
+def read_quarantined(folder: Path, slice_id: int) -> list[Quarantined]:
+    """What `write_quarantined` wrote of a slice that took events out."""
+    rows = pq.read_table(quarantined_path(folder, slice_id)).to_pylist()
+    return [tuple(row.values()) for row in rows]

@@ -211,6 +211,8 @@ def _run_slices(
         # Fields that only a later event's handler reads are read too: rows are kept whole.
         classes = job.classes
 
+    gone: set[int] = set()
+
     # What compiled passes keep of most windows begins with the log, and nobody is told of it.
     alone = task.kind == "final_chain" and task.first == 0
 
@@ -220,13 +222,13 @@ def _run_slices(
         if kernel_of is not None:
             return kernel_of(known)
         if serial:
-            return TimedKernel(job.program)
+            return TimedKernel(job.program, job.quarantine)
         made = SliceKernel(
             job.program, work, known, events, final=final, prefetch=task.threads > 1, memory=memory,
             ahead=task.ahead,
             quarantine=job.quarantine, workers=task.threads if final else 1,
             before=before, rows=task.kind != "final_chain", folder=job.rows_folder, alone=alone, given_up=given_up,
-            share=share,
+            share=share, gone=gone,
             companions=job.aside.companions if final and job.aside is not None else (),
         )  # fmt: skip
         if job.aside is not None and made.accompanied:
@@ -283,7 +285,7 @@ def _run_slices(
         result.workers = task.threads if kernel.workers else 1
         if done.failure is not None:
             error = _with_whole_event(job, done.failure, done.failed_seq)
-            result.failure = _failure(slice_id, error)
+            result.failure = _failure(slice_id, error, guessed=not final)
             return result
         slice_report = SliceReport(slice_id, done.events, pending=done.pending)
         if isinstance(kernel, RepairKernel):
@@ -341,10 +343,12 @@ def _with_whole_event(job: Job, error: HandlerError, seq: int) -> HandlerError:
     return error
 
 
-def _failure(slice_id: int, error: HandlerError) -> Failure:
+def _failure(slice_id: int, error: HandlerError, *, guessed: bool) -> Failure:
+    """A failure as it travels. In a pass that finds start states one event too many is no failure of the run."""
     return Failure(
         slice=slice_id, message=error.message, file=error.place.file, line=error.place.line,
         what=error.place.what, hint=error.hint, code=error.code, ts=error.ts, seq=error.seq,
         handler=error.handler, event=error.event, traceback=error.user_traceback,
         event_type=error.event_type, cause=error.cause, reproducible=error.reproducible,
+        spent=guessed and bool(error.taken), taken=error.taken,
     )  # fmt: skip

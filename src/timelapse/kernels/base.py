@@ -16,6 +16,7 @@ import pyarrow as pa
 from timelapse.errors import HandlerError
 from timelapse.ids import Phase
 from timelapse.model.events import Record, arrow_schema
+from timelapse.model.failure import Quarantined
 from timelapse.tables.apply import Change
 
 Tick = Callable[[int], None]
@@ -45,17 +46,6 @@ QUARANTINED_SCHEMA = pa.schema(
         pa.field("line", pa.int64()),
     ]
 )
-Quarantined = tuple[int, int, int, str, str, str, str | None, int | None]
-"""One row of it: an event that was taken out of the log, the handler that raised, what, and where."""
-
-
-def quarantined_row(failure: HandlerError) -> Quarantined:
-    """The row for an event whose handler raised."""
-    place = failure.place
-    return (
-        failure.ts, Phase.LOG_EVENT, failure.seq, failure.event_type, failure.handler, failure.cause,
-        place.file, place.line,
-    )  # fmt: skip
 
 
 def quarantined_table(rows: Sequence[Quarantined]) -> pa.Table:

@@ -76,7 +76,8 @@ class SliceKernel:
     `ahead`: its start states are predicted, or it runs a part of the handlers only. Then each event has a
     budget (budget.py), and `run` raises Spent where one spends it.
 
-    `quarantine`: an event at which a handler raises is undone and listed, and the next one follows.
+    `quarantine`: an event at which a handler raises is undone and listed, and the next one follows; at most so many. Where
+    steps are taken at other times, of the whole log from its first event on; `gone` then has the events taken out.
 
     Of states that are looked back on, `before` gives the rows of earlier slices (None: there are none), `rows` says whether
     those of each slice are asked for, and `folder` where they may wait. `alone`: it is the whole program from the log's
@@ -97,10 +98,10 @@ class SliceKernel:
     def __init__(
         self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool,
         prefetch: bool = False, memory: int | None = None, ahead: bool = False,
-        quarantine: bool = False, workers: int = 1, before: Before | None = None, rows: bool = True,
+        quarantine: int | None = None, workers: int = 1, before: Before | None = None, rows: bool = True,
         folder: Path | None = None, alone: bool = True, given_up: bool = False,
         asked: Collection[str] | None = None, share: int = 0,
-        companions: Sequence[Companion] = (),
+        companions: Sequence[Companion] = (), gone: set[int] | None = None,
     ) -> None:  # fmt: skip
         share = max(events, share)
         looks_back, whole = viewed(work), kept_whole(program, work)
@@ -108,7 +109,7 @@ class SliceKernel:
             work = replace(work, by_key=None)
         self._program, self._work, self._final = program, work, final
         self._events, self._memory = events, memory
-        self._rows, self._folder = rows, folder
+        self._rows, self._folder, self._gone = rows, folder, gone
         self._ahead, self._quarantine = ahead, quarantine
         self._native: NativeKernel | None = None
         self._shared: SharedKernel | None = None
@@ -135,7 +136,7 @@ class SliceKernel:
 
             self._native = NativeKernel(
                 program, work, unit, starts, final=final, prefetch=prefetch, events=events, memory=memory,
-                ahead=ahead, quarantine=quarantine, asked=asked, before=before if looks_back else None,
+                ahead=ahead, quarantine=quarantine, gone=gone, asked=asked, before=before if looks_back else None,
                 logged=[n for n in work.logs if rows and not whole and (final or n in work.targets)],
             )  # fmt: skip
             self._accompany(companions, share)
@@ -245,8 +246,9 @@ class SliceKernel:
         at_once = all(use.what == "derive" for use in spec_of(self._program).times)
         if has_steps(self._program):
             self._python = SteppingKernel(
-                self._program, self._work, known, final=self._final, rows=self._rows, folder=self._folder
-            )
+                self._program, self._work, known, final=self._final, rows=self._rows, folder=self._folder,
+                quarantine=self._quarantine, gone=self._gone,
+            )  # fmt: skip
         elif at_once and rewritten(self._events):
             self._python = FlatKernel(
                 self._program, self._work, known, final=self._final, quarantine=self._quarantine

@@ -18,10 +18,8 @@ from timelapse.ids import Phase
 from timelapse.kernels.base import (
     REJECTED_SCHEMA,
     PassResult,
-    Quarantined,
     Tick,
     output_schema,
-    quarantined_row,
 )
 from timelapse.kernels.source import Source
 from timelapse.kernels.starts import bytes_of
@@ -30,7 +28,7 @@ from timelapse.kernels.windows import Windows
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Delta, Journal, undo
 from timelapse.model.events import Event, Record
-from timelapse.model.failure import handler_error, is_reproducible
+from timelapse.model.failure import Quarantined, handler_error, is_reproducible, quarantined_row
 from timelapse.model.pending import WRITES
 from timelapse.model.program import Program, Rejection, bind, rejection, runtime, spec_of
 from timelapse.model.times import check_sent, loop_bound
@@ -54,7 +52,8 @@ class InterpretedKernel:
     `starts` holds, for each exact state, its value per key at the start; the kernel takes the
     dicts over. A state missing there starts empty. `live` may give other objects for some states:
     those are kept by somebody else, and what they collect is not in the results. With `quarantine` an
-    event at which a handler raises is undone and listed, and the next one follows. `journal`: the one that
+    event at which a handler raises is undone and listed, and the next one follows; at most so many of a slice: the
+    next one fails, and its error has them (HandlerError.taken). `journal`: the one that
     those states write to, where they have one already. `rows`: whether what a slice did to states that are looked
     back on is asked for; `folder`: where such rows may wait.
     """
@@ -66,7 +65,7 @@ class InterpretedKernel:
         starts: Mapping[str, dict[Any, Any]],
         *,
         final: bool,
-        quarantine: bool = False,
+        quarantine: int | None = None,
         live: Callable[[str, Journal | None], Any] = lambda name, journal: None,
         journal: Journal | None = None,
         rows: bool = True,
@@ -78,7 +77,7 @@ class InterpretedKernel:
         self._spec = spec_of(program)
         self._quarantine = quarantine
         self._journal: Journal | None = journal
-        if journal is None and (work.rejects or quarantine):
+        if journal is None and (work.rejects or quarantine is not None):
             self._journal = []
         self.windows: Windows | None = None
         """Its views of the past, where the program has any."""
@@ -261,7 +260,7 @@ class InterpretedKernel:
         _, failure, _ = self._chunk(iter((event,)))
         if failure is None or self._take_out(event, failure):
             return None
-        return self._failed(shown(), failure)
+        return self._fatal(shown(), failure)
 
     def go_on(self, events: Iterator[Event], tick: Tick) -> PassResult:
         """Process the rest of the slice that was begun."""
@@ -277,7 +276,7 @@ class InterpretedKernel:
                 if self._take_out(event, failure):
                     tick(done)
                     continue
-                result.failure = self._failed(event, failure)
+                result.failure = self._fatal(event, failure)
                 result.failed_seq = self._seq_in_log(event)
                 return result
             tick(done)
@@ -314,7 +313,7 @@ class InterpretedKernel:
             if event is None:
                 raise failure  # reading the log failed, no handler did
             if not self._take_out(event, failure):
-                raise self._failed(event, failure)
+                raise self._fatal(event, failure)
 
     def take_reads(self) -> dict[type[Record], list[Record]]:
         """What was recorded of reads since the last call."""
@@ -335,15 +334,17 @@ class InterpretedKernel:
     def _take_out(self, event: Event, failure: Exception) -> bool:
         """Undo an event that failed, if such events are to be taken out of the log."""
         if (
-            not self._quarantine
+            self._quarantine is None
             or not is_reproducible(failure)
             or not self._handler_of(failure.__traceback__)
         ):
             return False
         assert self._journal is not None
+        if len(self._quarantined) >= self._quarantine:
+            return False
         undo(self._journal)
         self._emitted.clear()
-        self._quarantined.append(quarantined_row(self._failed(event, failure)))
+        self._quarantined.append(quarantined_row(self._failed(event, failure, brief=True)))
         self._settle()
         return True
 
@@ -356,12 +357,20 @@ class InterpretedKernel:
         """The seq of what failed, if it comes from the log itself: then it can be shown with all its fields."""
         return event.seq if self._current is None else -1
 
-    def _failed(self, event: Event, failure: Exception) -> HandlerError:
+    def _fatal(self, event: Any, failure: Exception) -> HandlerError:
+        """The error for what stays in the log; with what was taken out before, where this is one too many."""
+        error = self._failed(event, failure)
+        full = self._quarantine is not None and len(self._quarantined) >= self._quarantine
+        if full and error.seq >= 0 and error.reproducible:
+            error.taken = tuple(self._quarantined)
+        return error
+
+    def _failed(self, event: Event, failure: Exception, *, brief: bool = False) -> HandlerError:
         handler = self._handler_of(failure.__traceback__)
         if not handler and _beyond(failure.__traceback__):
             raise failure  # reading the log failed, no handler did
         current = event if self._current is None else self._current
-        return handler_error(self._program, current, handler, failure, (event.ts, event.seq))
+        return handler_error(self._program, current, handler, failure, (event.ts, event.seq), brief=brief)
 
     def _chunk(self, events: Iterator[Event]) -> tuple[int, Exception | None, Event | None]:
         """The hot loop. Returns the number of events done, and what failed at which event."""

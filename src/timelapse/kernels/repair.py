@@ -125,7 +125,7 @@ class RepairKernel:
 
     def __init__(
         self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *,
-        recording: Callable[[int], Recording | None], memory: int | None = None, quarantine: bool = False,
+        recording: Callable[[int], Recording | None], memory: int | None = None, quarantine: int | None = None,
     ) -> None:  # fmt: skip
         specs = spec_of(program).states
         known = {name: starting(specs[name], table, events, memory) for name, table in starts.items()}

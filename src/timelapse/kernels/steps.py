@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import merge
 from itertools import chain
 from pathlib import Path
@@ -50,13 +50,23 @@ class Step(NamedTuple):
 
 
 class SteppingKernel(InterpretedKernel):
-    """Runs a pass of a program with ticks or `after=` handlers, step by step."""
+    """Runs a pass of a program with ticks or `after=` handlers, step by step.
+
+    With `quarantine` an event that fails in its own step is taken out, if the pass goes through the log from its first
+    event on. What fails later, and stems from an event, fails the pass: that event has had its effects. `gone` has the
+    events taken out so far, for whoever goes on from here.
+    """
 
     def __init__(
         self, program: Program, work: PassProgram, starts: Any, *, final: bool, rows: bool = True,
         folder: Path | None = None, live: Callable[[str, Journal | None], Any] = lambda name, journal: None,
+        quarantine: int | None = None, gone: set[int] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(program, work, starts, final=final, rows=rows, folder=folder, live=live)
+        super().__init__(
+            program, work, starts, final=final, rows=rows, folder=folder, live=live, quarantine=quarantine
+        )
+        self.gone: set[int] = set() if gone is None else gone
+        self.log_begins: int | None = None
         specs = {h.name: (n, h) for n, h in enumerate(self._spec.handlers)}
         self._at_once: dict[type[Event], tuple[Any, ...]] = {}
         self._alone: dict[int, tuple[HandlerSpec, Any]] = {}
@@ -85,6 +95,7 @@ class SteppingKernel(InterpretedKernel):
     def run_steps(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice. After a failure the kernel's state is of no use."""
         self._place, self._ordinal = None, 0
+        self.log_begins = source.begin
         result = self.run(self._steps(source), tick)  # type: ignore[arg-type]  # steps stand for events here
         if self._final and source.is_last and result.failure is None:
             result.pending = self._count_pending(source)
@@ -184,7 +195,8 @@ class SteppingKernel(InterpretedKernel):
         """How many calls of `after=` handlers and dated events lie beyond the end."""
         found = Counter[str]() if self._pending is None else self._pending.counted()
         found += Counter() if self._writes is None else self._writes.counted()
-        found.update(calls_ahead(self._program, [spec for spec, _ in self._alone.values()], source))
+        handlers = [spec for spec, _ in self._alone.values()]
+        found.update(calls_ahead(self._program, handlers, source, self.gone))
         return dict(sorted(found.items()))
 
     @property
@@ -199,22 +211,33 @@ class SteppingKernel(InterpretedKernel):
     def one_step(self, step: Step, shown: Callable[[], Event]) -> HandlerError | None:
         """Process a single step; the failure, if it fails, at the step's event as it is `shown`."""
         _, failure, _ = self._chunk(iter((step,)))
-        if failure is None:
+        if failure is None or self._take_out(step, failure):
             return None
-        return self._failed(step if step.event is None else step._replace(event=shown()), failure)
+        return self._fatal(step if step.event is None else step._replace(event=shown()), failure)
+
+    def _take_out(self, event: Any, failure: Exception) -> bool:
+        step: Step = event
+        if step.phase != Phase.LOG_EVENT or step.ts == self.log_begins:
+            return False  # where the log begins with another event, ticks do too
+        if not super()._take_out(event, failure):
+            return False
+        self.gone.add(step.seq)
+        return True
 
     def _chunk(self, events: Iterator[Any]) -> tuple[int, Exception | None, Any]:
         """The hot loop, over steps."""
         done = 0
         live = self._bound.__dict__
         bound, emitted, journal = self._bound, self._emitted, self._journal
-        windows = self.windows
+        windows, gone = self.windows, self.gone
         step: Step | None = None
         self._turn += 1
         try:
             for step in events:
                 done += 1
                 ts, phase, seq, order, event = step
+                if seq in gone:
+                    continue  # the call of an `after=` handler
                 live["now"] = ts
                 self._root = seq
                 if windows is not None:
@@ -265,7 +288,7 @@ class SteppingKernel(InterpretedKernel):
         is_sent = self._current is not None or event.order[:1] == (_BEHIND,)
         return -1 if is_sent else int(event.seq)
 
-    def _failed(self, event: Any, failure: Exception) -> HandlerError:
+    def _failed(self, event: Any, failure: Exception, *, brief: bool = False) -> HandlerError:
         if event.phase == Phase.DATED_WRITE:
             write: DatedWrite = event.event
             arguments = as_given(self._spec.states[write.state], write.arguments)
@@ -276,7 +299,12 @@ class SteppingKernel(InterpretedKernel):
             raise failure  # reading the log failed, no handler did
         current = event.event if self._current is None else self._current
         return handler_error(
-            self._program, "a tick" if current is None else current, handler, failure, (event.ts, event.seq)
+            self._program,
+            "a tick" if current is None else current,
+            handler,
+            failure,
+            (event.ts, event.seq),
+            brief=brief,
         )
 
 
@@ -305,14 +333,16 @@ def ticks_of(program: Program, spec: HandlerSpec, place: int, source: Source) ->
         at = calendar.after(at)
 
 
-def calls_ahead(program: Program, handlers: Iterable[HandlerSpec], source: Source) -> dict[str, int]:
-    """How many calls of `after=` handlers lie beyond the end, by handler."""
+def calls_ahead(
+    program: Program, handlers: Iterable[HandlerSpec], source: Source, gone: Collection[int] = ()
+) -> dict[str, int]:
+    """How many calls of `after=` handlers lie beyond the end, by handler: none for events that are `gone`."""
     found: dict[str, int] = {}
     for spec in handlers:
         if spec.after is not None and source.end is not None:
             lag = span_of(program, spec.after)
             behind = source.between(spec.events, _seq_after(source, source.end - lag), INT64_MAX)
-            if count := sum(1 for _ in behind.events()):
+            if count := sum(event.seq not in gone for event in behind.events()):
                 found[spec.name] = count
     return found
 

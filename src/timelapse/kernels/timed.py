@@ -14,7 +14,8 @@ from timelapse.errors import HandlerError
 from timelapse.kernels.base import REJECTED_SCHEMA, PassResult, Tick, output_schema
 from timelapse.kernels.source import Source
 from timelapse.kinds.base import ABSENT
-from timelapse.model.events import Record
+from timelapse.model.events import Event, Record
+from timelapse.model.failure import quarantined_row
 from timelapse.model.program import Program, spec_of
 from timelapse.serial import Loop, Output, Refusal
 from timelapse.tables.apply import changes_table
@@ -24,7 +25,11 @@ _TICK = 8192
 
 
 class TimedKernel:
-    """Runs a whole program over slices, one after the other from the first."""
+    """Runs a whole program over slices, one after the other from the first.
+
+    With `quarantine` an event that fails in its own step is taken out, at most so many of a slice; what fails later fails
+    the pass.
+    """
 
     compiled = False
     why_python = ""
@@ -32,7 +37,8 @@ class TimedKernel:
     state_bytes = 0
     """States stay in memory: what looks back and ahead goes with them."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, quarantine: int | None = None) -> None:
+        self._quarantine = quarantine
         self._spec = spec_of(program)
         self._loop = Loop(program)
         self.seconds: dict[str, float] = {}
@@ -49,7 +55,10 @@ class TimedKernel:
             events = source.events()
             while part := list(islice(events, _TICK)):
                 for event in part:
-                    loop.step(event)
+                    try:
+                        loop.step(event)
+                    except HandlerError as failure:
+                        self._take_out(failure, event, source, result)
                 tick(len(part))
             if source.end is not None:
                 loop.advance(source.end)
@@ -69,6 +78,17 @@ class TimedKernel:
         result.rejected = rejected_table(outcome.refused)
         result.pending = loop.count_pending()
         return result
+
+    def _take_out(self, failure: HandlerError, event: Event, source: Source, result: PassResult) -> None:
+        """Raises the failure where the event stays in the log."""
+        first = event.ts == source.begin and any(h.every is not None for h in self._spec.handlers)
+        if failure.seq != event.seq or self._quarantine is None or not failure.reproducible or first:
+            raise failure
+        if len(result.quarantined) >= self._quarantine:
+            failure.taken = tuple(result.quarantined)
+            raise failure
+        result.quarantined.append(quarantined_row(failure))
+        self._loop.outcome.events -= 1
 
 
 def output_tables(outputs: list[Output]) -> dict[type[Record], pa.Table]:

@@ -61,7 +61,7 @@ class Moment:
 
 
 def walker(
-    program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, quarantine: bool = False
+    program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, quarantine: int | None = None
 ) -> SliceKernel:  # fmt: skip
     """A kernel to walk with, over so many events: it is not asked what a slice did."""
     from timelapse.kernels.choose import SliceKernel

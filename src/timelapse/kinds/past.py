@@ -71,6 +71,12 @@ class History:
         if old > 0:
             del times[:old], values[:old]
 
+    def copy(self) -> History:
+        """The same versions, to go on with by themselves."""
+        other = History(self.keep)
+        other._versions = {key: (times[:], values[:]) for key, (times, values) in self._versions.items()}
+        return other
+
     def get(self, key: Any, default: Any, at: int, *, before: bool = False) -> Any:
         """What the key held after everything at a time, or before it."""
         found = self._versions.get(key)
@@ -129,6 +135,12 @@ class Done:
         old = bisect_left(times, ts - self._keep)
         if old > 0:
             del times[:old], operations[:old]
+
+    def copy(self) -> Done:
+        """The same operations, to go on with by themselves."""
+        other = Done(self._keep)
+        other._done = {key: (times[:], done[:]) for key, (times, done) in self._done.items()}
+        return other
 
     def take_back(self, key: Any) -> None:
         """The key's latest operation was not done after all."""

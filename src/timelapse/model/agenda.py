@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any
 
@@ -47,6 +47,26 @@ class Agenda:
         """How to undo what the transaction did here, in the order in which it did it."""
         self._timers: dict[Any, Dated] = {}
         self._issued = 0
+
+    def copy(self, states: Mapping[str, State]) -> Agenda:
+        """What lies ahead, to go on with by itself, between two transactions: writes go to the `states` of these names."""
+        other = Agenda()
+        own: dict[Dated, Dated] = {}
+        for dated in (*(entry[-1] for entry in self.writes), *(entry[-1] for entry in self.events)):
+            write = dated.write
+            if write is not None:
+                write = (states[write[0]._spec.name], *write[1:])
+            own[dated] = replace(dated, write=write)
+        other.writes = [(due, issue, own[dated]) for due, issue, dated in self.writes]
+        other.events = [(due, root, issue, own[dated]) for due, root, issue, dated in self.events]
+        other._timers = {timer: own[dated] for timer, dated in self._timers.items()}
+        other._issued = self._issued
+        return other
+
+    def oldest_root(self) -> int | None:
+        """The first log event that something pending stems from; None where nothing does."""
+        found = (h[-1] for heap in (self.writes, self.events) for h in heap)
+        return min((dated.root for dated in found if dated.alive and dated.root >= 0), default=None)
 
     def date(self, dated: Dated) -> None:
         """Put in a write or an event. One with a timer takes its name; `disarm` the earlier one before."""

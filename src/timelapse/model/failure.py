@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 
-from timelapse.errors import HandlerError, Place
+from timelapse.errors import HandlerError, Place, TooManyQuarantined, UsageError
+from timelapse.ids import Phase
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 
 _LONGEST = 500
 
+
+Quarantined = tuple[int, int, int, str, str, str, str | None, int | None]
+"""An event that was taken out of the log, as a row of `Run.quarantined`: ts, phase, seq, event type, the handler that
+raised, what, and where (file, line)."""
+
+FEW_FAILURES = 1_000
+SHARE_OF_FAILURES = 20
+"""Where nobody says, so many events may be taken out of the log, or one in so many if that is more."""
+_REASONS = 5
 
 _NOTES = str(Path("kinds", "past.py"))
 
@@ -32,30 +43,87 @@ def cause_of(error: BaseException) -> str:
 
 def handler_error(
     program: Program, event: Event | str, handler: str, error: BaseException,
-    place: tuple[int, int] | None = None,
+    place: tuple[int, int] | None = None, *, brief: bool = False,
 ) -> HandlerError:  # fmt: skip
     """The error of a run whose handler raised. The traceback's first frame is the calling loop.
 
     `event` is what was handled, as text where it is no event (a tick, a dated write); `place` its time and
-    the seq of the log event that it comes from, where they are not those of the event.
+    the seq of the log event that it comes from, where they are not those of the event. `brief`: without the traceback,
+    which takes longer than most handlers.
     """
     if isinstance(event, Event):
         shown, (ts, seq) = repr(event), place or (event.ts, event.seq)
     else:
         assert place is not None
         shown, (ts, seq) = event, place
-    frames = traceback.extract_tb(error.__traceback__)
     # The first frame is the loop that called the handler; the user's code comes after it. A dated write has none, and
     # may pass through who takes notes of it (kinds/past.py).
-    user = [f for f in frames[1:] if f.name != "write" or not f.filename.endswith(_NOTES)] or frames
-    text = "".join(traceback.format_list(user)) + "".join(traceback.format_exception_only(error))
-    last = user[0] if user else None
+    frames = list(traceback.walk_tb(error.__traceback__))
+    codes = [frame.f_code for frame, _ in frames]
+    user = [
+        n for n, c in enumerate(codes) if n and (c.co_name != "write" or not c.co_filename.endswith(_NOTES))
+    ] or list(range(len(frames)))
+    text = ""
+    if not brief:
+        found = traceback.extract_tb(error.__traceback__)
+        text = "".join(
+            traceback.format_list([found[n] for n in user]) + traceback.format_exception_only(error)
+        )
+    file, line = (codes[user[0]].co_filename, frames[user[0]][1]) if user else (None, None)
     qualname = f"{spec_of(program).name}.{handler}"
     return HandlerError(
         f"{type(error).__name__}: {error} at {shown}",
-        place=Place(last.filename if last else None, last.lineno if last else None, qualname),
+        place=Place(file, line, qualname),
         ts=ts, seq=seq, handler=handler, event=shown, user_traceback=text,
         event_type=type(event).__name__ if isinstance(event, Event) else "", cause=cause_of(error),
         reproducible=is_reproducible(error),
         hint="fix the handler, guard against such an event, or replay with --quarantine (quarantine=True)",
     )  # fmt: skip
+
+
+def quarantined_row(failure: HandlerError) -> Quarantined:
+    """The row for an event whose handler raised."""
+    place = failure.place
+    return (
+        failure.ts, Phase.LOG_EVENT, failure.seq, failure.event_type, failure.handler, failure.cause,
+        place.file, place.line,
+    )  # fmt: skip
+
+
+def most_failures(given: int | None, events: int) -> int:
+    """How many events may be taken out of a log of so many. Raises UsageError for a number that makes no sense."""
+    if given is None:
+        return max(FEW_FAILURES, events // SHARE_OF_FAILURES)
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        raise UsageError(
+            f"max_quarantined is {given!r}", hint="give a number of events, at least 1", code="TL810"
+        )
+    return given
+
+
+def too_many(rows: Iterable[Quarantined], most: int) -> TooManyQuarantined:
+    """The error for one more failing event than may be taken out: `rows` are those that failed so far."""
+    found: dict[tuple[object, ...], list[Quarantined]] = {}
+    count = 0
+    for row in rows:
+        count += 1
+        _, _, _, event, handler, error, file, line = row
+        found.setdefault((event, handler, error.split(":", 1)[0], file, line), []).append(row)
+    ranked = sorted(found.values(), key=lambda rows: (-len(rows), rows[0][2]))
+    reasons = tuple((_reason(rows[0]), len(rows)) for rows in ranked)
+    shown = "".join(f"\n  {n:,} times {text}" for text, n in reasons[:_REASONS])
+    more = sum(n for _, n in reasons[_REASONS:])
+    raised = TooManyQuarantined(
+        f"{count:,} events failed so far, and at most {most:,} may be taken out of the log{shown}"
+        + (f"\n  {more:,} times for other reasons" if more else ""),
+        hint="mend the handler, or guard against such events; --max-quarantined N (max_quarantined=N) takes more of "
+        "them out",
+    )
+    raised.reasons = reasons
+    return raised
+
+
+def _reason(row: Quarantined) -> str:
+    ts, _, seq, event, handler, error, file, line = row
+    place = "" if file is None else f" ({Path(file).name}:{line})"
+    return f"{handler}{place}: {' '.join(error.split())}; first at {event or 'an event'} seq {seq}, ts {ts}"

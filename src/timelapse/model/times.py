@@ -30,6 +30,8 @@ from timelapse.model.program import (
 from timelapse.model.source import function_source
 
 VIEWS = ("last", "ago")
+_LATER = ("after", "send", "cancel", "dated")
+"""Uses of other times by which something happens later that stems from an event."""
 
 
 def times_of_handler(handler: HandlerSpec, params: dict[str, ParamSpec]) -> list[TimeUse]:
@@ -228,6 +230,16 @@ def windowed(program: Program) -> set[str]:
     return {
         u.state for u in spec.times if u.what == "last" and not spec.states[u.state].kind.net_window
     }  # fmt: skip
+
+
+def acts_later(program: Program | type[Program]) -> bool:
+    """Whether something that stems from an event may happen, and fail, after its own step."""
+    return any(use.what in _LATER for use in spec_of(program).times)
+
+
+def has_own_times(program: Program | type[Program]) -> bool:
+    """The same, or ticks: whether anything happens at other times than those of the log's events."""
+    return acts_later(program) or any(use.what == "every" for use in spec_of(program).times)
 
 
 def refuse_times(program: Program | type[Program], what: str) -> None:

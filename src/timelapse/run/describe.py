@@ -72,7 +72,7 @@ def manifest_of(
         certificate=_certificate(request, plan, job, outcome, reuse, foretold, seconds),
         plan=plan.text(),
         without=list(source.without),
-        quarantined=totals.quarantined if job.quarantine else None,
+        quarantined=None if job.quarantine is None else totals.quarantined,
         pending=outcome.pending,
         until=job.until,
     )

@@ -15,22 +15,25 @@ from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest, sta
 from timelapse.engine.job import same_name
 from timelapse.ids import INT64_MAX
 from timelapse.kernels import timed
-from timelapse.kernels.base import Quarantined, quarantined_row, quarantined_table
+from timelapse.kernels.base import quarantined_table
+from timelapse.kernels.taking import Taker
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.log import Log, MemoryLog
 from timelapse.log.reader import EventReader, LogReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
+from timelapse.model.failure import Quarantined, most_failures, quarantined_row
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.order import in_order
 from timelapse.model.program import Program, as_program, spec_of
+from timelapse.model.times import has_own_times
 from timelapse.moments import Moment, micros
 from timelapse.run.data import MemoryData
 from timelapse.run.manifest import FORMAT, RunManifest, StateEntry
 from timelapse.run.records import record_entries
 from timelapse.run.run import Run, RunContext, params_text
 from timelapse.run.source import end_of, refuse_silence
-from timelapse.run.takeout import taken_out
+from timelapse.run.takeout import reader_without
 from timelapse.serial import SerialOutcome
 from timelapse.tables.apply import changes_table
 from timelapse.tables.rowhash import HashSum
@@ -56,8 +59,8 @@ class _SerialRun(Run):
     def _states_before(self, at: int, specs: Sequence[StateSpec]) -> list[pa.Table]:
         from timelapse.tables.table import state_table
 
-        # Of programs that reach into other times the events here are without those already.
-        quarantine = self.manifest.quarantined is not None and not spec_of(self._program).times
+        # Where something happens at other times, the events here are without those already.
+        quarantine = self.manifest.quarantined is not None and not has_own_times(self._program)
         begin, end = self._clock
         outcome = serial.run(
             self._program, self._events, before=at, quarantine=quarantine, begin=begin, until=end
@@ -66,14 +69,17 @@ class _SerialRun(Run):
 
 
 def run_serial(
-    program: Program | type[Program], events: Any, *, quarantine: bool = False, until: Moment | None = None
-) -> Run:
+    program: Program | type[Program], events: Any, *, quarantine: bool = False, max_quarantined: int | None = None,
+    until: Moment | None = None,
+) -> Run:  # fmt: skip
     """Process events one by one, in plain Python, without Spark: the definition of what is right.
 
     `events` is a tl.Log, its path, or events in log order. With `quarantine` an event at which a handler raises
-    counts as if it had not been in the log (`Run.quarantined`). `until` (microseconds UTC, ISO 8601 text or a datetime) is the time to
+    counts as if it had not been in the log (`Run.quarantined`), of at most `max_quarantined` events (default: 1,000, or
+    one in twenty if that is more). `until` (microseconds UTC, ISO 8601 text or a
+    datetime) is the time to
     which the clock goes on after the last event: everything due until then happens. Raises HandlerError,
-    EventOrderError, UsageError for an `until` before the last event.
+    EventOrderError, TooManyQuarantined, UsageError for an `until` before the last event.
     """
     program = as_program(program)
     until = None if until is None else micros(until, "until=")
@@ -94,11 +100,18 @@ def run_serial(
         else None
     )
     taken: list[Quarantined] | None = None
-    if quarantine and spec_of(program).times:
+    found: SerialOutcome | None = None
+    if max_quarantined is not None:
+        most_failures(max_quarantined, 0)
+    if quarantine and has_own_times(program):
         if reader is None:
             listed = list(events)
             reader = MemoryLog(listed, list(dict.fromkeys([*spec_of(program).events, *map(type, listed)])))
-        _, reader, taken = taken_out(reader, lambda reader, _: run_serial(program, reader, until=until))
+        end_of(reader.ts_before(INT64_MAX), until)
+        refuse_silence(program, reader)
+        most = most_failures(max_quarantined, reader.count)
+        found, taken = Taker(program, reader, most=most, until=until).run()
+        reader = reader_without(reader, (row[2] for row in taken))
         quarantine = False
     if reader is None:
         listed = list(in_order(events))
@@ -113,8 +126,10 @@ def run_serial(
     end = end_of(last, until)
     if reader is not None:
         refuse_silence(program, reader)
-    begin = None if reader is None else first
-    outcome = serial.run(program, listed, quarantine=quarantine, begin=begin, until=end)
+    begin, most = None if reader is None else first, most_failures(max_quarantined, count)
+    outcome = found or serial.run(
+        program, listed, quarantine=quarantine, most=most, begin=begin, until=end
+    )  # fmt: skip
     seconds = time.perf_counter() - started
     manifest = _manifest(program, outcome, count, seconds, path, log_id, until)
     manifest = msgspec.structs.replace(manifest, without=list(left_out))

@@ -41,6 +41,7 @@ class Settings:
     overwrite: bool = False
     cache: bool = True
     quarantine: bool = False
+    max_quarantined: int | None = None
     until: int | None = None
     several: Several | None = None
 

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,17 +20,16 @@ from timelapse.engine.job import Job
 from timelapse.engine.notebook import default_progress
 from timelapse.engine.progress import Progress
 from timelapse.engine.publish import PartialRun
-from timelapse.engine.results import write_quarantined
 from timelapse.env.garbage import collected_rarely
 from timelapse.env.machine import memory_setting
 from timelapse.errors import Cancelled, ImpureProgram
 from timelapse.ids import INT64_MAX
-from timelapse.kernels.base import Quarantined
 from timelapse.kernels.lowered import lowered_once
 from timelapse.log import Log
-from timelapse.log.reader import EventReader
+from timelapse.model.failure import Quarantined, most_failures
 from timelapse.model.kept import keep_sources
 from timelapse.model.program import Program, as_program, spec_of
+from timelapse.model.times import has_own_times
 from timelapse.moments import Moment, micros
 from timelapse.plan import Plan
 from timelapse.run.data import DirectoryData
@@ -38,11 +37,11 @@ from timelapse.run.describe import about, manifest_of
 from timelapse.run.foresight import compiling, foreseen
 from timelapse.run.manifest import write_manifest
 from timelapse.run.planning import Planner, in_threads
+from timelapse.run.quarantine import all_taken_out, replay_without_failing
 from timelapse.run.request import Request, Settings, Several
 from timelapse.run.run import Run, RunContext
 from timelapse.run.slices import cut, cut_in_runs, default_slices, least_slices
 from timelapse.run.source import end_of, open_source, refuse_silence, spilled
-from timelapse.run.takeout import taken_out
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +60,7 @@ def replay(
     overwrite: bool = False,
     cache: bool = True,
     quarantine: bool = False,
+    max_quarantined: int | None = None,
     until: Moment | None = None,
 ) -> Run:
     """Replay a program over a log. The result equals `tl.run_serial` to the last bit.
@@ -74,16 +74,19 @@ def replay(
     after the last event: everything due until then happens.
 
     With `quarantine` an event at which a handler raises is taken out, as if it had not been in the log, and the
-    replay goes on; `Run.quarantined` lists them. Such a replay does without the cache.
+    replay goes on; `Run.quarantined` lists them. Such a replay does without the cache. At most `max_quarantined`
+    events are taken out; by default 1,000, or one in twenty of the log's if that is more.
 
     Raises HandlerError naming the first event in log order at which a handler raised,
-    ImpureProgram when a handler reads a clock, randomness or the like (unless `allow_impure`),
+    TooManyQuarantined, ImpureProgram when a handler reads a clock, randomness or the like (unless `allow_impure`),
     Cancelled on Ctrl-C. After an error nothing is left at `out`.
     """
     settings = Settings(
         slices, strategy, progress or default_progress(), allow_impure, overwrite, cache, quarantine,
-        None if until is None else micros(until, "until="),
+        max_quarantined, None if until is None else micros(until, "until="),
     )  # fmt: skip
+    if max_quarantined is not None:
+        most_failures(max_quarantined, 0)
     return _replay(as_program(program), log, out, spark, settings)
 
 
@@ -113,16 +116,15 @@ def _replay(
         keep.append(_TemporaryFolder())
         out = keep[0].path / "run"
     place = Path(out)
-    if not settings.quarantine or not spec_of(program).times:
+    if not settings.quarantine or not has_own_times(program):
         return run_plan(request, plan, executor, place, keep)
 
-    def attempt(reader: EventReader, gone: list[Quarantined]) -> Run:
-        refuse_silence(program, reader)
-        return run_plan(request.over(reader), plan, executor, place, keep, gone)
+    def attempt(request: Request, plan: Plan, gone: Sequence[Quarantined], taking: bool) -> Run:
+        refuse_silence(program, request.source.reader)
+        return run_plan(request, plan, executor, place, keep, gone=gone, taking=taking)
 
-    whole = request.source.reader
-    run, _, _ = taken_out(whole, attempt)
-    run.use_reader(whole)
+    run = replay_without_failing(request, plan, attempt)
+    run.use_reader(request.source.reader)
     return run
 
 
@@ -135,12 +137,13 @@ class _TemporaryFolder:
 
 
 def run_plan(
-    request: Request, plan: Plan, executor: Executor, out: Path, keep: list[Any] | None = None,
-    gone: list[Quarantined] | None = None,
+    request: Request, plan: Plan, executor: Executor, out: Path, keep: list[Any] | None = None, *,
+    gone: Sequence[Quarantined] = (), taking: bool = True,
 ) -> Run:  # fmt: skip
     """Replay by a given plan and publish the run at `out`. The run holds on to what `keep` holds.
 
-    `gone`: the request's reader is without these events already, and where a handler raises the run fails.
+    `gone`: the request's reader is without these events already. `taking`: where events at which a handler raises are to
+    be taken out, tasks do so. Raises TimesMoved where that moves the times at which slices begin and end.
     """
     program, source, settings = request.program, request.source, request.settings
     started = time.time()
@@ -149,7 +152,7 @@ def run_plan(
     # What `keep` holds is where a run is that goes with this process: it need not wait for the disk.
     partial = PartialRun(out, overwrite=settings.overwrite, lasting=not keep)
     try:
-        job, lead, reuse = _job(request, plan, executor, partial, taking=gone is None)
+        job, lead, reuse = _job(request, plan, executor, partial, taking=taking, gone=len(gone))
         (partial.scratch / "results").mkdir()
         foretold = foreseen(program, plan, job, executor.cores)
         prepared = time.perf_counter() - clock
@@ -162,9 +165,11 @@ def run_plan(
         manifest = manifest_of(request, plan, job, outcome, reuse, foretold, started=started, seconds=seconds)
         origin = {"fingerprint": manifest.fingerprint, "started": manifest.started, "run_seconds": seconds}
         reuse.keep(job, outcome, about(manifest), {**origin, "mode": plan.mode})
-        if gone is not None:
-            manifest = msgspec.structs.replace(manifest, quarantined=len(gone))
-            write_quarantined(gone, partial.path, 0)
+        if settings.quarantine and has_own_times(program):
+            found = all_taken_out(request, job, gone, [r.slice for r in outcome.reports if r.quarantined])
+            manifest = msgspec.structs.replace(
+                manifest, quarantined=len(found), events=source.reader.count - (len(found) - len(gone))
+            )
         keep_sources(type(program), manifest.source, partial.path)
         partial.settle()
         whole = time.perf_counter() - clock
@@ -187,11 +192,11 @@ def run_plan(
 
 
 def _job(
-    request: Request, plan: Plan, executor: Executor, partial: PartialRun, *, taking: bool
+    request: Request, plan: Plan, executor: Executor, partial: PartialRun, *, taking: bool, gone: int
 ) -> tuple[Job, int, Reuse]:
     """What is to be run, how many of its slices lead, and what of it is known from earlier replays.
 
-    `taking`: where it is asked for, tasks take out events whose handlers raise.
+    `taking`: where it is asked for, tasks take out events whose handlers raise; so many are `gone` already.
     """
     source, settings = request.source, request.settings
     reader = source.reader if isinstance(executor, LocalExecutor) else spilled(source.reader, partial.scratch)
@@ -210,6 +215,7 @@ def _job(
         lead = leading
     else:  # what is kept for later replays has the start of every slice
         runs = ()
+    most = most_failures(settings.max_quarantined, reader.count + gone)
     job = Job(
         request.program,
         passes,
@@ -218,7 +224,7 @@ def _job(
         partial.scratch,
         partial.path,
         memory,
-        quarantine=settings.quarantine and taking,
+        quarantine=most - gone if settings.quarantine and taking else None,
         until=settings.until,
         lasting=partial.lasting,
         runs=runs,

@@ -1,22 +1,27 @@
-"""Taking events out of the log for programs that reach into other times.
+"""Taking events out of the log for programs in which something happens at other times than the events'.
 
 What stems from an event may happen long after it: a dated event, a call L later. Where that raises, undoing it is
-not enough: the event is to count as if it had not been in the log, so everything begins again without it.
+not enough: the event is to count as if it had not been in the log (kernels/taking.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
-from timelapse.errors import HandlerError, UsageError
+from timelapse.engine.progress import Progress
+from timelapse.errors import UsageError
 from timelapse.ids import INT64_MAX
-from timelapse.kernels.base import Quarantined, quarantined_row
+from timelapse.kernels.taking import Taker
 from timelapse.log import MemoryLog
 from timelapse.log.reader import EventReader, LogReader
+from timelapse.model.failure import Quarantined
+from timelapse.model.program import Program
 
-T = TypeVar("T")
+_STAGE = "finding the events that fail"
+_OFTEN, _SELDOM = 0.25, 10.0
+"""Seconds between two signs of life, and between two lines."""
 
 
 def reader_without(reader: EventReader, seqs: Iterable[int]) -> EventReader:
@@ -29,7 +34,8 @@ def reader_without(reader: EventReader, seqs: Iterable[int]) -> EventReader:
         return replace(reader, excluded=excluded, count=reader.count - (len(excluded) - len(reader.excluded)))
     if isinstance(reader, MemoryLog):
         classes = {cls.__name__: cls for cls in reader.classes}
-        kept = [e for e in reader.events(0, INT64_MAX, classes) if e.seq not in set(gone)]
+        without = set(gone)
+        kept = [e for e in reader.events(0, INT64_MAX, classes) if e.seq not in without]
         return MemoryLog(kept, reader.classes)
     raise UsageError(
         f"events cannot be taken out of a {type(reader).__name__}",
@@ -39,20 +45,37 @@ def reader_without(reader: EventReader, seqs: Iterable[int]) -> EventReader:
 
 
 def taken_out(
-    reader: EventReader, attempt: Callable[[EventReader, list[Quarantined]], T]
-) -> tuple[T, EventReader, list[Quarantined]]:
-    """What `attempt` gives, the log that it gave it over, and the events that are not in it because they failed.
+    program: Program, reader: EventReader, *, most: int, until: int | None, progress: Progress
+) -> list[Quarantined]:
+    """The events of the log that are taken out of it, by rising seq: it goes through it once, as Python.
 
-    They are found one by one, each the first to fail without those before; `attempt` is told of those so far. A
-    failing tick stems from no event: then the run fails.
+    A failing tick stems from no event: then the run fails.
     """
-    found: dict[int, Quarantined] = {}
-    while True:
-        rows = [found[seq] for seq in sorted(found)]
-        try:
-            return attempt(reader, rows), reader, rows
-        except HandlerError as failure:
-            if failure.seq < 0 or failure.seq in found or not failure.reproducible:
-                raise
-            found[failure.seq] = quarantined_row(failure)
-            reader = reader_without(reader, [failure.seq])
+    progress.stage(_STAGE, reader.count)
+    listening = Listening(progress)
+    started = time.perf_counter()
+    _, rows = Taker(program, reader, most=most, until=until, keep=False, told=listening.told).run()
+    progress.finish(_STAGE, time.perf_counter() - started)
+    return rows
+
+
+class Listening:
+    """Passes on how far the loop is that takes events out, not too often."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._shown, self._noted = 0.0, time.perf_counter()
+
+    def told(self, done: int, total: int, taken: int) -> None:
+        now = time.perf_counter()
+        if now - self._shown > _OFTEN:
+            self._shown = now
+            self._progress.advance(_STAGE, done, total)
+        if taken and now - self._noted > _SELDOM:
+            self._noted = now
+            self._progress.note(f"{taken:,} events taken out of the log so far")
+
+
+def left_as_it_is(whole: EventReader, rest: EventReader, cuts: Sequence[int]) -> bool:
+    """Whether the log without some events begins, ends and is cut at the same times as the whole one."""
+    return whole.ts_first == rest.ts_first and all(whole.ts_before(c) == rest.ts_before(c) for c in cuts)

@@ -55,8 +55,7 @@ def states_before(run: Run, at: int, specs: Sequence[StateSpec]) -> list[pa.Tabl
     lo = cuts[slice_id]
     work = final_pass(analyse(program))
     classes = {cls.__name__: cls for cls in spec.events if cls.__name__ in work.columns}
-    quarantine = run.manifest.quarantined is not None
-    kernel = walker(program, work, starts, seq - lo, quarantine=quarantine)
+    kernel = walker(program, work, starts, seq - lo, quarantine=run.manifest.quarantined)
     source = Source(reader, lo, seq, classes, work.columns)
     if kernel.compiled:
         walk = Walk(kernel, source)

@@ -18,13 +18,14 @@ from timelapse.engine.notebook import default_progress
 from timelapse.engine.progress import Progress
 from timelapse.errors import UsageError
 from timelapse.ids import Phase
-from timelapse.kernels.base import quarantined_row
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
+from timelapse.model.failure import quarantined_row
 from timelapse.model.program import Program, spec_of
 from timelapse.model.silence import count_ticks
-from timelapse.run.reference import output_tables, rejected_table, run_serial
+from timelapse.model.times import has_own_times
+from timelapse.run.reference import output_tables, rejected_table
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without, taken_out
 from timelapse.tables.rowhash import hash_sum, one_array
@@ -79,9 +80,9 @@ def verify(run: Run, events: int | None = None, progress: Progress | None = None
     hi = reader.seq_after(wanted)
     quarantine = run.manifest.quarantined is not None
     expected: list[Row] | None = None
-    if quarantine and spec_of(program).times:
+    if quarantine and has_own_times(program):
         quarantine = False
-        expected = _gone(run, program, reader, None if wanted == total else hi)
+        expected = _gone(run, program, reader, None if wanted == total else hi, listener)
         reader = reader_without(reader, run.stored_quarantined()["seq"].to_pylist())
     classes = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
     # Time goes on with every event of the log, also of types that the program does not hear.
@@ -242,8 +243,8 @@ def _refusals(table: pa.Table) -> list[Row]:
     return [Row(r[0], r[1], r[2], None, tuple(r[3:])) for r in zip(*columns, strict=True)]
 
 
-def _gone(run: Run, program: Program, reader: EventReader, hi: int | None) -> list[Row]:
-    """What must have been taken out for a program that reaches into other times.
+def _gone(run: Run, program: Program, reader: EventReader, hi: int | None, listener: Progress) -> list[Row]:
+    """What must have been taken out for a program in which something happens at other times than the events'.
 
     What stems from an event may fail long after it, so a part of the log does not tell: then the run's own list is
     what the outputs are compared for.
@@ -251,7 +252,7 @@ def _gone(run: Run, program: Program, reader: EventReader, hi: int | None) -> li
     if hi is not None:
         return _listed(_before(run.stored_quarantined(), hi, reader.ts_before(hi)))
     until = run.manifest.until
-    _, _, rows = taken_out(reader, lambda reader, _: run_serial(program, reader, until=until))
+    rows = taken_out(program, reader, most=reader.count, until=until, progress=listener)
     return [Row(r[0], r[1], r[2], 0, r[3:6]) for r in rows]
 
 

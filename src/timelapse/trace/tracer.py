@@ -38,7 +38,7 @@ class Tracer:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._program = run.need_program()
-        self._quarantine = run.manifest.quarantined is not None
+        self._quarantine = run.manifest.quarantined
         self._spec = spec_of(self._program)
         work = final_pass(analyse(self._program))
         objects = [n for n, s in self._spec.states.items() if s.key is not None or not s.kind.attribute_style]
@@ -230,7 +230,7 @@ class _Kernel(InterpretedKernel):
 
     def __init__(
         self, program: Program, work: PassProgram, live: Callable[[str, Journal | None], Any], told: Recorder,
-        journal: Journal | None, *, quarantine: bool,
+        journal: Journal | None, *, quarantine: int | None,
     ) -> None:  # fmt: skip
         self._told = told
         super().__init__(program, work, {}, final=True, quarantine=quarantine, live=live, journal=journal)

@@ -51,7 +51,7 @@ class FlatKernel(InterpretedKernel):
 
     def __init__(
         self, program: Program, work: PassProgram, starts: Mapping[str, dict[Any, Any]], *, final: bool,
-        quarantine: bool = False, live: Callable[[str, Journal | None], Any] = lambda name, journal: None,
+        quarantine: int | None = None, live: Callable[[str, Journal | None], Any] = lambda name, journal: None,
         journal: Journal | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
@@ -61,7 +61,7 @@ class FlatKernel(InterpretedKernel):
         self.rejects = self._journal is not None and bool(work.rejects)
         """Whether events may be rejected."""
         self.journals = self._journal is not None and (
-            quarantine
+            quarantine is not None
             or journal is not None
             or takes_back(
                 ((h.function, h.events) for h in work.handlers),

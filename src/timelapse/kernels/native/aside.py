@@ -30,7 +30,14 @@ class AsideKernel:
     """Runs one compiled pass without states in so many threads."""
 
     def __init__(
-        self, program: Program, work: PassProgram, unit: Unit, *, workers: int, events: int, quarantine: bool
+        self,
+        program: Program,
+        work: PassProgram,
+        unit: Unit,
+        *,
+        workers: int,
+        events: int,
+        quarantine: int | None,
     ) -> None:
         self._make: Callable[[], NativeKernel] = partial(
             NativeKernel, program, work, unit, {}, final=True, events=events // workers, quarantine=quarantine

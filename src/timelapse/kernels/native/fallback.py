@@ -58,7 +58,9 @@ class Fallback:
         ticks: TickRoom,
         *,
         final: bool,
-        quarantine: bool,
+        quarantine: int | None,
+        gone: set[int],
+        begin: int | None,
     ) -> None:
         self._unit, self._work, self._program = unit, work, program
         self._keys = work.by_key if unit.shared else None
@@ -79,8 +81,11 @@ class Fallback:
 
         self._steps: SteppingKernel | None = None
         if unit.steps:
-            self.python: InterpretedKernel = SteppingKernel(program, work, {}, final=final, live=live)
+            self.python: InterpretedKernel = SteppingKernel(
+                program, work, {}, final=final, live=live, quarantine=quarantine, gone=gone
+            )
             self._steps = self.python
+            self._steps.log_begins = begin
         else:
             self.python = InterpretedKernel(program, work, {}, final=final, quarantine=quarantine, live=live)
         self._makers: dict[type[Event], Any] = {}
@@ -144,7 +149,7 @@ def _nothing() -> Event:
 
 def handed_over(
     program: Program, work: PassProgram, tables: Mapping[str, NativeTable], starts: Mapping[str, dict[Any, Any]],
-    *, final: bool, quarantine: bool,
+    *, final: bool, quarantine: int | None,
 ) -> InterpretedKernel:  # fmt: skip
     """An interpreted kernel in the middle of a slice, with what a compiled one has done so far.
 

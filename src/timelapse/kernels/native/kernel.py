@@ -17,7 +17,7 @@ from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
 from timelapse.kernels.native.fallback import Credit, Fallback, handed_over
-from timelapse.kernels.native.later import Ticks, with_later, with_ticks
+from timelapse.kernels.native.later import Ticks, calls_of_gone, with_later, with_ticks
 from timelapse.kernels.native.leaving import Failed, TooOften
 from timelapse.kernels.native.logs import NEAR_THE_END, Logs
 from timelapse.kernels.native.memory import loops
@@ -70,19 +70,23 @@ class NativeKernel:
     An event that the compiled function leaves is undone in the tables and runs as Python on them; the
     function goes on with the next one. `left` counts them. `asked`: a slice's result is what it did to
     these states, no more (None: all of it). `before`: the rows of earlier slices, of states that are looked back on;
-    `logged`: those of which the rows of each slice are asked for. Both only of what is added up, and of sets.
+    `logged`: those of which the rows of each slice are asked for. Both only of what is added up, and of sets. `gone`: the
+    events taken out of the log before, and here.
     """
 
     def __init__(
         self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, pa.Table], *, final: bool,
         prefetch: bool = False, events: int = 0, memory: int | None = None, ahead: bool = False,
-        quarantine: bool = False, interned: Interned | None = None, share: tuple[int, int] = (0, 1),
+        quarantine: int | None = None, interned: Interned | None = None, share: tuple[int, int] = (0, 1),
         asked: Collection[str] | None = None, before: Before | None = None, logged: Collection[str] = (),
+        gone: set[int] | None = None,
     ) -> None:  # fmt: skip
         loops.install()
         self._asked = asked
         self._program, self._work, self._unit, self._final = program, work, unit, final
         self._prefetch, self._quarantine = prefetch, quarantine
+        self._gone: set[int] = set() if gone is None else gone
+        self._log_begins: int | None = None
         self._rounds = budget.ROUNDS if ahead else budget.UNBOUNDED
         self._function = compiled(unit)
         self._spec = spec_of(program)
@@ -139,10 +143,11 @@ class NativeKernel:
     def run_steps(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice of a program that is called at other times than those of the log's events too."""
         self._ticks = Ticks(self._program, source) if self._unit.ticks else None
+        self._log_begins = source.begin
         chunks = with_ticks(with_later(source, self._unit), self._program, source, self._unit)
         result = self.run(chunks, tick, source.event)
         if self._final and source.is_last and result.failure is None:
-            ahead = calls_ahead(self._program, self._spec.handlers, source)
+            ahead = calls_ahead(self._program, self._spec.handlers, source, self._gone)
             result.pending = dict(sorted(ahead.items()))
         return result
 
@@ -364,8 +369,13 @@ class NativeKernel:
             self._done += to - lo
             lo = to
 
+        skipped = calls_of_gone(self._gone, self._unit, batch, lo, end)
         while lo < end:
-            hi = min(lo + PIECE, end)
+            if skipped and skipped[0] == lo:
+                position[batch.kinds[lo]] += 1
+                advance(skipped.pop(0) + 1)
+                continue
+            hi = min(lo + PIECE, end, *skipped[:1])
             if not self._reach.goes_on(hi - lo):
                 self._hand_back(self._place(batch, lo, position)[2])
             at, entries, why = left(self._call(batch, lo, hi, position))
@@ -391,8 +401,11 @@ class NativeKernel:
             elif why != LEAVE:
                 self._tick_room.grow(why)
             else:
+                seq = self._place(batch, at, position)[2]
                 self._as_python(batch, at, position, since, shown)
                 advance(at + 1)
+                if seq in self._gone:
+                    skipped = sorted([*skipped, *calls_of_gone((seq,), self._unit, batch, lo, end)])
 
     def _call(self, batch: Batch, lo: int, hi: int, position: npt.NDArray[np.int64]) -> int:
         """Let the compiled function handle events lo to hi, or up to where it leaves."""
@@ -461,7 +474,7 @@ class NativeKernel:
         if self._fallback is None:
             self._fallback = Fallback(
                 self._program, self._work, self._unit, self._tables, self._logs, self._members, self._tick_room,
-                final=self._final, quarantine=self._quarantine,
+                final=self._final, quarantine=self._quarantine, gone=self._gone, begin=self._log_begins,
             )  # fmt: skip
         return self._fallback
 

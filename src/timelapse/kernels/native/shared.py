@@ -37,7 +37,7 @@ class SharedKernel:
 
     def __init__(
         self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, pa.Table], *, workers: int,
-        events: int, memory: int | None, quarantine: bool,
+        events: int, memory: int | None, quarantine: int | None,
     ) -> None:  # fmt: skip
         interned = Interned(unit.texts)
         self._workers = [

@@ -1,0 +1,137 @@
+"""Replaying with events taken out, where something happens at other times than the events'.
+
+An event that fails in its own step is undone there and then, and the pass goes on (kernels/steps.py): where that moves no
+time at which the log or a slice begins or ends, nothing else has to be done. What fails later has had effects: then
+the events are found by going through the log once more (kernels/taking.py), and the replay is over the log without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from timelapse.analysis import final_pass
+from timelapse.engine.job import Job, quarantined_path
+from timelapse.engine.results import read_quarantined, write_quarantined
+from timelapse.errors import HandlerError
+from timelapse.kernels.choose import runs_compiled
+from timelapse.model.failure import Quarantined, most_failures, quarantined_row, too_many
+from timelapse.plan import Plan
+from timelapse.run.planning import Planner
+from timelapse.run.request import Request
+from timelapse.run.run import Run
+from timelapse.run.source import refuse_silence
+from timelapse.run.takeout import left_as_it_is, reader_without, taken_out
+
+_AGAIN = 8
+"""A compiled replay begins again for so many events before it is worth going through the log as Python."""
+
+
+class TimesMoved(Exception):
+    """Without the events that a run took out its slices would have begun and ended at other times."""
+
+    def __init__(self, rows: list[Quarantined]) -> None:
+        super().__init__()
+        self.rows = rows
+
+
+class Attempt(Protocol):
+    """Replays over a log that some events have been taken out of. `taking`: it takes out more."""
+
+    def __call__(
+        self, request: Request, plan: Plan, gone: Sequence[Quarantined], taking: bool
+    ) -> Run: ...  # fmt: skip
+
+
+def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Run:
+    """Replay a program in which something happens at other times than the events', without the events that fail."""
+    try:  # in time slices nobody knows in one what was taken out in another: first as if nothing failed
+        if plan.mode == "staged":
+            return attempt(request, plan, (), False)
+    except HandlerError as failure:
+        _check(failure)
+        request.settings.progress.note(
+            f"event seq {failure.seq:,} fails: from here on one slice after the other, taking such events out"
+        )
+    chain = _in_order(request, plan)
+    gone: dict[int, Quarantined] = {}
+    for _ in range(_AGAIN):
+        try:
+            return attempt(_without(request, gone), chain, _rows(gone), True)
+        except TimesMoved as moved:
+            gone |= {row[2]: row for row in moved.rows}
+        except HandlerError as failure:
+            _check(failure)
+            gone[failure.seq] = quarantined_row(failure)
+            _check_number(request, gone, failure)
+            request.settings.progress.note(
+                f"event seq {failure.seq:,} failed after its own time, as it may have had effects by then: beginning again "
+                "without it"
+            )
+            if failure.ts > (request.source.reader.ts_first or 0) and not _is_cheap(request):
+                break
+    most = most_failures(request.settings.max_quarantined, request.source.reader.count)
+    rows = taken_out(
+        request.program, request.source.reader, most=most, until=request.settings.until,
+        progress=request.settings.progress,
+    )  # fmt: skip
+    request.settings.progress.note(
+        f"{len(rows):,} events are taken out of the log; replaying it without them"
+    )
+    return attempt(_without(request, {row[2]: row for row in rows}), plan, rows, False)
+
+
+def all_taken_out(
+    request: Request, job: Job, gone: Sequence[Quarantined], slices: Sequence[int]
+) -> list[Quarantined]:
+    """The events that a replay was without and those that its `slices` took out: listed in its first file.
+
+    Raises TimesMoved.
+    """
+    here = [row for slice_id in slices for row in read_quarantined(job.out, slice_id)]
+    found = sorted([*gone, *here], key=lambda row: row[2])
+    if here:
+        reader = request.source.reader
+        rest = reader_without(reader, (row[2] for row in here))
+        refuse_silence(request.program, rest)
+        if not left_as_it_is(reader, rest, job.cuts):
+            raise TimesMoved(found)
+    for slice_id in slices:
+        quarantined_path(job.out, slice_id).unlink()
+    write_quarantined(found, job.out, 0)
+    return found
+
+
+def _check(failure: HandlerError) -> None:
+    """Raise a failure that no event can be taken out for."""
+    if failure.seq < 0 or not failure.reproducible:
+        raise failure
+
+
+def _check_number(request: Request, gone: dict[int, Quarantined], failure: HandlerError) -> None:
+    most = most_failures(request.settings.max_quarantined, request.source.reader.count)
+    if len(gone) > most:
+        raise too_many(_rows(gone), most) from failure
+
+
+def _rows(gone: dict[int, Quarantined]) -> list[Quarantined]:
+    return [gone[seq] for seq in sorted(gone)]
+
+
+def _without(request: Request, gone: dict[int, Quarantined]) -> Request:
+    return request.over(reader_without(request.source.reader, gone))
+
+
+def _in_order(request: Request, plan: Plan) -> Plan:
+    """The plan, as one slice after the other."""
+    if plan.mode != "staged":
+        return plan
+    forced = replace(request, settings=replace(request.settings, strategy="chain"))
+    return Planner(forced).plan(1, 1)
+
+
+def _is_cheap(request: Request) -> bool:
+    """Whether to begin again costs less than to go through the log as Python."""
+    last = final_pass(request.analysis)
+    return runs_compiled(request.program, last, request.source.reader.count, final=True)
