@@ -233,3 +233,38 @@ def test_a_log_that_cannot_be_read_on_is_the_error(tmp_path: Path, monkeypatch: 
         by_key(Own, events_of(0), tmp_path / "run", 1, 3)
     assert not [t for t in threading.enumerate() if t.name == "timelapse-worker"]
     assert not (tmp_path / "run").exists()
+
+
+class Held(tl.Program):
+    """Kinds that hold several things under a key."""
+
+    fields: tl.MapOf[int, str, int] = tl.state(default=0)
+    members: tl.SetOf[int, str]
+    mean: tl.Mean[int] = tl.state(default=0.0)
+
+    @tl.on(Login)
+    def login(self, e: Login) -> None:
+        self.fields[e.user, "x"] = e.amount
+        self.fields[e.user, e.host] += 1
+        self.members.add(e.user, e.host)
+        self.mean.add(e.user, e.amount % 7)
+        if (e.user, "b") in self.members:
+            self.members.discard(e.user, "b")
+            del self.fields[e.user, "b"]
+        self.emit(Seen(user=e.user, mean=self.mean[e.user], host=e.host))
+        if self.fields[e.user, "x"] == 3 and self.fields[e.user, e.host] % 2:
+            raise ValueError("three")
+        self.fields[e.user, "y"] = e.amount * 2 % 5
+
+
+def test_kinds_that_hold_several_things_run_as_python_too(tmp_path: Path) -> None:
+    """Events that raise, or whose numbers leave int64, use them on a worker's own tables."""
+    amounts = [*range(3)] * 60 + [3, INT64_MAX]
+    events = random_log([Login], seed=5, count=600, keys=6, values={"amount": amounts})
+    log = MemoryLog(events, [Login])
+    run = by_key(Held, log, tmp_path / "run", 2, quarantine=True)
+    assert run.passes["final"] == "compiled"
+    assert run.certificate["by_key"]["abandoned"] == ""
+    reference = run_serial(Held, log, quarantine=True)
+    assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
+    assert run.quarantined.num_rows > 0

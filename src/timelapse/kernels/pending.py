@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from timelapse.kinds.base import ABSENT, IndexedStore, StateSpec
+from timelapse.kinds.base import ABSENT, StateSpec, Store
 from timelapse.model.events import Event
 from timelapse.model.pending import (
     DatedWrite,
@@ -40,7 +40,7 @@ class _Numbers:
 class Writes:
     """The dated writes of one pass. The store is the truth, as in `Pending`."""
 
-    def __init__(self, store: IndexedStore, entries: Iterable[tuple[Any, bytes]]) -> None:
+    def __init__(self, store: Store, entries: Iterable[tuple[Any, bytes]]) -> None:
         self._store = store
         self._heap = [WritePlace(*key) for key, _ in entries]
         heapify(self._heap)
@@ -80,7 +80,7 @@ class Pending:
     places that are empty by now."""
 
     def __init__(
-        self, store: IndexedStore, entries: Iterable[tuple[Any, bytes]], kinds: tuple[type[Event], ...]
+        self, store: Store, entries: Iterable[tuple[Any, bytes]], kinds: tuple[type[Event], ...]
     ) -> None:
         self._store, self._kinds = store, kinds
         self._numbers = {cls: number for number, cls in enumerate(kinds)}

@@ -14,7 +14,7 @@ from timelapse.analysis.views import LOOKING
 from timelapse.kernels.extremes import QUEUED, Extremes
 from timelapse.kernels.rowlog import EffectLog, Latest, Sums, Window
 from timelapse.kernels.versions import Folds, Versions
-from timelapse.kinds.base import ABSENT, State
+from timelapse.kinds.base import ABSENT, State, Store
 from timelapse.kinds.effects import Journal
 from timelapse.kinds.grouped import Grouped
 from timelapse.kinds.past import recording
@@ -44,8 +44,8 @@ class LoggedStore:
 
     __slots__ = ("_drop", "_log", "_put", "drop", "get", "items", "put", "side", "told")
 
-    def __init__(self, store: Any, log: EffectLog) -> None:
-        self.get, self.items, self.side = store.get, store.items, getattr(store, "side", None)
+    def __init__(self, store: Store, log: EffectLog) -> None:
+        self.get, self.items, self.side = store.get, store.items, store.side
         self._put, self._drop, self.told, self._log = store.put, store.drop, log.told, log
         net = log.form == NET
         self.put: Callable[[Any, Any], None] = self._add if net else self._leave

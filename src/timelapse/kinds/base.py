@@ -39,23 +39,28 @@ UNKEYED: Final = ()
 
 
 class Store(Protocol):
-    """Where a state's values are. Only present keys are stored."""
+    """Where a state's values are. Only present keys are stored.
 
-    def get(self, key: Any, default: Any) -> Any: ...
+    The one contract between kinds and whoever runs a program: every store has all of it, also where one is only
+    read (writes raise), where nobody asks for the state (writes are dropped), or where a kernel cannot tell what is
+    asked (then it raises what gives the kernel up). Where events can be undone, what `put`, `drop` and `side` did
+    since the event began is undone together, last first.
+    """
 
-    def put(self, key: Any, value: Any) -> None: ...
+    def get(self, key: Any, default: Any) -> Any:
+        """What the key holds, or the default."""
 
-    def drop(self, key: Any) -> None: ...
+    def put(self, key: Any, value: Any) -> None:
+        """Have the key hold a value."""
+
+    def drop(self, key: Any) -> None:
+        """Have the key hold nothing. Nothing happens if it holds nothing."""
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         """All present keys with their values, in any order."""
 
-
-class IndexedStore(Store, Protocol):
-    """A store for kinds that keep an index of their values."""
-
     def side(self, table: dict[Any, Any], key: Any, value: Any) -> None:
-        """Write into a table beside the values (ABSENT removes the key): undone with them."""
+        """Write into a table that a kind keeps beside the values (ABSENT removes the key): undone with them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from timelapse.errors import DefinitionError, TypeMismatch
-from timelapse.kinds.base import ABSENT, IndexedStore, State, StateOptions, StateSpec
+from timelapse.kinds.base import ABSENT, State, StateOptions, StateSpec, Store
 from timelapse.model.types import Check, TupleType, ValueType, parse_key, parse_value
 
 GROUPS = "groups"
@@ -43,7 +43,7 @@ class Grouped(State):
 
     __slots__ = ("_outer", "_own", "_side", "_store_drop", "_store_put", "_width")
 
-    def __init__(self, spec: StateSpec, store: IndexedStore) -> None:
+    def __init__(self, spec: StateSpec, store: Store) -> None:
         super().__init__(spec, store)
         assert spec.outer is not None
         self._outer: Check = spec.outer.checker(f"a key of {spec.name}")

@@ -37,7 +37,7 @@ class ReadOnly:
 
 
 def _beside(table: dict[Any, Any], key: Any, value: Any) -> None:
-    """An entry of a kind's own index (see kinds.base.IndexedStore)."""
+    """An entry of a kind's own index (see kinds.base.Store)."""
     if value is ABSENT:
         table.pop(key, None)
     else:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from timelapse.errors import DefinitionError, IntRange, NotANumber, UsageError
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.kinds.base import ABSENT, IndexedStore, Op, StateOptions, StateSpec
+from timelapse.kinds.base import ABSENT, Op, StateOptions, StateSpec, Store
 from timelapse.kinds.effects import CounterDelta, Delta, Journal
 from timelapse.kinds.grouped import Grouped, joined
 from timelapse.model.types import FLOAT, INT, OptionalType, ValueType, parse_key
@@ -121,7 +121,7 @@ class Quantiles(Grouped, Generic[K]):
 
     __slots__ = ("_bits",)
 
-    def __init__(self, spec: StateSpec, store: IndexedStore) -> None:
+    def __init__(self, spec: StateSpec, store: Store) -> None:
         super().__init__(spec, store)
         self._bits = bits_of(spec.option("error"))
 

@@ -265,6 +265,9 @@ class OwnStore:
     def items(self) -> Iterable[tuple[Any, Any]]:
         raise Foreign
 
+    def side(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        self._store.side(table, key, value)
+
 
 def live_state(
     table: NativeTable, journal: Journal | None, turn: Turn | None = None, place: int | None = None,
