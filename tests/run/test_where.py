@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import html
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import timelapse as tl
+from tests.cli.run_cli import cli
+from tests.engine.programs import A, B, Chained
 from timelapse.engine.executor import SWITCH, LocalExecutor, suitable
 from timelapse.engine.thread_executor import ThreadExecutor
-from timelapse.env import spark_session
+from timelapse.env import master, spark_session
 from timelapse.errors import UsageError
+from timelapse.log import Log
 from timelapse.run import planning
 from timelapse.run.request import Settings
 
@@ -73,7 +80,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_no_session_is_started_where_it_would_not_pay(events: int, two: Plan) -> None:
     notes = Notes()
-    _, executor = planner(events, ("chain", 1.0, 15.0), two, notes).settle(None)
+    _, executor, _ = planner(events, ("chain", 1.0, 15.0), two, notes).settle(None)
     assert isinstance(executor, LocalExecutor)
     assert executor.threads == 2
     assert notes.lines == []
@@ -89,7 +96,7 @@ def test_a_session_is_started_where_it_pays_or_slices_were_asked_for(
     with pytest.raises(Started):
         asked.settle(None)
     assert notes.lines == ["starting Spark (a few seconds) ..."]
-    _, executor = asked.settle(False)
+    _, executor, _ = asked.settle(False)
     assert isinstance(executor, LocalExecutor)
 
 
@@ -99,10 +106,83 @@ def test_compiled_slices_need_no_session(spark: Any) -> None:
     """They run in threads here, and are planned for as many cores."""
     notes = Notes()
     staged: Plan = ("staged", 0.6, 1_000.0, True)
-    plan, executor = planner(10_000_000, staged, staged, notes, 4).settle(spark)
+    plan, executor, _ = planner(10_000_000, staged, staged, notes, 4).settle(spark)
     assert isinstance(executor, LocalExecutor)
     assert plan.cores == executor.threads == 2
     assert notes.lines == []
+
+
+@pytest.fixture
+def wanted_master() -> Iterator[None]:
+    master.want("local[2]")
+    yield
+    master.want(None)
+
+
+@pytest.mark.usefixtures("no_session", "wanted_master")
+@pytest.mark.parametrize("events", [1_000, 10_000_000])
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        (("chain", 0.6, 100.0), "single task"), (("by key", 0.6, 100.0), "by key"),
+        (("staged", 0.6, 100.0, True), "machine code"),
+    ],
+)  # fmt: skip
+def test_a_master_of_this_machine_is_not_started_for_nothing(
+    events: int, plan: Plan, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(SWITCH, raising=False)
+    notes = Notes()
+    found = planner(events, plan, plan, notes).settle(None)
+    assert isinstance(found.executor, LocalExecutor)
+    assert found.executor.threads == 2
+    assert why in found.why
+    assert notes.lines == []
+
+
+@pytest.mark.usefixtures("no_session", "wanted_master")
+def test_a_master_is_started_for_tasks_that_are_sparks(monkeypatch: pytest.MonkeyPatch) -> None:
+    python: Plan = ("staged", 0.9, 1.0)
+    with pytest.raises(Started):
+        planner(1_000, python, python, Notes()).settle(None)
+    compiled: Plan = ("staged", 0.9, 1.0, True)
+    monkeypatch.setenv(SWITCH, "spark")
+    with pytest.raises(Started):
+        planner(1_000, compiled, compiled, Notes()).settle(None)
+
+
+@pytest.mark.usefixtures("no_session")
+def test_the_command_line_starts_no_jvm_for_nothing(tmp_path: Path) -> None:
+    Log.from_events(tmp_path / "log", [A(k=n % 3, v=0, s="x", ts=n) for n in range(100)], [A, B])
+    program = f"{Path(__file__).parents[1] / 'engine' / 'programs.py'}:Chained"
+    found = cli(
+        "replay",
+        program,
+        tmp_path / "log",
+        "--out",
+        tmp_path / "run",
+        "--strategy",
+        "chain",
+        "--master",
+        "local[2]",
+    )
+    assert found.code == 0, found.err
+    assert "one pass in log order, which is a single task" in found.out
+    assert master.wanted() is None
+
+
+def test_a_run_says_where_it_ran_and_why(tmp_path: Path) -> None:
+    events = [A(k=n % 3, v=0, s="x", ts=n) for n in range(100)]
+    run = tl.replay(Chained, events, tmp_path / "run", spark=False)
+    assert run.certificate["engine"] == {
+        "where": "in process",
+        "why": "100 events take less than Spark's start",
+    }
+    assert run.engine == "in process: 100 events take less than Spark's start"
+    assert "in process>" in repr(run)
+    assert html.escape(run.engine) in html.escape(html.unescape(run._repr_html_()))
+    assert tl.Run.open(tmp_path / "run").engine == run.engine
+    assert tl.run_serial(Chained, events).engine == "serial reference"
 
 
 @pytest.mark.parametrize(

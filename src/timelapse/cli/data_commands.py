@@ -87,7 +87,7 @@ def synth(
     with progress_for(as_json) as progress:
         from timelapse.cli.options import choose_spark
 
-        spark = choose_spark(events, progress, master=master, local=local, limit=LOCAL_EVENTS)
+        spark = choose_spark(events, progress, master=master, local=local, limit=LOCAL_EVENTS, at_once=True)
         generate(out, network, spark=spark, overwrite=overwrite, progress=progress)
     seconds = time.perf_counter() - began
     log = Log.open(out)

@@ -137,14 +137,14 @@ def run(args: Sequence[str]) -> int:
 @contextmanager
 def _stopping_spark() -> Iterator[None]:
     """Stop the Spark session that the command starts: left to itself it ends with stack traces of lost executors."""
-    spark = "timelapse.env.spark_session"
-    if spark in sys.modules and sys.modules[spark].existing() is not None:
-        yield  # it is another's
-        return
+    spark, master = "timelapse.env.spark_session", "timelapse.env.master"
+    others = spark in sys.modules and sys.modules[spark].existing() is not None
     try:
         yield
     finally:
-        if spark in sys.modules:
+        if master in sys.modules:
+            sys.modules[master].want(None)
+        if spark in sys.modules and not others:
             sys.modules[spark].stop()
 
 

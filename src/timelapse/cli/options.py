@@ -72,11 +72,18 @@ def parse_time(option: str, text: str) -> int:
 
 
 def choose_spark(
-    events: int, progress: Progress, *, master: str | None, local: bool, limit: int | None = None
+    events: int,
+    progress: Progress,
+    *,
+    master: str | None,
+    local: bool,
+    limit: int | None = None,
+    at_once: bool = False,
 ) -> SparkSession | Literal[False] | None:
     """The session for a job; False: stay in process; None: the replay decides, and says so when it starts one.
 
-    `limit`: up to so many events are done in process, by default as many as `replay` does there.
+    `limit`: up to so many events are done in process, by default as many as `replay` does there. A session on this
+    machine is started when something needs it, unless `at_once`.
     """
     if local and master:
         from timelapse.errors import UsageError
@@ -87,9 +94,12 @@ def choose_spark(
 
         limit = IN_PROCESS_EVENTS
     if master is not None:
-        from timelapse.env.master import check_master
+        from timelapse.env.master import check_master, local_cores, want
 
         check_master(master)
+        want(master)
+        if not at_once and local_cores(master) is not None:
+            return None
     if local or (master is None and events <= limit):
         return False
     return None if master is None else start_spark(progress, master)

@@ -205,15 +205,15 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
     from timelapse.cli.places import label
     from timelapse.cli.view import rate, span, took
 
-    manifest = run.manifest
     length = (info.ts_last or 0) - (info.ts_first or 0)
     speed = (
         f"   {span(length)} at {length / 1e6 / run.seconds:,.0f}x" if run.seconds > 0 and length > 0 else ""
     )
     line(
         (f"{run.events:,} events in {took(run.seconds)}", "bold"),
-        f"{speed}   {rate(run.events, run.seconds)}   {run.slices} slice{'' if run.slices == 1 else 's'}   {manifest.executor}",
+        f"{speed}   {rate(run.events, run.seconds)}   {run.slices} slice{'' if run.slices == 1 else 's'}",
     )
+    line(("engine  ", "dim"), f" {run.engine}")
     for name, count in run.counts.items():
         line((name, "bold green"), f"  {count:,} outputs")
     if run.pending:
@@ -359,7 +359,7 @@ def _print_run_json(run: Run, proof: Verification | None) -> None:
         {
             "path": str(run.path), "program": run.program, "params": run.params, "events": run.events,
             "slices": run.slices, "seconds": run.seconds, "timings": run.timings, "account": run.account,
-            "passes": run.passes, "executor": manifest.executor,
+            "passes": run.passes, "executor": manifest.executor, "engine": run.engine,
             "outputs": run.counts, "rejected": run.rejected_count, "quarantined": run.manifest.quarantined,
             "quarantined_events": run.stored_quarantined().drop_columns(["phase"]).to_pylist(),
             "pending": run.pending, "until": manifest.until, "digest": run.digest,

@@ -122,15 +122,21 @@ class LocalExecutor(OwnProcess):
         """Nothing runs beside the driver."""
 
 
+def task_switch() -> str:
+    """What the environment says of tasks of a Spark session. Raises UsageError for what it does not know."""
+    switch = os.environ.get(SWITCH, "auto")
+    if switch not in ("auto", "spark"):
+        raise UsageError(f"{SWITCH} is {switch!r}", hint="set it to auto or spark")
+    return switch
+
+
 def suitable(executor: Executor, *, staged: bool, unlocked: bool = False) -> Executor:
     """Who runs a plan best, given who could: threads of this process where all of it is this machine's to do.
 
     A single task runs in this process, and has its cores for itself. `unlocked`: all passes leave the interpreter's
     lock alone, so that tasks in threads do not wait for each other.
     """
-    switch = os.environ.get(SWITCH, "auto")
-    if switch not in ("auto", "spark"):
-        raise UsageError(f"{SWITCH} is {switch!r}", hint="set it to auto or spark")
+    switch = task_switch()
     if executor.threads < 2:
         return executor
     if staged:

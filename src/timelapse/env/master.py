@@ -27,6 +27,20 @@ class Unreachable(SetupError):
     code = "TL704"
 
 
+_wanted: str | None = None
+
+
+def want(master: str | None) -> None:
+    """Which master this process starts a session for, where it needs one and none is named."""
+    global _wanted
+    _wanted = master
+
+
+def wanted() -> str | None:
+    """The master that was wanted, if one was."""
+    return _wanted
+
+
 def local_cores(master: str) -> int | None:
     """How many tasks a local master runs at a time; None where it is a cluster's."""
     found = _LOCAL.fullmatch(master)

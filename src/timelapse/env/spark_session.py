@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from timelapse.env.java import find
 from timelapse.env.machine import GIB, cores, memory_bytes
-from timelapse.env.master import check_master
+from timelapse.env.master import check_master, wanted
 from timelapse.errors import SetupError
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ def session(
 ) -> SparkSession:
     """The session to work with: `spark` if given, else the active one, both as they are; else a new local one.
 
-    `master` (default `local[*]`) and `conf` only matter for a new one. Raises SetupError when Java or Spark fail,
+    `master` (default: the one that is wanted, else `local[*]`) and `conf` only matter for a new one. Raises SetupError when Java or Spark fail,
     and for a master that is none or does not answer.
     """
     found = spark or existing()
     if found is not None:
         return found
-    master = master or "local[*]"
+    master = master or wanted() or "local[*]"
     check_master(master)
     java = find()
     from pyspark.sql import SparkSession

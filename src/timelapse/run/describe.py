@@ -41,7 +41,7 @@ def source_of(program: Program) -> str | None:
 
 def manifest_of(
     request: Request, plan: Plan, job: Job, outcome: Outcome, reuse: Reuse, foretold: Mapping[str, str], *,
-    started: float, seconds: float,
+    started: float, seconds: float, why: str = "",
 ) -> RunManifest:  # fmt: skip
     """The manifest of a replay that is done. `foretold`: how each pass was expected to run (run/foresight.py);
     `started` is a Unix time; `seconds` is what it took so far."""
@@ -69,7 +69,7 @@ def manifest_of(
         seconds=seconds,
         timings=outcome.timings,
         executor=outcome.executor,
-        certificate=_certificate(request, plan, job, outcome, reuse, foretold, seconds),
+        certificate=_certificate(request, plan, job, outcome, reuse, foretold, seconds, why),
         plan=plan.text(),
         without=list(source.without),
         quarantined=None if job.quarantine is None else totals.quarantined,
@@ -80,11 +80,12 @@ def manifest_of(
 
 def _certificate(
     request: Request, plan: Plan, job: Job, outcome: Outcome, reuse: Reuse, foretold: Mapping[str, str],
-    seconds: float,
+    seconds: float, why: str,
 ) -> dict[str, Any]:  # fmt: skip
     """What a reader of the result may rely on, and why: what was verified, what was trusted, what went otherwise."""
     return {
         "mode": plan.mode,
+        "engine": {"where": outcome.executor, "why": _why_there(outcome.executor, why)},
         "slices": job.slices,
         "leading_slices": outcome.lead,
         "validated_slices": outcome.validated,
@@ -108,6 +109,12 @@ def _certificate(
         "cache": reuse.certificate(seconds),
         "passes": used_kernels(foretold, outcome.compiled, outcome.why_python),
     }
+
+
+def _why_there(where: str, why: str) -> str:
+    """`why`, where that is still so: what is kept of earlier replays may have left a single task."""
+    kept = "one task in the driver" in where and why.startswith("tasks of")
+    return "what was left to do was a single task" if kept else why
 
 
 def about(manifest: RunManifest) -> dict[str, str]:

@@ -21,13 +21,13 @@ class Several:
     """A replay is one of several over a log, of programs that may differ in their last rules only.
 
     Then what the last rules read of the states is recorded by the first of them, whatever that costs. `decoded` is a
-    folder for what they share beyond the cache, as long as they take. `settled`: for each analysis how and where programs
+    folder for what they share beyond the cache, as long as they take. `settled`: for each analysis how, where and why there programs
     with it are replayed, which the first of them decides. `group`: all of them, where they are known to find the same states.
     """
 
     decoded: Path | None = None
     group: Group | None = None
-    settled: list[tuple[Analysis, Plan, Executor]] = field(default_factory=list)
+    settled: list[tuple[Analysis, Plan, Executor, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -160,13 +160,19 @@ class Run:
         """What lay ahead at the end: dated writes by state, dated events by type, `after=` calls by handler."""
         return dict(self._manifest.pending)
 
+    @property
+    def engine(self) -> str:
+        """Where the replay ran, and why there."""
+        why = self.certificate.get("engine", {}).get("why")
+        return f"{self.manifest.executor}: {why}" if why else self.manifest.executor
+
     def __repr__(self) -> str:
         found = ", ".join(f"{n:,} {name}" for name, n in self.counts.items()) or "no outputs"
         most = sorted(((s, n) for n, s in self.account.items() if n != "idle"), reverse=True)[:3]
         spent = f", {self.seconds:.2f} s ({', '.join(f'{n} {s:.2f}' for s, n in most)})" if most else ""
         return (
             f"<Run {self.program}: {self.events:,} events, {found}, digest {self.digest[:12]}{spent}"
-            f"{f', {self.path}' if self.path else ''}>"
+            f"{f', {self.path}' if self.path else ''}, {self.manifest.executor}>"
         )
 
     # --- rows -------------------------------------------------------------------------------------

@@ -110,18 +110,18 @@ def _replay(
     _refuse_impure(analysis, settings.allow_impure)
     request = Request(program, analysis, open_source(log, program), settings)
     refuse_silence(program, request.source.reader)
-    plan, executor = Planner(request).settle(spark)
+    plan, executor, why = Planner(request).settle(spark)
     keep: list[Any] = []
     if out is None:
         keep.append(_TemporaryFolder())
         out = keep[0].path / "run"
     place = Path(out)
     if not settings.quarantine or not has_own_times(program):
-        return run_plan(request, plan, executor, place, keep)
+        return run_plan(request, plan, executor, place, keep, why=why)
 
     def attempt(request: Request, plan: Plan, gone: Sequence[Quarantined], taking: bool) -> Run:
         refuse_silence(program, request.source.reader)
-        return run_plan(request, plan, executor, place, keep, gone=gone, taking=taking)
+        return run_plan(request, plan, executor, place, keep, gone=gone, taking=taking, why=why)
 
     run = replay_without_failing(request, plan, attempt)
     run.use_reader(request.source.reader)
@@ -138,12 +138,13 @@ class _TemporaryFolder:
 
 def run_plan(
     request: Request, plan: Plan, executor: Executor, out: Path, keep: list[Any] | None = None, *,
-    gone: Sequence[Quarantined] = (), taking: bool = True,
+    gone: Sequence[Quarantined] = (), taking: bool = True, why: str = "",
 ) -> Run:  # fmt: skip
     """Replay by a given plan and publish the run at `out`. The run holds on to what `keep` holds.
 
     `gone`: the request's reader is without these events already. `taking`: where events at which a handler raises are to
-    be taken out, tasks do so. Raises TimesMoved where that moves the times at which slices begin and end.
+    be taken out, tasks do so. Raises TimesMoved where that moves the times at which slices begin and end. `why`: why the executor is
+    the one, for people.
     """
     program, source, settings = request.program, request.source, request.settings
     started = time.time()
@@ -162,7 +163,9 @@ def run_plan(
         )  # fmt: skip
         outcome.account.add("plan", prepared)
         seconds = time.perf_counter() - clock
-        manifest = manifest_of(request, plan, job, outcome, reuse, foretold, started=started, seconds=seconds)
+        manifest = manifest_of(
+            request, plan, job, outcome, reuse, foretold, started=started, seconds=seconds, why=why
+        )
         origin = {"fingerprint": manifest.fingerprint, "started": manifest.started, "run_seconds": seconds}
         reuse.keep(job, outcome, about(manifest), {**origin, "mode": plan.mode})
         if settings.quarantine and has_own_times(program):

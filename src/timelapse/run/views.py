@@ -33,12 +33,13 @@ def card(run: Run) -> Card:
             "events",
             f"{run.events:,} in {took(run.seconds)}, {rate(run.events, run.seconds)}, {run.slices} slice{'' if run.slices == 1 else 's'}",
         ),
+        ("engine", run.engine),
         ("rejected", f"{run.rejected_count:,}"),
         ("digest", run.digest),
     ]
     if run.quarantined_count:
         facts.insert(
-            2, ("quarantined", f"{run.quarantined_count:,} events at which a handler raised were taken out")
+            3, ("quarantined", f"{run.quarantined_count:,} events at which a handler raised were taken out")
         )
     if found.get("mode") == "staged":
         facts.append(
