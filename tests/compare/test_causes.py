@@ -222,3 +222,27 @@ def test_every_change_has_a_cause(seed: int) -> None:
             assert cause.a is not None
             assert cause.b is not None
             assert cause.a.outcome != cause.b.outcome
+
+
+class Counting(tl.Program):
+    """A field that comes from `+=`."""
+
+    step: int = 1
+    seen: tl.Counter[str]
+
+    @tl.on(E)
+    def count(self, e: E) -> None:
+        self.seen[e.who] += self.step
+        self.emit(Hit(n=e.n, score=float(self.seen[e.who])))
+
+
+def test_a_field_that_comes_from_an_addition_is_shown_with_what_was_left() -> None:
+    """Not with what the addition found, which is what nobody put out."""
+    found = compared(Counting(), Counting(step=2))
+    changes = found.examples(99)
+    assert changes
+    for change, cause in ((c, found.causes(changes)[c.seq]) for c in changes):
+        assert cause.reads, cause
+        for a, b in cause.reads:
+            assert not a.own, change
+            assert b.value == 2 * a.value

@@ -9,6 +9,7 @@ import pytest
 
 import timelapse as tl
 from tests.native.fuzz.emulate import emulated
+from tests.trace.ways import by_the_loop, without_few
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build
 from timelapse.log import MemoryLog
@@ -103,8 +104,9 @@ def test_the_event_whose_value_is_shown(compiled: bool, monkeypatch: pytest.Monk
     run = replay(Market, MemoryLog(log, [Offer]), spark=False)
     if compiled:
         monkeypatch.setenv(SWITCH, "native")
+        without_few(monkeypatch)
     else:
-        monkeypatch.setattr(WholePast, "_log", _refuse)
+        by_the_loop(monkeypatch)
     for seq in range(0, len(log), 3):
         sides = told(run, seq)
         for state, worst in (("best", False), ("least", True)):
@@ -112,12 +114,6 @@ def test_the_event_whose_value_is_shown(compiled: bool, monkeypatch: pytest.Monk
             assert sides[state] == (by, log[by].v), (seq, state)
     assert ("all" in walks) is compiled
     assert (walks.count("more") > 3) is compiled
-
-
-def _refuse(self: WholePast) -> Any:
-    from timelapse.trace.whole import Uncompiled
-
-    raise Uncompiled
 
 
 def test_the_first_of_a_window() -> None:

@@ -11,26 +11,16 @@ import pytest
 
 from tests.native.fuzz.emulate import emulated
 from tests.native.window_programs import windowed_log, windowed_program
+from tests.trace.ways import answers_of_few, by_the_loop, without_few
 from timelapse.errors import RunError
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build
 from timelapse.log import MemoryLog
 from timelapse.model.program import spec_of
 from timelapse.run import Run, replay
-from timelapse.run import travel as travel_module
 from timelapse.testing.sources import load_source
 from timelapse.trace import whole as whole_module
 from timelapse.trace.whole import Uncompiled, WholePast
-
-
-def by_the_loop(patch: pytest.MonkeyPatch) -> None:
-    """From here on nothing is gone through compiled."""
-
-    def refuse(self: WholePast) -> Any:
-        raise Uncompiled
-
-    patch.setattr(WholePast, "_log", refuse)
-    patch.setattr(travel_module, "VIEWS", ())
 
 
 def told(run: Run, seqs: list[int], times: list[int]) -> list[Any]:
@@ -38,7 +28,7 @@ def told(run: Run, seqs: list[int], times: list[int]) -> list[Any]:
     found: list[Any] = []
     for seq in seqs:
         try:
-            found.append(_plain(run.why_not(seq, depth=2, last=2).to_json()))
+            found.append(alike(run.why_not(seq, depth=2, last=2).to_json()))
         except RunError as error:
             found.append(error.code)
     for at in times:
@@ -56,18 +46,18 @@ def told(run: Run, seqs: list[int], times: list[int]) -> list[Any]:
     return found
 
 
-def _plain(found: Any) -> Any:
+def alike(found: Any) -> Any:
     """A count of 0 that is kept and one that is not are told apart by the serial loop alone."""
     if isinstance(found, dict):
         zero = found.get("step") == "read" and found["value"] == 0
-        return {k: _plain(v) for k, v in found.items() if not (zero and k == "present")}
-    return [_plain(v) for v in found] if isinstance(found, list) else found
+        return {k: alike(v) for k, v in found.items() if not (zero and k == "present")}
+    return [alike(v) for v in found] if isinstance(found, list) else found
 
 
 def test_random_programs_are_told_as_by_the_serial_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """What events read and who wrote it, two levels deep; states at moments; histories of keys."""
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
-    walked = _counted(monkeypatch)
+    walked, answered = _counted(monkeypatch), answers_of_few(monkeypatch)
     asked = 0
     for seed in range(12, 30):
         program = load_source(windowed_program(seed))()
@@ -81,15 +71,20 @@ def test_random_programs_are_told_as_by_the_serial_loop(monkeypatch: pytest.Monk
             program, MemoryLog(events, spec_of(program).events), slices=rng.randint(1, 3), spark=False
         )
         monkeypatch.setenv(SWITCH, "native")
-        mine = told(run, seqs, times)
+        few = told(run, seqs, times)
+        with monkeypatch.context() as patch:
+            without_few(patch)
+            mine = told(run, seqs, times)
         with monkeypatch.context() as patch:
             patch.delenv(SWITCH)
             by_the_loop(patch)
             wanted = told(run, seqs, times)
         assert json.dumps(mine, default=repr) == json.dumps(wanted, default=repr), seed
+        assert json.dumps(few, default=repr) == json.dumps(wanted, default=repr), seed
         asked += len(mine)
     assert asked > 100
     assert walked() > 100
+    assert answered() > 100
 
 
 def _counted(patch: pytest.MonkeyPatch) -> Callable[[], int]:

@@ -96,8 +96,9 @@ class Closed:
                   and not isinstance(n.ctx, ast.Load)]  # fmt: skip
         if len(into) == 1 and len(stores) == 1 and name not in fn.params and depth < 8:
             made = fn.nodes[next(iter(into))]
-            match made.ast:
-                case ast.Assign(targets=[ast.Name()], value=value) if not made.guarded:
+            value = None if made.guarded else _assigned(made.ast, name)
+            match value:
+                case ast.expr():
                     inner = Closed(self._graph, fn, made.main, self._event_name, self._place, self._given)
                     found: ast.expr = inner.expression(value, depth + 1)
                     self.free |= inner.free
@@ -138,6 +139,22 @@ def closed_function(
     made.__module__ = like.__module__
     made.__dict__["__tl_text__"] = ast.unparse(inner)
     return made
+
+
+def _assigned(statement: ast.AST | None, name: str) -> ast.expr | None:
+    """What an assignment gives a name: also one of several, `a, b = x, y`."""
+    match statement:
+        case ast.Assign(targets=[ast.Name()], value=value):
+            return value
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if (
+            len(names) == len(values)
+            and all(isinstance(n, ast.Name) for n in names)
+            and not any(isinstance(v, ast.Starred) for v in values)
+        ):
+            return next(
+                v for n, v in zip(names, values, strict=True) if isinstance(n, ast.Name) and n.id == name
+            )
+    return None
 
 
 def _is(node: ast.AST, name: str) -> bool:

@@ -19,7 +19,17 @@ from timelapse.run.run import Run
 from timelapse.trace.event import Place
 from timelapse.trace.event import events as traced
 from timelapse.trace.event import steps as traced_steps
-from timelapse.trace.steps import Condition, EventTrace, HandlerTrace, Read, Tick, brief, name_of, plain
+from timelapse.trace.steps import (
+    Condition,
+    EventTrace,
+    HandlerTrace,
+    Read,
+    Tick,
+    brief,
+    name_of,
+    place_text,
+    plain,
+)
 
 if TYPE_CHECKING:
     from timelapse.compare.differences import At, Change, Diff
@@ -64,7 +74,7 @@ class Cause:
                 line = f"{self.handler}:{one.line}  A {one.text}  B {self.handler}:{other.line} {other.text}"
             sides = [f"{side} {_outcome(c)}" for side, c in (("A", self.a), ("B", self.b))]
             found.append(f"{line}    {'    '.join(sides)}")
-        found += [f"{a.state}[{brief(a.key)}]  A {_seen(a)}  B {_seen(b)}" for a, b in self.reads]
+        found += [f"{place_text(a.state, a.key)}  A {_seen(a)}  B {_seen(b)}" for a, b in self.reads]
         if self.remark:
             found.append(self.remark)
         return found
@@ -229,7 +239,9 @@ def _differing(a: Iterable[Read], b: Iterable[Read]) -> tuple[tuple[Read, Read],
 
 def _without_condition(seq: int, text: str, a: EventTrace, b: EventTrace) -> Cause:
     """All conditions came out alike: what was read differs, or what is made of it."""
-    reads = _differing(a.reads, b.reads)[:_MOST_READS]
+    # What `x[k] += 1` found is not what was made of it: that is read afterwards, if at all.
+    plain_reads = ([r for r in trace.reads if not r.own] for trace in (a, b))
+    reads = (_differing(*plain_reads) or _differing(a.reads, b.reads))[:_MOST_READS]
     params = {
         n: (v, b.params[n]) for n, v in a.params.items() if n in b.params and repr(v) != repr(b.params[n])
     }

@@ -128,7 +128,8 @@ class Grouped(State):
 
     def _under(self, key: Any) -> dict[Any, Any]:
         """Member -> stored key, under one declared key."""
-        return self._groups().get(self._outer(key)) or {}
+        declared = self._outer(key)
+        return self._groups().get(declared) or {}
 
     def _put_indexed(self, key: Any, value: Any) -> None:
         self._store_put(key, value)

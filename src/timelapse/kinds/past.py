@@ -159,7 +159,11 @@ class Done:
         def done(key: Any) -> Iterable[tuple[int, Operation]]:
             return zip(*self.of(key, since, before=before), strict=True)
 
-        return rebuilding(spec, done, lambda: list(self._done), lambda: now)
+        return rebuilding(spec, done, self.keys, lambda: now)
+
+    def keys(self) -> list[Any]:
+        """All keys of which operations are known."""
+        return list(self._done)
 
 
 def rebuilding(

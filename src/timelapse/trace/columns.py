@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, TypeVar
 
 import numpy as np
@@ -74,7 +74,10 @@ class Columns:
             None if part is None else _Wanted(part, list(dict.fromkeys(k[at] for k in keys)))
             for at, part in enumerate(pattern.parts)
         ]
+        at = [n for n, w in enumerate(wanted) if w is not None and not w.always]
         tests = [w for w in wanted if w is not None and not w.always]
+        exact = len(tests) > 1 and len(keys) > 1 and np.prod([float(t.count + 1) for t in tests]) < 2**62
+        codes = np.unique([_code(tests, [k[n] for n in at]) for k in keys]) if exact else ()
         found: list[Seqs] = []
         count = 0
         for tables in self._tables:
@@ -89,6 +92,8 @@ class Columns:
                 own = test.rows(table)
                 mask = own if mask is None else mask & own
             hits = seqs if mask is None else seqs[mask]
+            if mask is not None and exact:
+                hits = hits[_together_of(tests, codes, table.filter(pa.array(mask)))]
             hits = hits[np.searchsorted(hits, lo) : np.searchsorted(hits, hi)]
             count += len(hits)
             if count > most:
@@ -138,26 +143,83 @@ def _together(work: Callable[[A], B], over: Iterable[A]) -> Iterator[B]:
         yield from pool.map(work, over)
 
 
+def _code(tests: Sequence[_Wanted], values: Sequence[Any]) -> int:
+    """A number for the values of a key's parts."""
+    code = 0
+    for test, value in zip(tests, values, strict=True):
+        code = code * (test.count + 1) + test.place(value)
+    return code
+
+
+def _together_of(tests: Sequence[_Wanted], codes: Any, table: pa.Table) -> Mask:
+    """The rows in which one key's parts stand together, of those in which each part is some key's."""
+    sides = [test.places(table) for test in tests]
+    if any(side is None for side in sides):
+        return np.ones(table.num_rows, np.bool_)
+    total = np.zeros(table.num_rows, np.bool_)
+    for choice in product(*(side for side in sides if side is not None)):
+        code, known = np.zeros(table.num_rows, np.int64), np.ones(table.num_rows, np.bool_)
+        for test, places in zip(tests, choice, strict=True):
+            code = code * (test.count + 1) + places
+            known &= places >= 0
+        total |= known & np.isin(code, codes)
+    return total
+
+
 class _Wanted:
     """Values that a part of a key may have, and where they can come from."""
 
     def __init__(self, part: Any, values: list[Any]) -> None:
         self._fields, self._values = sorted(part.fields), values
+        self._places = {(type(v), v): n for n, v in enumerate(values)}
+        self.count = len(values)
+        self._arrays: dict[pa.DataType, tuple[pa.Array | None, Seqs]] = {}
         self.always = any(c == v and type(c) is type(v) for c in part.constants for v in values)
+
+    def place(self, value: Any) -> int:
+        """Where a value stands among them."""
+        return self._places[type(value), value]
+
+    def places(self, table: pa.Table) -> list[Seqs] | None:
+        """For each field where its value stands among them, by row; -1 where it is none. None: that is not known."""
+        found: list[Seqs] = []
+        for field in self._fields:
+            column = table.column(field)
+            kind = _plain(column.type)
+            values, at = self._of(kind)
+            if values is None:
+                return None
+            index = pc.index_in(column.cast(kind), value_set=values)
+            found.append(at[np.asarray(pc.fill_null(index, len(at) - 1))])
+        return found
 
     def rows(self, table: pa.Table) -> Mask:
         """The rows in which one of the fields holds one of the values."""
         total = np.zeros(table.num_rows, np.bool_)
         for field in self._fields:
             column = table.column(field)
-            kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-            plain = pa.int64() if pa.types.is_timestamp(kind) else kind
-            try:
-                values = pa.array([v for v in self._values if _fits(v, plain)], plain)
-            except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+            values, _ = self._of(_plain(column.type))
+            if values is None:
                 return np.ones(table.num_rows, np.bool_)
             total |= _among(column, values)
         return total
+
+    def _of(self, kind: pa.DataType) -> tuple[pa.Array | None, Seqs]:
+        """Those that a column of a type may hold (None: that is not known), and where they stand among all, then -1."""
+        if kind not in self._arrays:
+            fitting = [v for v in self._values if _fits(v, kind)]
+            at = np.array([*map(self.place, fitting), -1], np.int64)
+            try:
+                self._arrays[kind] = pa.array(fitting, kind), at
+            except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+                self._arrays[kind] = None, at
+        return self._arrays[kind]
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type of a column's values as keys have them."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.int64() if pa.types.is_timestamp(kind) else kind
 
 
 def _among(column: pa.ChunkedArray, values: pa.Array) -> Mask:

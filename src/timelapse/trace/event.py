@@ -53,17 +53,12 @@ def events(run: Run, seqs: Iterable[int]) -> dict[int, EventTrace]:
 def stepped(run: Run, tracer: Tracer, wanted: Sequence[int]) -> dict[int, EventTrace]:
     """The same for a program that reaches into other times: by the serial loop, from the log's beginning."""
     events_at(reader_of(run), run.need_program(), wanted)  # or an error for one that is not there
-    traces: dict[int, EventTrace] = {}
-
-    def observe(loop: timed.Watched, step: timed.Step, go: timed.Go) -> None:
-        traces[step.root] = tracer.observed(loop, step, go)
-
     seqs = set(wanted)
-    timed.observe(
-        run, observe, lambda step: step.phase == Phase.LOG_EVENT and step.root in seqs,
-        lambda loop: not seqs - traces.keys(),
+    told = timed.All(run).observed(
+        tracer, timed.Target(tuple(wanted)), lambda: lambda s: s.phase == Phase.LOG_EVENT and s.root in seqs,
+        lambda found: len(found) == len(seqs),
     )  # fmt: skip
-    return traces
+    return {step.root: trace for step, trace in told}
 
 
 def reader_of(run: Run) -> EventReader:
@@ -84,22 +79,20 @@ def steps(run: Run, places: Iterable[Place]) -> dict[Place, EventTrace]:
     traces: dict[Place, EventTrace] = {}
     if not wanted:
         return traces
-    tracer = Tracer(run)
-
-    def observe(loop: timed.Watched, step: timed.Step, go: timed.Go) -> None:
-        place, found = (step.ts, int(step.phase), step.root), tracer.observed(loop, step, go)
-        before = traces.get(place)
-        if before is not None:
-            found = replace(
-                before, handlers=before.handlers + found.handlers, outputs=before.outputs + found.outputs,
-                rejected=before.rejected or found.rejected,
-            )  # fmt: skip
-        traces[place] = found
-
     end = max(ts for ts, _, _ in wanted) + 1
-    timed.observe(
-        run, observe, lambda step: (step.ts, int(step.phase), step.root) in wanted, lambda loop: False, end
-    )
+    told = timed.All(run).observed(
+        Tracer(run), timed.Target(before=end), lambda: lambda s: (s.ts, int(s.phase), s.root) in wanted,
+        lambda found: False,
+    )  # fmt: skip
+    for step, trace in told:
+        place, before = (
+            (step.ts, int(step.phase), step.root),
+            traces.get((step.ts, int(step.phase), step.root)),
+        )
+        traces[place] = trace if before is None else replace(
+            before, handlers=before.handlers + trace.handlers, outputs=before.outputs + trace.outputs,
+            rejected=before.rejected or trace.rejected,
+        )  # fmt: skip
     return traces
 
 

@@ -18,6 +18,7 @@ from timelapse.trace.steps import (
     HandlerTrace,
     Read,
     Tick,
+    Under,
     Write,
     brief,
     name_of,
@@ -227,7 +228,9 @@ def _source_lines(seen: Seen, indent: str) -> Iterator[Line]:
     if read.every:
         yield f"{indent}{read.text}", "source"
         return
-    parts = [f"{place_text(read.state, read.key)} = {brief(read.value)}"]
+    parts = [
+        f"{place_text(read.state, read.key)} {'has' if isinstance(read.key, Under) else '='} {brief(read.value)}"
+    ]
     parts += ["this event"] * bool(seen.here)
     parts += [name_of(s.event, s.phase) for s in seen.sources]
     if seen.older:

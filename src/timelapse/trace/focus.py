@@ -11,22 +11,19 @@ rests on the analysis, as passes do; where a stretch ends with its slice, it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from timelapse.errors import TimelapseError
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.stores import NullStore
 from timelapse.kernels.walk import Moment, Visit
-from timelapse.kinds.base import ABSENT, UNKEYED
+from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Journal
 from timelapse.model.events import Event
-from timelapse.model.types import TupleType
-from timelapse.trace.columns import Columns, Pattern
 from timelapse.trace.knowledge import Part, Place, Unfocused
+from timelapse.trace.matter import Matter
 
 if TYPE_CHECKING:
     from timelapse.trace.moments import Past
@@ -35,8 +32,6 @@ MOST = 20_000
 """Events that are run for one question; more are quicker gone through compiled."""
 _ROUNDS = 40
 """Reads that are found out one after the other."""
-_LONGEST = 1 << 24
-"""Events of a slice whose columns are kept in memory."""
 
 
 class _Unknown(BaseException):
@@ -99,30 +94,24 @@ class Focus:
     end: int
     skip: frozenset[int]
     """Events that had no effect."""
-    _events: dict[int, set[str]] = field(default_factory=dict)
     _starts: dict[Place, Any] = field(default_factory=dict)
-    _rows: dict[tuple[int, tuple[str, ...]], Event] = field(default_factory=dict)
-    _classes: dict[int, type[Event]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._lo = self.past.cuts[self.slice_id]
-        if self.end - self._lo > _LONGEST:
-            raise Unfocused("the slice is long")
         self._known = self.past.knowledge
-        self._types = {cls.__name__: cls for cls in self.past.spec.events}
+        lo = self.past.cuts[self.slice_id]
+        self._matter = Matter(self.past, self._known, lo, self.end, self.skip, MOST)
         self._journal: Journal = []
         self._unknown: list[Place] = []
         """What was read and is not known: also where a handler caught what was raised then."""
         self._stores = {name: _Store(name, self._journal, self._unknown) for name in self._known.spec.states}
         self._states = {n: s.kind(s, self._stores[n]) for n, s in self._known.spec.states.items()}
         self._kernels: dict[frozenset[str], InterpretedKernel] = {}
-        self._columns: Columns | None = None
 
     # --- questions ------------------------------------------------------------------------------------
 
     def writes(self, places: Collection[Place]) -> tuple[dict[Place, list[Wrote]], dict[Place, Any]]:
         """All events before `end` that wrote the places, oldest first; and what the places hold at the end."""
-        self._read_columns({name for name, _ in places})
+        self._matter.read_columns({name for name, _ in places})
         found = self._settle(places, lambda: self._run(places))
         last = {p: self._stores[p[0]].data.get(p[1], ABSENT) for p in places}
         if self.end >= self.past.cuts[self.slice_id + 1]:
@@ -133,13 +122,10 @@ class Focus:
 
     def walk(self, stops: Sequence[int], visit: Visit) -> None:
         """Stop before events, in ascending order, as `Past.walk` does. `visit` may be called again for the same stops."""
-        self._read_columns(self._known.spec.states)
+        self._matter.read_columns(self._known.spec.states)
         self._settle((), lambda: self._run((), stops, visit))
 
     # --- finding out what matters ---------------------------------------------------------------------
-
-    def _read_columns(self, states: Iterable[str]) -> None:
-        self._columns = self.past.columns_of(self._lo, self.end, self._known.fields(states))
 
     def _settle(self, places: Collection[Place], attempt: Callable[[], Any]) -> Any:
         """Try until nothing is read that is not known. After Unfocused this is of no use: what it knows is not whole."""
@@ -166,72 +152,14 @@ class Focus:
         raise Unfocused("reads depend on one another too deeply")
 
     def _demand(self, places: Collection[Place]) -> None:
-        """These places matter, and whatever the events that write them read."""
-        todo = [p for p in places if p not in self._starts]
-        while todo:
-            found: dict[str, list[Any]] = {}
-            for name, key in dict.fromkeys(todo):
-                self._starts[name, key] = self._start(name, key)
-                self._stores[name].known.add(key)
-                found.setdefault(name, []).append(key)
-            fresh: dict[int, set[str]] = {}
-            for name, keys in found.items():
-                for seq in self._touching(name, keys):
-                    if name not in self._events.get(seq, ()):
-                        fresh.setdefault(seq, set()).add(name)
-            for seq, names in fresh.items():
-                self._events.setdefault(seq, set()).update(names)
-            if len(self._events) > MOST:
-                raise Unfocused("too many events")
-            todo = [p for p in self._asked(fresh) if p not in self._starts]
+        """These places matter: what they hold at the slice's start, and who may write them."""
+        self._matter.demand(places)
+        for name, key in self._matter.places - self._starts.keys():
+            self._starts[name, key] = self._start(name, key)
+            self._stores[name].known.add(key)
 
     def _start(self, name: str, key: Any) -> Any:
         return self.past.run.value_at_cut(name, key, self.slice_id) if self.slice_id else ABSENT
-
-    def _touching(self, name: str, keys: Sequence[Any]) -> Iterator[int]:
-        """The events that may write keys of a state."""
-        assert self._columns is not None
-        spec = self._known.spec.states[name]
-        parts = [() if k == UNKEYED else k if isinstance(spec.key, TupleType) else (k,) for k in keys]
-        for pattern in self._known.patterns[name]:
-            if spec.key is None:
-                pattern = Pattern(pattern.type, ())
-            hits = self._columns.holding(pattern, parts, self._lo, self.end, MOST)
-            if hits is None:
-                raise Unfocused(f"too many events may write {name}")
-            cls = self._types[pattern.type]
-            for seq in hits.tolist():
-                if seq not in self.skip:
-                    self._classes[seq] = cls
-                    yield seq
-
-    def _asked(self, seqs: Collection[int]) -> Iterator[Place]:
-        """What the statements that matter at these events read, under keys that follow from the event."""
-        for seq, event, part in self._prepared(sorted(seqs)):
-            del seq
-            for spec, function in part.asks.get(type(event), ()):
-                try:
-                    key = function(self._known.bound, event)
-                    yield spec.name, UNKEYED if spec.key is None else spec.key.checker("")(key)
-                except Exception as error:  # in an expression that is not reached, perhaps
-                    raise Unfocused(f"a key cannot be told: {error}") from error
-
-    def _prepared(self, seqs: Sequence[int]) -> Iterator[tuple[int, Event, Part]]:
-        """Events with the fields that what they do needs, and what that is."""
-        assert self._columns is not None
-        parts = {seq: self._known.part(frozenset(self._events[seq])) for seq in seqs}
-        missing: dict[tuple[type[Event], tuple[str, ...]], list[int]] = {}
-        for seq in seqs:
-            cls = self._classes[seq]
-            names = parts[seq].work.columns.get(cls.__name__, ())
-            if (seq, names) not in self._rows:
-                missing.setdefault((cls, names), []).append(seq)
-        for (cls, names), own in missing.items():
-            for event in self._columns.events(cls, np.asarray(own, np.int64), names):
-                self._rows[event.seq, names] = event
-        for seq in seqs:
-            names = parts[seq].work.columns.get(self._classes[seq].__name__, ())
-            yield seq, self._rows[seq, names], parts[seq]
 
     # --- running --------------------------------------------------------------------------------------
 
@@ -248,11 +176,11 @@ class Focus:
                 self._stores[name].data[key] = value
         found: dict[Place, list[Wrote]] = {p: [] for p in places}
         left = list(stops)
-        for seq, event, part in self._prepared(sorted(self._events)):
+        for seq, event, part in self._matter.prepared(sorted(self._matter.events)):
             if self._look(left, seq, visit):
                 continue
             self._one(event, part)
-            for name in self._events[seq]:
+            for name in self._matter.events[seq]:
                 store = self._stores[name]
                 for key, before in store.touched.items():
                     after = store.data.get(key, ABSENT)
@@ -287,7 +215,7 @@ class Focus:
         return done
 
     def _one(self, event: Event, part: Part) -> None:
-        kernel = self._kernel(frozenset(self._events[event.seq]), part)
+        kernel = self._kernel(frozenset(self._matter.events[event.seq]), part)
         unknown = len(self._unknown)
         for name in part.strict:
             self._stores[name].strict = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,12 @@ from timelapse.moments import time_text
 from timelapse.run.run import Run
 from timelapse.trace import timed
 from timelapse.trace.event import events_at
+from timelapse.trace.few import Few
 from timelapse.trace.knowledge import Ask, Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.recorder import seen
 from timelapse.trace.steps import MISSING, brief, name_of, place_text, plain
-from timelapse.trace.whole import Uncompiled, past_of
+from timelapse.trace.whole import Uncompiled, WholePast, past_of
 from timelapse.trace.writers import shown_side, writers
 
 if TYPE_CHECKING:
@@ -158,16 +160,39 @@ def history(run: Run, state: str, key: Any = UNKEYED, *, at: int | None = None, 
     """
     spec = run.state_spec(state)
     checked = check_key(spec, key)
+    if at is None and not last:  # the run has it
+        held = run.value_at_cut(state, checked, run.slices)
+        return History(state, checked, at, shown_side(held), (), held is not ABSENT)
+    past = past_of(run)
+    if isinstance(past, WholePast):
+        with contextlib.suppress(Unfocused):
+            end = past.cuts[-1] if at is None else min(past.reader.seq_at(at), past.cuts[-1])
+            return _stepped(run, Few(past, end), state, checked, at, last)
     try:
-        return _compiled(past_of(run), spec, checked, at, last)
+        return _compiled(past, spec, checked, at, last)
     except Uncompiled:
-        rows = timed.writes(run, [(state, checked)], before=at)[state, checked]
-        value = shown_side(rows[-1].after) if rows else MISSING
-        shown = rows[len(rows) - min(last, len(rows)) :]
-        entries = tuple(
-            Entry(w.step.event, shown_side(w.before), shown_side(w.after), w.step.phase) for w in shown
-        )
-        return History(state, checked, at, value, entries, len(rows) > len(shown))
+        return _stepped(run, timed.All(run), state, checked, at, last)
+
+
+def _stepped(run: Run, way: timed.Way, state: str, key: Any, at: int | None, last: int) -> History:
+    """The same for a program that reaches into other times: step by step. Raises Unfocused, if the way does."""
+    rows = way.writes([(state, key)], None, at)[0][state, key]
+    value = rows[-1].after if rows else ABSENT
+    if at is None and isinstance(way, Few):
+        held = run.value_at_cut(state, key, run.slices)
+        if _counted(held) != _counted(value):
+            raise Unfocused(f"{state} ends otherwise")  # never seen
+    shown = rows[len(rows) - min(last, len(rows)) :]
+    events = way.events(w.step for w in shown)
+    entries = tuple(
+        Entry(events[w.step.number], shown_side(w.before), shown_side(w.after), w.step.phase) for w in shown
+    )
+    return History(state, key, at, shown_side(value), entries, len(rows) > len(shown))
+
+
+def _counted(held: Any) -> Any:
+    """A count of 0 is none: compiled it is not kept."""
+    return 0 if held is ABSENT else held
 
 
 def _compiled(past: Past, spec: StateSpec, key: Any, at: int | None, last: int) -> History:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from timelapse.analysis import analyse
+from timelapse.analysis import Analysis, analyse
 from timelapse.analysis.closed import function_of
 from timelapse.analysis.keys import Access
 from timelapse.analysis.origins import origins
@@ -22,6 +23,7 @@ from timelapse.model.events import Event
 from timelapse.model.program import bind, params_of
 from timelapse.model.types import TupleType
 from timelapse.trace.columns import Pattern
+from timelapse.trace.steps import Under
 
 if TYPE_CHECKING:
     from timelapse.trace.moments import Past
@@ -54,13 +56,15 @@ class Part:
 
 
 class Knowledge:
-    """What is known of a program, for any slice."""
+    """What is known of a program, for any slice. `any_kind`: whoever asks runs states of all kinds, not only values under keys."""
 
-    def __init__(self, past: Past) -> None:
+    def __init__(self, past: Past, *, any_kind: bool = False) -> None:
         self.program, self.spec = past.program, past.spec
-        self._analysis = analyse(past.program)
+        self._analysis, self._any_kind = analyse(past.program), any_kind
         if self._analysis.opaque:
             raise Unfocused("analysis does not see through the program")
+        if any(use.what == "derive" for use in self.spec.times) and _goes_round(self._analysis):
+            raise Unfocused("what is sent sends again")
         self._parts: dict[frozenset[str], Part] = {}
         self._used_keys: dict[type[Event], tuple[tuple[StateSpec, types.FunctionType], ...]] = {}
         self.bound = bind(
@@ -72,7 +76,7 @@ class Knowledge:
         """For each state which events may write it, and from where the key comes."""
         params = params_of(self.program)
         found: dict[str, list[Pattern]] = {name: [] for name in self.spec.states}
-        for access in accesses(self._analysis):
+        for access in self._accesses():
             if not access.writes:
                 continue
             key = self.spec.states[access.state].key
@@ -85,13 +89,41 @@ class Knowledge:
             found[access.state].append(Pattern(access.event.__name__, tuple(parts)))
         return found
 
-    def used_at(self, event: Event) -> Iterator[Place]:
-        """The keys that handlers may read or write at an event, as far as they follow from it."""
+    def _accesses(self, targets: Sequence[str] | None = None) -> Iterator[Access]:
+        """Every access of a state; a key that is made of the time follows from more than the event."""
+        for access in accesses(self._analysis, targets):
+            timed = access.key is not None and any(
+                isinstance(n, ast.Attribute) and n.attr == "now" for n in ast.walk(access.key)
+            )
+            yield replace(access, key=None) if timed else access
+
+    def place(self, spec: StateSpec, function: types.FunctionType, event: Event) -> Any:
+        """The key that an event gives, or all that stands under it. Raises whatever the expression raises."""
+        if spec.key is None:
+            return UNKEYED
+        key = function(self.bound, event)
+        if not issubclass(spec.kind, Grouped) or spec.outer is None:
+            return spec.key.checker("")(key)
+        if len(key) == 2 and spec.kind is not Mean:
+            return spec.kind.key_check(spec)(key)
+        return Under(spec.outer.checker("")(key[0]))
+
+    def places_at(self, event: Event) -> Iterator[Place]:
+        """What handlers may use at an event, as far as it follows from it."""
+        for spec, function in self._used(event):
+            with contextlib.suppress(Exception):  # in an expression that is not reached, perhaps
+                yield spec.name, self.place(spec, function, event)
+
+    def _used(self, event: Event) -> tuple[tuple[StateSpec, types.FunctionType], ...]:
         known = self._used_keys
         if type(event) not in known:
-            mine = [a for a in accesses(self._analysis) if a.event is type(event)]
+            mine = [a for a in self._accesses() if a.event is type(event)]
             known |= {type(event): (), **self._asks(mine)}
-        for spec, function in known[type(event)]:
+        return known[type(event)]
+
+    def used_at(self, event: Event) -> Iterator[Place]:
+        """The keys that handlers may read or write at an event, as far as they follow from it."""
+        for spec, function in self._used(event):
             try:
                 key = function(self.bound, event)
                 yield from ((spec.name, stored) for stored in _stored(spec, key))
@@ -119,9 +151,9 @@ class Knowledge:
             work = build_pass(self._analysis, "focus", sorted(states), ())
             for name in work.exact:
                 kind = self.spec.states[name].kind
-                if issubclass(kind, Grouped) or kind.uses_now:
+                if not self._any_kind and (issubclass(kind, Grouped) or kind.uses_now):
                     raise Unfocused(f"{name} is more than values under keys")
-            reads = [a for a in accesses(self._analysis, sorted(states)) if not a.writes]
+            reads = [a for a in self._accesses(sorted(states)) if not a.writes]
             self._parts[states] = Part(
                 work, self._asks(reads), frozenset(a.state for a in reads if a.key is None)
             )
@@ -137,6 +169,22 @@ class Knowledge:
                 function = function_of(access.key, access.fn.function, {}, "focus_key")
                 found.setdefault(access.event, {})[access.state, access.text] = (spec, function)
         return {event: tuple(own.values()) for event, own in found.items()}
+
+
+def _goes_round(analysis: Analysis) -> bool:
+    """Whether a handler calls itself, or sends what it listens to, through whatever: then not every key is told."""
+    sites = analysis.functions.sites
+    callers = {fn: {caller.fn for caller, _ in sites[fn]} for fn in analysis.functions.all}
+    for fn in analysis.functions.all:
+        todo, seen = list(callers[fn]), set[Any]()
+        while todo:
+            one = todo.pop()
+            if one is fn:
+                return True
+            if one not in seen:
+                seen.add(one)
+                todo += callers[one]
+    return False
 
 
 def _stored(spec: StateSpec, key: Any) -> Iterator[Any]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import UNKEYED
-from timelapse.log.types import bind
+from timelapse.log.types import bind, heard
 from timelapse.model.events import Event
 from timelapse.model.types import TupleType
 from timelapse.trace.columns import Seqs
@@ -160,10 +160,10 @@ def likely(past: Past, lo: int, hi: int, places: Sequence[Place]) -> dict[Place,
     """For each place the events that may well write it, by what their fields hold."""
     keys = {place: _parts(place[1]) for place in places}
     found: dict[Place, list[Seqs]] = {place: [] for place in places}
-    classes = {e.__name__: e for e in past.spec.events if e.__name__ in past.columns}
+    classes = {e.__name__: e for e in heard(past.spec, past.reader.types) if e.__name__ in past.columns}
     if classes and any(keys.values()):
         bind(past.reader.types, classes.values())
-        for chunk in past.reader.chunks(lo, hi, past.columns):
+        for chunk in past.reader.chunks(lo, hi, {name: past.columns[name] for name in classes}):
             for table in chunk.tables.values():
                 seqs = table.column("seq").to_numpy()
                 known: dict[Any, npt.NDArray[np.bool_] | None] = {}

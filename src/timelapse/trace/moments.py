@@ -15,10 +15,13 @@ from timelapse.errors import HandlerError, ReplayError
 from timelapse.kernels.source import Source
 from timelapse.kernels.walk import Visit, Walk, walker
 from timelapse.log.reader import EventReader
+from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.model.program import spec_of
-from timelapse.model.times import refuse_times
+from timelapse.model.times import span_of
 from timelapse.run.run import Run
+from timelapse.run.takeout import reader_without
+from timelapse.trace import timed
 from timelapse.trace.columns import Columns, Seqs
 from timelapse.trace.focus import Focus
 from timelapse.trace.knowledge import Ask, Knowledge, Place, Unfocused
@@ -41,8 +44,10 @@ class Past:
 
     def _log(self) -> tuple[EventReader, Sequence[int]]:
         """The log and its slices."""
-        refuse_times(self.program, "tracing events")
-        return self.run.need_reader(), self.run.manifest.cuts
+        reader = self.run.need_reader()
+        if self.spec.times:
+            reader = reader_without(reader, self.run.stored_quarantined()["seq"].to_pylist())
+        return reader, self.run.manifest.cuts
 
     def slice_of(self, seq: int) -> int:
         """The slice that an event lies in; the last one for what lies behind the log."""
@@ -79,7 +84,9 @@ class Past:
             self._focus = None
 
     def columns_of(self, lo: int, hi: int, fields: Mapping[str, Collection[str]]) -> Columns:
-        """These columns of a stretch of the log. The last ones that were asked for are kept."""
+        """These columns of a stretch of the log, as far as it has such types. The last ones that were asked for are kept."""
+        logged = {t.name for t in self.reader.types}
+        fields = {name: own for name, own in fields.items() if name in logged}
         if self._columns is None or not self._columns.covers(lo, hi, fields):
             self._columns = Columns(self.reader, lo, hi, fields)
         return self._columns
@@ -116,6 +123,38 @@ class Past:
         except Unfocused:
             self.walk(slice_id, stops, visit)
 
+    # --- by what matters ------------------------------------------------------------------------------
+
+    @cached_property
+    def stepwise(self) -> Knowledge:
+        """What says which events matter to a key, of any kind. Raises Unfocused where that cannot be said."""
+        return Knowledge(self, any_kind=True)
+
+    def named(self, name: str, ts: int) -> timed.Target:
+        """Where steps of a name lie at a time."""
+        types, wanted = {t.name for t in self.reader.types}, [(name, ts)]
+        tick = None
+        for handler in self.spec.handlers:
+            if handler.name == name and handler.every is not None:
+                tick = ts
+            if handler.name == name and handler.after is not None:
+                lag = span_of(self.program, handler.after)
+                wanted += [(event.__name__, ts - lag) for event in handler.events]
+        seqs: set[int] = set()
+        for kind, at in wanted:
+            if kind in types:
+                for chunk in self.reader.chunks(
+                    self.reader.seq_at(at), self.reader.seq_at(at + 1), {kind: []}
+                ):
+                    if kind in chunk.tables:
+                        seqs.update(chunk.tables[kind]["seq"].to_pylist())
+        return timed.Target(tuple(sorted(seqs)), tick, ts + 1)
+
+    def first_after(self, target: timed.Target) -> int:
+        """The first event of the log that comes after the steps of a target."""
+        last = self.cuts[-1] if target.before is None else self.reader.seq_at(target.before)
+        return max(target.seqs) + 1 if target.before is None and target.seqs else last
+
     # --- all of it ------------------------------------------------------------------------------------
 
     def changed(self, state: str, key: Any, slice_id: int) -> bool:
@@ -145,7 +184,9 @@ class Past:
         lo = self.cuts[slice_id]
         hi = max(lo, stops[-1] + 1) if stops else lo
         columns = self._work.columns
-        classes: dict[str, Any] = {e.__name__: e for e in self.spec.events if e.__name__ in columns}
+        classes: dict[str, Any] = {
+            e.__name__: e for e in heard(self.spec, self.reader.types) if e.__name__ in columns
+        }
         source = Source(self.reader, lo, hi, classes, columns)
         kernel = walker(
             self.program, self._work, self.starts(slice_id), hi - lo, quarantine=self.quarantine

@@ -103,7 +103,7 @@ def find_event(run: Run, question: str | int) -> Found:
     reader = run.need_reader()
     named = read_named(str(question))
     if named is not None:
-        if any(use.what not in VIEWS for use in spec_of(run.need_program()).times):
+        if any(use.what not in (*VIEWS, "derive") for use in spec_of(run.need_program()).times):
             return Found(-1, named=named)
         return Found(_seq_of(reader, named))
     name, fields = _read(str(question))

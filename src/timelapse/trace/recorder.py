@@ -9,11 +9,24 @@ from functools import partial
 from typing import Any
 
 from timelapse.kinds.base import ABSENT, StateSpec
+from timelapse.kinds.grouped import Grouped
 from timelapse.model.events import Event, Record
 from timelapse.trace.expressions import comparison, shown, written
 from timelapse.trace.instrument import Site, Sites
 from timelapse.trace.margins import margin_of
-from timelapse.trace.steps import MISSING, Branch, Condition, Emit, Opaque, Read, Step, Texts, Write, brief
+from timelapse.trace.steps import (
+    MISSING,
+    Branch,
+    Condition,
+    Emit,
+    Opaque,
+    Read,
+    Step,
+    Texts,
+    Under,
+    Write,
+    brief,
+)
 
 MOST_STEPS = 20_000
 """Steps of one event that are kept: a handler may loop. Records are always kept."""
@@ -117,12 +130,17 @@ class Recorder:
 
     def watch(self, spec: StateSpec, state: Any) -> Any:
         """Have a state tell its reads and writes, until `leave`. Returns it."""
-        self._watched.append((state, {n: getattr(state, n) for n in (*_HOOKS, "_now")}))
+        hooks = (*_HOOKS, "_now", "_outer") if isinstance(state, Grouped) else (*_HOOKS, "_now")
+        self._watched.append((state, {n: getattr(state, n) for n in hooks}))
+        quiet = False
+        """Whether nothing is told: it is found out what stands under a key."""
         get, put, drop, items = state._get, state._put, state._drop, state._items
         name = spec.name
 
         def told_get(key: Any, default: Any) -> Any:
             value = get(key, default)
+            if quiet:
+                return value
             stored = get(key, ABSENT)
             self._read(
                 Read(name, key, seen(None if value is ABSENT else value), stored is not ABSENT, self.line)
@@ -141,10 +159,29 @@ class Recorder:
 
         def told_items() -> Iterable[tuple[Any, Any]]:
             found = list(items())
+            if quiet:
+                return found
             self._read(Read(name, None, len(found), True, self.line, every=True))
             return found
 
         state._get, state._put, state._drop, state._items = told_get, told_put, told_drop, told_items
+        if not isinstance(state, Grouped):
+            return state
+        outer: Any = state._outer
+
+        def told_outer(key: Any) -> Any:
+            nonlocal quiet
+            checked = outer(key)
+            if not quiet:
+                quiet = True
+                try:
+                    number = len(state._under(checked))
+                finally:
+                    quiet = False
+                self._read(Read(name, Under(checked), number, number > 0, self.line))
+            return checked
+
+        state._outer = told_outer
         return state
 
     def leave(self) -> None:

@@ -62,13 +62,28 @@ def brief(value: Any, limit: int = _LONG) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
+class Under(NamedTuple):
+    """In place of a stored key: all that stands under a declared one."""
+
+    key: Any
+
+    def holds(self, stored: Any) -> bool:
+        """Whether a stored key stands under it."""
+        head = self.key if isinstance(self.key, tuple) else (self.key,)
+        return isinstance(stored, tuple) and stored[: len(head)] == head
+
+
 def place_text(state: str, key: Any) -> str:
     """A state's key as it is written: `sent['::1']`, `total`."""
+    if isinstance(key, Under):
+        key = key.key
     return state if key == UNKEYED else f"{state}[{brief(key)}]"
 
 
 def plain(value: Any) -> Any:
     """A value as JSON can hold it; what it cannot as Python writes it."""
+    if isinstance(value, Under):
+        return plain(value.key)
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -85,7 +100,8 @@ class Read:
     """A handler looked at one key of a state.
 
     `value` is what it saw there: the default (0, None, or the declared one) where the key was not `present`. `every`:
-    it went through all keys; `value` is their number. `own`: only in order to write the key (`x[k] += 1`).
+    it went through all keys; `value` is their number. `own`: only in order to write the key (`x[k] += 1`). Of a SetOf or MapOf
+    that is asked about all under a declared key, `key` is that (Under) and `value` how much stands there.
     """
 
     state: str
@@ -100,6 +116,8 @@ class Read:
     def text(self) -> str:
         if self.every:
             return f"every key of {self.state} ({self.value:,})"
+        if isinstance(self.key, Under):
+            return f"{place_text(self.state, self.key)} has {self.value:,}"
         return f"{place_text(self.state, self.key)} = {brief(self.value)}" + (
             "" if self.present else " (missing)"
         )
@@ -108,6 +126,7 @@ class Read:
         return {
             "step": "read", "line": self.line, "state": self.state, "key": plain(self.key),
             "value": plain(self.value), "present": self.present, "every_key": self.every, "to_write": self.own,
+            **({"all_under_key": True} if isinstance(self.key, Under) else {}),
         }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from timelapse.errors import HandlerError, ReplayError
 from timelapse.ids import INT64_MAX, Phase
@@ -16,6 +16,7 @@ from timelapse.kinds.base import ABSENT, State
 from timelapse.kinds.extremum import Extremum
 from timelapse.kinds.first import First
 from timelapse.kinds.past import Window
+from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.agenda import Dated
 from timelapse.model.events import Event
@@ -23,8 +24,11 @@ from timelapse.model.program import HandlerSpec, spec_of
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
 from timelapse.serial import Loop
-from timelapse.trace.steps import DatedWrite, Tick
+from timelapse.trace.steps import DatedWrite, EventTrace, Tick, Under
 from timelapse.trace.views import Chosen, Shown, View, Watch, ago_name, at_name, last_name, named
+
+if TYPE_CHECKING:
+    from timelapse.trace.tracer import Tracer
 
 Place = tuple[str, Any]
 """A state's name and a key."""
@@ -86,6 +90,8 @@ class Watched(Loop):
         self.places: Mapping[str, Collection[Any]] = {}
         self.written: dict[Place, list[Written]] = {}
         """The writes of the places, oldest first."""
+        self._counts: dict[Place, int] = {}
+        """How much stands under the places that are all under a key."""
         self.shown: Chosen = {}
         """What windows showed, while the last step was observed, that show one of several values."""
         self.offered: dict[Place, list[Step]] = {}
@@ -106,7 +112,7 @@ class Watched(Loop):
         }
         end = INT64_MAX if before is None else reader.seq_at(before)
         try:
-            for one in reader.events(0, end, classes):
+            for one in self._logged(reader, end, classes):
                 self.step(one)
                 self.outcome.outputs.clear()
                 self.outcome.refused.clear()
@@ -120,26 +126,50 @@ class Watched(Loop):
                 "a handler failed where it did not fail before", hint=str(error), code="TL607"
             ) from error  # fmt: skip
 
+    def _logged(self, reader: EventReader, end: int, classes: Mapping[str, type[Event]]) -> Iterable[Event]:
+        """The events of the log that are gone through."""
+        return reader.events(0, end, classes)
+
     # --- steps ----------------------------------------------------------------------------------------
 
     def _transaction(
         self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
     ) -> None:
-        self.number += 1
+        step = self._begun(event, handlers, ts, phase, root)
+        if self.observe is not None and self.wanted(step):
+            self.views.clear()
+            self.shown.clear()
+            self._observed(step, event)
+        else:
+            self._unobserved(event, handlers, ts, phase, root)
+
+    def _observed(self, step: Step, event: Event | None) -> None:
+        assert self.observe is not None
+        ts, phase, root, plain = step.ts, step.phase, step.root, super()._transaction
+        self.observe(self, step, lambda own: plain(event, own, ts, phase, root))
+
+    def _unobserved(
+        self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
+    ) -> None:
+        super()._transaction(event, handlers, ts, phase, root)
+
+    def _begun(
+        self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
+    ) -> Step:
+        """A step begins."""
+        self.number = self._next_number(handlers, ts, phase, root)
         ordinal = self._ordinal if self._last == (ts, phase, root) else 0
         shown = Tick()._at(ts, root) if event is None else event
         if (
             phase == Phase.DATED_EVENT
         ):  # an `after=` handler is given the event of the log: it is told at its own time
             shown = shown._at(ts, root)
-        step = self._step = Step(self.number, shown, handlers, ts, phase, root, ordinal)
-        if self.observe is not None and self.wanted(step):
-            plain = super()._transaction
-            self.views.clear()
-            self.shown.clear()
-            self.observe(self, step, lambda own: plain(event, own, ts, phase, root))
-        else:
-            super()._transaction(event, handlers, ts, phase, root)
+        self._step = Step(self.number, shown, handlers, ts, phase, root, ordinal)
+        return self._step
+
+    def _next_number(self, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int) -> int:
+        """The number of the step that begins."""
+        return self.number + 1
 
     def _write(self, dated: Dated) -> None:
         self.number += 1
@@ -165,14 +195,26 @@ class Watched(Loop):
     def _keep_writes(self) -> None:
         assert self._step is not None
         first: dict[Place, tuple[Any, Any]] = {}
+        grown: dict[Place, int] = {}
         for table, key, old in self._journal:
             name = self._names.get(id(table))
-            if name is not None and key in self.places.get(name, ()):
+            if name is not None and name in self.places:
                 first.setdefault((name, key), (old, table.get(key, ABSENT)))
-        for place, (before, after) in first.items():
+        for (name, key), (before, after) in first.items():
             if before is ABSENT and after is ABSENT:
                 continue  # nothing, where nothing was
-            self.written.setdefault(place, []).append(Written(self._step, before, after))
+            if key in self.places[name]:
+                self.written.setdefault((name, key), []).append(Written(self._step, before, after))
+            for wanted in self.places[name]:
+                if isinstance(wanted, Under) and wanted.holds(key):
+                    more = (after is not ABSENT) - (before is not ABSENT)
+                    grown[name, wanted] = grown.get((name, wanted), 0) + more
+        for place, more in grown.items():
+            count = self._counts.get(place, 0)
+            self._counts[place] = count + more
+            self.written.setdefault(place, []).append(
+                Written(self._step, count or ABSENT, count + more or ABSENT)
+            )
 
     # --- what states ask for --------------------------------------------------------------------------
 
@@ -240,28 +282,45 @@ class _Kept:
         raise TypeError("no index is kept for one value")
 
 
-def observe(
-    run: Run, observer: Observe, wanted: Callable[[Step], bool], done: Callable[[Watched], bool],
-    before: int | None = None,
-) -> None:  # fmt: skip
-    """Go through the log, observing the steps that are wanted, until it is done, or to before everything at a time."""
-    loop = Watched(run)
-    loop.wanted, loop.observe = wanted, observer
-    loop.go(done, before)
+class Target(NamedTuple):
+    """Where the steps are that somebody wants to see.
+
+    `seqs`: they are these log events, or stem from them; `tick`: or they are ticks at this time. `before`: they come
+    before everything at this time; None: that is not known.
+    """
+
+    seqs: tuple[int, ...] = ()
+    tick: int | None = None
+    before: int | None = None
 
 
-def writes(
-    run: Run, places: Collection[Place], number: int | None = None, before: int | None = None
-) -> dict[Place, list[Written]]:
-    """Every write of the places before a step (by its number), or before everything at a time, oldest first."""
-    return writes_and_offers(run, places, number, before)[0]
+class Told(NamedTuple):
+    """A step that was observed."""
+
+    step: Step
+    trace: EventTrace
 
 
-def writes_and_offers(
-    run: Run, places: Collection[Place], number: int | None = None, before: int | None = None
+def seen_by(
+    loop: Watched, tracer: Tracer, wanted: Callable[[Step], bool], enough: Callable[[list[Told]], bool],
+    before: int | None,
+) -> list[Told]:  # fmt: skip
+    """Go through the log, observing the steps that are wanted, until they are enough, or to before everything at a time."""
+    found: list[Told] = []
+
+    def observe(loop: Watched, step: Step, go: Go) -> None:
+        found.append(Told(step, tracer.observed(loop, step, go)))
+
+    loop.wanted, loop.observe = wanted, observe
+    loop.go(lambda own: enough(found), before)
+    return found
+
+
+def written_by(
+    loop: Watched, places: Collection[Place], number: int | None, before: int | None
 ) -> tuple[dict[Place, list[Written]], dict[Place, list[Step]]]:
-    """The same, and the steps of all operations on the places, where windows need them."""
-    loop = Watched(run)
+    """Every write of the places before a step (by its number), or before everything at a time, oldest first; and the steps of
+    all operations on the places, where windows need them."""
     wanted: dict[str, set[Any]] = {}
     for name, key in places:
         wanted.setdefault(name, set()).add(key)
@@ -274,9 +333,71 @@ def writes_and_offers(
     return found, loop.offered
 
 
+class Way(Protocol):
+    """A way of looking into a run: by all of its log, or by what matters of it."""
+
+    def observed(
+        self, tracer: Tracer, target: Target, wanted: Callable[[], Callable[[Step], bool]],
+        enough: Callable[[list[Told]], bool],
+    ) -> list[Told]:  # fmt: skip
+        """The steps that are wanted: see `seen_by`. `wanted` gives the test anew, should the way be gone several times."""
+
+    def writes(
+        self, places: Collection[Place], number: int | None, before: int | None
+    ) -> tuple[dict[Place, list[Written]], dict[Place, list[Step]]]:
+        """See `written_by`."""
+
+    def events(self, steps: Iterable[Step]) -> dict[int, Event]:
+        """The events of steps with all their fields, by number."""
+
+
+class All:
+    """By the serial loop over all of the log, from its beginning."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def observed(
+        self, tracer: Tracer, target: Target, wanted: Callable[[], Callable[[Step], bool]],
+        enough: Callable[[list[Told]], bool],
+    ) -> list[Told]:  # fmt: skip
+        """See Way."""
+        return seen_by(Watched(self._run), tracer, wanted(), enough, target.before)
+
+    def writes(
+        self, places: Collection[Place], number: int | None, before: int | None
+    ) -> tuple[dict[Place, list[Written]], dict[Place, list[Step]]]:
+        """See Way."""
+        return written_by(Watched(self._run), places, number, before)
+
+    def events(self, steps: Iterable[Step]) -> dict[int, Event]:
+        """See Way."""
+        return {s.number: s.event for s in steps}
+
+
+def writes(
+    run: Run, places: Collection[Place], number: int | None = None, before: int | None = None
+) -> dict[Place, list[Written]]:
+    """Every write of the places, by the serial loop."""
+    return All(run).writes(places, number, before)[0]
+
+
 def counting(found: Sequence[Written], number: int, view: View | None) -> list[Written]:
     """Those before a step that a read of it shows, newest first."""
     return [w for w in reversed(found) if w.step.number < number and (view is None or view.shows(w.step.ts))]
 
 
-__all__ = ["Step", "Watched", "Written", "counting", "observe", "reaches", "writes", "writes_and_offers"]
+__all__ = [
+    "All",
+    "Step",
+    "Target",
+    "Told",
+    "Watched",
+    "Way",
+    "Written",
+    "counting",
+    "reaches",
+    "seen_by",
+    "writes",
+    "written_by",
+]

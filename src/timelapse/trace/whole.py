@@ -18,11 +18,10 @@ from timelapse.kernels.walk import Visit, Walk
 from timelapse.kinds.base import UNKEYED
 from timelapse.log.reader import EventReader
 from timelapse.model.events import Event
+from timelapse.model.program import spec_of
 from timelapse.model.times import VIEWS, width_of
 from timelapse.model.types import TupleType
 from timelapse.run.run import Run
-from timelapse.run.takeout import reader_without
-from timelapse.trace import timed
 from timelapse.trace.columns import Columns, Pattern, Seqs
 from timelapse.trace.focus import Focus
 from timelapse.trace.knowledge import Ask, Place, Unfocused
@@ -42,17 +41,18 @@ class Uncompiled(Exception):
 
 def past_of(run: Run) -> Past:
     """The moments of a run. Raises Uncompiled where only the serial loop knows; going through it may do so too."""
-    return WholePast(run) if timed.reaches(run) else Past(run)
+    return (
+        WholePast(run)
+        if any(use.what != "derive" for use in spec_of(run.need_program()).times)
+        else Past(run)
+    )
 
 
 class WholePast(Past):
     """A run's log as one slice."""
 
     def _log(self) -> tuple[EventReader, Sequence[int]]:
-        if any(use.what not in VIEWS for use in self.spec.times):
-            raise Uncompiled
-        taken_out = self.run.stored_quarantined()["seq"].to_pylist()
-        return reader_without(self.run.need_reader(), taken_out), (0, self.run.manifest.cuts[-1])
+        return super()._log()[0], (0, self.run.manifest.cuts[-1])
 
     patience = 20
 
@@ -79,6 +79,12 @@ class WholePast(Past):
 
     def starts(self, slice_id: int) -> dict[str, pa.Table]:
         return {}
+
+    def walk(self, slice_id: int, stops: Sequence[int], visit: Visit) -> None:
+        """Raises Uncompiled, also where there is more than the log's events."""
+        if any(use.what not in VIEWS for use in self.spec.times):
+            raise Uncompiled
+        super().walk(slice_id, stops, visit)
 
     def _go(self, walk: Walk, stops: Sequence[int], visit: Visit) -> None:
         if not walk.compiled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,8 @@ from timelapse.trace import timed
 from timelapse.trace.chosen import choosers
 from timelapse.trace.event import event_at, events_at, reader_of, trace_all
 from timelapse.trace.explanation import Cause, Explanation, Seen, Source
-from timelapse.trace.knowledge import Ask
+from timelapse.trace.few import Few
+from timelapse.trace.knowledge import Ask, Unfocused
 from timelapse.trace.likely import Guess
 from timelapse.trace.moments import Past
 from timelapse.trace.questions import Found, Named, find_event, find_output, nothing_named
@@ -24,11 +26,12 @@ from timelapse.trace.steps import (
     EventTrace,
     HandlerTrace,
     Read,
+    Under,
     Write,
 )
 from timelapse.trace.tracer import Tracer
-from timelapse.trace.whole import Uncompiled, past_of
-from timelapse.trace.writers import shown_side, writers
+from timelapse.trace.whole import Uncompiled, WholePast, past_of
+from timelapse.trace.writers import Writers, Written, shown_side, writers
 
 LAST = 3
 """Events shown that wrote a value, when nobody says how many."""
@@ -62,13 +65,30 @@ def why_not(run: Run, event: str | int, *, depth: int = 1, last: int = LAST) -> 
 def _answer(run: Run, asked: str, found: Found, depth: int, last: int) -> Explanation:
     if depth < 0 or last < 0:
         raise UsageError("--depth and --last are 0 or more", code="TL840")
-    tracer = Tracer(run)
+    tracer, depth = Tracer(run), depth if last else 0
+    past = past_of(run)
+    target = _target(past, found)
+    if isinstance(past, WholePast):
+        with contextlib.suppress(Unfocused):
+            return _timed(run, Few(past, past.first_after(target)), tracer, asked, found, target, depth, last)
     try:
         if found.named is not None or found.dated is not None:
             raise Uncompiled  # a step that is told from others by its time
-        return _compiled(past_of(run), tracer, asked, found, depth if last else 0, last)
+        return _compiled(past, tracer, asked, found, depth, last)
     except Uncompiled:
-        return _timed(run, tracer, asked, found, depth, last)
+        return _timed(run, timed.All(run), tracer, asked, found, target, depth, last)
+
+
+def _target(past: Past, found: Found) -> timed.Target:
+    """Where the step lies that a question is about."""
+    if found.dated is not None:
+        ts, phase = found.dated
+        return timed.Target(
+            (found.seq,) if found.seq >= 0 else (), ts if phase == Phase.TICK else None, ts + 1
+        )
+    if found.named is None:
+        return timed.Target((found.seq,))
+    return past.named(found.named.name, found.named.ts)
 
 
 def _compiled(past: Past, tracer: Tracer, asked: str, found: Found, depth: int, last: int) -> Explanation:
@@ -95,7 +115,11 @@ def _fill(past: Past, level: Sequence[Cause], last: int, guess: Guess | None) ->
     asked = [(cause, seen, _ask(past, cause.trace, seen.read)) for cause, seen in reads
              if _place(seen.read) not in cause.trace.shown]  # fmt: skip
     # One more where only those within a window count, to know whether there are more.
-    found = writers(past, {ask for _, _, ask in asked}, last + bool(past.spec.times), guess)
+    under = {ask: n for _, n, ask in asked if isinstance(ask.place[1], Under)}
+    found = writers(
+        past, {ask for _, _, ask in asked if ask not in under}, last + bool(past.spec.times), guess
+    )
+    found |= _under(past, list(under))
     chosen = choosers(past, [(cause.trace, seen.read) for cause, seen in reads])
     seqs = sorted({*chosen.values(), *(w.seq for known in found.values() for w in known.found)})
     events = events_at(past.reader, past.program, seqs)
@@ -113,6 +137,19 @@ def _fill(past: Past, level: Sequence[Cause], last: int, guess: Guess | None) ->
             sources.setdefault(w.seq, []).append(seen.sources[-1])
         seen.older = len(rows) > last or (len(rows) == len(known.found) and known.older)
     return sources
+
+
+def _under(past: Past, asks: Sequence[Ask]) -> dict[Ask, Writers]:
+    """Who wrote anything under declared keys: by the events that matter, if that can be said."""
+    found = {ask: Writers() for ask in asks}
+    for ask in asks:
+        with contextlib.suppress(Unfocused):
+            few = Few(past, ask.end)
+            rows = few.writes([ask.place], None, None)[0][ask.place]
+            found[ask].found += [
+                Written(w.step.root, shown_side(w.before), shown_side(w.after)) for w in reversed(rows)
+            ]
+    return found
 
 
 def _place(read: Read) -> tuple[str, Any]:
@@ -143,62 +180,57 @@ class _Done:
     cause: Cause
 
 
-def _timed(run: Run, tracer: Tracer, asked: str, found: Found, depth: int, last: int) -> Explanation:
-    """The answer for a program that reaches into other times: from the log's beginning, once to see the step, and for
-    each level of depth once to find who wrote what it read, once to see these steps.
+def _timed(
+    run: Run, way: timed.Way, tracer: Tracer, asked: str, found: Found, target: timed.Target, depth: int, last: int
+) -> Explanation:  # fmt: skip
+    """The answer for a program that reaches into other times: once to see the step, and for each level of depth once to find
+    who wrote what it read, once to see these steps. Raises Unfocused, if the way does.
     """
-    named, seen_ = found.named, 0
+    named, count = found.named, 0
 
-    def wanted(step: timed.Step) -> bool:
-        nonlocal seen_
-        if named is not None:
-            fits = step.ts == named.ts and step.is_called(named.name)
-            seen_ += fits
-            return fits and seen_ == named.place
-        if found.dated is not None:
-            return (step.ts, step.phase, step.root) == (*found.dated, found.seq)
-        return step.phase == Phase.LOG_EVENT and step.root == found.seq
+    def wanted() -> Callable[[timed.Step], bool]:
+        nonlocal count
+        count = 0
 
-    def fits(done: _Done) -> bool:
+        def fits(step: timed.Step) -> bool:
+            nonlocal count
+            if named is not None:
+                own = step.ts == named.ts and step.is_called(named.name)
+                count += own
+                return own and count == named.place
+            if found.dated is not None:
+                return (step.ts, step.phase, step.root) == (*found.dated, found.seq)
+            return step.phase == Phase.LOG_EVENT and step.root == found.seq
+
+        return fits
+
+    def fits(done: timed.Told) -> bool:
         """Several steps may have one place: the one that put the record out is meant."""
         first = done.step.ordinal
-        return found.dated is None or found.ordinal in range(first, first + len(done.cause.trace.outputs))
+        return found.dated is None or found.ordinal in range(first, first + len(done.trace.outputs))
 
     if named is None and found.dated is None:
         event_at(reader_of(run), run.need_program(), found.seq)  # or an error: there is none
-    got = [d for d in _observed(run, tracer, wanted, lambda all_: any(map(fits, all_))) if fits(d)]
+    got = [d for d in way.observed(tracer, target, wanted, lambda all_: any(map(fits, all_))) if fits(d)]
     if not got:
         spec = spec_of(run.need_program())
         known = [e.__name__ for e in spec.events]
         known += [h.name for h in spec.handlers if h.every is not None or h.after is not None]
-        raise nothing_named(named or Named(str(found.record), (found.dated or (0, 0))[0], 1), seen_, known)
-    root = got[0]
-    root.cause = _begun(root.cause.trace, _in_question(tracer, asked, found, root.cause.trace))
-    level = got[:1]
-    for left in range(depth if last else 0, 0, -1):
-        numbers = _find_sources(run, level, last)
-        if left == 1 or not numbers:
+        raise nothing_named(named or Named(str(found.record), (found.dated or (0, 0))[0], 1), count, known)
+    root = _Done(got[0].step, _begun(got[0].trace, _in_question(tracer, asked, found, got[0].trace)))
+    level = [root]
+    for left in range(depth, 0, -1):
+        sources = _find_sources(way, level, last)
+        if left == 1 or not sources:
             break
-        level = _explain_sources(run, tracer, numbers)
+        level = _explain_sources(way, tracer, sources)
     holds = asked == "why" or not root.cause.trace.outputs
     return Explanation(asked, root.cause, found.record, holds, found.others)
 
 
-def _observed(
-    run: Run, tracer: Tracer, wanted: Callable[[timed.Step], bool], enough: Callable[[list[_Done]], bool]
-) -> list[_Done]:
-    """The steps that are wanted, from one way through the log."""
-    found: list[_Done] = []
-
-    def observe(loop: timed.Watched, step: timed.Step, go: timed.Go) -> None:
-        trace = tracer.observed(loop, step, go)
-        found.append(_Done(step, _begun(trace, trace.handlers)))
-
-    timed.observe(run, observe, wanted, lambda loop: enough(found))
-    return found
-
-
-def _find_sources(run: Run, level: Sequence[_Done], last: int) -> dict[int, list[Source]]:
+def _find_sources(
+    way: timed.Way, level: Sequence[_Done], last: int
+) -> dict[int, tuple[timed.Step, list[Source]]]:
     """Fill in who wrote what these steps read. Gives, by their numbers, the steps that were found."""
 
     def place_of(done: _Done, seen: Seen) -> tuple[str, Any]:
@@ -206,37 +238,41 @@ def _find_sources(run: Run, level: Sequence[_Done], last: int) -> dict[int, list
         return (seen.read.state if view is None else view.state), seen.read.key
 
     asked = [(done, seen) for done in level for seen in done.cause.seen if not seen.read.every]
-    found, offered = timed.writes_and_offers(
-        run, {place_of(*a) for a in asked}, max(done.step.number for done in level)
-    )
-    numbers: dict[int, list[Source]] = {}
+    found, offered = way.writes({place_of(*a) for a in asked}, max(done.step.number for done in level), None)
+    listed: list[tuple[Seen, timed.Step, Any, Any]] = []
     for done, seen in asked:
         if _place(seen.read) in done.cause.trace.shown:
             chosen = done.cause.trace.shown[_place(seen.read)]
             if chosen is not None and not chosen.own:
                 steps = [s for s in offered[place_of(done, seen)] if s.number < done.step.number]
-                step = steps[-chosen.place]
-                seen.sources.append(Source(step.event, MISSING, seen.read.value, phase=step.phase))
-                if step.phase != Phase.DATED_WRITE:
-                    numbers.setdefault(step.number, []).append(seen.sources[-1])
+                listed.append((seen, steps[-chosen.place], MISSING, seen.read.value))
             continue
         view = done.cause.trace.views.get(seen.read.state)
         rows = timed.counting(found[place_of(done, seen)], done.step.number, view)
-        for w in rows[:last]:
-            source = Source(w.step.event, shown_side(w.before), shown_side(w.after), phase=w.step.phase)
-            seen.sources.append(source)
-            if w.step.phase != Phase.DATED_WRITE:
-                numbers.setdefault(w.step.number, []).append(source)
+        listed += [(seen, w.step, shown_side(w.before), shown_side(w.after)) for w in rows[:last]]
         seen.older = len(rows) > last or (
             bool(rows) and (view is None or view.since is None) and rows[-1].before is not ABSENT
         )
-    return numbers
+    events = way.events(step for _, step, _, _ in listed)
+    sources: dict[int, tuple[timed.Step, list[Source]]] = {}
+    for seen, step, before, after in listed:
+        source = Source(events[step.number], before, after, phase=step.phase)
+        seen.sources.append(source)
+        if step.phase != Phase.DATED_WRITE:
+            sources.setdefault(step.number, (step, []))[1].append(source)
+    return sources
 
 
-def _explain_sources(run: Run, tracer: Tracer, numbers: Mapping[int, list[Source]]) -> list[_Done]:
-    found = _observed(run, tracer, lambda s: s.number in numbers, lambda all_: len(all_) == len(numbers))
+def _explain_sources(
+    way: timed.Way, tracer: Tracer, sources: Mapping[int, tuple[timed.Step, list[Source]]]
+) -> list[_Done]:
+    target = timed.Target(tuple(sorted({step.root for step, _ in sources.values() if step.root >= 0})))
+    told = way.observed(
+        tracer, target, lambda: lambda s: s.number in sources, lambda all_: len(all_) == len(sources)
+    )
+    found = [_Done(step, _begun(trace, trace.handlers)) for step, trace in told]
     for done in found:
-        for source in numbers[done.step.number]:
+        for source in sources[done.step.number][1]:
             source.trace = done.cause
     return found
 
@@ -253,7 +289,11 @@ def _begun(trace: EventTrace, handlers: Sequence[HandlerTrace]) -> Cause:
     for read in _asked(handlers):
         view = trace.views.get(read.state)
         name = read.state if view is None or view.until is not None else view.state
-        here = [w for w in written if (w.state, w.key) == (name, read.key) and order[id(w)] < order[id(read)]]
+        here = [
+            w for w in written
+            if w.state == name and order[id(w)] < order[id(read)]
+            and (read.key.holds(w.key) if isinstance(read.key, Under) else w.key == read.key)
+        ]  # fmt: skip
         if _place(read) in trace.shown:  # one of several values: the event's own, or an earlier one's
             chosen = trace.shown[_place(read)]
             own = chosen is not None and chosen.own

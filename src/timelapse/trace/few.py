@@ -1,0 +1,295 @@
+"""Looking into a run of a program that reaches into other times by the few events that matter: the serial loop over these alone.
+
+What an event does to a key depends on the states that analysis names, under keys that mostly follow from the event. So a
+step meets what it met in the run where the loop has done the events that may have written the keys that it reads, cut down to the
+statements that write them, and before these what those read, and so on (matter.py): windows, calls of `after=` and all.
+A read of a key that nobody has asked for yet is noticed, and asked for.
+
+Where that cannot be said, or is too much, Unfocused is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from timelapse.errors import TimelapseError
+from timelapse.ids import Phase
+from timelapse.kernels.stores import NullStore
+from timelapse.kinds.grouped import Grouped
+from timelapse.log.reader import EventReader
+from timelapse.model.events import Event
+from timelapse.model.program import RUNTIME_NAMES, HandlerSpec, bind
+from timelapse.trace import timed
+from timelapse.trace.event import events_at
+from timelapse.trace.knowledge import Part, Place, Unfocused
+from timelapse.trace.matter import Matter, place_of, under
+from timelapse.trace.steps import Under
+
+if TYPE_CHECKING:
+    from timelapse.trace.moments import Past
+    from timelapse.trace.tracer import Tracer
+
+T = TypeVar("T")
+
+MOST = 60_000
+"""Events that are run for one question."""
+_ROUNDS = 40
+"""Reads that are found out one after the other."""
+_ALONE = ("last", "ago", "after", "every", "derive")
+"""What programs may do that are looked into so."""
+
+
+class _Unknown(BaseException):
+    """A key was read that nobody has asked for yet. Handlers do not catch it, unless they catch everything."""
+
+
+class Few:
+    """The events of a run that matter. What was found for one question is of use to the next about the same events."""
+
+    def __init__(self, past: Past, end: int) -> None:
+        """`end`: events from there on are not asked about. Raises Unfocused."""
+        self.past = past
+        if any(use.what not in _ALONE for use in past.spec.times):
+            raise Unfocused("events and writes are dated")
+        self.known = past.stepwise
+        self.matter = Matter(past, self.known, 0, end, (), MOST)
+        self.matter.read_columns(past.spec.states)
+        self.refused = past.refused()
+        self.asked: dict[int, Event] = {}
+        """Events that are gone through as they are, with all their fields."""
+
+    def observed(
+        self, tracer: Tracer, target: timed.Target, wanted: Callable[[], Callable[[timed.Step], bool]],
+        enough: Callable[[list[timed.Told]], bool],
+    ) -> list[timed.Told]:  # fmt: skip
+        """See timed.observed."""
+        fresh = [seq for seq in target.seqs if seq not in self.asked]
+        self.asked |= events_at(self.past.reader, self.past.program, sorted(fresh))
+        places = {p for seq in fresh for p in self.known.places_at(self.asked[seq])}
+        return self._settled(
+            places, lambda loop: timed.seen_by(loop, tracer, wanted(), enough, target.before), target.tick
+        )
+
+    def writes(
+        self, places: Collection[Place], number: int | None, before: int | None
+    ) -> tuple[dict[Place, list[timed.Written]], dict[Place, list[timed.Step]]]:
+        """See timed.writes_and_offers."""
+        specs = self.past.spec.states
+        wanted = {
+            (name, key if isinstance(key, Under) else place_of(specs[name], key)) for name, key in places
+        }
+        return self._settled(wanted, lambda loop: timed.written_by(loop, places, number, before), None)
+
+    def _settled(self, places: Iterable[Place], attempt: Callable[[FewLoop], T], tick: int | None) -> T:
+        """Try until nothing is read that is not known."""
+        self.matter.demand(places)
+        for _ in range(_ROUNDS):
+            loop = FewLoop(self, tick)
+            try:
+                result = attempt(loop)
+                if not loop.unknown:
+                    return result
+            except _Unknown:
+                pass
+            except (TimelapseError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+                if not loop.unknown:
+                    raise Unfocused(f"it does not run alone: {error}") from error
+            self.matter.demand(loop.unknown)
+        raise Unfocused("reads depend on one another too deeply")
+
+    def events(self, steps: Iterable[timed.Step]) -> dict[int, Event]:
+        """The events of steps with all their fields, by number."""
+        own = {s.number: s for s in steps}
+        seqs = sorted({s.root for s in own.values() if s.root >= 0})
+        found = events_at(self.past.reader, self.past.program, seqs)
+        return {
+            n: s.event if s.root < 0 else found[s.root] if s.phase == Phase.LOG_EVENT else found[s.root]._at(s.ts, s.root)
+            for n, s in own.items()
+        }  # fmt: skip
+
+
+class Cut:
+    """What a part runs, on a loop's states."""
+
+    def __init__(self, loop: FewLoop, part: Part) -> None:
+        work, spec = part.work, loop._spec
+        functions = {h.name: h.function for h in work.handlers}
+        self.handlers = {
+            h.name: replace(h, function=functions[h.name]) for h in spec.handlers if h.name in functions
+        }
+        self.at_once = {
+            event: tuple(self.handlers[h.name] for h in found if h.name in self.handlers)
+            for event, found in loop._handlers.items()
+        }
+        self.strict = part.strict
+        states = {n: s if n in work.exact else loop.ignored(n) for n, s in loop.states.items()}
+        runtime = {n: loop._bound.__dict__[n] for n in RUNTIME_NAMES}
+        self.bound = bind(loop.program, states, {**runtime, "emit": _nothing}, work.members)
+        loop.keep_time()
+
+
+def _nothing(record: object) -> None:
+    """A part puts nothing out."""
+
+
+class FewLoop(timed.Watched):
+    """The serial loop over the events that matter. Ticks matter at the time `tick` only."""
+
+    def __init__(self, few: Few, tick: int | None) -> None:
+        super().__init__(few.past.run)
+        self._few = few
+        self.unknown: list[Place] = []
+        """What was read and is not known: also where a handler caught what was raised then."""
+        self._strict: frozenset[str] = frozenset()
+        self._all = frozenset(self._spec.states)
+        self._places: dict[str, set[Any]] = {name: set() for name in self._spec.states}
+        for name, key in few.matter.places:
+            self._places[name].add(key)
+        self._cuts: dict[frozenset[str], Cut] = {}
+        self._ordered = {h.name: place for place, h in enumerate(self._spec.handlers)}
+        if tick is None:
+            self._calendars = []
+        self._ticks = [calendar.first(tick) for _, calendar in self._calendars] if tick is not None else []
+        for name in self._spec.states:
+            self._follow(name)
+
+    # --- what is read -----------------------------------------------------------------------------------
+
+    def _follow(self, name: str) -> None:
+        """Have a state, and what is kept of its past, tell what they are asked."""
+        state, spec = self.states[name], self._spec.states[name]
+
+        grouped, known = issubclass(spec.kind, Grouped), self._places[name]
+
+        def note(place: Any) -> None:
+            if name in self._strict and place not in known:
+                self.unknown.append((name, place))
+                raise _Unknown
+
+        def one(stored: Any) -> None:
+            if not grouped or under(spec, stored) not in known:
+                note(place_of(spec, stored))
+
+        def all_under(key: Any) -> None:
+            note(Under(key) if grouped else key)
+
+        def every(*_: Any) -> Any:
+            raise Unfocused(f"every key of {name} is read")
+
+        if grouped:
+            state._groups()  # from here on it is kept up to date
+            self._journal.clear()
+            outer = state._outer
+
+            def declared(key: Any) -> Any:
+                checked = outer(key)
+                all_under(checked)
+                return checked
+
+            state._outer = declared
+        get = state._get
+
+        def told(key: Any, default: Any) -> Any:
+            one(key)
+            return get(key, default)
+
+        state._get, state._items = told, every
+        self._stores[name] = _Asked(told, every)  # type: ignore[assignment]  # what windows look at
+        history = self._histories.get(name)
+        if history is not None:
+            then = history.get
+
+            def stood(key: Any, default: Any, at: int, *, before: bool = False) -> Any:
+                one(key)
+                return then(key, default, at, before=before)
+
+            history.get, history.items = stood, every  # type: ignore[method-assign,assignment]
+        record = self._records.get(name)
+        if record is not None:
+            of = record.of
+
+            def done(key: Any, since: int, *, before: bool = False) -> Any:
+                all_under(key)
+                return of(key, since, before=before)
+
+            record.of, record.keys = done, every  # type: ignore[method-assign]
+
+    def ignored(self, name: str) -> Any:
+        """A state that does not matter."""
+        spec = self._spec.states[name]
+        state: Any = spec.kind(spec, NullStore())
+        state._clock = self
+        return state
+
+    def keep_time(self) -> None:
+        """States that depend on the time take that of the step."""
+        for state in self.states.values():
+            if state.uses_now:
+                state._now = self.now
+
+    # --- what is done -----------------------------------------------------------------------------------
+
+    def _logged(self, reader: EventReader, end: int, classes: Mapping[str, type[Event]]) -> Iterator[Event]:
+        matter, asked = self._few.matter, self._few.asked
+        whole = {seq for seq in asked if seq < end}
+        cut = {seq: event for seq, event, _ in matter.prepared(sorted(s for s in matter.events if s < end))}
+        for seq in sorted(cut.keys() | whole):
+            yield asked[seq] if seq in whole else cut[seq]
+
+    def _next_number(self, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int) -> int:
+        """One that does not depend on which events matter, and rises with the order of steps."""
+        place = 0 if phase == Phase.LOG_EVENT or not handlers else self._ordered[handlers[0].name]
+        return (((ts << 3 | int(phase)) << 64 | (root + 1)) << 20) | place
+
+    def _observed(self, step: timed.Step, event: Event | None) -> None:
+        with self._reading(self._all):
+            super()._observed(step, event)
+
+    def _unobserved(
+        self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
+    ) -> None:
+        states = self._few.matter.events.get(root)
+        if states is None or (phase == Phase.LOG_EVENT and root in self._few.refused):
+            return
+        cut = self._cut(frozenset(states))
+        own = tuple(cut.handlers[h.name] for h in handlers if h.name in cut.handlers)
+        if not own:
+            return
+        bound, at_once, before = self._bound, self._handlers, len(self.outcome.refused)
+        self._bound, self._handlers = cut.bound, cut.at_once
+        try:
+            with self._reading(cut.strict):
+                super()._unobserved(event, own, ts, phase, root)
+        finally:
+            self._bound, self._handlers = bound, at_once
+        if len(self.outcome.refused) > before and phase == Phase.LOG_EVENT:
+            raise Unfocused("an event is rejected that was not")
+
+    def _cut(self, states: frozenset[str]) -> Cut:
+        if states not in self._cuts:
+            self._cuts[states] = Cut(self, self._few.known.part(states))
+        return self._cuts[states]
+
+    @contextmanager
+    def _reading(self, strict: frozenset[str]) -> Iterator[None]:
+        """Within it these states are read only under keys that are known."""
+        self._strict = strict
+        try:
+            yield
+        finally:
+            self._strict = frozenset()
+        if self.unknown:
+            raise _Unknown
+
+
+class _Asked:
+    """What a window looks at of a state as it is now."""
+
+    def __init__(self, get: Callable[[Any, Any], Any], items: Callable[[], Any]) -> None:
+        self.get, self.items = get, items
+
+
+__all__ = ["Few"]

@@ -1,0 +1,141 @@
+"""The events of a stretch of the log that matter to some keys: those that may write them, and those that may write what these read.
+
+Of kinds that hold several things under one key, either one of these is asked about, or all of them (Under).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from timelapse.kinds.base import StateSpec
+from timelapse.kinds.mean import Mean
+from timelapse.model.events import Event
+from timelapse.model.types import TupleType, ValueType
+from timelapse.trace.columns import Columns, Pattern
+from timelapse.trace.knowledge import Knowledge, Part, Place, Unfocused
+from timelapse.trace.steps import Under
+
+if TYPE_CHECKING:
+    from timelapse.trace.moments import Past
+
+LONGEST = 1 << 24
+"""Events of a stretch whose columns are kept in memory."""
+
+
+def under(spec: StateSpec, stored: Any) -> Under:
+    """All that stands under the declared key of a stored one."""
+    assert spec.outer is not None
+    return Under(stored[: len(spec.outer.items)] if isinstance(spec.outer, TupleType) else stored[0])
+
+
+def place_of(spec: StateSpec, stored: Any) -> Any:
+    """What has to be known for a stored key: of a Mean both that it keeps."""
+    return under(spec, stored) if spec.kind is Mean else stored
+
+
+class Matter:
+    """Events lo <= seq < end. `most`: so many are run for one question; Unfocused is raised beyond.
+
+    `skip`: events that had no effect.
+    """
+
+    def __init__(
+        self, past: Past, known: Knowledge, lo: int, end: int, skip: Collection[int], most: int
+    ) -> None:
+        if end - lo > LONGEST:
+            raise Unfocused("the stretch is long")
+        self._past, self._known, self.lo, self.end = past, known, lo, end
+        self._skip, self._most = skip, most
+        self._types = {cls.__name__: cls for cls in past.spec.events}
+        self._columns: Columns | None = None
+        self._rows: dict[tuple[int, tuple[str, ...]], Event] = {}
+        self._classes: dict[int, type[Event]] = {}
+        self.events: dict[int, set[str]] = {}
+        """By seq the states that an event may write, of those that matter."""
+        self.places: set[Place] = set()
+        """The keys that matter."""
+
+    def read_columns(self, states: Iterable[str]) -> None:
+        """Have the columns that say who writes these states."""
+        self._columns = self._past.columns_of(self.lo, self.end, self._known.fields(states))
+
+    def demand(self, places: Iterable[Place]) -> None:
+        """These places matter, and whatever the events that write them read."""
+        todo = [p for p in places if p not in self.places]
+        while todo:
+            found: dict[str, list[Any]] = {}
+            for place in dict.fromkeys(todo):
+                self.places.add(place)
+                found.setdefault(place[0], []).append(place[1])
+            fresh: dict[int, set[str]] = {}
+            for name, keys in found.items():
+                for seq in self._touching(name, keys):
+                    if name not in self.events.get(seq, ()):
+                        fresh.setdefault(seq, set()).add(name)
+            for seq, names in fresh.items():
+                self.events.setdefault(seq, set()).update(names)
+            if len(self.events) > self._most:
+                raise Unfocused("too many events")
+            todo = [p for p in self._asked(fresh) if p not in self.places]
+
+    def _touching(self, name: str, keys: Sequence[Any]) -> Iterator[int]:
+        """The events that may write keys of a state."""
+        spec = self._known.spec.states[name]
+        groups = [k.key for k in keys if isinstance(k, Under)]
+        if groups:
+            yield from self._holding(name, _parts(spec.outer, groups))
+        single = [k for k in keys if not isinstance(k, Under)]
+        if single:
+            yield from self._holding(name, _parts(spec.key, single))
+
+    def _holding(self, name: str, parts: Sequence[tuple[Any, ...]]) -> Iterator[int]:
+        """The events that may write keys that begin so."""
+        assert self._columns is not None
+        for pattern in self._known.patterns[name]:
+            if pattern.type not in self._types:
+                raise Unfocused(f"ticks write {name}")
+            wanted = Pattern(pattern.type, pattern.parts[: len(parts[0])])
+            hits = self._columns.holding(wanted, parts, self.lo, self.end, self._most)
+            if hits is None:
+                raise Unfocused(f"too many events may write {name}")
+            cls = self._types[pattern.type]
+            for seq in hits.tolist():
+                if seq not in self._skip:
+                    self._classes[seq] = cls
+                    yield seq
+
+    def _asked(self, seqs: Collection[int]) -> Iterator[Place]:
+        """What the statements that matter at these events read, under keys that follow from the event."""
+        for _, event, part in self.prepared(sorted(seqs)):
+            for spec, function in part.asks.get(type(event), ()):
+                try:
+                    yield spec.name, self._known.place(spec, function, event)
+                except Exception as error:  # in an expression that is not reached, perhaps
+                    raise Unfocused(f"a key cannot be told: {error}") from error
+
+    def prepared(self, seqs: Sequence[int]) -> Iterator[tuple[int, Event, Part]]:
+        """Events with the fields that what they do needs, and what that is."""
+        assert self._columns is not None
+        parts = {seq: self._known.part(frozenset(self.events[seq])) for seq in seqs}
+        missing: dict[tuple[type[Event], tuple[str, ...]], list[int]] = {}
+        for seq in seqs:
+            cls = self._classes[seq]
+            names = parts[seq].work.columns.get(cls.__name__, ())
+            if (seq, names) not in self._rows:
+                missing.setdefault((cls, names), []).append(seq)
+        for (cls, names), own in missing.items():
+            for event in self._columns.events(cls, np.asarray(own, np.int64), names):
+                self._rows[event.seq, names] = event
+        for seq in seqs:
+            names = parts[seq].work.columns.get(self._classes[seq].__name__, ())
+            yield seq, self._rows[seq, names], parts[seq]
+
+
+def _parts(kind: ValueType | None, keys: Sequence[Any]) -> list[tuple[Any, ...]]:
+    return [() if kind is None else k if isinstance(kind, TupleType) else (k,) for k in keys]
+
+
+__all__ = ["LONGEST", "Matter", "place_of", "under"]
