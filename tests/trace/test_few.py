@@ -12,10 +12,10 @@ import timelapse as tl
 from tests.native.window_programs import windowed_log, windowed_program
 from tests.trace.test_whole import alike, told
 from tests.trace.ways import answers_of_few, by_the_loop
-from timelapse.divergence import time_text
 from timelapse.errors import RunError
 from timelapse.log import MemoryLog
 from timelapse.model.program import spec_of
+from timelapse.moments import time_text
 from timelapse.run import Run, replay
 from timelapse.testing.sources import load_source
 from timelapse.trace import timed
@@ -238,7 +238,9 @@ def test_what_stands_under_a_key_is_told_with_its_writers(program: type[tl.Progr
     run = replay(program, log, spark=False)
     row = run.stored("Note").to_pylist()[-1]
     found = run.why(row["seq"], last=1000)
-    mine = [e for e in log.events(0, row["seq"], {"Paid": Paid}) if e.who == row["who"]]
+    mine = [
+        e for e in log.events(0, row["seq"], {"Paid": Paid}) if isinstance(e, Paid) and e.who == row["who"]
+    ]
     seen = next(s for s in found.cause.seen if s.read.state == "shops")
     assert seen.read.key.key == row["who"]
     assert [s.event.seq for s in seen.sources] == [e.seq for e in reversed(mine)]
