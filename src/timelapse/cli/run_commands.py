@@ -55,7 +55,7 @@ def replay(
         typer.Option(
             "--verify",
             metavar="1%|N",
-            help="Then check so much of the log's beginning against the serial meaning.",
+            help="Then check so much of the log's beginning against the serial meaning, or a little more if there is nothing to compare in it.",
         ),
     ] = None,
     allow_impure: Annotated[
@@ -105,6 +105,7 @@ def replay(
     from timelapse.model.program import spec_of
     from timelapse.model.versions import load_named
     from timelapse.run import replay as run_replay
+    from timelapse.run.verify import covering
 
     made = build_program(load_named(program), settings or [])
     opened = leave_out(Log.open(log), without)
@@ -119,13 +120,27 @@ def replay(
             quarantine=quarantine or max_quarantined is not None, max_quarantined=max_quarantined,
             until=None if until is None else parse_time("--until", until),
         )  # fmt: skip
-        proof = run.verify(wanted, progress) if wanted else None
+        proof = run.verify(covering(run, wanted), progress) if wanted else None
     if as_json:
         _print_run_json(run, proof)
     else:
         print_run(run, opened.info(), proof)
+        if proof is not None and wanted is not None and proof.ok and proof.events > wanted:
+            _tell_further(wanted)
     if proof is not None and not proof.ok:
         raise typer.Exit(1)
+
+
+def _tell_further(wanted: int) -> None:
+    """That more was verified than was asked for."""
+    from timelapse.cli.console import line
+
+    line(
+        (
+            f"  in the {wanted:,} events asked for there is nothing to compare: it went on to what there is",
+            "dim",
+        )
+    )
 
 
 def verify(
@@ -338,7 +353,8 @@ def print_proof(proof: Verification) -> None:
     from timelapse.cli.console import line
 
     first, *rest = proof.text.splitlines()
-    line(("verified " if proof.ok else "DIFFERS  ", "bold green" if proof.ok else "bold red"), first)
+    head = ("verified ", "bold green") if proof.covers else ("compared ", "bold yellow")
+    line(head if proof.ok else ("DIFFERS  ", "bold red"), first)
     for row in rest:
         line("  ", row)
 
@@ -346,7 +362,7 @@ def print_proof(proof: Verification) -> None:
 def _proof_json(proof: Verification) -> dict[str, Any]:
     return {
         "ok": proof.ok, "events": proof.events, "total": proof.total, "outputs": proof.outputs,
-        "boundaries": proof.boundaries, "seconds": proof.seconds,
+        "boundaries": proof.boundaries, "rejected": proof.rejected, "covers": proof.covers, "seconds": proof.seconds,
         "divergence": None if proof.divergence is None else proof.divergence.text,
     }  # fmt: skip
 

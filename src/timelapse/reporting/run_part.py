@@ -310,10 +310,12 @@ def _verified(run: Run, redaction: Redaction) -> Fact:
         if found.events == found.total
         else f"the first {found.events:,} of {found.total:,} events"
     )
+    if not (found.outputs or found.boundaries) and found.events < found.total:
+        return Fact("verified", f"nothing: there was nothing to compare in {part} ({when} UTC)")
+    states = f"state at {found.boundaries} slice boundaries" if found.boundaries else "no state"
     return Fact(
         "verified",
-        f"equal to the serial reference over {part}: {found.outputs:,} outputs, state at {found.boundaries} slice "
-        f"boundaries ({when} UTC)", "good",
+        f"equal to the serial reference over {part}: {found.outputs:,} outputs, {states} ({when} UTC)", "good",
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -40,8 +41,9 @@ _TICK = 20_000
 class Verification:
     """The outcome of a verification.
 
-    `events` of the log's `total` were processed by the serial reference; `boundaries` is the number
-    of slice boundaries at which the whole state was compared; `divergence` is the first difference.
+    `events` of the log's `total` were processed by the serial reference; `outputs` and `rejected` are how many of each
+    were compared; `boundaries` is the number of slice boundaries at which the whole state was compared; `divergence`
+    is the first difference.
     """
 
     ok: bool
@@ -51,17 +53,72 @@ class Verification:
     outputs: int
     seconds: float
     divergence: Divergence | None = None
+    rejected: int = 0
+
+    @property
+    def covers(self) -> bool:
+        """Whether there was anything to compare: outputs, rejections or states. The whole log always counts."""
+        return bool(self.outputs or self.rejected or self.boundaries) or self.events == self.total
+
+    @property
+    def compared(self) -> str:
+        """What was compared: `12 outputs, state at 2 slice boundaries`."""
+        bounds = (
+            f"state at {_many(self.boundaries, 'slice boundary', 'slice boundaries')}"
+            if self.boundaries
+            else ""
+        )
+        refused = _many(self.rejected, "rejection", "rejections") if self.rejected else ""
+        return ", ".join(t for t in (_many(self.outputs, "output", "outputs"), refused, bounds) if t)
 
     @property
     def text(self) -> str:
         """One line, or the first difference."""
         part = "all" if self.events == self.total else f"the first {self.events:,} of"
-        if self.divergence is None:
+        if self.divergence is not None:
+            return f"differs from the serial reference\n{self.divergence.text}"
+        if not self.covers:
             return (
-                f"equal to the serial reference: {part} {self.total:,} events, {self.outputs:,} outputs, "
-                f"state at {self.boundaries} slice boundaries, {self.seconds:.1f} s"
+                f"nothing: {part} {self.total:,} events have no output, no rejection and no slice boundary "
+                f"({self.seconds:.1f} s); the serial reference has none there either"
             )
-        return f"differs from the serial reference\n{self.divergence.text}"
+        more = "" if self.events == self.total or self.boundaries else "; no state was compared"
+        return f"equal to the serial reference: {part} {self.total:,} events, {self.compared}, {self.seconds:.1f} s{more}"
+
+
+def _many(count: int, one: str, more: str) -> str:
+    return f"{count:,} {one if count == 1 else more}"
+
+
+FURTHER = 5
+"""A part of a log in which there is nothing to compare is made up to so many times as long."""
+AT_LEAST = 100_000
+"""So many events are cheap enough to be processed in any case."""
+
+
+def covering(run: Run, events: int) -> int:
+    """How much of the log's beginning to verify where `events` are asked for: enough to have something to compare.
+
+    That is up to the first output, rejection or slice boundary, if it comes within FURTHER times `events` or within
+    AT_LEAST events; else what was asked for.
+    """
+    reader = run.need_reader()
+    total = reader.count
+    if events >= total:
+        return total
+    firsts = [cut for cut in run.manifest.cuts if cut > 0][:1]
+    tables = [run.stored(name) for name, count in run.counts.items() if count]
+    for table in [*tables, run.stored_rejected()]:
+        if table.num_rows:
+            ts, phase, seq = (
+                one_array(table.column(n).slice(0, 1)).cast(pa.int64())[0].as_py()
+                for n in ("ts", "phase", "seq")
+            )
+            firsts.append(seq + 1 if phase == Phase.LOG_EVENT else reader.seq_at(ts) + 1)
+    if not firsts:
+        return events
+    needed = bisect_left(range(total), min(firsts), key=reader.seq_after)
+    return max(events, needed) if needed <= max(events * FURTHER, AT_LEAST) else events
 
 
 class _Stop(Exception):
@@ -105,13 +162,16 @@ def verify(run: Run, events: int | None = None, progress: Progress | None = None
         divergence, outputs = _compare(
             run, outcome, expected, hi, None if wanted == total else reader.ts_before(hi)
         )
+        refused = len(outcome.refused)
         if divergence is None and wanted == total and outcome.pending != run.pending:
             divergence = Divergence("pending", "", outcome.pending, run.pending, names=("serial", "run"))
     except _Stop:
-        divergence, outputs = checker.divergence, 0
+        divergence, outputs, refused = checker.divergence, 0, 0
     seconds = time.perf_counter() - started
     listener.finish(_STAGE, seconds)
-    return Verification(divergence is None, wanted, total, checker.compared, outputs, seconds, divergence)
+    return Verification(
+        divergence is None, wanted, total, checker.compared, outputs, seconds, divergence, refused
+    )  # fmt: skip
 
 
 class _Clock:
