@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from timelapse.kinds.set import Set
     from timelapse.kinds.setof import SetOf
     from timelapse.kinds.smoothed import Decayed, Smoothed
+    from timelapse.kinds.sum import Sum
     from timelapse.kinds.value import Value
     from timelapse.log import Log, Source
+    from timelapse.model.decimals import scale
     from timelapse.model.events import Event, Record
     from timelapse.model.program import Program, every, on
     from timelapse.model.resource import resource
@@ -62,7 +64,9 @@ _LATER = {
     "SetOf": "timelapse.kinds.setof",
     "Decayed": "timelapse.kinds.smoothed",
     "Smoothed": "timelapse.kinds.smoothed",
+    "Sum": "timelapse.kinds.sum",
     "Value": "timelapse.kinds.value",
+    "scale": "timelapse.model.decimals",
     "Event": "timelapse.model.events",
     "Record": "timelapse.model.events",
     "Program": "timelapse.model.program",
@@ -87,9 +91,9 @@ _LATER = {
 
 __all__ = [
     "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Distinct", "Event", "First", "Frequent", "ListOf", "Log", "MapOf", "Max",
-    "Mean", "Min", "Program", "Quantiles", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Time", "TimelapseError",
+    "Mean", "Min", "Program", "Quantiles", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Sum", "Time", "TimelapseError",
     "Value", "check", "diff", "enforce", "every", "explain", "features", "on", "replay", "report", "resource", "run_serial",
-    "state", "sweep", "what_if",
+    "scale", "state", "sweep", "what_if",
 ]  # fmt: skip
 
 

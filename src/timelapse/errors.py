@@ -114,6 +114,12 @@ class TimeRange(ValueError_):
     code = "TL205"
 
 
+class InexactDecimal(ValueError_):
+    """A decimal has more digits behind the point than its place holds. Nothing is rounded silently."""
+
+    code = "TL209"
+
+
 class LoopBound(ValueError_):
     """More derived events in one transaction than the program allows."""
 

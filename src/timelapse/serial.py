@@ -18,6 +18,7 @@ from timelapse.ids import Phase, Position
 from timelapse.kinds.base import ABSENT, State
 from timelapse.kinds.past import Done, History, recording
 from timelapse.model.agenda import Agenda, Dated
+from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event, Record
 from timelapse.model.failure import handler_error, is_reproducible, quarantined_row, too_many
 from timelapse.model.order import in_order
@@ -408,6 +409,7 @@ def _reject(reason: str | Record = "") -> None:
     raise rejection(reason)
 
 
+@in_usual_context
 def run(
     program: Program | type[Program],
     events: Iterable[Event],

@@ -14,6 +14,7 @@ from timelapse.kernels.base import PassResult
 from timelapse.kernels.choose import SWITCH, SliceKernel, choice
 from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
+from timelapse.model.decimals import of_int
 from timelapse.model.events import Event
 from timelapse.model.program import as_program, spec_of
 from timelapse.testing.sources import load_source
@@ -37,6 +38,9 @@ def value(kind: str, rng: random.Random, *, edges: bool) -> Any:
         "str": lambda: rng.choice(WORDS),
         "bytes": lambda: rng.choice([b"", b"a", b"\xff\0"]),
     }
+    if kind.startswith("Decimal["):
+        units = rng.choice(INTS) if edges else rng.randint(-300, 900)
+        return of_int(units, int(kind[8:-1]))
     return made[kind]()
 
 

@@ -48,7 +48,7 @@ TL101 A default or option that does not fit
 A mutable default (list, dict, set) of a parameter is state that Timelapse does not see: use a tuple, a frozenset or a declared state. Fields of events and records have no defaults, and may not be called ts, seq, phase or ordinal.
 
 TL102 A type that is not supported
-Fields are int, float, bool, str, bytes, tl.Time, optionals and lists of those; keys int, str, bool, bytes, tl.Time or tuples of them; values scalars, optionals, tuples and NamedTuples. Names used in annotations must be imported before the class. Default arguments of methods may not be mutable.
+Fields are int, float, bool, str, bytes, tl.Time, Annotated[Decimal, tl.scale(n)], optionals and lists of those; keys int, str, bool, bytes, tl.Time, decimals or tuples of them; values scalars, optionals, tuples and NamedTuples. Names used in annotations must be imported before the class. Default arguments of methods may not be mutable.
 
 TL103 An attribute on self that is not declared
 Handlers keep nothing on self but declared states, and parameters do not change. Declare a state: `last: tl.Value[int] = tl.state(default=0)`.
@@ -124,6 +124,9 @@ An event is sent that no handler listens to, or that a handler waits for with af
 
 TL208 Something that does not go with other times
 Traces of single events and the like do not go yet with programs that look back, date what they do, send or tick: an event has consequences at other times.
+
+TL209 A decimal with more digits than its scale
+What is declared as Annotated[Decimal, tl.scale(2)] holds two digits behind the point, and nothing is rounded silently. Say how: `value.quantize(Decimal("0.01"))`, which rounds half to even, or give it another rounding. Division and products of decimals usually need this.
 
 TL300 A pass that the analysis does not allow
 This is a bug in Timelapse. Please report it with the program.

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from timelapse.errors import TimelapseError, UsageError, meant
+from timelapse.model.decimals import of_text
 from timelapse.model.program import ParamSpec, Program, spec_of
 
 _TRUE, _FALSE = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
@@ -55,6 +56,8 @@ def _read(kind: str, text: str) -> Any:
         return int(text)
     if kind == "float":
         return float(text)
+    if kind.startswith("Decimal"):
+        return of_text(text)
     if kind == "bool":
         word = text.strip().lower()
         if word not in _TRUE + _FALSE:

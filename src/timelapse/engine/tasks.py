@@ -37,6 +37,7 @@ from timelapse.kernels.source import Source
 from timelapse.kernels.timed import TimedKernel
 from timelapse.kernels.windows import Before
 from timelapse.kinds.base import StateSpec
+from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
 from timelapse.model.program import spec_of
 from timelapse.tables import merge
@@ -52,6 +53,7 @@ Report = Callable[[int], None]
 
 @collected_rarely()
 @lowered_once()
+@in_usual_context
 def execute(job: Job, task: Task, report: Report) -> TaskResult:
     """Do one task. A handler's exception is part of the result, not raised.
 

@@ -166,7 +166,7 @@ class StateSpec:
     def text(self) -> str:
         """The declaration as it is written."""
         args = ", ".join(t.text for t in self.kind.arguments(self))
-        said = "".join(f" {name}={value!r}" for name, value in self.options)
+        said = "".join(f" {name}={value!r}" for name, value in self.options if name != "scale")
         return f"{self.kind.__name__}{f'[{args}]' if args else ''}{said}"
 
     def option(self, name: str) -> Any:

@@ -16,12 +16,14 @@ whose replay does not end in IntRange, and the final pass, which checks each wri
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from timelapse.errors import TypeMismatch
 from timelapse.kinds.base import ABSENT, StateSpec
-from timelapse.model.types import Check
+from timelapse.model import decimals
+from timelapse.model.types import Check, DecimalType
 
 Form = Literal["const", "count", "func", "list"]
 
@@ -148,10 +150,13 @@ class FuncDelta(Delta):
     """Functions of (presence, value). Columns: a_present, a_value, p_op, p_value."""
 
     form = "func"
-    __slots__ = ("_steps",)
+    __slots__ = ("_plus", "_steps")
 
     def __init__(self, spec: StateSpec, journal: Journal | None) -> None:
         super().__init__(spec, journal)
+        self._plus: Callable[[Any, Any], Any] = operator.add
+        if isinstance(spec.value, DecimalType):
+            self._plus = decimals.plus
         self._steps: dict[Any, tuple[Any, int, Any]] = {}
 
     def clear(self) -> None:
@@ -190,7 +195,7 @@ class FuncDelta(Delta):
             return c
         base = self._default if x is ABSENT else x
         if effect == "add":
-            return base + c
+            return self._plus(base, c)
         if effect in ("up", "up_always", "top"):
             if c > base:
                 return c
@@ -214,7 +219,7 @@ class FuncDelta(Delta):
         if op != step:
             raise TypeMismatch(f"{self.spec.name}: {effect} does not compose with what came before")
         if step == ADD:
-            return ADD, operand + c
+            return ADD, self._plus(operand, c)
         if step == UP:
             return UP, c if c > operand else operand
         return DOWN, c if c < operand else operand
@@ -232,7 +237,10 @@ class FuncDelta(Delta):
         self._write("first", key, value)
 
     def _e_add(self, key: Any, n: Any) -> None:
-        if not isinstance(n, int):
+        if isinstance(self.spec.value, DecimalType):
+            places = self.spec.value.scale
+            n = decimals.of_int(decimals.unscaled(n, places, f"a value of {self.spec.name}"), places)
+        elif not isinstance(n, int):
             raise TypeMismatch(f"{self.spec.name} adds {type(n).__name__}")
         self._then(self._check_key(key), "add", n)
 

@@ -1,4 +1,4 @@
-"""Mean: the mean of integers, kept exactly as their sum and their number.
+"""Mean: the mean of integers, or of decimals of one scale, kept exactly as their sum and their number.
 
 | operation | effect on (sum, number) |
 |---|---|
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from timelapse.errors import DefinitionError, IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.kinds.base import ABSENT, Op, StateOptions, StateSpec
+from timelapse.kinds.base import ABSENT, IndexedStore, Op, StateOptions, StateSpec
 from timelapse.kinds.effects import CounterDelta, Delta, Journal
 from timelapse.kinds.grouped import Grouped, joined
+from timelapse.kinds.sum import SCALE, amount_of, amount_type, declared_amount, units_of
 from timelapse.model.types import FLOAT, INT, Check, OptionalType, ValueType, parse_key
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ else:
     from timelapse.kinds.base import TypeVar
 
 K = TypeVar("K", default=Any)
+V = TypeVar("V", default=Any)
 
 SUM, NUMBER = 0, 1
 
@@ -38,6 +40,15 @@ def beyond(name: str, key: Any, part: int, total: int) -> IntRange:
     )
 
 
+def _units(spec: StateSpec) -> Check:
+    """Checks a value and gives the whole number that is added."""
+    what = f"a value of {spec.name}"
+    if spec.option(SCALE) is None:
+        return INT.checker(what)
+    check, units = amount_type(spec).checker(what), units_of(spec, what)
+    return lambda value: units(check(value))
+
+
 class MeanDelta(CounterDelta):
     """Two counts per key."""
 
@@ -45,7 +56,7 @@ class MeanDelta(CounterDelta):
 
     def __init__(self, spec: StateSpec, journal: Journal | None) -> None:
         super().__init__(spec, journal)
-        self._check_int: Check = INT.checker(f"a value of {spec.name}")
+        self._check_int: Check = _units(spec)
 
     def _e_more(self, key: Any, value: Any) -> None:
         super()._e_add((key, SUM), self._check_int(value))
@@ -60,15 +71,15 @@ class MeanDelta(CounterDelta):
         super()._e_set((key, NUMBER), 0)
 
 
-class Mean(Grouped, Generic[K]):
-    """`tl.Mean[K]`: the mean of the integers added for a key.
+class Mean(Grouped, Generic[K, V]):
+    """`tl.Mean[K]`: the mean of the integers added for a key; `tl.Mean[K, V]`: of decimals V.
 
     `x[k]` is sum / number, the float nearest to the exact quotient. Without values it is the declared default, or None.
     Sum and number are int64; `sum(k)` and `count(k)` read them.
     """
 
     has_value = False
-    shape = "Mean[Key]"
+    shape = "Mean[Key] or Mean[Key, Value]"
     log_form = "net"
     unlogged = frozenset({"del"})
     ops = {
@@ -83,23 +94,30 @@ class Mean(Grouped, Generic[K]):
         "items": Op(reads=True, all_keys=True, key=None),
     }
 
-    __slots__ = ()
+    __slots__ = ("_amount", "_unit")
+
+    def __init__(self, spec: StateSpec, store: IndexedStore) -> None:
+        super().__init__(spec, store)
+        self._amount = amount_of(spec)
+        self._unit = 10 ** (spec.option(SCALE) or 0)
+        self._check_value = _units(spec)
 
     @classmethod
     def declare(cls, name: str, args: tuple[Any, ...], options: StateOptions, line: int | None) -> StateSpec:
-        if len(args) != 1:
+        if len(args) not in (1, 2):
             raise DefinitionError(f"it is declared as {cls.shape}", hint=f"for example {name}: tl.Mean[int]")
         cls._check_options(options)
         default = options.default
         if default is not ABSENT:
             default = OptionalType(FLOAT).checker(f"the default of {name}")(default)
         outer = parse_key(args[0])
-        return StateSpec(name, cls, joined(outer, INT), INT, default, line, outer, INT)
+        amount = declared_amount(cls, args[1]) if len(args) == 2 else ()
+        return StateSpec(name, cls, joined(outer, INT), INT, default, line, outer, INT, amount)
 
     @classmethod
     def arguments(cls, spec: StateSpec) -> list[ValueType]:
         assert spec.outer is not None
-        return [spec.outer]
+        return [spec.outer] if spec.option(SCALE) is None else [spec.outer, amount_type(spec)]
 
     @classmethod
     def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
@@ -116,12 +134,12 @@ class Mean(Grouped, Generic[K]):
         """The mean; where there is none `default`, or the declared default."""
         number = self.count(key)
         if number:
-            return self.sum(key) / number
+            return self._get(self._check_key((key, SUM)), 0) / (number * self._unit)
         return self._default if default is ABSENT else default
 
-    def sum(self, key: K) -> int:
-        """The sum of the values."""
-        return self._get(self._check_key((key, SUM)), 0)  # type: ignore[no-any-return]
+    def sum(self, key: K) -> Any:
+        """The sum of the values, of their type."""
+        return self._amount(self._get(self._check_key((key, SUM)), 0))
 
     def count(self, key: K) -> int:
         """How many values there are."""
@@ -130,13 +148,13 @@ class Mean(Grouped, Generic[K]):
     def __contains__(self, key: K) -> bool:
         return self.count(key) != 0
 
-    def add(self, key: K, value: int, *, at: int | None = None) -> None:
+    def add(self, key: K, value: Any, *, at: int | None = None) -> None:
         """Add a value; with `at` it takes effect at that time."""
         checked = self._check_value(value)
         if at is None or not self._dated(at, "add", key, checked):
             self._change(key, checked, 1)
 
-    def remove(self, key: K, value: int, *, at: int | None = None) -> None:
+    def remove(self, key: K, value: Any, *, at: int | None = None) -> None:
         """Take a value out that was added before; with `at` it takes effect at that time."""
         checked = self._check_value(value)
         if at is None or not self._dated(at, "remove", key, checked):
@@ -144,7 +162,7 @@ class Mean(Grouped, Generic[K]):
 
     def _dated(self, at: int, method: str, key: K, value: int) -> bool:
         self._check_key((key, SUM))
-        return self._later(at, method, key, value)
+        return self._later(at, method, key, self._amount(value))
 
     def __delitem__(self, key: K) -> None:
         self._drop(self._check_key((key, SUM)))

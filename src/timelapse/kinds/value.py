@@ -5,7 +5,7 @@
 | `x[k] = c`, `set(k, c)` | c | c |
 | `setdefault(k, c)` | c | v |
 | `del x[k]`, `discard(k)`, `pop(k)` | absent | absent |
-| `x[k] += n` (int) | default + n | v + n |
+| `x[k] += n` (int, decimal) | default + n | v + n |
 | idiom `if c > x[k]: x[k] = c` | c if c > default, else absent | c if c > v, else v |
 
 Delta and composition: `timelapse.tables.effects`, one function of (presence, value) per key.
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic
 
 from timelapse.kinds.base import ABSENT, UNKEYED, Op, State, StateOptions, StateSpec, needs_default
-from timelapse.model.types import INT, TIME
+from timelapse.model.types import INT, TIME, DecimalType
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # with defaults: PEP 696
@@ -98,7 +98,7 @@ class Value(ValueLike[K, V]):
     @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:
         folding = sorted(effects & {"add", "up", "up_always", "down", "down_always"})
-        if "add" in folding and spec.value not in (INT, TIME):
+        if "add" in folding and spec.value not in (INT, TIME) and not isinstance(spec.value, DecimalType):
             text = spec.value.text if spec.value is not None else ""
             return f"adding {text} does not compose exactly (it would be re-associated)"
         families = {name.removesuffix("_always") for name in folding}

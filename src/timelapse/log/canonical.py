@@ -9,14 +9,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from timelapse.model.types import ListType, OptionalType, ValueType
+from timelapse.model import decimals
+from timelapse.model.types import DecimalType, ListType, OptionalType, ValueType
 
 
 def canonical_bytes(columns: list[pa.Array], kinds: list[ValueType], rows: int) -> pa.Array:
     """The bytes that order a DataFrame's events of one time and type: field by field, in declared order.
 
-    Each field is a byte 1 and the value, or for null a byte 0 and zeros in the value's place: int and Time as 8 bytes big-endian with the sign bit
-    flipped, float as the 8 bytes of its bits, bool as 1 byte, str and bytes as an 8-byte big-endian length
+    Each field is a byte 1 and the value, or for null a byte 0 and zeros in the value's place: int, Time and decimals (as whole
+    numbers of their smallest unit) as 8 bytes big-endian with the sign bit flipped, float as the 8 bytes of its bits, bool as 1 byte, str and bytes as an 8-byte big-endian length
     and the bytes, a list as an 8-byte length and its elements.
     """
     parts: list[pa.Array] = []
@@ -44,6 +45,8 @@ def _parts(column: pa.Array, kind: ValueType, rows: int) -> list[pa.Array]:
         head = head[:, :2]
         head[:, 1] = np.asarray(pc.fill_null(column, False)).astype(np.uint8)
     else:
+        if isinstance(inner, DecimalType):
+            column = pa.array(decimals.to_words(column))
         words = np.asarray(pc.fill_null(column, 0)).view(np.uint64)
         if inner.text != "float":
             words = words ^ np.uint64(1 << 63)
@@ -67,6 +70,8 @@ def _bytes_of(value: Any, kind: ValueType) -> bytes:
         return bytes(1 if isinstance(inner, ListType) else 2 if inner.text == "bool" else 9)
     if isinstance(inner, ListType):
         return b"\1" + len(value).to_bytes(8, "big") + b"".join(_bytes_of(v, inner.inner) for v in value)
+    if isinstance(inner, DecimalType):
+        value = decimals.unscaled(value, inner.scale, "a value")
     if isinstance(value, bool):
         return b"\1\1" if value else b"\1\0"
     if isinstance(value, int):

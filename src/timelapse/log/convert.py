@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -24,7 +24,8 @@ import pyarrow.compute as pc
 
 from timelapse.errors import IngestError, Place, TimelapseError
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.model.types import TIME, ListType, OptionalType, ScalarType, ValueType
+from timelapse.model.decimals import of_text
+from timelapse.model.types import TIME, DecimalType, ListType, OptionalType, ScalarType, ValueType
 
 Reasons = dict[int, str]
 
@@ -165,6 +166,10 @@ def _from_text(name: str, column: pa.Array, kind: ValueType, times: Times) -> tu
     target = wire_type(kind)
     if kind.text == "bytes":
         return column.cast(target), {}
+    if isinstance(kind, DecimalType):
+        exact = _quick_decimal(column, kind)
+        if exact is not None:
+            return exact, {}
     quick = _QUICK.get(kind.text)
     if quick is not None and (kind != TIME or times.time_format is None):
         done = quick(column, times)
@@ -188,6 +193,16 @@ def _from_text(name: str, column: pa.Array, kind: ValueType, times: Times) -> tu
             if code in failed:
                 reasons[row] = failed[code]
     return pa.array(values, type=target).take(codes), reasons
+
+
+def _quick_decimal(column: pa.Array, kind: DecimalType) -> pa.Array | None:
+    # 18 digits cannot overflow
+    digits = 18 - kind.scale
+    whole = f"[0-9]{{1,{digits}}}" if digits else "0"
+    pattern = rf"^-?{whole}(\.[0-9]{{1,{kind.scale}}})?$" if kind.scale else f"^-?{whole}$"
+    if pc.all(pc.match_substring_regex(column, pattern)).as_py() is not False:
+        return column.cast(kind.arrow)
+    return None
 
 
 def _quick_int(column: pa.Array, times: Times) -> pa.Array | None:
@@ -228,14 +243,22 @@ def _text_parser(kind: ValueType, times: Times) -> Callable[[str | None], Any]:
 
         def parse(text: str) -> Any:
             try:
-                return check(msgspec.json.decode(text))
+                return check(msgspec.json.decode(text, type=_list_of(kind)))
             except msgspec.DecodeError:
                 raise Unfit(f"{_short(text)} is not a JSON list") from None
+    elif isinstance(kind, DecimalType):
+        parse = partial(_decimal_of, check=kind.checker("it"))
     else:
         parse = {"int": _parse_int, "float": _parse_float, "bool": _parse_bool, "Time": times.of_text}[
             kind.text
         ]
     return lambda text: None if text is None else parse(text)
+
+
+def _list_of(kind: ListType) -> Any:
+    """What a JSON list is decoded to: numbers with a fraction never by way of a float where decimals are wanted."""
+    inner = kind.inner.inner if isinstance(kind.inner, OptionalType) else kind.inner
+    return list[Decimal | None] if isinstance(inner, DecimalType) else Any
 
 
 def _parse_int(text: str) -> int:
@@ -245,6 +268,19 @@ def _parse_int(text: str) -> int:
     if len(text) > 30:
         raise Unfit(f"{_short(text)} is outside int64")
     return _in_range(int(text), "it")
+
+
+def _decimal_of(value: Any, check: Callable[[Any], Any]) -> Decimal:
+    """A text, an int or a Decimal as the decimal that is stored. Raises Unfit."""
+    if isinstance(value, str):
+        try:
+            value = of_text(value)
+        except ValueError:
+            raise Unfit(f"{_short(value)} is not a number") from None
+    try:
+        return check(value)  # type: ignore[no-any-return]
+    except TimelapseError as error:
+        raise Unfit(error.message.removeprefix("it ")) from None
 
 
 def _parse_float(text: str) -> float:
@@ -270,17 +306,50 @@ def _from_typed(name: str, column: pa.Array, kind: ValueType, times: Times) -> t
         return pa.nulls(len(column), target), {}
     if isinstance(kind, ListType):
         return _lists(name, column, kind, times)
+    if isinstance(kind, DecimalType):
+        return _decimals(name, column, kind)
     test, how = _TYPED[kind.text]
     if not test(given):
-        raise IngestError(
-            f"the column for {name} is {given}, which cannot become {kind.text}",
-            place=Place(what=name), code="TL413", hint="cast the column, or map another one with fields=",
-        )  # fmt: skip
+        raise _no_way(name, given, kind)
     values, bad = how(column, times)
     reasons: Reasons = {}
     for row in np.flatnonzero(bad).tolist():
         reasons[row] = f"{name}: {_short(str(plain(column[row])))} {_TYPED_REASON[kind.text]}"
     return values, reasons
+
+
+def _decimals(name: str, column: pa.Array, kind: DecimalType) -> tuple[pa.Array, Reasons]:
+    """Decimals of any precision and whole numbers, where they fit exactly."""
+    given = column.type
+    if pa.types.is_floating(given):
+        raise IngestError(
+            f"the column for {name} is {given}, and {name} is {kind.text}: a float is hardly ever the amount that was meant",
+            place=Place(what=name), code="TL413",
+            hint="read the column as text or as a decimal; or round it yourself: "
+            f"df.withColumn(..., col.cast('decimal(18,{kind.scale})'))",
+        )  # fmt: skip
+    if not (pa.types.is_decimal(given) or pa.types.is_integer(given)):
+        raise _no_way(name, given, kind)
+    narrow = pa.types.is_decimal(given) and given.scale <= kind.scale
+    if narrow and given.precision - given.scale + kind.scale <= 18:  # nothing can be outside
+        return column.cast(kind.arrow), {}
+    check = kind.checker("it")
+    values: list[Any] = []
+    reasons: Reasons = {}
+    for row, value in enumerate(column.to_pylist()):
+        try:
+            values.append(None if value is None else _decimal_of(value, check))
+        except Unfit as error:
+            values.append(None)
+            reasons[row] = f"{name}: {error}"
+    return pa.array(values, type=wire_type(kind)), reasons
+
+
+def _no_way(name: str, given: pa.DataType, kind: ValueType) -> IngestError:
+    return IngestError(
+        f"the column for {name} is {given}, which cannot become {kind.text}",
+        place=Place(what=name), code="TL413", hint="cast the column, or map another one with fields=",
+    )  # fmt: skip
 
 
 def plain(scalar: pa.Scalar) -> Any:
@@ -411,10 +480,7 @@ _TYPED_REASON = {
 
 def _lists(name: str, column: pa.Array, kind: ListType, times: Times) -> tuple[pa.Array, Reasons]:
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
-        raise IngestError(
-            f"the column for {name} is {column.type}, which cannot become {kind.text}",
-            place=Place(what=name), code="TL413", hint="cast the column, or map another one with fields=",
-        )  # fmt: skip
+        raise _no_way(name, column.type, kind)
     check = value_checker(kind, times)
     values: list[Any] = []
     reasons: Reasons = {}
@@ -444,6 +510,8 @@ def value_checker(kind: ValueType, times: Times) -> Callable[[Any], Any]:
         return items
     if kind == TIME:
         return lambda value: _time_value(value, times)
+    if isinstance(kind, DecimalType):
+        return partial(_decimal_of, check=kind.checker("it"))
     checked = kind.checker("it")
 
     def scalar(value: Any) -> Any:

@@ -27,7 +27,8 @@ from timelapse.log.prepare_spark import collect
 from timelapse.log.segment import SEGMENT_EVENTS
 from timelapse.log.task import FATAL, Note, TaskReport, notes_of, noticed_note, write_partition
 from timelapse.log.types import EventType
-from timelapse.model.types import ListType, OptionalType, ValueType
+from timelapse.model.decimals import DIGITS
+from timelapse.model.types import DecimalType, ListType, OptionalType, ValueType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,6 +63,8 @@ def _spark_type(kind: ValueType) -> DataType:
         return _spark_type(kind.inner)
     if isinstance(kind, ListType):
         return T.ArrayType(_spark_type(kind.inner), True)
+    if isinstance(kind, DecimalType):
+        return T.DecimalType(DIGITS, kind.scale)
     plain: dict[str, DataType] = {
         "int": T.LongType(), "Time": T.LongType(), "float": T.DoubleType(), "bool": T.BooleanType(),
         "str": T.StringType(), "bytes": T.BinaryType(),

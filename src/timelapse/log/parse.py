@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
@@ -22,7 +23,18 @@ from timelapse.log.convert import Reasons, Times, Unfit, convert, plain, value_c
 from timelapse.log.lines import Lines
 from timelapse.log.source import Format, Source
 from timelapse.log.types import EventType
-from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, ListType, OptionalType, ValueType
+from timelapse.model.types import (
+    BOOL,
+    BYTES,
+    FLOAT,
+    INT,
+    STR,
+    TIME,
+    DecimalType,
+    ListType,
+    OptionalType,
+    ValueType,
+)
 from timelapse.moments import time_text
 
 RAW_LIMIT = 4096
@@ -168,7 +180,7 @@ def _python_type(kind: ValueType) -> Any:
         return _python_type(kind.inner) | None
     if isinstance(kind, ListType):
         return list[_python_type(kind.inner)]  # type: ignore[misc]
-    return _PYTHON[kind.text]
+    return Decimal if isinstance(kind, DecimalType) else _PYTHON[kind.text]
 
 
 def show(raw: bytes) -> str:
@@ -348,8 +360,8 @@ def _finish_json(
 
 def _from_python(name: str, values: list[Any], kind: ValueType, times: Times, reasons: Reasons) -> pa.Array:
     target = wire_type(kind)
-    simple = not isinstance(kind, ListType) and kind != TIME and kind != OptionalType(TIME)
-    if simple and _same_types(values, kind):
+    inner = kind.inner if isinstance(kind, OptionalType) else kind
+    if not isinstance(inner, ListType | DecimalType) and inner != TIME and _same_types(values, kind):
         try:
             return pa.array(values, type=target)
         except (OverflowError, pa.ArrowInvalid, UnicodeEncodeError):

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.log.types import bind
+from timelapse.model import decimals
 from timelapse.model.events import Event
-from timelapse.model.types import ListType, OptionalType, ValueType
+from timelapse.model.types import DecimalType, ListType, OptionalType, ValueType
 
 if TYPE_CHECKING:
     from timelapse.log.reader import Columns, EventReader
@@ -78,6 +79,8 @@ def python_values(column: pa.ChunkedArray, kind: ValueType) -> list[Any]:
             return list(map(known.__getitem__, indices.to_numpy().tolist()))
     if isinstance(inner, ListType):
         return [value for chunk in column.chunks for value in _lists(chunk, inner)]
+    if isinstance(inner, DecimalType):
+        return [value for chunk in column.chunks for value in decimals.to_list(chunk, inner.scale)]
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):

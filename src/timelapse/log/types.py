@@ -13,20 +13,15 @@ from timelapse.errors import LogError, Place
 from timelapse.model.events import Event, Field, RowMeta
 from timelapse.model.program import ProgramSpec
 from timelapse.model.types import (
-    BOOL,
-    BYTES,
-    FLOAT,
     INT,
-    STR,
     TIME,
+    DecimalType,
     ListType,
     OptionalType,
-    ScalarType,
     Time,
     ValueType,
-)  # fmt: skip
-
-_SCALARS: dict[str, ScalarType] = {t.text: t for t in (INT, FLOAT, BOOL, STR, BYTES, TIME)}
+    scalar_named,
+)
 
 
 class NotInLog(LogError):
@@ -80,13 +75,16 @@ def _annotation(kind: ValueType) -> Any:
         return _annotation(kind.inner) | None
     if isinstance(kind, ListType):
         return list[_annotation(kind.inner)]  # type: ignore[misc]
+    if isinstance(kind, DecimalType):
+        return kind.annotation
     return Time if kind == TIME else kind.python  # type: ignore[attr-defined]
 
 
 def parse_type(text: str) -> ValueType:
     """The inverse of `ValueType.text` for field types. Raises LogError for an unknown text."""
-    if text in _SCALARS:
-        return _SCALARS[text]
+    scalar = scalar_named(text)
+    if scalar is not None:
+        return scalar
     if text.endswith(" | None"):
         return OptionalType(parse_type(text.removesuffix(" | None")))
     if text.startswith("list[") and text.endswith("]"):

@@ -9,6 +9,7 @@ import sys
 import types
 import typing
 from dataclasses import replace
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from timelapse.errors import DefinitionError, Place, TimelapseError
 from timelapse.ids import DAY
 from timelapse.kinds.base import State as StateBase
 from timelapse.kinds.base import StateAlias, StateOptions, StateSpec
+from timelapse.model import decimals
 from timelapse.model.events import Event, Record
 from timelapse.model.pending import pending_states
 from timelapse.model.program import RUNTIME_NAMES, HandlerSpec, Listens, ParamSpec, Program, ProgramSpec
@@ -185,6 +187,8 @@ def _declare_param(
                      "use a tuple or a frozenset")  # fmt: skip
     if inherited is not None:
         text, check = inherited.text, inherited.check
+    elif annotation is Decimal:  # of whatever scale its value is written with
+        text, check = "Decimal", decimals.parameter(f"the parameter {name}")
     else:
         try:
             parsed = parse_value(annotation)
@@ -217,7 +221,7 @@ def _is_resource(value: Any) -> Any:
 
 
 def _check_frozen(name: str) -> Any:
-    plain = (int, float, bool, str, bytes, type(None))
+    plain = (int, float, bool, str, bytes, type(None), Decimal)
 
     def check(value: Any) -> Any:
         if isinstance(value, plain):

@@ -7,10 +7,12 @@ states and proven like them. What handlers of dated events do depends on the fir
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from timelapse.model.decimals import packable, unpackable
 from timelapse.model.events import Event
 from timelapse.model.types import parse_key, parse_value
 
@@ -81,7 +83,7 @@ def is_hidden(use: TimeUse) -> bool:
 
 def pack_write(write: DatedWrite) -> bytes:
     """A dated write as an entry's value."""
-    return msgspec.msgpack.encode(tuple(write))
+    return msgspec.msgpack.encode((write.state, write.method, _plain(write.arguments), write.handler))
 
 
 def unpack_write(value: bytes) -> DatedWrite:
@@ -97,7 +99,7 @@ def timer_code(timer: tuple[Any, ...]) -> bytes:
 
 def pack(kind: int, timer: bytes | None, event: Event) -> bytes:
     """An entry's value: the event's type (its place in ProgramSpec.events), the timer, the fields."""
-    return msgspec.msgpack.encode((kind, timer, event._values()))
+    return msgspec.msgpack.encode((kind, timer, _plain(event._values())))
 
 
 def unpack(value: bytes, kinds: Sequence[type[Event]], due: int, root: int) -> tuple[bytes | None, Event]:
@@ -113,5 +115,12 @@ def kind_of(value: bytes, kinds: Sequence[type[Event]]) -> type[Event]:
 
 
 def _tuples(value: Any) -> Any:
-    """Fields that are lists read as tuples."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+    """Fields that are lists read as tuples, and decimals as themselves."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else unpackable(value)
+
+
+def _plain(value: Any) -> Any:
+    """The same value as MessagePack has it."""
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    return packable(value) if isinstance(value, Decimal) else value

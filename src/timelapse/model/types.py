@@ -11,12 +11,14 @@ import types as pytypes
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import pyarrow as pa
 
 from timelapse.errors import BadString, DefinitionError, IntRange, TypeMismatch
 from timelapse.ids import INT64_MAX, INT64_MIN
+from timelapse.model import decimals
 
 _TIME_MARK = "timelapse.Time"
 Time = Annotated[int, _TIME_MARK]
@@ -48,7 +50,7 @@ class ValueType:
 
 @dataclass(frozen=True, slots=True)
 class ScalarType(ValueType):
-    """int, float, bool, str, bytes or Time."""
+    """int, float, bool, str, bytes or Time; or a decimal, which has a class of its own."""
 
     name: str
 
@@ -66,6 +68,33 @@ class ScalarType(ValueType):
 
     def checker(self, what: str) -> Check:
         return _SCALAR_CHECKS[self.name](what)
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType(ScalarType):
+    """`Annotated[Decimal, tl.scale(n)]`, in short `Decimal[n]`: a Decimal in handlers, an int64 of its smallest unit below."""
+
+    scale: int
+
+    @classmethod
+    def of(cls, scale: int) -> DecimalType:
+        return cls(f"Decimal[{scale}]", scale)
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return decimals.column_type(self.scale)
+
+    @property
+    def python(self) -> type:
+        return Decimal
+
+    @property
+    def annotation(self) -> Any:
+        """The type as a class says it."""
+        return Annotated[Decimal, decimals.Scale(self.scale)]
+
+    def checker(self, what: str) -> Check:
+        return decimals.checker(what, self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +295,14 @@ _SCALAR_CHECKS: dict[str, Callable[[str], Check]] = {
     "Time": _check_int,
 }
 _SCALARS: dict[object, ScalarType] = {int: INT, float: FLOAT, bool: BOOL, str: STR, bytes: BYTES}
+_NAMED = {t.name: t for t in (INT, FLOAT, BOOL, STR, BYTES, TIME)}
+
+
+def scalar_named(name: str) -> ScalarType | None:
+    """The scalar type of this name, as `text` gives it; None where there is none."""
+    if name.startswith("Decimal[") and name.endswith("]") and name[8:-1].isdecimal():
+        return DecimalType.of(int(name[8:-1]))
+    return _NAMED.get(name)
 
 
 def parse_field(annotation: object) -> ValueType:
@@ -282,7 +319,7 @@ def parse_value(annotation: object) -> ValueType:
 
 
 def parse_key(annotation: object) -> ValueType:
-    """The type of a state's key: int, str, bool, bytes, Time, or a tuple of them."""
+    """The type of a state's key: int, str, bool, bytes, Time, a decimal, or a tuple of them."""
     parsed = _parse(annotation, tuples=True)
     parts = parsed.items if isinstance(parsed, TupleType) else (parsed,)
     if isinstance(parsed, TupleType) and (parsed.cls is not None or not parts):
@@ -293,7 +330,7 @@ def parse_key(annotation: object) -> ValueType:
         if not isinstance(part, ScalarType) or part.name == "float":
             raise DefinitionError(
                 f"a state cannot be keyed by {part.text}",
-                hint="keys are int, str, bool, bytes, or tuples of them"
+                hint="keys are int, str, bool, bytes, decimals, or tuples of them"
                 + ("; round a float to an int first" if part.text == "float" else ""),
             )
     return parsed
@@ -306,7 +343,18 @@ def _parse(annotation: object, *, tuples: bool) -> ValueType:
     if origin is Annotated:
         if args[0] is int and _TIME_MARK in args[1:]:
             return TIME
-        return _parse(args[0], tuples=tuples)
+        if args[0] is Decimal:
+            found = [a for a in args[1:] if isinstance(a, decimals.Scale)]
+            if len(found) == 1:
+                return DecimalType.of(found[0].places)
+            annotation = Decimal
+        else:
+            return _parse(args[0], tuples=tuples)
+    if annotation is Decimal:
+        raise DefinitionError(
+            "Decimal needs a scale: how many digits behind the point are kept",
+            hint="Annotated[Decimal, tl.scale(2)], under a name of its own: Money = Annotated[Decimal, tl.scale(2)]",
+        )
     if origin in (Union, pytypes.UnionType):
         rest = [a for a in args if a is not type(None)]
         if len(rest) == 1 and len(rest) < len(args):
@@ -326,7 +374,8 @@ def _parse(annotation: object, *, tuples: bool) -> ValueType:
         names = tuple(annotation._fields)
         return TupleType(tuple(_parse(hints[n], tuples=True) for n in names), names, annotation)
     shown = getattr(annotation, "__name__", None) or str(annotation)
-    allowed = "int, float, bool, str, bytes, tl.Time and optionals of those" + (
-        ", tuples and NamedTuples of those" if tuples else ", lists of those"
+    allowed = (
+        "int, float, bool, str, bytes, tl.Time, Annotated[Decimal, tl.scale(n)] and optionals of those"
+        + (", tuples and NamedTuples of those" if tuples else ", lists of those")
     )
     raise DefinitionError(f"the type {shown} is not supported", hint=f"supported: {allowed}")

@@ -22,8 +22,9 @@ from timelapse.kinds.quantiles import Quantiles
 from timelapse.kinds.set import Set
 from timelapse.kinds.setof import SetOf
 from timelapse.kinds.smoothed import Decayed, Smoothed
+from timelapse.kinds.sum import Sum
 from timelapse.kinds.value import Value
-from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
+from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType, scalar_named
 
 FORMAT = 1
 NAME = "run.json"
@@ -31,6 +32,7 @@ KINDS = {
     kind.__name__: kind
     for kind in (
         Counter,
+        Sum,
         Set,
         Value,
         Max,
@@ -175,7 +177,7 @@ def _type_out(kind: ValueType) -> Any:
 
 def _type_in(stored: Any) -> ValueType:
     if isinstance(stored, str):
-        return ScalarType(stored)
+        return scalar_named(stored) or ScalarType(stored)
     if "optional" in stored:
         return OptionalType(_type_in(stored["optional"]))
     if "list" in stored:

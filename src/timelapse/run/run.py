@@ -14,6 +14,7 @@ import pyarrow.ipc
 from timelapse.engine.progress import Progress
 from timelapse.errors import RunError, UsageError, meant
 from timelapse.kinds.base import StateSpec
+from timelapse.model.decimals import of_text
 from timelapse.model.events import Record
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.types import TIME
@@ -418,6 +419,8 @@ def _value(node: ast.expr) -> Any:
             return float("-inf")
         case ast.Tuple(elts=elts):
             return tuple([_value(e) for e in elts])
+        case ast.Call(func=ast.Name(id="Decimal"), args=[ast.Constant(value=str(text))], keywords=[]):
+            return of_text(text)
         case ast.Call(func=ast.Name(id="frozenset"), args=args, keywords=[]) if len(args) < 2:
             items = args[0].elts if args and isinstance(args[0], ast.Set) else []
             return frozenset([_value(e) for e in items])

@@ -16,7 +16,9 @@ from timelapse.kinds.mapof import MapOf
 from timelapse.kinds.mean import NUMBER, SUM, Mean
 from timelapse.kinds.quantiles import Quantiles, bits_of, middle_of
 from timelapse.kinds.smoothed import Decayed, Smoothed
-from timelapse.model.types import TIME, TupleType, ValueType
+from timelapse.kinds.sum import SCALE, Sum, amount_type
+from timelapse.model import decimals
+from timelapse.model.types import TIME, DecimalType, TupleType, ValueType
 from timelapse.tables.table import key_names, to_dict
 
 
@@ -34,7 +36,7 @@ def presentable(spec: StateSpec, table: pa.Table) -> pa.Table:
         width = len(parts_of(spec.outer))
         columns["key"] = _key(table, names[:width], spec.outer)
         if spec.kind is Mean:
-            return _means(columns["key"], table, width)
+            return _means(columns["key"], table, width, spec)
         if spec.kind is Quantiles:
             bits = bits_of(spec.option("error"))
             middles = [middle_of(n, bits) for n in table.column(names[width]).to_pylist()]
@@ -49,9 +51,17 @@ def presentable(spec: StateSpec, table: pa.Table) -> pa.Table:
         columns["value"] = pa.array([total(spec.inner, v) for v in table.column("v").to_pylist()], pa.int64())
     elif spec.kind is Distinct:
         columns["value"] = pa.array([estimate(v) for v in table.column("v").to_pylist()], pa.float64())
+    elif spec.kind is Sum:
+        columns["value"] = _amounts(spec, table.column("v"))
     elif spec.value is not None:
         columns["value"] = table.column("v")
     return pa.table(columns)
+
+
+def _amounts(spec: StateSpec, units: Any) -> Any:
+    """Whole numbers of the smallest unit as the amounts that they stand for."""
+    kind = amount_type(spec)
+    return decimals.to_column(np.asarray(units), kind.arrow) if isinstance(kind, DecimalType) else units
 
 
 def _order(table: pa.Table, names: list[str]) -> pa.Array:
@@ -69,7 +79,7 @@ def _key(table: pa.Table, names: list[str], kind: ValueType) -> Any:
     return pa.StructArray.from_arrays(parts, names=[f"f{i}" for i in range(len(names))])
 
 
-def _means(key: Any, table: pa.Table, width: int) -> pa.Table:
+def _means(key: Any, table: pa.Table, width: int, spec: StateSpec) -> pa.Table:
     """One row per key with values: their mean, sum and number."""
     key = key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
     part = table.column(f"k{width}").to_pylist()
@@ -82,11 +92,12 @@ def _means(key: Any, table: pa.Table, width: int) -> pa.Table:
             rows.append([i, 0, 0])
         rows[-1][1 if which == SUM else 2] = n
     rows = [row for row in rows if row[2]]
+    unit = 10 ** (spec.option(SCALE) or 0)
     assert {SUM, NUMBER} >= set(part)
     return pa.table({
         "key": key.take(pa.array([i for i, _, _ in rows], pa.int64())),
-        "value": pa.array([total / number for _, total, number in rows], pa.float64()),
-        "sum": pa.array([total for _, total, _ in rows], pa.int64()),
+        "value": pa.array([total / (number * unit) for _, total, number in rows], pa.float64()),
+        "sum": _amounts(spec, pa.array([total for _, total, _ in rows], pa.int64())),
         "count": pa.array([number for _, _, number in rows], pa.int64()),
     })  # fmt: skip
 

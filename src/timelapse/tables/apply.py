@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.effects import ADD, DEL, DOWN, KEEP, SET, UP
-from timelapse.model.types import INT, TIME
+from timelapse.model import decimals
+from timelapse.model.types import INT, TIME, DecimalType
 from timelapse.tables.loops import loops
 from timelapse.tables.rowhash import (
     ZERO,
@@ -252,19 +253,25 @@ def _func(spec: StateSpec, effects: pa.Table, hit: Bools, old: pa.Array | None) 
     pool = [old, a_value, p_value]
     choice = np.where(use_old, index, np.where(use_p, index + 2 * rows, index + rows))
     if use_sum.any():
-        was = np.asarray(pc.fill_null(_ints(spec, old), 0)).astype(np.int64)
-        more = np.asarray(pc.fill_null(_ints(spec, p_value), 0)).astype(np.int64)
+        was, more = _ints(spec, old), _ints(spec, p_value)
         with np.errstate(over="ignore"):
-            pool.append(pa.array(was + more).cast(p_value.type))
+            pool.append(_column(was + more, p_value.type))
         choice = np.where(use_sum, index + 3 * rows, choice)
     present = np.where(hit, op != DEL, _bools(effects, "a_present"))
     return present, pa.concat_arrays(pool).take(pa.array(choice))
 
 
-def _ints(spec: StateSpec, values: pa.Array) -> pa.Array:
+def _ints(spec: StateSpec, values: pa.Array) -> npt.NDArray[np.int64]:
+    """Values that are added up, as whole numbers; what stands for a null does not matter."""
+    if isinstance(spec.value, DecimalType):
+        return decimals.to_words(values)
     if spec.value not in (INT, TIME):
         raise TypeError(f"{spec.name} does not hold integers")
-    return values.cast(pa.int64())
+    return np.asarray(pc.fill_null(values.cast(pa.int64()), 0)).astype(np.int64)
+
+
+def _column(words: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    return decimals.to_column(words, kind) if decimals.is_column(kind) else pa.array(words).cast(kind)
 
 
 def _beats(spec: StateSpec, new: pa.Array, old: pa.Array, step: int) -> Bools:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ import pyarrow as pa
 
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import ABSENT, StateSpec
+from timelapse.model.decimals import packable, unpackable
 from timelapse.tables.rowhash import HashSum, both_lanes, one_array, seed_of, sum_of
 from timelapse.tables.table import key_arrays, key_hashes, key_list, key_names, to_python, value_array
 
@@ -83,6 +85,8 @@ def _plain(value: Any) -> Any:
     """What handlers gave, as the plainest value that a state takes for the same."""
     if value is None or type(value) in (bool, str, bytes, float):
         return value
+    if isinstance(value, Decimal):
+        return packable(value)
     if isinstance(value, int):
         return int(value) if INT64_MIN <= value <= INT64_MAX else float(value)  # only floats go so far
     if isinstance(value, dict):
@@ -102,7 +106,7 @@ def _unpacked(data: bytes) -> Any:
 
 
 def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+    return tuple(map(_tuples, value)) if isinstance(value, list) else unpackable(value)
 
 
 def _split(times: Sequence[int], keys: Sequence[Any], values: Sequence[int]) -> Rows:

@@ -4,7 +4,7 @@ The sum modulo 2^64 of each of two independent 64-bit lanes does not depend on t
 grouping of rows, so parts of a result that were computed anywhere can be added up (design.md,
 sections 2 and 3). It finds differences; it is not a defence against somebody who makes collisions
 on purpose. Equal values hash equal only when they are equal to the last bit: -0.0 and 0.0 differ,
-every NaN is one value, and null differs from every value.
+every NaN is one value, and null differs from every value. A decimal hashes as the whole number of its smallest unit.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from timelapse.model import decimals
 from timelapse.tables.loops import STEP, U64, loops, mix
 
 _MASK = (1 << 64) - 1
@@ -213,6 +214,8 @@ def _fixed(kind: pa.DataType) -> bool:
 def _words(array: pa.Array) -> U64:
     """The 64 bits of each fixed-width element; what stands under a null does not matter."""
     kind = array.type
+    if decimals.is_column(kind):
+        return decimals.to_words(array).view(np.uint64)
     if pa.types.is_boolean(kind):
         return np.asarray(_filled(array, False)).astype(np.uint64)
     if pa.types.is_timestamp(kind):

@@ -24,7 +24,8 @@ import pyarrow.ipc
 from timelapse.ids import INT64_MIN
 from timelapse.kinds.base import UNKEYED, StateSpec
 from timelapse.kinds.effects import Delta, Form
-from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
+from timelapse.model import decimals
+from timelapse.model.types import DecimalType, ListType, OptionalType, ScalarType, TupleType, ValueType
 from timelapse.tables.loops import U64, loops
 from timelapse.tables.rowhash import KEY_SEED, hash_order, one_array, row_hashes
 
@@ -51,8 +52,8 @@ def key_arrays(spec: StateSpec, keys: Sequence[Any]) -> list[pa.Array]:
     if not types:
         return []
     if not isinstance(spec.key, TupleType):
-        return [pa.array(keys, types[0].arrow)]
-    return [pa.array(column, t.arrow) for column, t in zip(transposed(keys, len(types)), types, strict=True)]
+        return [value_array(types[0], keys)]
+    return [value_array(t, column) for column, t in zip(transposed(keys, len(types)), types, strict=True)]
 
 
 def transposed(rows: Sequence[Any], width: int) -> list[list[Any]]:
@@ -75,7 +76,13 @@ def key_hashes(columns: list[pa.Array], rows: int) -> U64:
 
 
 def value_array(kind: ValueType, values: Sequence[Any]) -> pa.Array:
-    """Values as a column; None gives null. Integers outside int64 are taken modulo 2^64."""
+    """Values as a column; None gives null. Integers outside int64 are taken modulo 2^64, decimals likewise."""
+    inner = kind.inner if isinstance(kind, OptionalType) else kind
+    if isinstance(inner, DecimalType):
+        places = inner.scale
+        words = [0 if v is None else wrap(decimals.unscaled(v, places, "a value")) for v in values]
+        missing = np.fromiter((v is None for v in values), np.bool_, len(values))
+        return decimals.to_column(np.array(words, np.int64), inner.arrow, missing)
     try:
         return pa.array(values, kind.arrow)
     except OverflowError:
@@ -92,6 +99,8 @@ def to_python(column: pa.ChunkedArray | pa.Array, kind: ValueType) -> list[Any]:
     array = one_array(column)
     if isinstance(kind, OptionalType):
         return to_python(array, kind.inner)
+    if isinstance(kind, DecimalType):
+        return decimals.to_list(array, kind.scale)
     if isinstance(kind, ScalarType):
         values: list[Any] = (array.cast(pa.int64()) if kind.name == "Time" else array).to_pylist()
         return values

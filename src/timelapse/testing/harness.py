@@ -10,6 +10,7 @@ from timelapse.divergence import in_key_order
 from timelapse.errors import EventOrderError, UsageError
 from timelapse.ids import SECOND
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
+from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, spec_of
 from timelapse.serial import Loop, Refusal
@@ -106,6 +107,7 @@ class Harness:
     def program(self) -> Program:
         return self._loop.program
 
+    @in_usual_context
     def feed(self, *events: Event, at: int | None = None) -> list[Record]:
         """Process events in the order given; returns the records that they made the program emit.
 
@@ -120,6 +122,7 @@ class Harness:
             self._loop.step(placed)
         return [o.record for o in self._loop.outcome.outputs[before:]]
 
+    @in_usual_context
     def advance(self, to: int) -> list[Record]:
         """Let time pass up to and including a moment (microseconds); returns the records emitted on the way.
 

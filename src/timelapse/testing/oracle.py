@@ -17,14 +17,16 @@ from timelapse.divergence import assert_same
 from timelapse.errors import HandlerError
 from timelapse.ids import INT64_MAX, INT64_MIN, SECOND
 from timelapse.log import MemoryLog
+from timelapse.model.decimals import of_int
 from timelapse.model.events import Event
 from timelapse.model.program import Program, as_program, spec_of
-from timelapse.model.types import ListType, OptionalType, ScalarType, ValueType
+from timelapse.model.types import DecimalType, ListType, OptionalType, ScalarType, ValueType
 from timelapse.run import Run, replay, run_serial
 
 SLICES = (1, 2, 3, 7)
 
 _FLOATS = (0.0, -0.0, 0.5, 1.0, -1.5, 2.0**53, 1e300)
+_UNITS = (0, 1, -1, 5, 10, 99, 100, 150, -250, 12345)
 _WORDS = ("", "a", "b", "a@b.example", "é", "\U0001f600", "a\x00b", "x" * 40)
 
 
@@ -68,6 +70,10 @@ def _value(rng: random.Random, kind: ValueType, keys: int, edges: bool) -> Any:
         if edges and rng.random() < 0.1:
             return rng.choice((INT64_MIN, INT64_MAX, 2**53 + 1))
         return rng.randrange(keys)
+    if isinstance(kind, DecimalType):
+        if edges and rng.random() < 0.1:
+            return of_int(rng.choice((INT64_MIN, INT64_MAX)), kind.scale)
+        return of_int(rng.choice(_UNITS), kind.scale)
     if kind.name == "float":
         return rng.choice(_FLOATS)
     if kind.name == "bool":

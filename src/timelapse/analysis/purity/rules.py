@@ -213,6 +213,19 @@ class Outside(_NameRule):
                 yield finding
 
 
+class DecimalContext(_NameRule):
+    """TL116: the thread's decimal context: results would depend on what ran before."""
+
+    code = "TL116"
+    names = Names(
+        "decimal.getcontext decimal.setcontext decimal.localcontext decimal.DefaultContext decimal.DefaultContext.* "
+        "decimal.BasicContext.* decimal.ExtendedContext.*"
+    )
+    verb = "uses"
+    because = "handlers compute in Python's default decimal context, always"
+    remedy = "Round where it matters: value.quantize(Decimal('0.01'), rounding=ROUND_HALF_UP), or a Context of your own made in the helper."
+
+
 class FileMethods:
     """TL116: the methods of paths that read or write, whatever the path object is."""
 
@@ -302,5 +315,5 @@ class SetOrder:
 
 
 RULES: tuple[Rule, ...] = (
-    Clock(), TimeZone(), Randomness(), Outside(), FileMethods(), MutableGlobals(), IdentityHash(), SetOrder(),
+    Clock(), TimeZone(), Randomness(), Outside(), DecimalContext(), FileMethods(), MutableGlobals(), IdentityHash(), SetOrder(),
 )  # fmt: skip

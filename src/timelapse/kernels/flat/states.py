@@ -28,6 +28,7 @@ from timelapse.kinds.mapof import MapOf
 from timelapse.kinds.set import Set
 from timelapse.kinds.setof import SetOf
 from timelapse.kinds.smoothed import Decayed
+from timelapse.kinds.sum import Sum, amount_type
 from timelapse.kinds.value import Value
 from timelapse.model.types import TupleType
 
@@ -91,6 +92,8 @@ def read_type(code: StateCode, operation: str) -> Type:
     """The type of what a read gives."""
     if operation == "contains":
         return "bool"
+    if code.kind is Sum:
+        return declared(amount_type(code.spec)) if operation in ("getitem", "get") else ANY
     if issubclass(code.kind, Counter):
         return INT64
     if operation in ("getitem", "get"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
+from timelapse.model.types import DecimalType, ListType, OptionalType, ScalarType, TupleType, ValueType
 
 Type = str | tuple[Any, ...]
 """A name below, or ("opt", T), ("list", T) for tuples of any length, ("tuple", (T, ...))."""
@@ -28,7 +28,7 @@ _DECLARED = {"int": INT64, "Time": INT64, "float": FLOAT, "bool": BOOL, "str": C
 def declared(kind: ValueType | None) -> Type:
     """The type of values that were checked against a declaration."""
     if isinstance(kind, ScalarType):
-        return _DECLARED[kind.name]
+        return _DECLARED.get(kind.name, kind.name)  # decimals: as they are stored, of just this scale
     if isinstance(kind, OptionalType):
         return optional(declared(kind.inner))
     if isinstance(kind, ListType):
@@ -85,7 +85,7 @@ def join(one: Type | None, other: Type | None) -> Type | None:
 def fits(kind: ValueType, known: Type) -> bool:
     """Whether every value of a known type is stored under a declaration as it is."""
     if isinstance(kind, ScalarType):
-        return known == _DECLARED[kind.name]
+        return known == declared(kind)
     if isinstance(kind, OptionalType):
         inner = known[1] if known[0] == "opt" else known
         return known == NONE or (inner != ANY and fits(kind.inner, inner))
@@ -125,7 +125,7 @@ def guard(kind: ValueType, known: Type, name: str) -> str | None:
             if (test := guard(item, part, f"{name}[{i}]")) is not None
         ]  # fmt: skip
         return " and ".join(tests)
-    if not isinstance(kind, ScalarType):
+    if not isinstance(kind, ScalarType) or isinstance(kind, DecimalType):
         return "False"
     if kind.name in ("int", "Time"):
         limits = f"_tl_min <= {name} <= _tl_max"

@@ -18,6 +18,7 @@ from timelapse.kernels.native.computed import Computed, Entries, compute
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Column, Unit
 from timelapse.log.reader import Chunk
+from timelapse.model import decimals
 from timelapse.tables.rowhash import one_array
 
 Array = npt.NDArray[Any]
@@ -28,6 +29,10 @@ _EMPTY = {
 }  # fmt: skip
 for _array in _EMPTY.values():
     _array.setflags(write=False)
+
+
+def _empty(kind: str) -> Array:
+    return _EMPTY.get(kind, _EMPTY["int"])  # decimals too
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ class Decoder:
         for column in unit.columns:
             table = tables[column.event]
             if table is None:
-                arrays.append(_EMPTY[column.kind])
+                arrays.append(_empty(column.kind))
             elif column.computed is None:
                 arrays.append(self._values(table, column))
             else:
@@ -151,7 +156,7 @@ def _tested(array: pa.Array, column: Column) -> Array:
         known = _column(_TESTS[column.test](array.dictionary, column.operand), column.kind)
         found: Array = known[places.to_numpy()]
     else:
-        found = np.zeros(len(array), _EMPTY[column.kind].dtype)
+        found = np.zeros(len(array), _empty(column.kind).dtype)
     found.setflags(write=False)
     return found
 
@@ -176,6 +181,10 @@ def _column(column: pa.Array | pa.ChunkedArray, kind: str) -> Array:
     array = _whole(column)
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.int64())
+    if decimals.is_column(array.type):
+        units = decimals.to_words(array)
+        units.setflags(write=False)
+        return units
     if array.null_count:
         array = array.fill_null(_FILL[kind])
     values: Array = array.to_numpy(zero_copy_only=kind != "bool")

@@ -1,6 +1,6 @@
 """States with views (`last`, `ago`) in compiled passes: which lags they have, and the log of what was done to them.
 
-What is summed up (Counter, Mean) has for each lag one more word in its row: the value as of so long ago. A cursor goes
+What is summed up (Counter, Sum, Mean) has for each lag one more word in its row: the value as of so long ago. A cursor goes
 through the log, one lag behind the event, and brings it up to date: one addition for each operation, however
 often it is looked at. `last(W)` is the value now minus that one.
 
@@ -26,12 +26,13 @@ from timelapse.kinds.mapof import MapOf
 from timelapse.kinds.mean import Mean
 from timelapse.kinds.set import Set
 from timelapse.kinds.setof import SetOf
+from timelapse.kinds.sum import Sum
 from timelapse.kinds.value import Value
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import VIEWS, width_of
 from timelapse.model.types import INT
 
-_SUMMED = (Counter, Mean)
+_SUMMED = (Counter, Sum, Mean)
 _STAMPED = (Set, SetOf, Value, MapOf)
 _QUEUED = (Max, Min)
 MODERATE = 2**61

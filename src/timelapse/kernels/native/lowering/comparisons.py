@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import ast
+from decimal import Decimal
 
-from timelapse.kernels.native.lowering.numbers import EXACT, Writer, as_float, as_int, is_exact
+from timelapse.kernels.native.lowering.numbers import (
+    EXACT,
+    Writer,
+    aligned,
+    as_float,
+    as_int,
+    is_decimal,
+    is_exact,
+)
 from timelapse.kernels.native.lowering.values import Refused, Value
 
 _SIGNS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
@@ -14,11 +23,11 @@ _TEXTS = ("str", "bytes")
 
 def truth(value: Value, empty_code: str) -> str:
     """A boolean expression for `bool(value)`; `empty_code` is the code of the empty string of its kind."""
-    if isinstance(value.const, bool | int | float | str | bytes):
+    if isinstance(value.const, bool | int | float | str | bytes | Decimal):
         return str(bool(value.const))
     if value.kind == "bool":
         return value.code
-    if value.kind in ("int", "float"):
+    if value.kind in ("int", "float") or is_decimal(value):
         return f"({value.code} != 0)"
     if value.kind in _TEXTS:
         return f"({value.code} != {empty_code})"
@@ -43,7 +52,7 @@ def compared(out: Writer, op: ast.cmpop, a: Value, b: Value) -> str:
     if sign in ("==", "!="):
         return _negated(equal(out, a, b), sign == "!=")
     a, b = present(out, a), present(out, b)
-    if a.kind in _NUMBERS and b.kind in _NUMBERS:
+    if _is_number(a) and _is_number(b):
         return _numbers(out, sign, a, b)
     if a.kind == b.kind == "tuple":
         return _ordered(out, sign, a, b)
@@ -80,7 +89,14 @@ def _same(a: Value, b: Value) -> str:
     raise Refused(f"`is` of {a.text} and {b.text}")
 
 
+def _is_number(value: Value) -> bool:
+    return value.kind in _NUMBERS or is_decimal(value)
+
+
 def _numbers(out: Writer, sign: str, a: Value, b: Value) -> str:
+    if is_decimal(a) or is_decimal(b):
+        x, y, _ = aligned(out, a, b)
+        return f"({x.code} {sign} {y.code})"
     if "float" not in (a.kind, b.kind):
         if a.kind == b.kind == "bool" and sign in ("==", "!="):
             return f"({a.code} {sign} {b.code})"
@@ -104,7 +120,7 @@ def equal(out: Writer, a: Value, b: Value) -> str:
         if "True" in (p, q):
             return f"({q if p == 'True' else p} and {same})"
         return f"({p} == {q} and (not {p} or {same}))"
-    if a.kind in _NUMBERS and b.kind in _NUMBERS:
+    if _is_number(a) and _is_number(b):
         return _numbers(out, "==", a, b)
     if a.kind == b.kind and a.kind in _TEXTS:
         return f"({a.code} == {b.code})"

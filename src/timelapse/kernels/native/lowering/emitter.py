@@ -22,6 +22,7 @@ from timelapse.kernels.native.lowering.values import (
     SelfRef,
     Value,
     constant,
+    kind_of,
     optional,
 )
 from timelapse.kernels.native.memory.layout import Layout, beside, layout_of
@@ -33,7 +34,6 @@ from timelapse.model.source import function_source
 from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
 
 MAX_LINES = 3000
-FIELD_KIND = {"int": "int", "Time": "int", "float": "float", "bool": "bool", "str": "str", "bytes": "bytes"}
 
 SPEND = f"return left(j, u, {SPENT})"
 """Leaves an event that has spent its budget."""
@@ -366,7 +366,7 @@ class Emitter:
     def _event_field(self, node: ast.expr, env: Env) -> tuple[str, str] | None:
         """Name and kind of the event's scalar field that this reads, if it does."""
         field = self._field_of(node, env)
-        kind = FIELD_KIND.get(scalar(field.type)) if field is not None else None
+        kind = kind_of(field.type) if field is not None else None
         return None if field is None or kind is None else (field.name, kind)
 
     def _field(self, node: ast.Attribute) -> Value:
@@ -387,12 +387,12 @@ class Emitter:
             valid, inner = self._column(name, "bool", part="valid"), self._field_value(name, kind.inner)
             return Value("optional", items=optional(valid.code, inner).items, origin=inner.origin)
         if isinstance(kind, ListType):
-            element = FIELD_KIND.get(scalar(kind.inner))
+            element = kind_of(kind.inner)
             if element is None:
                 raise Refused(f"the field {name}, which is {kind.text}", self._line)
             origin = ast.Name(f"_f_{name}", ast.Load())
             return self._list_of(origin, lambda k, part: Column(self._event, name, k, part=part), element)
-        found = FIELD_KIND.get(scalar(kind))
+        found = kind_of(kind)
         if found is None:
             raise Refused(f"the field {name}, which is {kind.text}", self._line)
         column = self._column(name, found)

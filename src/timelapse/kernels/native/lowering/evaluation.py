@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import types
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from timelapse.kernels.native.lowering.calls import Calls
@@ -12,7 +13,8 @@ from timelapse.kernels.native.lowering.comparisons import compared, equal, prese
 from timelapse.kernels.native.lowering.emitter import Frame
 from timelapse.kernels.native.lowering.flow import Join
 from timelapse.kernels.native.lowering.numbers import arithmetic, inverted, negated
-from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, Refused, Value
+from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, Refused, Value, decimal_kind
+from timelapse.model.decimals import scale_of
 from timelapse.model.program import spec_of
 
 T = TypeVar("T")
@@ -336,7 +338,9 @@ class Evaluation(Calls):
         if isinstance(value, tuple) and (type(value) is tuple or hasattr(type(value), "_fields")):
             items = tuple(self._item(name, i, v, origin) for i, v in enumerate(value))
             return Value("tuple", items=items, cls=None if type(value) is tuple else type(value))
-        if type(value) not in (int, float, bool) or (type(value) is int and not -(2**63) <= value < 2**63):
+        if type(value) is Decimal and (places := scale_of(value)) is not None:
+            kind = decimal_kind(places)  # another scale is other code
+        elif type(value) not in (int, float, bool) or (type(value) is int and not -(2**63) <= value < 2**63):
             raise Refused(f"the parameter {name}, which is {kind}", self._line)
         if (name, kind) not in self.unit.params:
             self.unit.params.append((name, kind))

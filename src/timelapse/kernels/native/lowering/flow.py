@@ -83,6 +83,8 @@ class Level:
     number: int
     outs: list[tuple[Env, Moves]] = field(default_factory=list)
     carried: dict[str, Value] = field(default_factory=dict)
+    begun: dict[str, Value] = field(default_factory=dict)
+    """What the variables that it carries begin with."""
     user: bool = False
     """Whether it is a loop that the user wrote: what `break` and `continue` mean."""
     hidden: frozenset[str] = frozenset()

@@ -7,8 +7,10 @@ import sys
 
 from timelapse.kernels.native.lowering.comparisons import equal, present
 from timelapse.kernels.native.lowering.emitter import Frame
+from timelapse.kernels.native.lowering.numbers import is_decimal
 from timelapse.kernels.native.lowering.statements import Statements
-from timelapse.kernels.native.lowering.values import Env, Refused, Value
+from timelapse.kernels.native.lowering.values import Env, Refused, Value, decimal_kind
+from timelapse.model.types import DecimalType, ListType, OptionalType
 
 
 class Folds(Statements):
@@ -87,6 +89,8 @@ class Folds(Statements):
                 starts = [self._const(0) if start is None else self._fixed(self._expr(start, env, frame))]
                 if start is None and sys.version_info < (3, 12):  # later ones keep what rounding loses
                     starts.append(Value("float", "0.0"))
+                if start is None:  # of decimals a 0 of their scale is the same
+                    starts += [Value(decimal_kind(places), "0") for places in self._scales()]
             case _:
                 return self._extreme(fold, element, generators, named.get("default"), env, frame)
         refusal = Refused("")
@@ -111,6 +115,12 @@ class Folds(Statements):
                 refusal = found_refusal
         raise refusal
 
+    def _scales(self) -> list[int]:
+        """The scales of the event's decimals."""
+        kinds = [f.type for f in self.unit.events[self._event].__fields__]
+        inner = [k.inner if isinstance(k, OptionalType | ListType) else k for k in kinds]
+        return sorted({k.scale for k in inner if isinstance(k, DecimalType)})
+
     def _extreme(
         self, fold: str, element: ast.expr, generators: list[ast.comprehension], default: ast.expr | None,
         env: Env, frame: Frame,
@@ -126,7 +136,9 @@ class Folds(Statements):
         inner: Env = {**env, ".acc": self._const(None)}
         best = self._rounds_of(generators, body, inner, frame)[".acc"]
         assert isinstance(best, Value)
-        if best.kind != "optional" or best.items[1].kind not in ("int", "float", "bool"):
+        if best.kind != "optional" or not (
+            best.items[1].kind in ("int", "float", "bool") or is_decimal(best.items[1])
+        ):
             raise Refused(f"{fold} of {best.text}", self._line)
         if without is None:
             return present(self, best)

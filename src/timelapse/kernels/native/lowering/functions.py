@@ -6,11 +6,19 @@ import ast
 import builtins
 import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from timelapse.kernels.native.lowering.comparisons import present
-from timelapse.kernels.native.lowering.numbers import Writer, arithmetic, as_float, as_int, extreme
-from timelapse.kernels.native.lowering.values import Refused, Value
+from timelapse.kernels.native.lowering.numbers import (
+    Writer,
+    arithmetic,
+    as_float,
+    as_int,
+    extreme,
+    is_decimal,
+)
+from timelapse.kernels.native.lowering.values import Refused, Value, constant, decimal_kind
 
 _INT_RANGE = "-9.2e18 < {x} < 9.2e18"
 _DOMAINS: dict[Any, str] = {
@@ -51,6 +59,8 @@ def builtin(
         return _sum(out, value.items)
     if found is tuple and len(args) == 1 and args[0].kind == "tuple":
         return Value("tuple", items=args[0].items)
+    if found is Decimal and len(args) == 1:
+        return _decimal(args[0])
     if not args or not all(_is_number(a) for a in args):
         raise Refused(f"the call of {name} with {' and '.join(a.text for a in args) or 'nothing'}")
     numbers = [present(out, a) for a in args]
@@ -63,6 +73,8 @@ def builtin(
         return arithmetic(out, ast.Pow(), *numbers)
     if len(numbers) == 1:
         return _of_one(out, found, name, numbers[0])
+    if any(map(is_decimal, numbers)):
+        raise Refused(f"the call of {name} with {' and '.join(a.text for a in numbers)}")
     if len(numbers) == 2 and found in (math.copysign, math.atan2):
         x, y = (as_float(n) for n in numbers)
         if found is math.atan2:
@@ -71,8 +83,29 @@ def builtin(
     raise Refused(f"the call of {name}")
 
 
+def _decimal(value: Value) -> Value:
+    """`Decimal(x)` of a constant, an int, or a decimal."""
+    if type(value.const) in (str, int):
+        try:
+            made = constant(Decimal(value.const), None)
+        except InvalidOperation:
+            made = None
+        if made is None:
+            raise Refused(f"Decimal({value.const!r})")
+        return made
+    if value.kind == "int":
+        return Value(decimal_kind(0), value.code, bound=value.bound)
+    if is_decimal(value):
+        return value
+    raise Refused(f"Decimal() of {value.text}")
+
+
 def _is_number(value: Value) -> bool:
-    return value.kind in ("int", "float", "bool") or (value.kind == "optional" and _is_number(value.items[1]))
+    return (
+        value.kind in ("int", "float", "bool")
+        or is_decimal(value)
+        or (value.kind == "optional" and _is_number(value.items[1]))
+    )
 
 
 def _sum(out: Writer, items: Sequence[Value]) -> Value:
@@ -85,6 +118,11 @@ def _sum(out: Writer, items: Sequence[Value]) -> Value:
 
 
 def _of_one(out: Writer, found: Any, name: str, value: Value) -> Value:
+    if is_decimal(value):
+        if found is not abs:
+            raise Refused(f"{name}() of {value.text}")
+        out.exit_if(f"{value.code} == INT64_MIN")
+        return out.temp(value.kind, f"abs({value.code})")
     if value.kind != "float":
         if found is abs:
             whole = as_int(value)

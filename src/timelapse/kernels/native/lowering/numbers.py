@@ -10,9 +10,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Protocol
 
-from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Refused, Value, constant
+from timelapse.kernels.native.lowering.values import (
+    NOT_CONSTANT,
+    Refused,
+    Value,
+    constant,
+    decimal_kind,
+    places_of,
+)
+from timelapse.model.decimals import MAX_SCALE, unscaled
 
 EXACT = "9007199254740992"
 _SMALL = 2**62
@@ -77,6 +86,8 @@ def _product_bound(x: Value, y: Value) -> int | None:
 def arithmetic(out: Writer, op: ast.operator, a: Value, b: Value) -> Value:
     """`a op b` of numbers. Raises Refused for anything else."""
     a, b = _number(out, op, a, b, a), _number(out, op, a, b, b)
+    if is_decimal(a) or is_decimal(b):
+        return _decimals(out, op, a, b)
     if a.kind == b.kind == "bool" and isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor):
         return out.temp("bool", f"{a.code} {_WORDS[type(op)]} {b.code}")
     if "float" not in (a.kind, b.kind):
@@ -91,11 +102,68 @@ def arithmetic(out: Writer, op: ast.operator, a: Value, b: Value) -> Value:
     raise Refused(f"`{_WORDS[type(op)]}` of floats")
 
 
+def is_decimal(value: Value) -> bool:
+    return places_of(value.kind) is not None
+
+
+def aligned(out: Writer, a: Value, b: Value) -> tuple[Value, Value, int]:
+    """Two numbers, of which at least one is a decimal, as integers of one unit, and its scale. Raises Refused for a float."""
+    if "float" in (a.kind, b.kind):
+        raise Refused(f"{a.text} with {b.text}")
+    places = max(places_of(a.kind) or 0, places_of(b.kind) or 0)
+    return units(out, a, places), units(out, b, places), places
+
+
+def units(out: Writer, value: Value, places: int) -> Value:
+    """A decimal, int or bool as an integer of a unit that is not larger than its own."""
+    own = places_of(value.kind)
+    whole = _int(out, value) if own is None else _units(value, own)
+    return _product(out, whole, Value("int", f"({10 ** (places - (own or 0))})", const=10 ** (places - (own or 0)))) if (
+        places > (own or 0)
+    ) else whole  # fmt: skip
+
+
+def fitting(out: Writer, value: Value, places: int, what: str) -> Value:
+    """What is stored of a decimal or int where decimals have this scale, as an integer. Python has to say what is wrong
+    with one that has more digits."""
+    own = places_of(value.kind)
+    if own is None and value.kind != "int":
+        raise Refused(f"{what}, which is Decimal[{places}], of {value.text}")
+    if own is None or own <= places:
+        return units(out, value, places)
+    step = 10 ** (own - places)
+    out.exit_if(f"{value.code} % {step} != 0")
+    return _bounded(out.temp("int", f"{value.code} // {step}"), value.bound)
+
+
+def _units(value: Value, places: int) -> Value:
+    """The integer that a decimal is kept as."""
+    known = unscaled(value.const, places, "it") if isinstance(value.const, Decimal) else NOT_CONSTANT
+    return Value("int", value.code, const=known, bound=value.bound)
+
+
+def _decimals(out: Writer, op: ast.operator, a: Value, b: Value) -> Value:
+    """Sums align the scales, products add them; what Python would round leaves int64 long before."""
+    if isinstance(op, ast.Add | ast.Sub):
+        x, y, places = aligned(out, a, b)
+        return _decimal(_integers(out, op, x, y), places)
+    if isinstance(op, ast.Mult) and "float" not in (a.kind, b.kind):
+        p, q = places_of(a.kind) or 0, places_of(b.kind) or 0
+        if p + q <= MAX_SCALE:
+            return _decimal(_integers(out, op, units(out, a, p), units(out, b, q)), p + q)
+    raise Refused(f"`{_WORDS[type(op)]}` of {a.text} and {b.text}")
+
+
+def _decimal(whole: Value, places: int) -> Value:
+    """An integer as a decimal."""
+    return Value(decimal_kind(places), whole.code, bound=bound_of(whole))
+
+
 def _number(out: Writer, op: ast.operator, a: Value, b: Value, value: Value) -> Value:
     while value.kind == "optional":  # Python raises where it is None
         out.exit_if(f"not {value.items[0].code}")
         value = value.items[1]
-    if value.kind not in ("int", "float", "bool"):
+    if value.kind not in ("int", "float", "bool") and not is_decimal(value):
         raise Refused(f"`{_WORDS[type(op)]}` of {a.text} and {b.text}")
     return value
 
@@ -191,24 +259,27 @@ def negated(out: Writer, value: Value) -> Value:
     value = _number(out, ast.Sub(), value, value, value)
     if value.kind == "float":
         return out.temp("float", f"-{value.code}")
-    value = _int(out, value)
+    value = value if is_decimal(value) else _int(out, value)
     bound = bound_of(value)
     if bound is None:
         out.exit_if(f"{value.code} == INT64_MIN")
-    return _bounded(out.temp("int", f"-{value.code}"), bound)
+    return _bounded(out.temp(value.kind, f"-{value.code}"), bound)
 
 
 def inverted(out: Writer, value: Value) -> Value:
     """`~value`."""
     value = _number(out, ast.BitXor(), value, value, value)
-    if value.kind == "float":
-        raise Refused("`~` of a float")
+    if value.kind == "float" or is_decimal(value):
+        raise Refused(f"`~` of {value.text}")
     return out.temp("int", f"~{_int(out, value).code}")
 
 
 def extreme(out: Writer, values: Sequence[Value], *, least: bool) -> Value:
     """`min(...)` or `max(...)` of numbers of one kind; the first wins where they are equal."""
     found = [_number(out, ast.Sub(), v, v, v) for v in values]
+    if any(map(is_decimal, found)) and "float" not in {v.kind for v in found}:
+        places = max(places_of(v.kind) or 0 for v in found)
+        found = [_decimal(units(out, v, places), places) for v in found]
     if len({v.kind for v in found}) > 1:
         raise Refused(f"{'min' if least else 'max'} of {' and '.join(v.text for v in found)}")
     best, *rest = found

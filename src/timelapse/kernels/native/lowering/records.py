@@ -7,9 +7,9 @@ from typing import Any
 
 from timelapse.kernels.native.lowering.columns import Columns
 from timelapse.kernels.native.lowering.comparisons import present
-from timelapse.kernels.native.lowering.emitter import FIELD_KIND, REJECT, Frame, Rejected, scalar
-from timelapse.kernels.native.lowering.numbers import as_float
-from timelapse.kernels.native.lowering.values import NONE, Env, Refused, Value, absent
+from timelapse.kernels.native.lowering.emitter import REJECT, Frame, Rejected
+from timelapse.kernels.native.lowering.numbers import as_float, fitting
+from timelapse.kernels.native.lowering.values import NONE, Env, Refused, Value, absent, kind_of, places_of
 from timelapse.model.events import Event, Field, Record
 from timelapse.model.types import OptionalType
 
@@ -21,7 +21,7 @@ def record_columns(cls: type[Record | Event]) -> list[tuple[str, str]]:
         inner = field.type.inner if isinstance(field.type, OptionalType) else field.type
         if isinstance(field.type, OptionalType):
             found.append((f"{place}v", "bool"))
-        found.append((str(place), FIELD_KIND.get(scalar(inner), "int")))
+        found.append((str(place), kind_of(inner) or "int"))
     return found
 
 
@@ -108,16 +108,18 @@ class Records(Columns):
     def _field_codes(self, record: str, field: Field, value: Value) -> list[str]:
         """The code of a field's value; of an optional one first that of whether there is a value."""
         if isinstance(field.type, OptionalType):
-            kind = FIELD_KIND.get(scalar(field.type.inner))
+            kind = kind_of(field.type.inner)
             if value.kind == "none" and kind is not None:
                 return ["False", absent(Value(kind)).code]
             held, inner = (
                 (value.items[0].code, value.items[1]) if value.kind == "optional" else ("True", value)
             )
         else:
-            kind, held, inner = FIELD_KIND.get(scalar(field.type)), "", present(self, value)
+            kind, held, inner = kind_of(field.type), "", present(self, value)
         if kind == "float" and inner.kind == "int":
             code = as_float(inner)
+        elif kind is not None and (places := places_of(kind)) is not None:
+            code = fitting(self, inner, places, f"{record}.{field.name}").code
         elif kind is not None and kind == inner.kind:
             code = inner.code
         else:

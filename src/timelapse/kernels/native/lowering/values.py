@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from decimal import Context, Decimal
 from typing import Any, Final
 
 from timelapse.ids import INT64_MAX, INT64_MIN
+from timelapse.model.decimals import scale_of, unscaled
+from timelapse.model.types import DecimalType, ScalarType, ValueType
 
 NOT_CONSTANT: Final[Any] = object()
 
@@ -25,11 +28,32 @@ class ReadsAll(Refused):
     """An operation that reads every key of a state."""
 
 
+_KINDS = {"int": "int", "Time": "int", "float": "float", "bool": "bool", "str": "str", "bytes": "bytes"}
+
+
+def kind_of(declared: ValueType) -> str | None:
+    """The kind of operands of a scalar type; None for other types."""
+    if isinstance(declared, DecimalType):
+        return decimal_kind(declared.scale)
+    return _KINDS.get(declared.name) if isinstance(declared, ScalarType) else None
+
+
+def decimal_kind(places: int) -> str:
+    """The kind of decimals of this scale."""
+    return f"dec{places}"
+
+
+def places_of(kind: str) -> int | None:
+    """The scale of a kind of decimals; None for other kinds."""
+    return int(kind[3:]) if kind.startswith("dec") else None
+
+
 @dataclass(frozen=True)
 class Value:
     """An operand: names or literals of the generated code that may be repeated at no cost.
 
-    `kind`: int, float, bool, str, bytes, tuple, optional, list or none. Strings are codes. A tuple is
+    `kind`: int, float, bool, str, bytes, tuple, optional, list or none; dec2 for a decimal of scale 2, as the whole number of
+    its smallest unit. Strings are codes. A tuple is
     its items, and `cls` its class if that is a NamedTuple. An optional is two items: a bool, true where
     there is a value, and the value, which means nothing where there is none. None where it is known to
     be None is of kind none. A list is a part of an event's column: its items are the first place in the
@@ -73,6 +97,8 @@ class Value:
             return f"{self.items[1].text} | None"
         if self.cls is not None:
             return self.cls.__name__
+        if (places := places_of(self.kind)) is not None:
+            return f"Decimal[{places}]"
         if self.kind == "list":
             return f"list[{self.items[2].text}]"
         return f"tuple[{', '.join(i.text for i in self.items)}]" if self.kind == "tuple" else self.kind
@@ -107,18 +133,22 @@ def absent(shape: Value) -> Value:
         return optional("False", absent(shape.items[1]))
     if shape.kind == "tuple":
         return Value("tuple", items=tuple(absent(i) for i in shape.items), cls=shape.cls)
-    return Value(shape.kind, _ZERO.get(shape.kind, ""))
+    return Value(shape.kind, "0" if places_of(shape.kind) is not None else _ZERO.get(shape.kind, ""))
 
 
 def common(a: Value, b: Value) -> Value | None:
     """A value of the shape that both fit into; None if there is none. Its code means nothing.
 
-    None and a T make an optional T. Nothing else is converted: an int is no float.
+    None and a T make an optional T, a decimal and a constant of its scale that decimal. Nothing else is converted: an
+    int is no float.
     """
     if "list" in (a.kind, b.kind):  # a part of one column is no part of another
         return a if a == b else None
     if a.shape == b.shape and not _holds_list(a):
         return a
+    for one, other in ((a, b), (b, a)):
+        if places_of(one.kind) is not None and rescaled(other, one.kind) is not None:
+            return Value(one.kind)
     if a.kind == "none":
         return b if b.kind == "optional" else optional("", b)
     if b.kind == "none":
@@ -131,6 +161,22 @@ def common(a: Value, b: Value) -> Value | None:
         found = tuple(i for i in items if i is not None)
         return Value("tuple", items=found, cls=a.cls) if len(found) == len(items) else None
     return None
+
+
+def rescaled(value: Value, kind: str) -> Value | None:
+    """A constant int or Decimal as a decimal of this kind; None where it does not fit."""
+    places = places_of(kind)
+    if places is None or type(value.const) not in (int, Decimal):
+        return None
+    scaled = (
+        value.const.scaleb(places, _WIDE) if isinstance(value.const, Decimal) else value.const * 10**places
+    )
+    if scaled != int(scaled) or not INT64_MIN < scaled <= INT64_MAX:
+        return None
+    return Value(kind, f"({int(scaled)})")
+
+
+_WIDE = Context(prec=100)
 
 
 def _holds_list(value: Value) -> bool:
@@ -146,6 +192,8 @@ def fitted(value: Value, shape: Value) -> Value:
         if value.kind != "optional":
             return optional("True", fitted(value, inner))
         return optional(value.items[0].code, fitted(value.items[1], inner))
+    if value.kind != shape.kind and (found := rescaled(value, shape.kind)) is not None:
+        return found
     if shape.kind == "tuple" and value.shape != shape.shape:
         items = tuple(fitted(v, s) for v, s in zip(value.items, shape.items, strict=True))
         return Value("tuple", items=items, cls=shape.cls)
@@ -160,6 +208,9 @@ def constant(value: Any, code_of_text: Any) -> Value | None:
         return Value("bool", repr(value), const=value)
     if type(value) is int and INT64_MIN <= value <= INT64_MAX:
         return Value("int", "INT64_MIN" if value == INT64_MIN else f"({value})", const=value)
+    if type(value) is Decimal and (places := scale_of(value)) is not None:
+        units = unscaled(value, places, "it")
+        return Value(decimal_kind(places), "INT64_MIN" if units == INT64_MIN else f"({units})", const=value)
     if type(value) is float and value == value:
         code = f"({'-' if value < 0 else ''}np.inf)" if math.isinf(value) else f"({value!r})"
         return Value("float", code, const=value)

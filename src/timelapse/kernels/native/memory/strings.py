@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.kernels.native.memory.pool import AHEAD, intern, refill, spell
+from timelapse.model import decimals
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -81,6 +82,8 @@ class Interned:
                 column = column.fill_null("" if _is_str(kind) else b"")
             offsets, data = _buffers(column)
             return self._codes(offsets, data, _TEXT if _is_str(kind) else _BYTES)
+        if decimals.is_column(kind):
+            return decimals.to_words(column)
         if pa.types.is_timestamp(kind):
             column = column.cast(pa.int64())
         if pa.types.is_boolean(kind):
@@ -93,6 +96,8 @@ class Interned:
         """Words as a column of this type."""
         if is_text(kind):
             return self._strings(np.ascontiguousarray(words), kind)
+        if decimals.is_column(kind):
+            return decimals.to_column(words, kind)
         if pa.types.is_timestamp(kind):
             return pa.array(words).cast(kind)
         if pa.types.is_boolean(kind):

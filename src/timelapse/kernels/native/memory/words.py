@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from timelapse.kernels.native.memory.layout import BoundedList, value_words
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
+from timelapse.model.decimals import of_int, unscaled
+from timelapse.model.types import DecimalType, ListType, OptionalType, ScalarType, TupleType, ValueType
 from timelapse.tables.rowhash import one_array
 from timelapse.tables.table import wrap
 
@@ -37,7 +38,7 @@ def encode(value: Any, kind: ValueType, interned: Interned) -> list[int]:
         return [interned.code(value)]
     if kind.name == "float":
         return [struct.unpack("<q", struct.pack("<d", value))[0]]
-    return [wrap(int(value))]
+    return [wrap(unscaled(value, kind.scale, "a value") if isinstance(kind, DecimalType) else int(value))]
 
 
 def decode(words: list[int], kind: ValueType, interned: Interned) -> Any:
@@ -59,6 +60,8 @@ def decode(words: list[int], kind: ValueType, interned: Interned) -> Any:
         return interned.value(word)
     if kind.name == "float":
         return struct.unpack("<d", struct.pack("<q", word))[0]
+    if isinstance(kind, DecimalType):
+        return of_int(word, kind.scale)
     return bool(word) if kind.name == "bool" else word
 
 
@@ -81,7 +84,7 @@ def to_words(column: pa.Array | pa.ChunkedArray, kind: ValueType, interned: Inte
             return np.zeros((len(array), 0), np.int64)
         return np.column_stack([to_words(f, t, interned) for f, t in zip(array.flatten(), kind.items)])
     assert isinstance(kind, ScalarType)
-    if array.null_count:
+    if array.null_count and not isinstance(kind, DecimalType):
         array = (
             pc.fill_null(array, _FILL[kind.name])
             if kind.name != "Time"

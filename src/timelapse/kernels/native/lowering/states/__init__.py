@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from timelapse.kernels.native.lowering.states.base import StateCode, Writer
-from timelapse.kernels.native.lowering.states.counter import CounterCode
+from timelapse.kernels.native.lowering.states.counter import CounterCode, SumCode
 from timelapse.kernels.native.lowering.states.effects import FuncCode
 from timelapse.kernels.native.lowering.states.grouped import MapOfCode, MapOfFuncCode, MeanCode, SetOfCode
 from timelapse.kernels.native.lowering.states.listof import ListOfCode
@@ -23,12 +23,13 @@ from timelapse.kinds.mean import Mean
 from timelapse.kinds.set import Set
 from timelapse.kinds.setof import SetOf
 from timelapse.kinds.smoothed import Decayed, Smoothed
+from timelapse.kinds.sum import Sum
 from timelapse.kinds.value import Value
 
 __all__ = ["StateCode", "Writer", "compiles", "state_code"]
 
 _CODE: dict[type, type[StateCode]] = {
-    Counter: CounterCode, Set: SetCode, Value: ValueCode, First: FirstCode, Max: ExtremumCode, Min: ExtremumCode,
+    Counter: CounterCode, Sum: SumCode, Set: SetCode, Value: ValueCode, First: FirstCode, Max: ExtremumCode, Min: ExtremumCode,
     Mean: MeanCode, SetOf: SetOfCode, MapOf: MapOfCode, Smoothed: SmoothedCode,
     ListOf: ListOfCode, Decayed: DecayedCode,
 }  # fmt: skip

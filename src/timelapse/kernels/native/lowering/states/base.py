@@ -6,19 +6,30 @@ import ast
 import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
-from timelapse.kernels.native.lowering.expressions import as_float
-from timelapse.kernels.native.lowering.values import NONE, ReadsAll, Refused, Value, common, fitted, optional
-from timelapse.kernels.native.memory.layout import Layout, Mode, can_be_mapped, key_kinds, value_words
+from timelapse.kernels.native.lowering.expressions import as_float, fitting
+from timelapse.kernels.native.lowering.values import (
+    NONE,
+    ReadsAll,
+    Refused,
+    Value,
+    common,
+    fitted,
+    kind_of,
+    optional,
+    places_of,
+)
+from timelapse.kernels.native.memory.layout import Layout, Mode, can_be_mapped, value_words
 from timelapse.kernels.native.windows import BASE, USED, Sliding
 from timelapse.kinds.base import ABSENT, StateSpec
-from timelapse.model.types import OptionalType, ScalarType, TupleType, ValueType
+from timelapse.model.decimals import unscaled
+from timelapse.model.types import DecimalType, OptionalType, ScalarType, TupleType, ValueType
+from timelapse.tables.table import key_types
 
 UNDO = "  # undo"
 """Ends the lines that save a row. Those after which nothing leaves the event are taken out again."""
-
-_KIND_OF = {"int": "int", "Time": "int", "float": "float", "bool": "bool", "str": "str", "bytes": "bytes"}
 
 
 class Writer(Protocol):
@@ -69,7 +80,7 @@ class StateCode:
         self.spec, self.mode, self.layout, self._out = spec, mode, layout, out
         self.views = views
         self.ordinal, self.table, self._index = index, f"t{table}", table
-        self._parts = [_KIND_OF[kind] for kind in key_kinds(spec)]
+        self._parts = [kind_of(kind) for kind in key_types(spec)]
         self.pushes = 0
         self.mapped = mode == "exact" and can_be_mapped(spec, layout) and spec.name not in out.indexed
 
@@ -172,7 +183,14 @@ class StateCode:
         key = self._certain(key)
         scalar = isinstance(self.spec.key, ScalarType)
         parts = [key] if scalar else [self._certain(i) for i in key.items]
-        if scalar == (key.kind == "tuple") or [p.kind for p in parts] != self._parts:
+        if scalar == (key.kind == "tuple") or len(parts) != len(self._parts):
+            raise Refused(f"a key of {self.spec.name} of another type")
+        for i, kind in enumerate(self._parts):
+            if kind is not None and (places := places_of(kind)) is not None:
+                parts[i] = replace(
+                    fitting(self._out, parts[i], places, f"a key of {self.spec.name}"), kind=kind
+                )
+        if [p.kind for p in parts] != self._parts:
             raise Refused(f"a key of {self.spec.name} of another type")
         words = [word(p) for p in parts]
         self._out.uses_key(self.spec.name, words)
@@ -320,7 +338,9 @@ class StateCode:
             pairs = zip(value.items, kind.items, strict=True)
             return [w for item, inner in pairs for w in self.words(item, inner)]
         if isinstance(kind, ScalarType):
-            wanted = _KIND_OF[kind.name]
+            if isinstance(kind, DecimalType):
+                return [fitting(self._out, value, kind.scale, self.spec.name).code]
+            wanted = kind_of(kind)
             if wanted == "float" and value.kind in ("int", "float"):
                 return [f"bits({as_float(value)})"]
             if wanted == value.kind:
@@ -341,7 +361,7 @@ class StateCode:
             return Value("tuple", items=tuple(items), cls=kind.cls)
         assert isinstance(kind, ScalarType)
         code = {"float": f"unbits({words[0]})", "bool": f"{words[0]} != 0"}.get(kind.name, words[0])
-        return self._out.temp(_KIND_OF[kind.name], code)
+        return self._out.temp(kind_of(kind) or "", code)
 
     def either(self, condition: str, found: Callable[[], Value], like: Value, default: Value) -> Value:
         """What is found, if the condition holds, or a default. `like` has the kind of what is found."""
@@ -373,6 +393,8 @@ class StateCode:
             return [self._out.text(value)]
         if kind.name == "float":
             return [struct.unpack("<q", struct.pack("<d", value))[0]]
+        if isinstance(kind, DecimalType):
+            return [unscaled(value, kind.scale, self.spec.name)]
         return [int(value)]
 
     @property

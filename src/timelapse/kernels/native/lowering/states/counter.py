@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from typing import ClassVar
 
-from timelapse.kernels.native.lowering.expressions import arithmetic
+from timelapse.kernels.native.lowering.expressions import arithmetic, fitting
 from timelapse.kernels.native.lowering.states.base import StateCode, one
-from timelapse.kernels.native.lowering.values import NONE, Refused, Value
+from timelapse.kernels.native.lowering.values import NONE, Refused, Value, decimal_kind
 from timelapse.kernels.native.steady import BOUND, Steps
 from timelapse.kernels.native.windows import is_hidden
+from timelapse.kinds.sum import SCALE
 
 
 class CounterCode(StateCode):
@@ -90,3 +92,34 @@ class CounterCode(StateCode):
     def drop(self, row: str) -> None:
         self.note(row, "0")
         super().drop(row)
+
+
+class SumCode(CounterCode):
+    """`tl.Sum`: the same, of amounts in whole numbers of their smallest unit."""
+
+    lists = False
+
+    @property
+    def _places(self) -> int | None:
+        return self.spec.option(SCALE)  # type: ignore[no-any-return]
+
+    def get(self, key: Value | None) -> Value:
+        if self.known() or self._places is None:
+            return super().get(key)
+        self.key(key)
+        return Value(decimal_kind(self._places), "0", const=Decimal(0))
+
+    def _read(self, row: str) -> Value:
+        return self._amount(super()._read(row))
+
+    def _amount(self, whole: Value) -> Value:
+        return (
+            whole
+            if self._places is None
+            else Value(decimal_kind(self._places), whole.code, bound=whole.bound)
+        )
+
+    def _number(self, value: Value) -> Value:
+        if self._places is None:
+            return super()._number(value)
+        return fitting(self._out, self._certain(value), self._places, self.spec.name)

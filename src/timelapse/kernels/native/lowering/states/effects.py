@@ -6,11 +6,12 @@ the value for an absent key, the step's number, the step's value.
 
 from __future__ import annotations
 
+from timelapse.kernels.native.lowering.expressions import fitting
 from timelapse.kernels.native.lowering.states.base import StateCode, literal
 from timelapse.kernels.native.lowering.states.value import ordered
 from timelapse.kernels.native.lowering.values import Refused, Value
 from timelapse.kinds.effects import ADD, DEL, DOWN, KEEP, SET, UP
-from timelapse.model.types import INT, TIME, ValueType
+from timelapse.model.types import INT, TIME, DecimalType, ValueType
 
 
 class FuncCode(StateCode):
@@ -32,9 +33,11 @@ class FuncCode(StateCode):
             raise Refused(f"{self.spec.name}.{effect}()")
         value = args[0]
         if name == "add":
-            if kind not in (INT, TIME) or value.kind != "int":
+            if isinstance(kind, DecimalType):
+                value = fitting(self._out, self._certain(value), kind.scale, self.spec.name)
+            elif kind not in (INT, TIME) or value.kind != "int":
                 raise Refused(f"{self.spec.name} adds {value.kind}")
-            self._add(self._row(words), value.code)
+            self._add(self._row(words), value.code, kind)
         elif name in ("set", "first"):
             # Fixed first: the words are used more than once.
             given = [self._out.temp("int", w).code for w in self.words(value, kind)]
@@ -75,10 +78,10 @@ class FuncCode(StateCode):
         with self._out.block(f"if {self.word(row, self._op)} == {DEL}:"):
             self._step(row, SET, given)
 
-    def _add(self, row: str, n: str) -> None:
+    def _add(self, row: str, n: str, kind: ValueType) -> None:
         """Modulo 2^64, as tables keep them."""
         place, out = self.layout.place, self._out
-        default = literal(self.constant(self.default, INT)[0])
+        default = literal(self.constant(self.default, kind)[0])
         a, op, p = self.word(row, place), self.word(row, self._op), self.word(row, self._op + 1)
         with out.block(f"if {self.lacks(row)}:"):
             out.line(f"{a} = {default}")

@@ -8,20 +8,22 @@ keeps: passes with those run as Python.
 from __future__ import annotations
 
 import ast
+from decimal import Decimal
 from functools import partial
 from typing import ClassVar
 
-from timelapse.kernels.native.lowering.expressions import arithmetic
+from timelapse.kernels.native.lowering.expressions import arithmetic, fitting
 from timelapse.kernels.native.lowering.states.base import StateCode, one
 from timelapse.kernels.native.lowering.states.effects import FuncCode
 from timelapse.kernels.native.lowering.states.set import SetCode
 from timelapse.kernels.native.lowering.states.value import ValueCode
-from timelapse.kernels.native.lowering.values import NONE, Refused, Value
+from timelapse.kernels.native.lowering.values import NONE, NOT_CONSTANT, Refused, Value, decimal_kind
 from timelapse.kernels.native.memory.layout import LINKED
 from timelapse.kernels.native.memory.linking import DROPPED, NEXT
 from timelapse.kernels.native.unit import LINKS
 from timelapse.kernels.native.windows import MODERATE, members_spec
 from timelapse.kinds.mean import NUMBER, SUM
+from timelapse.kinds.sum import SCALE
 from timelapse.model.types import FLOAT, INT, OptionalType, TupleType, ValueType
 
 _INDEXED = ("fields", "count", "clear", "items")
@@ -195,8 +197,7 @@ class MeanCode(StateCode):
     def listed(self, key: list[str], value: list[str]) -> Value:
         assert self.spec.outer is not None
         total, number = (self.value([word], INT) for word in value)
-        mean = arithmetic(self._out, ast.Div(), total, number)
-        return Value("tuple", items=(self.value(key, self.spec.outer), mean))
+        return Value("tuple", items=(self.value(key, self.spec.outer), self._divided(total, number)))
 
     def contains(self, key: Value) -> Value:
         return self._out.temp("bool", f"{self._part(key, NUMBER).code} != 0")
@@ -211,7 +212,13 @@ class MeanCode(StateCode):
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         if name in ("sum", "count"):
-            return self._part(key, SUM if name == "sum" else NUMBER)
+            found = self._part(key, SUM if name == "sum" else NUMBER)
+            places = self.spec.option(SCALE)
+            if name == "count" or places is None:
+                return found
+            return Value(
+                decimal_kind(places), found.code, const=Decimal(0) if found.const == 0 else NOT_CONSTANT
+            )
         if name == "get":
             return self.get(key) if "default" not in given else self._mean(key, given["default"])
         value = self._integer(one(given.get("value"), f"{self.spec.name}.{name}()"))
@@ -271,11 +278,22 @@ class MeanCode(StateCode):
         if self.mode == "ignored":
             return default
         total = self._part(key, SUM)
-        mean = partial(arithmetic, self._out, ast.Div(), total, number)
+        mean = partial(self._divided, total, number)
         return self.either(f"{number.code} != 0", mean, Value("float", "0.0"), default)
+
+    def _divided(self, total: Value, number: Value) -> Value:
+        """The mean: of decimals the sum is in units, and exact only as long as both are floats without rounding."""
+        places = self.spec.option(SCALE)
+        if places is not None:
+            unit = Value("int", f"({10**places})", const=10**places)
+            number = arithmetic(self._out, ast.Mult(), number, unit)
+        return arithmetic(self._out, ast.Div(), total, number)
 
     def _integer(self, value: Value) -> Value:
         value = self._certain(value)
+        places = self.spec.option(SCALE)
+        if places is not None:
+            return fitting(self._out, value, places, self.spec.name)
         if value.kind != "int":
             raise Refused(f"{self.spec.name} is given {value.kind}")
         return value

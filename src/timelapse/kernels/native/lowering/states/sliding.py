@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from timelapse.kernels.native.lowering.expressions import arithmetic
 from timelapse.kernels.native.lowering.states.base import StateCode, literal
-from timelapse.kernels.native.lowering.states.counter import CounterCode
+from timelapse.kernels.native.lowering.states.counter import CounterCode, SumCode
 from timelapse.kernels.native.lowering.states.grouped import MapOfCode, MeanCode, SetOfCode
 from timelapse.kernels.native.lowering.states.set import SetCode
 from timelapse.kernels.native.lowering.states.value import ExtremumCode, ValueCode
@@ -87,6 +87,15 @@ class CounterView(View, CounterCode):
         if not self._last:
             return f"list_past(listed, {first}, {self.table}, {width}, N{self._before})"
         return f"list_changed(listed, {first}, {self._operations}, {self.table}, {width}, {place}, N{self._before})"
+
+
+class SumView(CounterView, SumCode):
+    """Of a Sum."""
+
+    lists = False
+
+    def get(self, key: Value | None) -> Value:
+        return self._amount(super().get(key))
 
 
 class MeanView(View, MeanCode):
@@ -174,7 +183,7 @@ class ExtremumView(View, ExtremumCode):
 
 
 _VIEWS: dict[type[StateCode], type[View]] = {
-    CounterCode: CounterView, MeanCode: MeanView, SetCode: SetView, SetOfCode: SetOfView,
+    CounterCode: CounterView, SumCode: SumView, MeanCode: MeanView, SetCode: SetView, SetOfCode: SetOfView,
     ValueCode: ValueView, MapOfCode: MapOfView, ExtremumCode: ExtremumView,
 }  # fmt: skip
 
