@@ -20,23 +20,27 @@ from timelapse.kinds.quantiles import Quantiles
 from timelapse.kinds.set import Set
 from timelapse.kinds.setof import SetOf
 from timelapse.kinds.smoothed import Decayed, Smoothed
+from timelapse.kinds.sum import Sum
 from timelapse.kinds.value import Value
 
 KINDS: tuple[type[State], ...] = (
-    Counter, Set, Value, Max, Min, First, Mean, SetOf, MapOf, ListOf, Smoothed, Decayed, Distinct, Quantiles, Frequent,
+    Counter, Sum, Set, Value, Max, Min, First, Mean, SetOf, MapOf, ListOf, Smoothed, Decayed, Distinct, Quantiles, Frequent,
 )  # fmt: skip
 
 _HEAD = """\
 # State kinds
 
 A state is declared in a program's class, with its types: `sent: tl.Counter[int]`. Keys are int, str, bool, bytes,
-`tl.Time`, or tuples of those; without a key a state is a single value. This page is written by
+`tl.Time`, decimals, or tuples of those; without a key a state is a single value. This page is written by
 `python -m timelapse.cli.kinds_page` from the kinds in `src/timelapse/kinds/`.
 
 An operation *reads* when its result depends on the state. What it *writes* is an effect; the table says what the effect
 does to what is stored under the key. Effects that compose let a slice add up what it does to a state that it does not
 know (strategy scan). Where one does not, the state runs slice after slice. Compiled kinds run as machine code; a pass
 that touches another kind runs as ordinary Python, with the same result.
+
+`Money` below stands for a decimal with a declared scale: `Money = Annotated[Decimal, tl.scale(2)]`
+([semantics.md](semantics.md)). It goes where an int goes: `tl.Sum[int, Money]`, `tl.Value[int, Money]`, `tl.Mean[int, Money]`.
 
 `Run.state(name)` gives a table with the columns `key` and `value`, in key order, if nothing else is said below.
 """
@@ -54,6 +58,7 @@ _COLUMNS = {
     "Decayed": "`key`, `value` as it was at the last write, `at`, the time of that",
 }
 _COMPILED = {
+    "Sum": "all but `items` and `top`",
     "SetOf": "all but `x[k]`, `del x[k]` and `items`",
     "MapOf": "all but `fields`, `count`, `clear` and `items`",
     "Mean": "all but `items`",

@@ -161,7 +161,7 @@ def effect_text(spec: StateSpec, effects: frozenset[str]) -> str:
     words = dict(_EFFECTS)
     if spec.kind.__name__ == "Set":
         words |= _SET_EFFECTS
-    if spec.kind.__name__ == "Counter":
+    if spec.kind.__name__ in ("Counter", "Sum"):
         words["set"] = "reset"
     found = dict.fromkeys(words[e] for e in words if e in effects)
     return " and ".join(found)
@@ -218,7 +218,7 @@ def _own_rewrite(name: str, spec: StateSpec, via: str) -> str:
             f"recognised forms stay fast: `if k not in self.{name}: self.{name}[k] = v`, "
             f"`if v > self.{name}[k]: self.{name}[k] = v`"
         )
-    if spec.kind.__name__ == "Counter":
+    if spec.kind.__name__ in ("Counter", "Sum"):
         return f"write `self.{name}[k] += n` with n from the event or from other states"
     return f"keep sums in integers with `self.{name}[k] += n`, extremes in tl.Max or tl.Min, first values in tl.First"
 
@@ -228,14 +228,14 @@ def _opaque_rewrite(spec: StateSpec, name: str) -> str:
         return "what every event of a type does after the same time, a handler of @tl.on(T, after=L) does without it"
     if name == PENDING:
         return "where every event of a type is followed up after the same time, @tl.on(T, after=L) needs no timers"
-    if spec.kind.__name__ in ("Counter", "Value"):
+    if spec.kind.__name__ in ("Counter", "Sum", "Value"):
         return f"write `self.{name}[k] += n` or `self.{name}[k] = v`, with n and v from the event or from other states"
     return f"write {name} through its own methods, in a handler or a plain helper method"
 
 
 def _composes_rewrite(name: str, spec: StateSpec) -> str:
     if spec.value is not None and "float" in spec.value.text:
-        return "add integers (cents, microseconds, parts per million) in a tl.Counter: float sums depend on their order"
+        return "add integers in a tl.Counter, or decimals in a tl.Sum: float sums depend on their order"
     return "keep each kind of update in a state of its own, and combine them where they are read"
 
 

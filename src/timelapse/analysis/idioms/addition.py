@@ -10,8 +10,9 @@ from timelapse.analysis.idioms.extremum import _clean
 from timelapse.analysis.ir import FunctionIR, StateWrite, Vertex
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.counter import Counter
+from timelapse.kinds.sum import Sum
 from timelapse.kinds.value import Value
-from timelapse.model.types import INT, TIME
+from timelapse.model.types import INT, TIME, DecimalType
 
 
 class Addition:
@@ -21,7 +22,8 @@ class Addition:
 
     def write(self, graph: Graph, state: StateSpec, vertex: Vertex, write: StateWrite) -> Rewritten | None:
         fn, sum_ = vertex.fn, write.value
-        if state.kind not in (Counter, Value) or state.value not in (INT, TIME) or write.effect != "set":
+        added = state.value in (INT, TIME) or isinstance(state.value, DecimalType)
+        if state.kind not in (Counter, Sum, Value) or not added or write.effect != "set":
             return None
         if not isinstance(sum_, ast.BinOp) or not isinstance(sum_.op, ast.Add | ast.Sub):
             return None

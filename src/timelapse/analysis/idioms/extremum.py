@@ -6,20 +6,34 @@ import ast
 
 from timelapse.analysis.depend import Graph
 from timelapse.analysis.idioms.base import Guard, Rewritten, Verdict, is_pure, reads_state, same
-from timelapse.analysis.idioms.values import surely_float
+from timelapse.analysis.idioms.values import field_types, surely_float
 from timelapse.analysis.ir import FunctionIR, StateWrite, Vertex
 from timelapse.analysis.scope import Scope
 from timelapse.analysis.tables import builtin_name
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.value import Value
-from timelapse.model.types import BYTES, FLOAT, INT, STR, TIME
+from timelapse.model.types import BYTES, FLOAT, INT, STR, TIME, DecimalType
 
 _TOTAL = (INT, TIME, STR, BYTES)
 """Types with a total order in which equal values are identical. Not float: -0.0, NaN."""
 
 
 def _ordered(state: StateSpec) -> bool:
-    return state.kind is Value and state.default is not ABSENT and state.value in (*_TOTAL, FLOAT)
+    return state.kind is Value and state.default is not ABSENT and (_total(state) or state.value == FLOAT)
+
+
+def _total(state: StateSpec) -> bool:
+    return state.value in _TOTAL or isinstance(state.value, DecimalType)
+
+
+def _surely_stored(graph: Graph, fn: FunctionIR, value: ast.expr, state: StateSpec) -> bool:
+    """Whether a value is stored as it is: an effect checks it also where the handler would not have written it."""
+    if state.value == FLOAT:
+        return surely_float(graph, fn, value)
+    if isinstance(state.value, DecimalType):
+        types = field_types(graph, fn, value)
+        return bool(types) and all(t == state.value for t in types or ())
+    return True
 
 
 class GuardedExtremum:
@@ -44,12 +58,12 @@ class GuardedExtremum:
             left = right
         if not is_state or not same(key, write.key) or not same(left, write.value):
             return None
-        if state.value == FLOAT and not surely_float(found.graph, found.fn, write.value):
+        if not _surely_stored(found.graph, found.fn, write.value, state):
             return None
         # Now the test reads `value op held`.
         if isinstance(op, ast.Gt | ast.Lt):
             return Verdict(True, "up" if isinstance(op, ast.Gt) else "down", write.value)
-        if isinstance(op, ast.GtE | ast.LtE) and state.value in _TOTAL:
+        if isinstance(op, ast.GtE | ast.LtE) and _total(state):
             return Verdict(False, "up" if isinstance(op, ast.LtE) else "down", write.value)
         return None
 
@@ -72,11 +86,11 @@ class WrittenExtremum:
         effect = "up_always" if name == "max" else "down_always"
         for held, value in ((call.args[0], call.args[1]), (call.args[1], call.args[0])):
             # Ties keep the first argument: it has to be the state, but where equal means identical.
-            if held is call.args[1] and state.value not in _TOTAL:
+            if held is call.args[1] and not _total(state):
                 continue
             is_state, key = reads_state(fn, held, state)
             if is_state and same(key, write.key) and is_pure(graph, fn, key) and _clean(fn, value, state):
-                if state.value == FLOAT and not surely_float(graph, fn, value):
+                if not _surely_stored(graph, fn, value, state):
                     return None
                 return Rewritten(effect, value, [held])
         return None

@@ -9,6 +9,7 @@ from timelapse.analysis.ir import FunctionIR
 from timelapse.analysis.scope import Scope
 from timelapse.analysis.tables import builtin_name
 from timelapse.kinds.counter import Counter
+from timelapse.kinds.sum import Sum
 from timelapse.model.types import FLOAT, OptionalType, ValueType
 
 
@@ -45,7 +46,7 @@ def never_none(graph: Graph, fn: FunctionIR, node: ast.expr | None) -> bool:
         case ast.Attribute(value=ast.Name(id=name), attr=attr):
             if name == fn.receiver:
                 state = graph.functions.spec.states.get(attr)
-                return attr == "now" or (state is not None and state.kind is Counter)
+                return attr == "now" or (state is not None and state.kind in (Counter, Sum))
             if name == fn.event_param and attr in ("ts", "seq") and fn.definitions(name) == [fn.entry]:
                 return True
             types = field_types(graph, fn, node)
