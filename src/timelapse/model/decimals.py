@@ -90,7 +90,8 @@ def unscaled(value: Any, places: int, what: str) -> int:
         except (decimal.DecimalException, ValueError, OverflowError):
             raise _refused(value, places, what) from None
     if isinstance(value, int):
-        return int(value) * 10**places
+        whole: int = int(value) * 10**places
+        return whole
     raise _mismatch(value, places, what)
 
 
