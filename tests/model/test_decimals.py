@@ -231,7 +231,7 @@ def test_a_sum_is_never_rounded() -> None:
 
 def test_parameters_keep_their_digits() -> None:
     assert str(Ledger(limit=Decimal("10.50")).limit) == "10.50"
-    assert Ledger(limit=3).limit == 3  # type: ignore[call-arg, arg-type]
+    assert Ledger(limit=3).limit == 3
     for wrong in (1.5, Decimal("NaN"), Decimal("1E-19")):
         with pytest.raises(tl.TimelapseError):
-            Ledger(limit=wrong)  # type: ignore[call-arg]
+            Ledger(limit=wrong)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from timelapse.errors import DefinitionError, IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.kinds.base import ABSENT, IndexedStore, Op, StateOptions, StateSpec
+from timelapse.kinds.base import ABSENT, Op, StateOptions, StateSpec, Store
 from timelapse.kinds.effects import CounterDelta, Delta, Journal
 from timelapse.kinds.grouped import Grouped, joined
 from timelapse.kinds.sum import SCALE, amount_of, amount_type, declared_amount, units_of
@@ -96,7 +96,7 @@ class Mean(Grouped, Generic[K, V]):
 
     __slots__ = ("_amount", "_unit")
 
-    def __init__(self, spec: StateSpec, store: IndexedStore) -> None:
+    def __init__(self, spec: StateSpec, store: Store) -> None:
         super().__init__(spec, store)
         self._amount = amount_of(spec)
         self._unit = 10 ** (spec.option(SCALE) or 0)
