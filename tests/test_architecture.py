@@ -17,7 +17,7 @@ SRC = Path(__file__).parents[1] / "src"
 LAYERS: list[set[str]] = [
     {"errors", "ids", "moments"},
     {"display", "charts", "cards"},
-    {"model.types", "model.events", "model.source", "model.resource"},
+    {"model.decimals", "model.types", "model.events", "model.source", "model.resource"},
     {"kinds"},
     {"model"},
     {"serial"},

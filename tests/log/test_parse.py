@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 import timelapse as tl
 from timelapse.errors import IngestError
 from timelapse.ids import INT64_MAX, INT64_MIN
+from timelapse.log.amounts import Unfit
 from timelapse.log.canonical import _bytes_of, canonical_bytes
-from timelapse.log.convert import Times, Unfit, convert, wire_type
+from timelapse.log.convert import Times, convert, wire_type
 from timelapse.log.lines import Lines
 from timelapse.log.parse import Batch, Plan, parse_lines, parse_table
 from timelapse.log.source import Source

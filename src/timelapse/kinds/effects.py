@@ -20,9 +20,9 @@ import operator
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
+import timelapse.model.decimals as decimals
 from timelapse.errors import TypeMismatch
 from timelapse.kinds.base import ABSENT, StateSpec
-from timelapse.model import decimals
 from timelapse.model.types import Check, DecimalType
 
 Form = Literal["const", "count", "func", "list"]

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic
 
+import timelapse.model.decimals as decimals
 from timelapse.errors import DefinitionError, IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import ABSENT, StateOptions, StateSpec, Store
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.effects import CounterDelta, Delta, Journal
-from timelapse.model import decimals
 from timelapse.model.types import INT, DecimalType, ValueType, parse_key, parse_value
 
 if TYPE_CHECKING:

@@ -22,9 +22,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from timelapse.errors import IngestError, Place, TimelapseError
+from timelapse.errors import TimelapseError
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.model.decimals import of_text
+from timelapse.log import amounts
+from timelapse.log.amounts import Unfit, no_way, short
 from timelapse.model.types import TIME, DecimalType, ListType, OptionalType, ScalarType, ValueType
 
 Reasons = dict[int, str]
@@ -37,10 +38,6 @@ _NUMBER = re.compile(
     r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\Z|[+-]?(nan|inf|infinity)\Z", re.IGNORECASE
 )
 _BOOLS = {"true": True, "false": False, "1": True, "0": False}
-
-
-class Unfit(ValueError):
-    """A value does not fit its field; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ class Times:
             how = (
                 "an ISO-8601 time" if self.time_format is None else f"a time in the format {self.time_format}"
             )
-            raise Unfit(f"{_short(text)} is not {how}") from None
+            raise Unfit(f"{short(text)} is not {how}") from None
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=self.zone)
         return (moment - _EPOCH) // _MICROSECOND
@@ -99,17 +96,13 @@ def _decimal(text: str) -> Decimal:
     try:
         return Decimal(text)
     except InvalidOperation:
-        raise Unfit(f"{_short(text)} is not a number") from None
+        raise Unfit(f"{short(text)} is not a number") from None
 
 
 def _in_range(value: int, what: str) -> int:
     if not INT64_MIN <= value <= INT64_MAX:
-        raise Unfit(f"{what} is {_short(str(value))}, outside int64")
+        raise Unfit(f"{what} is {short(str(value))}, outside int64")
     return value
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def wire_type(kind: ValueType) -> pa.DataType:
@@ -167,7 +160,7 @@ def _from_text(name: str, column: pa.Array, kind: ValueType, times: Times) -> tu
     if kind.text == "bytes":
         return column.cast(target), {}
     if isinstance(kind, DecimalType):
-        exact = _quick_decimal(column, kind)
+        exact = amounts.quick(column, kind)
         if exact is not None:
             return exact, {}
     quick = _QUICK.get(kind.text)
@@ -193,16 +186,6 @@ def _from_text(name: str, column: pa.Array, kind: ValueType, times: Times) -> tu
             if code in failed:
                 reasons[row] = failed[code]
     return pa.array(values, type=target).take(codes), reasons
-
-
-def _quick_decimal(column: pa.Array, kind: DecimalType) -> pa.Array | None:
-    # 18 digits cannot overflow
-    digits = 18 - kind.scale
-    whole = f"[0-9]{{1,{digits}}}" if digits else "0"
-    pattern = rf"^-?{whole}(\.[0-9]{{1,{kind.scale}}})?$" if kind.scale else f"^-?{whole}$"
-    if pc.all(pc.match_substring_regex(column, pattern)).as_py() is not False:
-        return column.cast(kind.arrow)
-    return None
 
 
 def _quick_int(column: pa.Array, times: Times) -> pa.Array | None:
@@ -243,11 +226,11 @@ def _text_parser(kind: ValueType, times: Times) -> Callable[[str | None], Any]:
 
         def parse(text: str) -> Any:
             try:
-                return check(msgspec.json.decode(text, type=_list_of(kind)))
+                return check(msgspec.json.decode(text, type=amounts.list_of(kind)))
             except msgspec.DecodeError:
-                raise Unfit(f"{_short(text)} is not a JSON list") from None
+                raise Unfit(f"{short(text)} is not a JSON list") from None
     elif isinstance(kind, DecimalType):
-        parse = partial(_decimal_of, check=kind.checker("it"))
+        parse = partial(amounts.amount_of, check=kind.checker("it"))
     else:
         parse = {"int": _parse_int, "float": _parse_float, "bool": _parse_bool, "Time": times.of_text}[
             kind.text
@@ -255,45 +238,26 @@ def _text_parser(kind: ValueType, times: Times) -> Callable[[str | None], Any]:
     return lambda text: None if text is None else parse(text)
 
 
-def _list_of(kind: ListType) -> Any:
-    """What a JSON list is decoded to: numbers with a fraction never by way of a float where decimals are wanted."""
-    inner = kind.inner.inner if isinstance(kind.inner, OptionalType) else kind.inner
-    return list[Decimal | None] if isinstance(inner, DecimalType) else Any
-
-
 def _parse_int(text: str) -> int:
     text = text.strip(" \t")
     if not _WHOLE.match(text):
-        raise Unfit(f"{_short(text)} is not a whole number")
+        raise Unfit(f"{short(text)} is not a whole number")
     if len(text) > 30:
-        raise Unfit(f"{_short(text)} is outside int64")
+        raise Unfit(f"{short(text)} is outside int64")
     return _in_range(int(text), "it")
-
-
-def _decimal_of(value: Any, check: Callable[[Any], Any]) -> Decimal:
-    """A text, an int or a Decimal as the decimal that is stored. Raises Unfit."""
-    if isinstance(value, str):
-        try:
-            value = of_text(value)
-        except ValueError:
-            raise Unfit(f"{_short(value)} is not a number") from None
-    try:
-        return check(value)  # type: ignore[no-any-return]
-    except TimelapseError as error:
-        raise Unfit(error.message.removeprefix("it ")) from None
 
 
 def _parse_float(text: str) -> float:
     text = text.strip(" \t")
     if not _NUMBER.match(text):
-        raise Unfit(f"{_short(text)} is not a number")
+        raise Unfit(f"{short(text)} is not a number")
     return float(text)
 
 
 def _parse_bool(text: str) -> bool:
     value = _BOOLS.get(text.strip(" \t").lower())
     if value is None:
-        raise Unfit(f"{_short(text)} is not true, false, 1 or 0")
+        raise Unfit(f"{short(text)} is not true, false, 1 or 0")
     return value
 
 
@@ -307,49 +271,15 @@ def _from_typed(name: str, column: pa.Array, kind: ValueType, times: Times) -> t
     if isinstance(kind, ListType):
         return _lists(name, column, kind, times)
     if isinstance(kind, DecimalType):
-        return _decimals(name, column, kind)
+        return amounts.from_column(name, column, kind)
     test, how = _TYPED[kind.text]
     if not test(given):
-        raise _no_way(name, given, kind)
+        raise no_way(name, given, kind)
     values, bad = how(column, times)
     reasons: Reasons = {}
     for row in np.flatnonzero(bad).tolist():
-        reasons[row] = f"{name}: {_short(str(plain(column[row])))} {_TYPED_REASON[kind.text]}"
+        reasons[row] = f"{name}: {short(str(plain(column[row])))} {_TYPED_REASON[kind.text]}"
     return values, reasons
-
-
-def _decimals(name: str, column: pa.Array, kind: DecimalType) -> tuple[pa.Array, Reasons]:
-    """Decimals of any precision and whole numbers, where they fit exactly."""
-    given = column.type
-    if pa.types.is_floating(given):
-        raise IngestError(
-            f"the column for {name} is {given}, and {name} is {kind.text}: a float is hardly ever the amount that was meant",
-            place=Place(what=name), code="TL413",
-            hint="read the column as text or as a decimal; or round it yourself: "
-            f"df.withColumn(..., col.cast('decimal(18,{kind.scale})'))",
-        )  # fmt: skip
-    if not (pa.types.is_decimal(given) or pa.types.is_integer(given)):
-        raise _no_way(name, given, kind)
-    narrow = pa.types.is_decimal(given) and given.scale <= kind.scale
-    if narrow and given.precision - given.scale + kind.scale <= 18:  # nothing can be outside
-        return column.cast(kind.arrow), {}
-    check = kind.checker("it")
-    values: list[Any] = []
-    reasons: Reasons = {}
-    for row, value in enumerate(column.to_pylist()):
-        try:
-            values.append(None if value is None else _decimal_of(value, check))
-        except Unfit as error:
-            values.append(None)
-            reasons[row] = f"{name}: {error}"
-    return pa.array(values, type=wire_type(kind)), reasons
-
-
-def _no_way(name: str, given: pa.DataType, kind: ValueType) -> IngestError:
-    return IngestError(
-        f"the column for {name} is {given}, which cannot become {kind.text}",
-        place=Place(what=name), code="TL413", hint="cast the column, or map another one with fields=",
-    )  # fmt: skip
 
 
 def plain(scalar: pa.Scalar) -> Any:
@@ -480,7 +410,7 @@ _TYPED_REASON = {
 
 def _lists(name: str, column: pa.Array, kind: ListType, times: Times) -> tuple[pa.Array, Reasons]:
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
-        raise _no_way(name, column.type, kind)
+        raise no_way(name, column.type, kind)
     check = value_checker(kind, times)
     values: list[Any] = []
     reasons: Reasons = {}
@@ -504,14 +434,14 @@ def value_checker(kind: ValueType, times: Times) -> Callable[[Any], Any]:
 
         def items(value: Any) -> Any:
             if not isinstance(value, list | tuple):
-                raise Unfit(f"{_short(str(value))} is not a list")
+                raise Unfit(f"{short(str(value))} is not a list")
             return [item(v) for v in value]
 
         return items
     if kind == TIME:
         return lambda value: _time_value(value, times)
     if isinstance(kind, DecimalType):
-        return partial(_decimal_of, check=kind.checker("it"))
+        return partial(amounts.amount_of, check=kind.checker("it"))
     checked = kind.checker("it")
 
     def scalar(value: Any) -> Any:
@@ -531,4 +461,4 @@ def _time_value(value: Any, times: Times) -> int:
         return (moment - _EPOCH) // _MICROSECOND
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         return times.of_number(value)
-    raise Unfit(f"{_short(str(value))} is not a time")
+    raise Unfit(f"{short(str(value))} is not a time")

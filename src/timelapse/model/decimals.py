@@ -164,6 +164,11 @@ def scale_of(value: Decimal) -> int | None:
     return -exponent if INT64_MIN <= unscaled(value, -exponent, "it") <= INT64_MAX else None
 
 
+def as_word(value: Any) -> Any:
+    """A parameter as machine code takes it: a decimal, of a scale that `scale_of` gives, as a whole number."""
+    return unscaled(value, scale_of(value) or 0, "a parameter") if isinstance(value, Decimal) else value
+
+
 _UNITS: list[Decimal] = []
 
 

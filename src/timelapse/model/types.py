@@ -16,9 +16,9 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import pyarrow as pa
 
+import timelapse.model.decimals as decimals
 from timelapse.errors import BadString, DefinitionError, IntRange, TypeMismatch
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.model import decimals
 
 _TIME_MARK = "timelapse.Time"
 Time = Annotated[int, _TIME_MARK]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -41,7 +40,6 @@ from timelapse.kernels.stores import TrackedStore
 from timelapse.kernels.windows import Before
 from timelapse.kinds.effects import Journal
 from timelapse.log.reader import Chunk
-from timelapse.model import decimals
 from timelapse.model.events import Event
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.tables.apply import empty
@@ -97,7 +95,7 @@ class NativeKernel:
         if unit.shared:
             self._share = [np.zeros((LISTED + 1, 2), np.int64), *(np.int64(n) for n in share)]
         self.decoder = Decoder(unit, self._interned)
-        self._params = [_number(params_of(program)[name]) for name, _ in unit.params]
+        self._params = unit.settings(params_of(program))
         self._starts = {n: t for n, t in starts.items() if n in work.exact and n not in unit.layouts}
         self._tables: dict[str, NativeTable] = {}
         self._counts = np.zeros(len(unit.tables), np.int64)
@@ -500,10 +498,3 @@ class NativeKernel:
             raise Failed(-1 if fallback.python.derives else max(seq, -1), failure)
         self._outputs.keep_reads(fallback.python.take_reads(), self._interned)
         position[kind] += 1
-
-
-def _number(value: Any) -> Any:
-    """A parameter as the function takes it: a decimal as the whole number of its smallest unit."""
-    if isinstance(value, Decimal):
-        return decimals.unscaled(value, decimals.scale_of(value) or 0, "a parameter")
-    return value

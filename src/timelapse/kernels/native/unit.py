@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from timelapse.kernels.native.computed import Computed
 from timelapse.kernels.native.memory.layout import Layout, row_bytes
 from timelapse.kernels.native.windows import Sliding
 from timelapse.kinds.base import StateSpec
+from timelapse.model.decimals import as_word
 from timelapse.model.events import Event, Record
 
 
@@ -124,6 +125,10 @@ class Unit:
     def table_with(self, state: str) -> int:
         """The number of the table that has a state's rows."""
         return next(number for number, states in enumerate(self.tables) if state in states)
+
+    def settings(self, params: Mapping[str, Any]) -> list[Any]:
+        """The parameters that the function takes, as it takes them."""
+        return [as_word(params[name]) for name, _ in self.params]
 
     @property
     def event_bytes(self) -> int:

@@ -15,7 +15,7 @@ from timelapse.kernels.native.lowering.flow import Join, Level, Moves, Widened, 
 from timelapse.kernels.native.lowering.iteration import Rounds
 from timelapse.kernels.native.lowering.scopes import assigned, leaves_always, returns_in_place
 from timelapse.kernels.native.lowering.states import StateCode
-from timelapse.kernels.native.lowering.values import NONE, Bound, Env, Refused, Value, common, places_of
+from timelapse.kernels.native.lowering.values import NONE, Bound, Env, Refused, Value, common
 
 _MAX_DEPTH = 12
 _UNROLLED = 32
@@ -385,7 +385,7 @@ class Statements(Evaluation):
         self._loops += 1
         level = self._open(user=True)
         level.carried = carried
-        level.begun = {name: value for name in carried if isinstance(value := env[name], Value)}
+        level.begun = dict(zip(carried, (value for _, value in pairs), strict=True))
         return level
 
     def _written(
@@ -422,9 +422,7 @@ class Statements(Evaluation):
             value = env.get(name)
             if not isinstance(value, Value):
                 raise Refused(f"the loop changes the type of {name}", self._line)
-            shape = common(variable, value)
-            if shape is None and places_of(value.kind) is not None:  # it began as a constant, such as 0
-                shape = common(level.begun[name], value)
+            shape = common(variable, value) or common(level.begun[name], value)  # it may have begun with 0
             if shape is None or value.kind == "list":
                 raise Refused(f"the loop changes {name} from {variable.text} to {value.text}", self._line)
             if shape.shape != variable.shape:
