@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -13,7 +13,7 @@ from timelapse.cli.labels_option import LabelColumn, LabelKey, LabelTime
 from timelapse.cli.options import Json, Local, Master, examples
 
 if TYPE_CHECKING:
-    from timelapse.compare import Counterfactual, Diff, Judgement
+    from timelapse.compare import Condition, Counterfactual, Diff, Judgement
     from timelapse.engine.progress import Progress
     from timelapse.log import Log
     from timelapse.model.program import Program
@@ -157,6 +157,7 @@ def diff(
     from timelapse.cli.progress_view import progress_for
     from timelapse.compare import Condition, figures_of
     from timelapse.compare import diff as compare
+    from timelapse.compare.before import check_fields
     from timelapse.errors import UsageError
 
     if redact and report is None:
@@ -172,10 +173,23 @@ def diff(
     judging = judging_of(labels, segments=segment or (), weight=weight, items=items, until=until, label=label, label_ts=label_ts, label_key=label_key)  # fmt: skip
     with (
         progress_for(as_json) as progress,
-        _both(a, b, log, sets_a, sets_b, master, local, progress, enforce, ban, flags) as (sides, what),
+        _both(
+            a,
+            b,
+            log,
+            sets_a,
+            sets_b,
+            master,
+            local,
+            progress,
+            enforce,
+            ban,
+            flags,
+            _Asked(key or (), by or (), judging, conditions),
+        ) as (sides, what),
     ):
         found = compare(*sides, key=_keys(key, sides))
-        _check_fields(found, by or ())
+        check_fields(found, by or ())
         judged = None
         if judging:
             about = found.records[judging["labels"].record(found.records, judging["record"])]
@@ -223,13 +237,30 @@ def _enforced_name(a: str, how: str, ban: str | None) -> str:
     return f"{a}, flagged events rejected" if ban is None else f"{a}, flagged {how} banned for {ban}"
 
 
+class _Asked(NamedTuple):
+    """What will be asked of the comparison."""
+
+    key: Sequence[str]
+    by: Sequence[str]
+    judging: dict[str, Any]
+    conditions: Sequence[Condition]
+
+    def check(self, programs: Sequence[Program], log: Log) -> None:
+        """Raises UsageError before the programs are replayed."""
+        from timelapse.compare.before import check_asked
+
+        parts = [text.rpartition(":") for text in self.key]
+        key = {name: [f.strip() for f in fields.split(",") if f.strip()] for name, _, fields in parts}
+        check_asked(programs, log, key=key, by=self.by, judging=self.judging, conditions=self.conditions)
+
+
 # --- the two sides --------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _both(
     a: str, b: str | None, log: Path | None, sets_a: list[str] | None, sets_b: list[str] | None, master: str | None,
-    local: bool, progress: Progress, how: str | None, ban: str | None, flags: list[str] | None,
+    local: bool, progress: Progress, how: str | None, ban: str | None, flags: list[str] | None, asked: _Asked,
 ) -> Iterator[tuple[tuple[Run, Run], Counterfactual | None]]:  # fmt: skip
     """Both runs, of two versions or of one and itself enforced."""
     from timelapse.compare import what_if
@@ -243,7 +274,7 @@ def _both(
             )
         if b is None:
             raise UsageError("diff compares two", hint=f"timelapse diff {a} B LOG", code="TL800")
-        with _sides(a, b, log, sets_a, sets_b, master, local, progress) as sides:
+        with _sides(a, b, log, sets_a, sets_b, master, local, progress, asked) as sides:
             yield sides, None
         return
     if log is not None or sets_b or (b is None) != _is_run(a):
@@ -257,6 +288,8 @@ def _both(
 
     opened = None if b is None else Log.open(Path(b))
     side = _side(a, sets_a, opened)
+    if not isinstance(side, Run) and opened is not None:
+        asked.check([side], opened)
     factual = side if isinstance(side, Run) else _replayed(side, opened, Several(), master, local, progress)
     reader = Log.open(Path(factual.manifest.log or "")) if b is None else Log.open(Path(b))
     if (reader.id, reader.count) != (factual.manifest.log_id, factual.events):
@@ -290,7 +323,7 @@ def _span(text: str) -> int:
 @contextmanager
 def _sides(
     a: str, b: str, log: Path | None, sets_a: list[str] | None, sets_b: list[str] | None, master: str | None,
-    local: bool, progress: Progress,
+    local: bool, progress: Progress, asked: _Asked,
 ) -> Iterator[tuple[Run, Run]]:  # fmt: skip
     """Both runs: opened, or made here and gone afterwards."""
     from timelapse.errors import UsageError
@@ -317,6 +350,8 @@ def _sides(
         )
     first, second = _side(a, sets_a, opened), _side(b, sets_b, opened)
     programs = [side for side in (first, second) if isinstance(side, Program)]
+    if len(programs) == 2 and opened is not None:
+        asked.check(programs, opened)
     with repeated(len(programs)), sharing(programs) as several:
         runs = [
             side if isinstance(side, Run) else _replayed(side, opened, several, master, local, progress)
@@ -373,15 +408,3 @@ def _keys(given: list[str] | None, sides: tuple[Run, Run]) -> dict[str, tuple[st
         for each in [name] if colon else names:
             found[each] = wanted
     return found
-
-
-def _check_fields(found: Diff, fields: list[str] | tuple[str, ...]) -> None:
-    from timelapse.compare.differences import PLACE
-    from timelapse.errors import UsageError
-
-    known = sorted({n for r in found.records.values() for n in r.a.column_names if n not in PLACE})
-    for field in fields:
-        if field not in known:
-            raise UsageError(
-                f"--by {field}: no record has that field", hint=f"fields: {', '.join(known)}", code="TL816"
-            )

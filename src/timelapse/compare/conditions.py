@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from timelapse.errors import UsageError
+from timelapse.errors import UsageError, meant
 
 if TYPE_CHECKING:
     from timelapse.compare.differences import Diff, EntityDiff
@@ -44,11 +44,20 @@ class Condition:
         self.names = sorted(_check(self._node, self.text, truth=True))
         """The figures that it needs."""
 
+    def check(self, known: Collection[str]) -> None:
+        """Raises UsageError (TL819) for a figure that is not among those known."""
+        for name in self.names:
+            if name not in known:
+                raise _bad(
+                    self.text,
+                    f"there is no figure {name!r}",
+                    f"{meant(name, known)}figures: {', '.join(known)}",
+                )
+
     def holds(self, figures: Figures) -> bool:
         """Whether it holds. Raises UsageError (TL819) for a figure that is not there or not known."""
+        self.check(figures)
         for name in self.names:
-            if name not in figures:
-                raise _bad(self.text, f"there is no figure {name!r}", f"figures: {', '.join(figures)}")
             if figures[name] is None:
                 raise _bad(
                     self.text, f"{name} is not known: nothing was judged", "give labels that cover the log"

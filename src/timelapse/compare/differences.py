@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.compare.match import match, unequal, unequal_pairs
-from timelapse.errors import UsageError
+from timelapse.errors import UsageError, meant
 from timelapse.ids import DAY, Phase
 from timelapse.moments import time_text
 from timelapse.run.run import Run
@@ -315,16 +315,20 @@ def diff(a: Run | str | Path, b: Run | str | Path, key: Mapping[str, Sequence[st
         )  # fmt: skip
     given = dict(key or {})
     names = sorted({*a.counts, *b.counts})
+    check_types(given, names)
+    records = {name: _record(name, a, b, given.get(name)) for name in names}
+    rejected = _compare(REJECTED, a.stored_rejected(), b.stored_rejected(), ("phase", "seq"))
+    return Diff(a, b, records, rejected)
+
+
+def check_types(given: Iterable[str], names: Sequence[str]) -> None:
+    """Raise UsageError (TL816) for a record type that neither side puts out."""
     for name in given:
         if name not in names:
             raise UsageError(
                 f"neither run has outputs of the type {name!r}",
-                hint=f"types: {', '.join(names)}",
-                code="TL816",
-            )
-    records = {name: _record(name, a, b, given.get(name)) for name in names}
-    rejected = _compare(REJECTED, a.stored_rejected(), b.stored_rejected(), ("phase", "seq"))
-    return Diff(a, b, records, rejected)
+                hint=f"{meant(name, names)}types: {', '.join(names) or 'none'}", code="TL816",
+            )  # fmt: skip
 
 
 def single(run: Run) -> Diff:
@@ -346,11 +350,18 @@ def _log_text(run: Run) -> str:
 
 def _record(name: str, a: Run, b: Run, key: Sequence[str] | None) -> RecordDiff:
     tables = [run.stored(name) if name in run.counts else None for run in (a, b)]
+    return compared(name, tables, tuple(_key_of(name, a, b) if key is None else key))
+
+
+def compared(name: str, tables: Sequence[pa.Table | None], identity: tuple[str, ...]) -> RecordDiff:
+    """What differs between the outputs of a type in A and B (None: not a type of that side), matched by these fields, else by event.
+
+    Raises UsageError (TL816) for a field that is not in both.
+    """
     schema = next(t.schema for t in tables if t is not None)
     left, right = (schema.empty_table() if t is None else t for t in tables)
     if left.schema != right.schema:
         left, right = _common(left, right)
-    identity = tuple(_key_of(name, a, b) if key is None else key)
     for field in identity:
         if field not in left.column_names or field not in right.column_names:
             raise UsageError(

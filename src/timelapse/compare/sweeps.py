@@ -19,7 +19,9 @@ import pyarrow as pa
 
 from timelapse.analysis import analyse
 from timelapse.cache.key import core_key
+from timelapse.compare.before import check_asked
 from timelapse.compare.differences import Diff, single
+from timelapse.compare.labels import Labels
 from timelapse.compare.score import Judgement, judge
 from timelapse.engine.progress import Progress, Silent
 from timelapse.errors import Place, RunError, UsageError
@@ -134,6 +136,8 @@ def sweep(
     if not isinstance(opened, Log):
         raise UsageError("a sweep needs a stored log", hint="Log.from_events(path, events)", code="TL810")
     opened.bind(heard(spec_of(base), opened.types))
+    if labels is not None:
+        check_asked([base], opened, judging={**judging, "labels": Labels.of(labels)})
     names = tuple(dict.fromkeys(n for values in chosen for n in values))
     full = [{**{n: params_of(base)[n] for n in names}, **values} for values in chosen]
     programs = [type(base)(**{**params_of(base), **values}) for values in full]
