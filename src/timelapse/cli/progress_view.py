@@ -14,6 +14,8 @@ from timelapse.cli.view import took
 from timelapse.engine.progress import Progress
 
 _EVERY_SECONDS = 2.0
+_PATIENCE = 1.0
+"""Seconds for which nothing is shown of what mostly takes no time."""
 
 
 class PlainProgress:
@@ -131,5 +133,77 @@ def progress_for(as_json: bool) -> PlainProgress | BarProgress:
     return BarProgress()
 
 
+class LateProgress:
+    """For what mostly takes no time: what is told shows from the second second on, then at once, be it that nothing is told.
+
+    What is noted shows at once.
+    """
+
+    def __init__(self, what: str, shown: PlainProgress | BarProgress) -> None:
+        self._what, self._inner = what, shown
+        self._lock = threading.RLock()
+        self._late = self._started = False
+        self._stage: tuple[str, int] | None = None
+        self._open = ""
+        self._timer = threading.Timer(_PATIENCE, self._wake)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._late = False
+            if self._started:
+                self._inner.__exit__(kind, error, trace)
+
+    def _wake(self) -> None:
+        with self._lock:
+            self._late = True
+            if not self._started:
+                self._show().note(f"{self._what} ...")
+
+    def _show(self) -> PlainProgress | BarProgress:
+        if not self._started:
+            self._started = True
+            self._inner.__enter__()
+        return self._inner
+
+    def stage(self, name: str, total: int) -> None:
+        """Remembered, and shown if it is late."""
+        raise_if_interrupted()
+        with self._lock:
+            self._stage, self._open = (name, total), ""
+
+    def advance(self, name: str, done: int, total: int) -> None:
+        """Shown if it is late."""
+        raise_if_interrupted()
+        with self._lock:
+            if not self._late:
+                return
+            inner = self._show()
+            if self._open != name and self._stage is not None:
+                inner.stage(*self._stage)
+                self._open = name
+            inner.advance(name, done, total)
+
+    def finish(self, name: str, seconds: float) -> None:
+        """Shown if the stage was."""
+        with self._lock:
+            if self._open == name:
+                self._inner.finish(name, seconds)
+                self._open = ""
+
+    def note(self, text: str) -> None:
+        """Shown at once."""
+        with self._lock:
+            self._show().note(text)
+
+
 _: type[Progress] = PlainProgress
 _ = BarProgress
+_ = LateProgress

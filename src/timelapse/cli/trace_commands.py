@@ -10,6 +10,7 @@ import typer
 from timelapse.cli.options import Json, examples
 
 if TYPE_CHECKING:
+    from timelapse.cli.progress_view import LateProgress
     from timelapse.run import Run
     from timelapse.trace import Explanation
 
@@ -82,7 +83,9 @@ def why(
     """
     from timelapse import trace
 
-    _print(trace.why(_open(run), output, depth=depth, last=last), as_json)
+    with _late(as_json) as progress:
+        found = trace.why(_open(run), output, depth=depth, last=last, progress=progress)
+    _print(found, as_json)
 
 
 def why_not(
@@ -106,7 +109,8 @@ def why_not(
     """
     from timelapse import trace
 
-    found = trace.why_not(_open(run), event, depth=depth, last=last)
+    with _late(as_json) as progress:
+        found = trace.why_not(_open(run), event, depth=depth, last=last, progress=progress)
     _print(found, as_json)
     if not found.holds:
         raise typer.Exit(1)
@@ -177,6 +181,13 @@ def _tell_outside(run: Run, at: int) -> None:
     )
 
 
+def _late(as_json: bool) -> LateProgress:
+    """Progress from the second second on."""
+    from timelapse.cli.progress_view import LateProgress, progress_for
+
+    return LateProgress("looking into the run", progress_for(as_json))
+
+
 def _open(reference: str) -> Run:
     from timelapse.cli.places import find_run
     from timelapse.run import Run
@@ -200,7 +211,9 @@ def _print(found: Explanation, as_json: bool) -> None:
 def _overview(run: Run, at: int | None, as_json: bool) -> None:
     from timelapse.cli.console import line, print_json
 
-    rows = [(name, run.state_spec(name).text, t.num_rows) for name, t in run.states(at).items()]
+    with _late(as_json):
+        states = run.states(at)
+    rows = [(name, run.state_spec(name).text, t.num_rows) for name, t in states.items()]
     if as_json:
         print_json({"at": at, "states": [{"name": n, "kind": k, "rows": r} for n, k, r in rows]})
         return
@@ -217,7 +230,8 @@ def _table(run: Run, name: str, at: int | None, limit: int, plot: Path | None, a
 
     if plot is not None:
         raise UsageError("--plot shows one key's history", hint="say which: --key", code="TL841")
-    found = run.state(name, at)
+    with _late(as_json):
+        found = run.state(name, at)
     rows = found.slice(0, limit).to_pylist()
     if as_json:
         print_json({"state": name, "at": at, "rows": found.num_rows, "shown": rows})
@@ -250,7 +264,8 @@ def _history(
     from timelapse.trace.history import history, read_key
     from timelapse.trace.steps import brief
 
-    found = history(run, name, read_key(run.state_spec(name), key), at=at, last=last)
+    with _late(as_json) as progress:
+        found = history(run, name, read_key(run.state_spec(name), key), at=at, last=last, progress=progress)
     if plot is not None:
         _save(found.plot(), plot)
     if as_json:

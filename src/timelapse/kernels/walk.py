@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.env.machine import cores
+from timelapse.kernels.base import Tick
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.source import Source
 from timelapse.kinds.base import ABSENT, StateSpec
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from timelapse.kernels.choose import SliceKernel
     from timelapse.kernels.native.decode import Batch
 
+_TOLD = 1024
+"""Events that run as Python, between two times that progress is told."""
 Visit = Callable[["Moment"], bool]
 """Called at each stop. True: the event there has been done (through `Moment.live`), and is left out."""
 
@@ -86,16 +89,19 @@ class Walk:
         """Whether it begins compiled."""
         self._seqs: Iterator[int] = iter(())
         self._next: int | None = None
+        self._tick: Tick = lambda events: None
 
-    def run(self, stops: Iterable[int], visit: Visit) -> None:
-        """Go through the slice up to the last stop."""
-        self._seqs = iter(stops)
+    def run(self, stops: Iterable[int], visit: Visit, tick: Tick = lambda events: None) -> None:
+        """Go through the slice up to the last stop. `tick` is told how many events were done, now and then."""
+        self._seqs, self._tick = iter(stops), tick
         self._advance()
         if self._native is not None:
             from timelapse.kernels.native.leaving import TooOften
 
             try:
-                self._native.walk(self._source.chunks(), self._source.event, lambda b: self._stops(b, visit))
+                self._native.walk(
+                    self._source.chunks(), self._source.event, lambda b: self._stops(b, visit), tick
+                )
             except TooOften as often:
                 _, self._python = self._native.hand_over()
                 self._native = None
@@ -135,7 +141,7 @@ class Walk:
             yield None
 
     def _interpreted(self, kernel: InterpretedKernel, visit: Visit) -> None:
-        events = self._source.events()
+        events = counted(self._source.events(), self._tick)
         ahead: list[Event] = []
 
         def before(stop: int) -> Iterator[Event]:
@@ -175,4 +181,12 @@ class Walk:
         return self._python.states[name]
 
 
-__all__ = ["Moment", "Visit", "Walk", "walker"]
+def counted(events: Iterable[Event], tick: Tick) -> Iterator[Event]:
+    """The events; `tick` is told of every so many."""
+    for number, event in enumerate(events, 1):
+        if number % _TOLD == 0:
+            tick(_TOLD)
+        yield event
+
+
+__all__ = ["Moment", "Visit", "Walk", "counted", "walker"]

@@ -319,23 +319,31 @@ class Run:
 
     # --- looking into it ----------------------------------------------------------------------------
 
-    def why(self, output: str | int, *, depth: int = 1, last: int = 3) -> Explanation:
+    def why(
+        self, output: str | int, *, depth: int = 1, last: int = 3, progress: Progress | None = None
+    ) -> Explanation:
         """Why it put out a record: `run.why("Spam:88121")`. See `timelapse.trace.why`."""
         from timelapse.trace.why import why
 
-        return why(self, output, depth=depth, last=last)
+        return why(self, output, depth=depth, last=last, progress=progress)
 
-    def why_not(self, event: str | int, *, depth: int = 1, last: int = 3) -> Explanation:
+    def why_not(
+        self, event: str | int, *, depth: int = 1, last: int = 3, progress: Progress | None = None
+    ) -> Explanation:
         """Why it put out nothing at an event: `run.why_not(88034)`. See `timelapse.trace.why_not`."""
         from timelapse.trace.why import why_not
 
-        return why_not(self, event, depth=depth, last=last)
+        return why_not(self, event, depth=depth, last=last, progress=progress)
 
-    def history(self, name: str, key: Any = (), *, at: Moment | None = None, last: int = 20) -> History:
+    def history(
+        self, name: str, key: Any = (), *, at: Moment | None = None, last: int = 20, progress: Progress | None = None
+    ) -> History:  # fmt: skip
         """A state's key through time: `run.history("sent", "::1").plot()`. See `timelapse.trace.history`."""
         from timelapse.trace.history import history
 
-        return history(self, name, key, at=None if at is None else micros(at, "at="), last=last)
+        return history(
+            self, name, key, at=None if at is None else micros(at, "at="), last=last, progress=progress
+        )
 
     # --- the program and log behind it ------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from timelapse.engine.notebook import default_progress
+from timelapse.engine.progress import Progress
 from timelapse.errors import TimelapseError, UsageError
 from timelapse.ids import Phase
 from timelapse.kernels.walk import Moment
@@ -151,19 +153,27 @@ def _column(values: list[Any]) -> pa.Array:
     return pa.array([None if v is None else brief(v) for v in plain_values], pa.string())
 
 
-def history(run: Run, state: str, key: Any = UNKEYED, *, at: int | None = None, last: int = LAST) -> History:
+def history(
+    run: Run,
+    state: str,
+    key: Any = UNKEYED,
+    *,
+    at: int | None = None,
+    last: int = LAST,
+    progress: Progress | None = None,
+) -> History:
     """What a state holds under a key before everything at a time, and the `last` events that wrote it before.
 
     `at`: int64 microseconds UTC; None: after the last event. A key of a kind that holds several things under one
     (SetOf, MapOf, Mean) is the key with what tells them apart, as one tuple. Raises RunError (TL603) for an unknown state, UsageError for a key
     that is none.
     """
-    spec = run.state_spec(state)
+    spec, progress = run.state_spec(state), progress or default_progress()
     checked = check_key(spec, key)
     if at is None and not last:  # the run has it
         held = run.value_at_cut(state, checked, run.slices)
         return History(state, checked, at, shown_side(held), (), held is not ABSENT)
-    past = past_of(run)
+    past = past_of(run, progress)
     if isinstance(past, WholePast):
         with contextlib.suppress(Unfocused):
             end = past.cuts[-1] if at is None else min(past.reader.seq_at(at), past.cuts[-1])
@@ -171,7 +181,7 @@ def history(run: Run, state: str, key: Any = UNKEYED, *, at: int | None = None, 
     try:
         return _compiled(past, spec, checked, at, last)
     except Uncompiled:
-        return _stepped(run, timed.All(run), state, checked, at, last)
+        return _stepped(run, timed.All(run, progress), state, checked, at, last)
 
 
 def _stepped(run: Run, way: timed.Way, state: str, key: Any, at: int | None, last: int) -> History:

@@ -11,7 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from timelapse.analysis import analyse, final_pass
+from timelapse.engine.progress import Progress, Silent
 from timelapse.errors import HandlerError, ReplayError
+from timelapse.kernels.base import Tick
 from timelapse.kernels.source import Source
 from timelapse.kernels.walk import Visit, Walk, walker
 from timelapse.log.reader import EventReader
@@ -25,13 +27,14 @@ from timelapse.trace import timed
 from timelapse.trace.columns import Columns, Seqs
 from timelapse.trace.focus import Focus
 from timelapse.trace.knowledge import Ask, Knowledge, Place, Unfocused
+from timelapse.trace.telling import going
 
 
 class Past:
     """A run's slices, to be gone through again. Start states are read once."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, run: Run, progress: Progress | None = None) -> None:
+        self.run, self.progress = run, progress or Silent()
         self.program = run.need_program()
         self.spec = spec_of(self.program)
         self.reader, self.cuts = self._log()
@@ -193,11 +196,12 @@ class Past:
         )  # fmt: skip
         walk = Walk(kernel, source)
         try:
-            self._go(walk, stops, visit)
+            with going(self.progress, f"through slice {slice_id}", hi - lo) as tick:
+                self._go(walk, stops, visit, tick)
         except HandlerError as error:
             raise ReplayError(
                 "a handler failed where it did not fail before", hint=str(error), code="TL607"
             ) from error  # fmt: skip
 
-    def _go(self, walk: Walk, stops: Sequence[int], visit: Visit) -> None:
-        walk.run(stops, visit)
+    def _go(self, walk: Walk, stops: Sequence[int], visit: Visit, tick: Tick) -> None:
+        walk.run(stops, visit, tick)

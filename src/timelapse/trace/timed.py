@@ -6,12 +6,16 @@ windows and looks back give is told with the place that they look at, so that th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from timelapse.engine.progress import Progress, Silent
 from timelapse.errors import HandlerError, ReplayError
 from timelapse.ids import INT64_MAX, Phase
+from timelapse.kernels.base import Tick
+from timelapse.kernels.walk import counted
 from timelapse.kinds.base import ABSENT, State
 from timelapse.kinds.extremum import Extremum
 from timelapse.kinds.first import First
@@ -24,7 +28,9 @@ from timelapse.model.program import HandlerSpec, spec_of
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
 from timelapse.serial import Loop
-from timelapse.trace.steps import DatedWrite, EventTrace, Tick, Under
+from timelapse.trace.steps import DatedWrite, EventTrace, Under
+from timelapse.trace.steps import Tick as TickEvent
+from timelapse.trace.telling import going
 from timelapse.trace.views import Chosen, Shown, View, Watch, ago_name, at_name, last_name, named
 
 if TYPE_CHECKING:
@@ -81,6 +87,8 @@ class Watched(Loop):
         super().__init__(run.need_program())
         self._run = run
         self.number = -1
+        self.tick: Tick = lambda events: None
+        """Told of so many events, now and then."""
         self.wanted: Callable[[Step], bool] = lambda step: False
         self.observe: Observe | None = None
         self.watch: Watch | None = None
@@ -128,7 +136,7 @@ class Watched(Loop):
 
     def _logged(self, reader: EventReader, end: int, classes: Mapping[str, type[Event]]) -> Iterable[Event]:
         """The events of the log that are gone through."""
-        return reader.events(0, end, classes)
+        return counted(reader.events(0, end, classes), self.tick)
 
     # --- steps ----------------------------------------------------------------------------------------
 
@@ -159,7 +167,7 @@ class Watched(Loop):
         """A step begins."""
         self.number = self._next_number(handlers, ts, phase, root)
         ordinal = self._ordinal if self._last == (ts, phase, root) else 0
-        shown = Tick()._at(ts, root) if event is None else event
+        shown = TickEvent()._at(ts, root) if event is None else event
         if (
             phase == Phase.DATED_EVENT
         ):  # an `after=` handler is given the event of the log: it is told at its own time
@@ -354,21 +362,31 @@ class Way(Protocol):
 class All:
     """By the serial loop over all of the log, from its beginning."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, run: Run, progress: Progress | None = None) -> None:
+        self._run, self._progress = run, progress or Silent()
+
+    @contextmanager
+    def _loop(self) -> Iterator[Watched]:
+        """A loop that tells how far it is."""
+        loop = Watched(self._run)
+        slowly = "this goes by the serial loop, as Python, from the log's beginning"
+        with going(self._progress, "the serial loop", self._run.events, slowly=slowly) as loop.tick:
+            yield loop
 
     def observed(
         self, tracer: Tracer, target: Target, wanted: Callable[[], Callable[[Step], bool]],
         enough: Callable[[list[Told]], bool],
     ) -> list[Told]:  # fmt: skip
         """See Way."""
-        return seen_by(Watched(self._run), tracer, wanted(), enough, target.before)
+        with self._loop() as loop:
+            return seen_by(loop, tracer, wanted(), enough, target.before)
 
     def writes(
         self, places: Collection[Place], number: int | None, before: int | None
     ) -> tuple[dict[Place, list[Written]], dict[Place, list[Step]]]:
         """See Way."""
-        return written_by(Watched(self._run), places, number, before)
+        with self._loop() as loop:
+            return written_by(loop, places, number, before)
 
     def events(self, steps: Iterable[Step]) -> dict[int, Event]:
         """See Way."""

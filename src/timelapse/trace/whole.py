@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from timelapse.kernels.base import Abandoned
+from timelapse.engine.progress import Progress
+from timelapse.kernels.base import Abandoned, Tick
 from timelapse.kernels.walk import Visit, Walk
 from timelapse.kinds.base import UNKEYED
 from timelapse.log.reader import EventReader
@@ -39,12 +40,12 @@ class Uncompiled(Exception):
     """The log is not gone through compiled."""
 
 
-def past_of(run: Run) -> Past:
+def past_of(run: Run, progress: Progress | None = None) -> Past:
     """The moments of a run. Raises Uncompiled where only the serial loop knows; going through it may do so too."""
     return (
-        WholePast(run)
+        WholePast(run, progress)
         if any(use.what != "derive" for use in spec_of(run.need_program()).times)
-        else Past(run)
+        else Past(run, progress)
     )
 
 
@@ -86,11 +87,11 @@ class WholePast(Past):
             raise Uncompiled
         super().walk(slice_id, stops, visit)
 
-    def _go(self, walk: Walk, stops: Sequence[int], visit: Visit) -> None:
+    def _go(self, walk: Walk, stops: Sequence[int], visit: Visit, tick: Tick) -> None:
         if not walk.compiled:
             raise Uncompiled
         try:
-            walk.run(stops, visit)
+            walk.run(stops, visit, tick)
         except Abandoned as why:
             raise Uncompiled from why
 

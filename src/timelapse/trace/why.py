@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from timelapse.engine.notebook import default_progress
+from timelapse.engine.progress import Progress
 from timelapse.errors import RunError, UsageError
 from timelapse.ids import Phase
 from timelapse.kinds.base import ABSENT
@@ -37,7 +39,9 @@ LAST = 3
 """Events shown that wrote a value, when nobody says how many."""
 
 
-def why(run: Run, output: str | int, *, depth: int = 1, last: int = LAST) -> Explanation:
+def why(
+    run: Run, output: str | int, *, depth: int = 1, last: int = LAST, progress: Progress | None = None
+) -> Explanation:
     """Why the run put out a record: `Spam:88121` (type and key), `Spam:sender=512`, or the seq of its event.
 
     Gives every condition on the way with its values and margin, and for each value that was read the `last` events
@@ -45,10 +49,12 @@ def why(run: Run, output: str | int, *, depth: int = 1, last: int = LAST) -> Exp
     (TL609 for no such output), UsageError.
     """
     found = find_output(run, output)
-    return _answer(run, "why", found, depth, last)
+    return _answer(run, "why", found, depth, last, progress)
 
 
-def why_not(run: Run, event: str | int, *, depth: int = 1, last: int = LAST) -> Explanation:
+def why_not(
+    run: Run, event: str | int, *, depth: int = 1, last: int = LAST, progress: Progress | None = None
+) -> Explanation:
     """Why the run put out nothing at an event: its seq, or `Message:id=88121`.
 
     Gives the conditions that kept it, with how far each was from the other result. Arguments and errors as for `why`.
@@ -59,14 +65,17 @@ def why_not(run: Run, event: str | int, *, depth: int = 1, last: int = LAST) -> 
             f"event {found.seq} was left out of the log that was replayed (without=): nothing was done at it",
             hint="replay without leaving it out", code="TL606",
         )  # fmt: skip
-    return _answer(run, "why-not", found, depth, last)
+    return _answer(run, "why-not", found, depth, last, progress)
 
 
-def _answer(run: Run, asked: str, found: Found, depth: int, last: int) -> Explanation:
+def _answer(
+    run: Run, asked: str, found: Found, depth: int, last: int, progress: Progress | None
+) -> Explanation:
+    progress = progress or default_progress()
     if depth < 0 or last < 0:
         raise UsageError("--depth and --last are 0 or more", code="TL840")
     tracer, depth = Tracer(run), depth if last else 0
-    past = past_of(run)
+    past = past_of(run, progress)
     target = _target(past, found)
     if isinstance(past, WholePast):
         with contextlib.suppress(Unfocused):
@@ -76,7 +85,7 @@ def _answer(run: Run, asked: str, found: Found, depth: int, last: int) -> Explan
             raise Uncompiled  # a step that is told from others by its time
         return _compiled(past, tracer, asked, found, depth, last)
     except Uncompiled:
-        return _timed(run, timed.All(run), tracer, asked, found, target, depth, last)
+        return _timed(run, timed.All(run, progress), tracer, asked, found, target, depth, last)
 
 
 def _target(past: Past, found: Found) -> timed.Target:

@@ -218,7 +218,7 @@ class NativeKernel:
 
     def walk(
         self, chunks: Iterator[Chunk], shown: Shown,
-        stops: Callable[[Batch], Iterable[tuple[int, Callable[[], bool]] | None]],
+        stops: Callable[[Batch], Iterable[tuple[int, Callable[[], bool]] | None]], tick: Tick = _no_tick,
     ) -> None:  # fmt: skip
         """Go through a slice for its states alone. For each batch `stops` gives where to stop, by index, and a visit.
 
@@ -237,13 +237,13 @@ class NativeKernel:
                         if stop is None:
                             return
                         at, visit = stop
-                        self._span(batch, lo, at, position, _no_tick, shown)
+                        self._span(batch, lo, at, position, tick, shown)
                         lo = max(lo, at)
                         if visit() and at < batch.events:
                             position[batch.kinds[at]] += 1
                             lo = at + 1
                         self._logs.keep()
-                    self._span(batch, lo, batch.events, position, _no_tick, shown)
+                    self._span(batch, lo, batch.events, position, tick, shown)
                     self._outputs = Outputs(self._unit)
         except Failed as failed:
             raise failed.failure from None

@@ -1,0 +1,39 @@
+"""How looking into a run tells what it is doing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from timelapse.engine.progress import Progress
+from timelapse.kernels.base import Tick
+
+_SURE = 0.25
+"""Seconds after which it is said how long something will take."""
+
+
+@contextmanager
+def going(progress: Progress, name: str, total: int, *, slowly: str = "") -> Iterator[Tick]:
+    """Going through so many events. `slowly`: why that takes long; then it is said early on about how long."""
+    began, done, said = time.monotonic(), 0, not slowly
+
+    def tick(events: int) -> None:
+        nonlocal done, said
+        done += events
+        passed = time.monotonic() - began
+        if not said and passed > _SURE:
+            said = True
+            left = passed * (total - done) / done
+            if left > 1:
+                progress.note(
+                    f"{slowly}: about {left:,.0f} s for up to {total:,} events, each time they are gone through"
+                )
+        progress.advance(name, min(done, total), total)
+
+    progress.stage(name, total)
+    yield tick
+    progress.finish(name, time.monotonic() - began)
+
+
+__all__ = ["going"]

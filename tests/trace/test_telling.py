@@ -1,0 +1,103 @@
+"""Looking into a run says what it is doing, and how long that will take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from tests.cli.run_cli import cli
+from tests.trace.test_few import Hours, payments
+from tests.trace.ways import by_the_loop
+from timelapse.cli import progress_view
+from timelapse.engine.progress import Silent
+from timelapse.run import replay
+from timelapse.trace import telling
+
+
+class Listening(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.far = 0
+
+    def stage(self, name: str, total: int) -> None:
+        self.said.append(f"{name} {total}")
+        self.far = 0
+
+    def advance(self, name: str, done: int, total: int) -> None:
+        assert self.far <= done <= total
+        self.far = done
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+
+def test_how_long_it_takes_is_said_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From what was measured in the first moments; nothing is said of what is over at once."""
+    now = 0.0
+    monkeypatch.setattr("timelapse.trace.telling.time.monotonic", lambda: now)
+    heard = Listening()
+    with telling.going(heard, "x", 1000, slowly="by the loop") as tick:
+        tick(1)
+        assert heard.said == ["x 1000"]
+        now = 0.5
+        tick(9)
+        assert heard.said[1:] == [
+            "by the loop: about 50 s for up to 1,000 events, each time they are gone through"
+        ]
+        now = 20.0
+        tick(500)
+    assert len(heard.said) == 2
+    assert heard.far == 510
+    with telling.going(heard, "y", 100, slowly="by the loop") as tick:
+        now += 0.5
+        tick(99)
+    assert heard.said[2:] == ["y 100"]
+
+
+def test_the_serial_loop_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every time that it goes through the log."""
+    run = replay(Hours, payments(3, 160), spark=False)
+    monkeypatch.setattr("timelapse.kernels.walk._TOLD", 10)
+    by_the_loop(monkeypatch)
+    heard = Listening()
+    run.why_not(150, progress=heard)
+    assert heard.said == ["the serial loop 160"] * 2
+    heard = Listening()
+    run.history("by_hour", (1, 2), progress=heard)
+    assert heard.said == ["the serial loop 160"]
+    assert heard.far == 160
+
+
+def test_a_command_says_that_it_is_at_work(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    """After a moment, on stderr; a quick one says nothing."""
+    monkeypatch.chdir(str(tmp_path))
+    text = (
+        "import timelapse as tl\n\n\nclass E(tl.Event):\n    k: int\n\n\nclass P(tl.Program):\n    n: tl.Counter[int]\n\n"
+        "    @tl.on(E)\n    def f(self, e):\n        self.n[e.k] += 1\n"
+    )
+    with open("p.py", "w") as file:
+        file.write(text)
+    from timelapse.model.load import load_events
+
+    event: Any = load_events("p.py")["E"]
+    tl.Log.from_events("log", [event(k=1, ts=n) for n in range(5)], [event])
+    assert cli("replay", "p.py:P", "log", "--out", "run", "--local").code == 0
+    assert "looking into the run" not in cli("why-not", "run", "3").err
+    monkeypatch.setattr(progress_view, "_PATIENCE", 0.0)
+    monkeypatch.setattr("timelapse.trace.why.why_not", _slowly)
+    monkeypatch.setattr("timelapse.trace.why_not", _slowly)
+    shown = cli("why-not", "run", "3")
+    assert "looking into the run" in shown.err
+
+
+def _slowly(*_: object, **__: object) -> None:
+    import time
+
+    from timelapse.errors import RunError
+
+    time.sleep(0.3)
+    raise RunError("no", code="TL606")
