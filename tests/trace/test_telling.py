@@ -88,7 +88,6 @@ def test_a_command_says_that_it_is_at_work(monkeypatch: pytest.MonkeyPatch, tmp_
     assert cli("replay", "p.py:P", "log", "--out", "run", "--local").code == 0
     assert "looking into the run" not in cli("why-not", "run", "3").err
     monkeypatch.setattr(progress_view, "_PATIENCE", 0.0)
-    monkeypatch.setattr("timelapse.trace.why.why_not", _slowly)
     monkeypatch.setattr("timelapse.trace.why_not", _slowly)
     shown = cli("why-not", "run", "3")
     assert "looking into the run" in shown.err

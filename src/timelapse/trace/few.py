@@ -46,6 +46,11 @@ class _Unknown(BaseException):
     """A key was read that nobody has asked for yet. Handlers do not catch it, unless they catch everything."""
 
 
+def number_of(ts: int, phase: int, root: int, place: int) -> int:
+    """A step's number, which rises with the order of steps. `place`: the handler's, of what one handler is called for."""
+    return (((ts << 3 | int(phase)) << 64 | (root + 1)) << 20) | place
+
+
 class Few:
     """The events of a run that matter. What was found for one question is of use to the next about the same events."""
 
@@ -242,7 +247,7 @@ class FewLoop(timed.Watched):
     def _next_number(self, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int) -> int:
         """One that does not depend on which events matter, and rises with the order of steps."""
         place = 0 if phase == Phase.LOG_EVENT or not handlers else self._ordered[handlers[0].name]
-        return (((ts << 3 | int(phase)) << 64 | (root + 1)) << 20) | place
+        return number_of(ts, phase, root, place)
 
     def _observed(self, step: timed.Step, event: Event | None) -> None:
         with self._reading(self._all):
@@ -292,4 +297,4 @@ class _Asked:
         self.get, self.items = get, items
 
 
-__all__ = ["Few"]
+__all__ = ["Few", "number_of"]

@@ -130,8 +130,10 @@ class Recorder:
 
     def watch(self, spec: StateSpec, state: Any) -> Any:
         """Have a state tell its reads and writes, until `leave`. Returns it."""
-        hooks = (*_HOOKS, "_now", "_outer") if isinstance(state, Grouped) else (*_HOOKS, "_now")
+        hooks = (*_HOOKS, "_now", *(n for n in ("_outer", "_largest") if hasattr(state, n)))
         self._watched.append((state, {n: getattr(state, n) for n in hooks}))
+        if hasattr(state, "_largest"):  # it would not be told what that looks at
+            state._largest = None
         quiet = False
         """Whether nothing is told: it is found out what stands under a key."""
         get, put, drop, items = state._get, state._put, state._drop, state._items

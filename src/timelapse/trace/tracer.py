@@ -7,7 +7,7 @@ import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +17,8 @@ from timelapse.analysis.result import PassProgram
 from timelapse.errors import ReplayError, TimelapseError
 from timelapse.ids import Phase
 from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.steps import Step as KernelStep
+from timelapse.kernels.steps import SteppingKernel
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.effects import Journal
 from timelapse.model.events import Event, Record
@@ -30,6 +32,9 @@ from timelapse.trace.instrument import Sites, instrumented
 from timelapse.trace.recorder import Recorder
 from timelapse.trace.steps import EventTrace, HandlerTrace
 from timelapse.trace.views import Chosen, Telling, View
+
+if TYPE_CHECKING:
+    from timelapse.kernels.native.kernel import NativeKernel
 
 
 class Tracer:
@@ -77,6 +82,35 @@ class Tracer:
         taken_out = kernel.take_quarantined()
         found = self._told(event, outputs, rejected, kernel.records, taken_out, slice_id)
         return replace(found, views=views, shown=shown)
+
+    def trace_tick(self, step: timed.Step, place: int, native: NativeKernel) -> tuple[EventTrace, int]:
+        """Do a tick on the states of a kernel that has done everything before its time; and the ordinal of the next record there.
+
+        `place`: that of the step's handler. Its writes are real.
+        """
+        told, views, shown = self._recorder, dict[str, View](), Chosen()
+        told.clear()
+        native.look_from(step.ts, tick=True)
+
+        def live(name: str, journal: Journal | None) -> Any:
+            state = native.live(name, journal)
+            if state._clock is not None:
+                state._clock = Telling(state, told.watch, views, shown, in_tick=True)
+            return told.watch(self._spec.states[name], state)
+
+        kernel = _TickKernel(self._program, self._work, live, told)
+        kernel.numbered = (step.ts, Phase.TICK, -1), step.ordinal
+        try:
+            failure = kernel.one_step(KernelStep(step.ts, Phase.TICK, -1, (place,), None), lambda: step.event)
+        finally:
+            told.leave()
+        if failure is not None:
+            raise ReplayError(
+                "a handler failed where it did not fail before", hint=str(failure), code="TL607"
+            )
+        outputs, rejected = kernel.put_out()
+        found = self._told(step.event, outputs, rejected, kernel.records, [], 0, step)
+        return replace(found, views=views, shown=shown), kernel.numbered[1]
 
     def observed(self, loop: timed.Watched, step: timed.Step, go: timed.Go) -> EventTrace:
         """Do a step of the serial loop under observation: `go` does it with given handlers. It leaves the loop as it was."""
@@ -243,8 +277,33 @@ class _Kernel(InterpretedKernel):
     @property
     def records(self) -> list[Record]:
         """What was put out, in order."""
-        rows = [(row[3], row[4]) for found in self._rows.values() for row in found]
-        return [record for _, record in sorted(rows, key=lambda r: r[0])]
+        return _in_order(self._rows)
+
+
+class _TickKernel(SteppingKernel):
+    """The same for ticks."""
+
+    def __init__(
+        self, program: Program, work: PassProgram, live: Callable[[str, Journal | None], Any], told: Recorder
+    ) -> None:
+        self._told = told
+        super().__init__(program, work, {}, final=True, live=live)
+
+    @runtime("emit")
+    def _emit(self, record: Record) -> None:
+        super()._emit(record)
+        self._told.emitted(record)
+
+    @property
+    def records(self) -> list[Record]:
+        """What was put out, in order."""
+        return _in_order(self._rows)
+
+
+def _in_order(found: Mapping[type[Record], Sequence[Any]]) -> list[Record]:
+    """Records in the order in which they were put out."""
+    rows = [(row[3], row[4]) for own in found.values() for row in own]
+    return [record for _, record in sorted(rows, key=lambda r: r[0])]
 
 
 def _entering(function: types.FunctionType, name: str, told: Recorder) -> Any:

@@ -82,8 +82,11 @@ class Telling:
     `views`: what their names stand for. `shown`: what those show that show one of several values.
     """
 
-    def __init__(self, state: State, watch: Watch, views: dict[str, View], shown: Chosen) -> None:
+    def __init__(
+        self, state: State, watch: Watch, views: dict[str, View], shown: Chosen, *, in_tick: bool = False
+    ) -> None:
         clock: Any = state._clock
+        self._in_tick = in_tick
         self._clock: Clock = clock
         self._watch, self._views, self._shown = watch, views, shown
         self._queued: Any = clock if issubclass(state._spec.kind, Extremum) else None
@@ -129,7 +132,7 @@ class Telling:
 
     def _told(self, view: Any, state: State, how: str, since: int | None, until: int | None) -> Any:
         spec = named(state._spec, how)
-        self._views[spec.name] = View(state._spec.name, since, until)
+        self._views[spec.name] = View(state._spec.name, since, until, self._in_tick)
         return _Members(view, spec, self._watch) if isinstance(view, Members) else self._watch(spec, view)
 
 

@@ -31,6 +31,7 @@ from timelapse.trace.steps import (
     Under,
     Write,
 )
+from timelapse.trace.ticking import Ticking
 from timelapse.trace.tracer import Tracer
 from timelapse.trace.whole import Uncompiled, WholePast, past_of
 from timelapse.trace.writers import Writers, Written, shown_side, writers
@@ -80,6 +81,10 @@ def _answer(
     if isinstance(past, WholePast):
         with contextlib.suppress(Unfocused):
             return _timed(run, Few(past, past.first_after(target)), tracer, asked, found, target, depth, last)
+        if target.tick is not None:
+            with contextlib.suppress(Unfocused, Uncompiled):
+                way = Ticking(past, past.first_after(target))
+                return _timed(run, way, tracer, asked, found, target, depth, last)
     try:
         if found.named is not None or found.dated is not None:
             raise Uncompiled  # a step that is told from others by its time

@@ -106,9 +106,9 @@ class Fallback:
         phase, order = (Phase.LOG_EVENT, ()) if later is None else (Phase.DATED_EVENT, (later.place,))
         return self._steps.one_step(Step(ts, phase, event.seq, order, event), shown)
 
-    def look_from(self, ts: int) -> None:
-        """Views are asked for an event at this time."""
-        self._views.begin(ts)
+    def look_from(self, ts: int, *, tick: bool = False) -> None:
+        """Views are asked for an event at this time, or for a tick."""
+        self._views.begin(ts, tick=tick)
 
     def viewed(self, name: str, journal: Journal | None) -> Any:
         """A state with views, as handlers use it."""

@@ -248,10 +248,10 @@ class NativeKernel:
         except Failed as failed:
             raise failed.failure from None
 
-    def look_from(self, ts: int) -> None:
-        """What looks back is asked for an event at this time."""
+    def look_from(self, ts: int, *, tick: bool = False) -> None:
+        """What looks back is asked for an event at this time, or for a tick."""
         if self._logs:
-            self._python().look_from(ts)
+            self._python().look_from(ts, tick=tick)
 
     def live(self, name: str, journal: Journal | None) -> Any:
         """A state as handlers use it, on this kernel's tables. Views of it are as of `look_from`."""

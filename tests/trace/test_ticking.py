@@ -1,0 +1,89 @@
+"""Ticks that read every key: told on the states that a compiled pass leaves before their time, as the serial loop tells them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.native.fuzz.emulate import emulated
+from tests.native.window_programs import windowed_log, windowed_program
+from tests.trace.test_whole import alike
+from tests.trace.ways import by_the_loop, without_few
+from timelapse.errors import RunError
+from timelapse.kernels.choose import SWITCH
+from timelapse.kernels.native import build
+from timelapse.log import MemoryLog
+from timelapse.model.program import spec_of
+from timelapse.moments import time_text
+from timelapse.run import Run, replay
+from timelapse.testing.sources import load_source
+from timelapse.trace.ticking import Ticking
+from timelapse.trace.whole import Uncompiled
+
+
+def ticks(run: Run, depth: int) -> list[Any]:
+    """Everything about some ticks: of what they put out, and of those that put nothing out."""
+    found: list[Any] = []
+    times = sorted(
+        {row["ts"] for name in run.counts for row in run.stored(name).to_pylist() if row["phase"] == 0}
+    )
+    for ts in times[:: max(1, len(times) // 5)]:
+        for name in run.counts:
+            count = sum(row["ts"] == ts for row in run.stored(name).to_pylist())
+            for place in range(1, min(count, 3) + 1):
+                named = f"{name}@{time_text(ts).replace(' ', 'T')}#{place}"
+                found.append(alike(run.why(named, depth=depth).to_json()))
+        for handler in spec_of(run.need_program()).handlers:
+            if handler.every is not None:
+                try:
+                    found.append(alike(run.why_not(f"{handler.name}@{ts}", depth=depth).to_json()))
+                except RunError as error:
+                    found.append(error.code)
+    return found
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_random_ticks_are_told_as_by_the_serial_loop(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With windows, `after=` and several ticks at one time; looking for writers too, by the events that matter."""
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    answered = _answers(monkeypatch)
+    asked = 0
+    for seed in range(72, 80):
+        program = load_source(windowed_program(seed, timed=True))()
+        spec = spec_of(program)
+        if not any(h.every is not None for h in spec.handlers):
+            continue
+        run = replay(program, MemoryLog(windowed_log(program, seed, 40), spec.events), spark=False)
+        with monkeypatch.context() as patch:
+            patch.setenv(SWITCH, "native")
+            if not depth:
+                without_few(patch)
+            mine = ticks(run, depth)
+        with monkeypatch.context() as patch:
+            by_the_loop(patch)
+            patch.setattr(Ticking, "__init__", _refuse)
+            wanted = ticks(run, depth)
+        assert json.dumps(mine, default=repr) == json.dumps(wanted, default=repr), seed
+        asked += len(mine)
+    assert asked > 15
+    assert answered() > (10 if not depth else 2)
+
+
+def _refuse(*_: Any) -> Any:
+    raise Uncompiled
+
+
+def _answers(patch: pytest.MonkeyPatch) -> Callable[[], int]:
+    count, observed = 0, Ticking.observed
+
+    def counting(*args: Any) -> Any:
+        nonlocal count
+        found = observed(*args)
+        count += 1
+        return found
+
+    patch.setattr(Ticking, "observed", counting)
+    return lambda: count
