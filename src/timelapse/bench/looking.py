@@ -15,6 +15,7 @@ from typing import Any
 
 from timelapse.bench import programs
 from timelapse.bench.data import Dataset
+from timelapse.bench.process import seconds_left
 from timelapse.bench.report import Report, Table
 from timelapse.bench.suites import Settings
 from timelapse.moments import time_text
@@ -121,7 +122,7 @@ def _command(arguments: Sequence[str], fine: tuple[int, ...]) -> tuple[float, fl
     path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)
     started, before = time.perf_counter(), _children()
     done = subprocess.run(
-        [sys.executable, "-m", "timelapse.cli.main", *arguments], capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "timelapse.cli.main", *arguments], capture_output=True, text=True, check=False, timeout=seconds_left(),
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     if done.returncode not in fine:

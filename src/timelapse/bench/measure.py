@@ -16,7 +16,7 @@ import numpy as np
 
 from timelapse.bench.candidates import INSTALL, Candidate
 from timelapse.bench.data import Made
-from timelapse.bench.process import I64, Failed, Once, Process, Watching
+from timelapse.bench.process import I64, Failed, Once, OutOfTime, Process, Watching
 from timelapse.synth import Network
 
 OK, DIFFERENT, MISSING, FAILED, SKIPPED = "ok", "DIFFERENT", "not installed", "failed", "not run"
@@ -114,7 +114,7 @@ class _Session:
             self._last[one.name] = result.seconds
             self._compare(made, one, result, 0)
         except Failed as failure:
-            one.state, one.reason = FAILED, str(failure)
+            one.state, one.reason = _state(failure), str(failure)
 
     def round(self, candidate: Candidate, made: Made, one: Measured, number: int) -> None:
         """Run it once more; in round 0 untimed."""
@@ -129,7 +129,7 @@ class _Session:
                 candidate, self._ratio(number + 1)
             )
         except Failed as failure:
-            one.state, one.reason = FAILED, str(failure)
+            one.state, one.reason = _state(failure), str(failure)
             return
         self._last[one.name] = result.seconds
         self._compare(made, one, result, number + 1)
@@ -163,6 +163,10 @@ class _Session:
             return
         one.state = DIFFERENT
         one.reason = difference(wanted, result.found, name)
+
+
+def _state(failure: Failed) -> str:
+    return SKIPPED if isinstance(failure, OutOfTime) else FAILED
 
 
 def difference(wanted: I64, found: I64, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -27,6 +28,24 @@ _SAMPLE_SECONDS = 0.1
 
 class Failed(Exception):
     """A candidate said why it cannot run, or its process ended."""
+
+
+class OutOfTime(Failed):
+    """The time at which all is to end has come."""
+
+
+_end = float("inf")
+
+
+def end_at(when: float) -> None:
+    """No answer is waited for beyond this time (time.monotonic): the process is killed then, and OutOfTime raised."""
+    global _end
+    _end = when
+
+
+def seconds_left() -> float | None:
+    """How long is left until then; None where there is no such time."""
+    return None if _end == float("inf") else max(0.0, _end - time.monotonic())
 
 
 @dataclass
@@ -65,6 +84,8 @@ class Process:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None and not issubclass(kind, Failed):
+            self.kill()  # Ctrl-C, or a bug: nobody waits for its orderly end
         self.close()
 
     def make(self, candidate: Candidate, made: Made) -> None:
@@ -87,7 +108,9 @@ class Process:
         return Once(reply["seconds"], cpu, np.fromfile(out, np.int64), reply.get("details"))
 
     def close(self) -> None:
-        """End the process, and what it started."""
+        """End the process, and what it started. It has some seconds to do so, unless all time is spent."""
+        if seconds_left() == 0:
+            self.kill()
         with suppress(BrokenPipeError):
             if self._child.stdin is not None:
                 self._child.stdin.close()
@@ -100,6 +123,15 @@ class Process:
             self._child.stdout.close()
         self._log.close()
 
+    def kill(self) -> None:
+        """End the process and all that it started, at once."""
+        tree = self._tree()
+        with suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        for one in tree:  # also those that went into groups of their own
+            with suppress(Exception):
+                one.kill()
+
     def _send(self, body: dict[str, Any]) -> None:
         assert self._child.stdin is not None
         with suppress(BrokenPipeError):  # reading the answer tells why
@@ -108,7 +140,13 @@ class Process:
 
     def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
         assert self._child.stdout is not None
+        if seconds_left() == 0:
+            raise OutOfTime("the time was spent")
         self._send(body)
+        # One line answers one question, so nothing is buffered that select would not see.
+        if not select.select([self._child.stdout], [], [], seconds_left())[0]:
+            self.kill()
+            raise OutOfTime("the time was spent")
         line = self._child.stdout.readline()
         if not line:
             raise Failed(f"its process ended ({self._last_words()})")

@@ -18,7 +18,7 @@ from timelapse.bench import candidates as who
 from timelapse.bench.candidates import Candidate
 from timelapse.bench.data import Dataset, Made
 from timelapse.bench.measure import FAILED, OK, Measured, measure
-from timelapse.bench.process import Failed, Once, Process
+from timelapse.bench.process import Failed, Once, OutOfTime, Process, seconds_left
 from timelapse.bench.programs import IntAntispam
 from timelapse.bench.report import Plot, Report, Series, Table, comparison, ratio, seconds, times
 from timelapse.bench.suites import Settings, native_of
@@ -228,6 +228,8 @@ def compile_times(settings: Settings) -> Report:
             try:
                 cold = _first_and_next(candidate, made, Path(folder), caches, settings)
                 later = _first_and_next(candidate, made, Path(folder), caches, settings)
+            except OutOfTime:
+                raise
             except Failed as failure:
                 one.state, one.reason = FAILED, str(failure)
                 continue
@@ -263,7 +265,9 @@ def _compile_usual(caches: Path) -> tuple[float, float]:
     caches.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "timelapse.kernels.native.compile", "--usual"]
     started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, env={**os.environ, "TIMELAPSE_CACHE": str(caches)}, check=True)
+    subprocess.run(
+        command, env={**os.environ, "TIMELAPSE_CACHE": str(caches)}, check=True, timeout=seconds_left()
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return time.perf_counter() - started, cpu

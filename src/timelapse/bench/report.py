@@ -109,7 +109,7 @@ class Report:
         for kind, text in texts.items():
             files.append(folder / f"{self.name}.{kind}")
             _publish(files[-1], text.encode())
-        if self.plot is not None:
+        if self.plot is not None and any(value > 0 for one in self.plot.series for value in one.y):
             from timelapse.bench.plots import draw
 
             files.append(folder / f"{self.name}.svg")

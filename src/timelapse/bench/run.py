@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from timelapse.bench import conflict, keyed, looking, replays, scaling, streams, suites, windows
+from timelapse.bench.process import OutOfTime, end_at, seconds_left
 from timelapse.bench.report import Report
 from timelapse.bench.suites import Settings
 from timelapse.errors import UsageError
@@ -34,6 +36,9 @@ SUITES: dict[str, tuple[Callable[[Settings], Report], float]] = {
 }
 """Each benchmark and its share of the time."""
 QUICK_EVENTS = 100_000
+QUICK_MINUTES = 1.8
+"""The rest of two minutes is for imports, and for what ends."""
+_LEAST_SECONDS = 0.5
 
 
 def chosen(names: Sequence[str]) -> list[str]:
@@ -53,15 +58,40 @@ def run(
 
     With `minutes`, each gets its share of what is left; making data, once for all later runs, is not counted. As long
     as a benchmark's share is not spent, every candidate runs at least cold, once to warm up and once timed; what
-    is left out is shown as such.
+    is left out is shown as such. A quick run takes QUICK_MINUTES at most, data and all: what goes on when a benchmark's
+    share is spent is stopped.
     """
     wanted = chosen(names)
+    if settings.quick and minutes is None:
+        minutes = QUICK_MINUTES
+        settings.say(f"quick: {60 * minutes:.0f} s at most; what does not fit is left out")
     end = None if minutes is None else time.monotonic() + 60 * minutes
     for position, name in enumerate(wanted):
         suite, share = SUITES[name]
         own = settings
         if end is not None:
-            left = max(0.0, end + sum(settings.making) - time.monotonic())
+            making = 0.0 if settings.quick else sum(settings.making)
+            left = max(0.0, end + making - time.monotonic())
             own = replace(settings, budget=left * share / sum(SUITES[n][1] for n in wanted[position:]))
-        report = suite(own)
+        if settings.quick:
+            if own.budget < _LEAST_SECONDS:
+                settings.say(f"{name}: left out, the time was spent")
+                continue
+            end_at(time.monotonic() + own.budget)
+        settings.say(f"{name} ...")
+        try:
+            report = suite(own)
+        except Exception as error:
+            if seconds_left() != 0:
+                raise
+            spent = isinstance(error, OutOfTime | subprocess.TimeoutExpired)
+            why = (
+                ""
+                if spent
+                else f", and what was measured until then makes no report ({type(error).__name__})"
+            )
+            settings.say(f"{name}: stopped, its time was spent{why}")
+            continue
+        finally:
+            end_at(float("inf"))
         yield report, report.write(out)

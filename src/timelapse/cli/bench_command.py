@@ -38,7 +38,7 @@ def bench(
     events: Annotated[int, typer.Option(help="Events of the log.")] = 10_000_000,
     rounds: Annotated[int, typer.Option(help="Timed rounds, after one that warms up.")] = 3,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A small log, one round: does everything run?")
+        bool, typer.Option("--quick", help="A small log, one round, two minutes at most: does it run?")
     ] = False,
     minutes: Annotated[
         float | None,

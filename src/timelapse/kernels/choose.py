@@ -338,7 +338,8 @@ def foresee(program: Program, work: PassProgram, events: int, *, final: bool) ->
         return Choice(True)
     return Choice(
         False,
-        f"for fewer than {cold_events(program):,} events nobody waits for the compiler, and it has not run yet",
+        f"for the {events:,} events that one process sees nobody waits for the compiler, as from {cold_events(program):,} on, and it "
+        "has not run yet",
     )
 
 

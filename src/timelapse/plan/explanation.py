@@ -135,7 +135,8 @@ class Explanation:
     ratio: float
     """Predicted time, relative to the serial loop."""
     law: dict[int, float]
-    """The cost law without constants: number of cores -> time relative to the serial loop."""
+    """Number of cores -> time relative to the serial loop: as the planner foretells it where it has a log (`foretold`), each with
+    the plan for so many; else the cost law without constants."""
     total: float
     """R: the work of all passes before the final one, relative to it."""
     chained: float
@@ -147,6 +148,8 @@ class Explanation:
     phases: dict[str, float]
     """Predicted core-seconds of all passes by phase, where a log is known."""
     plan: Plan = field(repr=False, compare=False)
+    foretold: bool = False
+    """Whether `law` is what the planner foretells."""
 
     @property
     def stages(self) -> int:
@@ -227,9 +230,11 @@ def explain(
 def explain_analysis(
     program: Program, analysis: Analysed, log: Any = None, *, slices: int | None = None, cores: int | None = None,
     force: str | Mapping[str, str] | None = None, passes: Any = None, kernels: Kernels | None = None,
-    plan: Plan | None = None,
+    plan: Plan | None = None, foretold: Mapping[int, float] | None = None,
 ) -> Explanation:  # fmt: skip
-    """`explain`, given the analysis, and perhaps the plan. `kernels` tells what the compiler makes of each pass."""
+    """`explain`, given the analysis, and perhaps the plan. `kernels` tells what the compiler makes of each pass;
+    `foretold` what the planner foretells for numbers of cores, relative to the serial loop of `plan`.
+    """
     counts = counts_of(log)
     cores = cores or _cores()
     plan = plan or make_plan(
@@ -256,7 +261,8 @@ def explain_analysis(
         cores=cores,
         slices=slices,
         ratio=round(plan.ratio(None, slices), 4),
-        law={n: round(law.ideal(n), 4) for n in LAW_CORES},
+        law={n: round(v, 4) for n, v in (foretold or {n: law.ideal(n) for n in LAW_CORES}).items()},
+        foretold=foretold is not None,
         total=round(law.total, 4),
         chained=round(sum(law.chain), 4),
         seconds=None if counts is None else round(plan.ratio(None, slices) * law.serial_seconds, 4),

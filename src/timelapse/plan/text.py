@@ -133,10 +133,17 @@ def law_lines(e: Explanation) -> list[str]:
     if e.seconds is not None:
         parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in e.phases.items() if seconds)
         lines.append(f"          {e.seconds:.2f} s; all passes: {parts}")
+    law = f"{', '.join(f'{v:.2f} on {n}' for n, v in e.law.items())} cores"
+    if e.foretold:
+        lines.append(f"          on one machine with other numbers of cores: {law}")
+    if e.foretold and e.mode != "staged":
+        return (
+            lines  # passes before the final one do not run: what they would cost says nothing of this replay
+        )
     r = f"R = {e.total:.2f}"
     if e.chained:
         r += f", of which {e.chained:.2f} slice after slice"
-    lines.append(f"cost law  {r}: T/T1 = {', '.join(f'{v:.2f} on {n}' for n, v in e.law.items())} cores")
+    lines.append(f"cost law  {r}" if e.foretold else f"cost law  {r}: T/T1 = {law}")
     return lines
 
 

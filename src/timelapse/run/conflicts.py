@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -18,7 +19,7 @@ from timelapse.log.types import heard
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import kept
 from timelapse.plan import make_plan
-from timelapse.plan.cost import Measured
+from timelapse.plan.cost import IsCompiled, Measured
 from timelapse.plan.plan import Plan
 from timelapse.plan.strategy import Strategy
 from timelapse.run.foresight import compiled_facts
@@ -66,11 +67,33 @@ def plan_of(
 ) -> Plan:  # fmt: skip
     """The plan of a replay, with iterate in it where that is foretold to be faster than a chain."""
 
-    def make(found: Measured | None) -> Plan:
+    reach = reach_of(program, reader)
+    in_one, in_slices = (
+        compiled_facts(program, reader.count, slices, cores, sliced=sliced) for sliced in (False, True)
+    )
+
+    def planned(found: Measured | None, compiled: IsCompiled | None) -> Plan:
         return make_plan(
             analysis, counts=counts, cores=cores, slices=slices, force=force, threads=threads, measured=found,
-            compiled=compiled_facts(program, reader.count, slices, cores), reach=reach_of(program, reader),
+            compiled=compiled, reach=reach,
         )  # fmt: skip
+
+    def make(found: Measured | None) -> Plan:
+        plan = planned(found, in_one)
+        if plan.mode != "staged" or in_one is None or in_slices is None:
+            return plan
+        if in_one(plan.final, True) == in_slices(plan.final, True):
+            return plan
+        # In slices the final pass is Python too: what they take is compared with one compiled pass in seconds.
+        apart = planned(found, in_slices)
+        whole = plan.ratio("chain", slices) * plan.law.serial_seconds
+        if force is None and slices is None and whole < apart.ratio("staged") * apart.law.serial_seconds:
+            return replace(
+                plan,
+                mode="chain",
+                reason="one compiled pass: slices have too few events to wait for the compiler",
+            )
+        return apart
 
     plan = make(None)
     found = None if force is not None else measured(program, plan, reader, known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from timelapse.analysis.result import PassProgram
@@ -13,12 +13,18 @@ from timelapse.kernels.choose import COLD_EVENTS, NOT_ALONE, Choice, choice, for
 from timelapse.kernels.lowered import kept_whole
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.plan import make_plan
-from timelapse.plan.cost import writes_of
-from timelapse.plan.explanation import Explanation, HandlerRow, PassRow, counts_of, explain_analysis
+from timelapse.plan.cost import Measured, writes_of
+from timelapse.plan.explanation import (
+    LAW_CORES,
+    Explanation,
+    HandlerRow,
+    PassRow,
+    counts_of,
+    explain_analysis,
+)
 from timelapse.plan.plan import Plan
 from timelapse.plan.scale import ScaleRow
 from timelapse.plan.scale import scale as foretold
-from timelapse.plan.strategy import Strategy
 from timelapse.run.foresight import file_of, why_text
 
 
@@ -31,8 +37,9 @@ class Compiler:
         self._events = COLD_EVENTS * max(1, cores) if events is None else events
         self._each = share_of(self._events, slices or cores, cores)
 
-    def _choice(self, work: PassProgram, *, final: bool) -> Choice:
-        return foresee(self._program, work, self._events if final else self._each, final=final)
+    def _choice(self, work: PassProgram, *, final: bool, sliced: bool = False) -> Choice:
+        events = self._events if final and not sliced else self._each
+        return foresee(self._program, work, events, final=final)
 
     def compiled(self, work: PassProgram, final: bool) -> bool:
         """Whether a pass will run compiled."""
@@ -41,7 +48,7 @@ class Compiler:
     def describe(self, row: PassRow, work: PassProgram, *, sliced: bool) -> PassRow:
         """The row with how the pass runs, and why, handler by handler. `sliced`: in time slices."""
         final = row.stage is None
-        found = self._choice(work, final=final)
+        found = self._choice(work, final=final, sliced=sliced)
         whole = final and sliced and bool(kept_whole(self._program, work))
         if whole and found.compiled:
             found = Choice(False, NOT_ALONE)
@@ -73,23 +80,56 @@ def explain(
     PlanError for a forced strategy that is not exact.
     """
     from timelapse.analysis import analyse
-    from timelapse.run.conflicts import plan_of
 
     bound = as_program(program)
     counts = counts_of(log)
     cores = cores or usable_cores()
     events = None if counts is None else sum(counts.get(e.__name__, 0) for e in spec_of(bound).events)
-    plan, reader = None, getattr(log, "reader", None)
-    if reader is not None and force is None:
-        found = plan_of(
-            bound, analyse(bound), reader, counts, cores=cores, threads=cores, slices=slices, known={}
-        )
-        iterates = any(s.strategy is Strategy.ITERATE for s in found.stages)
-        plan = found if iterates or found.final.logs else None
+    reader = getattr(log, "reader", None)
+    if reader is None:
+        return explain_analysis(
+            bound, analyse(bound), log, slices=slices, cores=cores, force=force,
+            kernels=Compiler(bound, events, slices, cores),
+        )  # fmt: skip
+    make = planner(bound, log, slices, force)
+    plan = make(cores, cores)
+    whole = plan.law.serial_seconds
+
+    def relative(n: int) -> float:
+        found = plan if n == cores else make(n, n)
+        return found.ratio(None, slices) * found.law.serial_seconds / whole if whole else 1.0
+
     return explain_analysis(
         bound, analyse(bound), log, slices=slices, cores=cores, force=force,
-        kernels=Compiler(bound, events, slices, cores), plan=plan,
+        kernels=Compiler(bound, reader.count, slices, cores), plan=plan,
+        foretold={n: relative(n) for n in sorted({*LAW_CORES, cores})},
     )  # fmt: skip
+
+
+def planner(
+    program: Program, log: Any, slices: int | None, force: str | Mapping[str, str] | None
+) -> Callable[[int, int], Plan]:
+    """What plans a replay of a log, as `replay` does: for so many tasks at once, and threads of a task that runs alone."""
+    from timelapse.analysis import analyse
+    from timelapse.run.conflicts import plan_of
+
+    analysis, counts = analyse(program), counts_of(log)
+    known: dict[str, Measured | None] = {}
+
+    def make(cores: int, threads: int) -> Plan:
+        return plan_of(
+            program,
+            analysis,
+            log.reader,
+            counts,
+            cores=cores,
+            threads=threads,
+            slices=slices,
+            force=force,
+            known=known,
+        )
+
+    return make
 
 
 def scale(
@@ -101,10 +141,8 @@ def scale(
     `slices` and `force` are as for `replay`. Raises UsageError for numbers of machines below 1, or a log that does not count its events.
     """
     from timelapse.analysis import analyse
-    from timelapse.run.conflicts import reach_of
 
     bound = as_program(program)
-    analysis = analyse(bound)
     counts = counts_of(log)
     if counts is None:
         raise UsageError(
@@ -112,20 +150,20 @@ def scale(
         )
     cores = cores or usable_cores()
     events = sum(counts.get(e.__name__, 0) for e in spec_of(bound).events)
-    reader = getattr(log, "reader", None)
-    reach = 1.0 if reader is None else reach_of(bound, reader)
+    planned = None if getattr(log, "reader", None) is None else planner(bound, log, slices, force)
 
     def make(total: int) -> Plan:
+        if planned is not None:
+            return planned(total, cores)
         compiler = Compiler(bound, events, slices, total)
         return make_plan(
-            analysis,
+            analyse(bound),
             counts=counts,
             cores=total,
             slices=slices,
             force=force,
             threads=cores,
             compiled=compiler.compiled,
-            reach=reach,
         )
 
     writes = sum(writes_of(stage.work, counts) for stage in make(cores).stages) / max(1, events)

@@ -28,14 +28,17 @@ from timelapse.plan.plan import Plan
 from timelapse.plan.strategy import Strategy
 
 
-def compiled_facts(program: Program, events: int, slices: int | None, cores: int) -> IsCompiled | None:
-    """Tells of a pass whether it will run compiled; None where none will."""
+def compiled_facts(
+    program: Program, events: int, slices: int | None, cores: int, *, sliced: bool = False
+) -> IsCompiled | None:
+    """Tells of a pass whether it will run compiled; None where none will. `sliced`: the final pass in time slices, of
+    which a process sees as few events as of the others; else in one pass."""
     if os.environ.get(SWITCH, "auto") == "auto" and events < WARM_EVENTS:
         return None
     each = share_of(events, slices or cores, cores)
 
     def compiled(work: PassProgram, final: bool) -> bool:
-        return foresee(program, work, events if final else each, final=final).compiled
+        return foresee(program, work, each if sliced or not final else events, final=final).compiled
 
     return compiled
 

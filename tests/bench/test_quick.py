@@ -1,0 +1,103 @@
+"""A quick run keeps to its time, and Ctrl-C ends what it started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run_cli import command
+from timelapse.bench import run as running
+from timelapse.bench.candidates import Candidate
+from timelapse.bench.data import Dataset, make
+from timelapse.bench.measure import OK, SKIPPED, Bench, measure
+from timelapse.bench.process import end_at
+from timelapse.bench.report import Report
+from timelapse.bench.suites import Settings
+
+SLEEPING = """
+import subprocess, sys, time
+
+
+def candidate(*_, **__):
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+    time.sleep(300)
+"""
+
+
+def _alive(folder: Path) -> list[int]:
+    """Processes that run with this folder in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if (
+                    str(folder).encode() in (entry / "environ").read_bytes()
+                    and (entry / "cmdline").read_bytes()
+                ):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def test_suites_share_the_time_and_what_is_left_out_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    budgets: list[float] = []
+
+    def slow(settings: Settings) -> Report:
+        budgets.append(settings.budget)
+        time.sleep(1.0)
+        return Report("slow", "slow", {}, [], [])
+
+    monkeypatch.setattr(running, "SUITES", {"one": (slow, 1), "two": (slow, 1), "three": (slow, 1)})
+    monkeypatch.setattr(running, "QUICK_MINUTES", 2.4 / 60)
+    settings = Settings(1000, 1, tmp_path, quick=True, say=said.append)
+    assert len(list(running.run([], settings, None, tmp_path))) == 2
+    assert budgets[0] == pytest.approx(0.8, abs=0.1)
+    assert "three: left out, the time was spent" in said
+    assert said[0].startswith("quick: ")
+
+
+def test_a_candidate_that_hangs_is_stopped_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "hang.py").write_text(SLEEPING)
+    made = make(Dataset(500), tmp_path / "data", lambda _: None)
+    hanging = Candidate("hang", "Hangs", str(tmp_path / "hang.py"))
+    began = time.monotonic()
+    end_at(began + 3)
+    try:
+        (found,) = measure([(hanging, made)], Bench(1, say=lambda _: None, env={"BENCH_MARK": str(tmp_path)}))
+    finally:
+        end_at(float("inf"))
+    assert (found.state, found.reason) == (SKIPPED, "the time was spent")
+    assert found.state != OK
+    assert time.monotonic() - began < 30
+    assert not _alive(tmp_path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
+def test_ctrl_c_ends_it_with_its_processes(tmp_path: Path) -> None:
+    started = subprocess.Popen(
+        command("bench", "rivals", "--quick", "--data", tmp_path / "data", "--out", tmp_path / "out"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        env={**os.environ, "BENCH_MARK": str(tmp_path), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )  # fmt: skip
+    try:
+        end = time.monotonic() + 60
+        while len(_alive(tmp_path)) < 2 and started.poll() is None and time.monotonic() < end:
+            time.sleep(0.1)
+        time.sleep(1)
+        started.send_signal(signal.SIGINT)
+        out, err = started.communicate(timeout=30)
+    finally:
+        started.kill()
+    assert started.returncode == 130, out + err
+    assert "cancelled" in err
+    assert not _alive(tmp_path)
