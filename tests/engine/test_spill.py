@@ -29,18 +29,18 @@ class Stops:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.count = self.found = 0
-        stop, find = spill.Spill.stop, lookup.MappedTable.find
+        stop, find = spill.Spill.stop, lookup.MappedLevels.find
 
         def counted(own: spill.Spill) -> Any:
             self.count += 1
             return stop(own)
 
-        def looked_up(own: lookup.MappedTable, key: Any) -> Any:
+        def looked_up(own: lookup.MappedLevels, key: Any) -> Any:
             self.found += 1
             return find(own, key)
 
         patch.setattr(spill.Spill, "stop", counted)
-        patch.setattr(lookup.MappedTable, "find", looked_up)
+        patch.setattr(lookup.MappedLevels, "find", looked_up)
         patch.setenv(machine.MEMORY, "1")
 
 
@@ -104,6 +104,7 @@ def test_a_disk_that_is_full_only_means_more_memory(monkeypatch: pytest.MonkeyPa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(merge, "fold_to", full)
+    monkeypatch.setattr(merge, "together_to", full)
     run = replay(Last, log, slices=4, spark=False, strategy="chain")
     assert run.digest == run_serial(Last, log).digest
 
@@ -150,19 +151,25 @@ def test_slices_are_as_small_as_memory_asks(monkeypatch: pytest.MonkeyPatch) -> 
     work = final_pass(analyse(Last))
     own = as_program(Last)
     assert least_slices(own, work, 1000, 10**9) == 1
-    row = (
-        2 * 8 * (4 + 3)
-    )  # flags, a key, two values; flags and values as the slice began; half of all rows are free
-    assert event_bytes(own, work) == row
-    assert least_slices(own, work, 1000, 100 * row) == 10
+    # Flags, a key, two values; flags and values as the slice began; half of all rows are free.
+    row = 2 * 8 * (4 + 3)
+    drawer = 8 * (2 + 1 + 2)  # a hash, flags, a key, two values; twice, as rows and as columns
+    effects = 8 * 2 * (2 + 1 + 1)  # of each state: hash, key, presence, value
+    first, each = (event_bytes(own, work, mapped=mapped) for mapped in (False, True))
+    assert first == row + 2 * drawer + effects
+    assert each == first  # what is looked up is under the key that is written
+    assert least_slices(own, work, 1000, 1000 * first) == 11  # as Python they take more
+    monkeypatch.setattr(slices, "runs_compiled", lambda *_, **__: True)
+    assert least_slices(own, work, 1000, 1000 * first) == 1
+    assert least_slices(own, work, 1000, 2 * 100 * each) == 10  # one half is for what is carried on
     assert least_slices(own, work, 0, 1) == 1
     assert least_slices(own, work, 20_000_000, 10**12) == 2
     whole = machine.state_memory() * machine.cores()
     assert least_slices(own, work, 3 * 10**8, None) == least_slices(own, work, 3 * 10**8, whole)
     assert least_slices(own, work, 3 * 10**8, None, tasks=2) == least_slices(own, work, 3 * 10**8, whole // 2)
-    monkeypatch.setattr(slices, "event_bytes", lambda *_: None)
-    assert least_slices(own, work, 1000, 2 * 128 * 100) == 10
+    monkeypatch.setattr(slices, "event_bytes", lambda *_, **__: None)
+    assert least_slices(own, work, 1000, 2 * 1400 * 100) == 10
     assert least_slices(own, work, 10_000_000, 10**12) == 10
     monkeypatch.undo()
-    monkeypatch.setenv(machine.MEMORY, str(10 * row))
+    monkeypatch.setenv(machine.MEMORY, str(2 * 10 * 1400))
     assert replay(Last, EVENTS, spark=False).slices == 6

@@ -18,7 +18,7 @@ from tests.depth import deep
 from tests.native.programs import A, Note
 from timelapse.analysis import analyse, final_pass
 from timelapse.engine.executor import LocalExecutor
-from timelapse.kernels.native.memory.layout import Layout, layout_of
+from timelapse.kernels.native.memory.layout import Layout, can_be_mapped, layout_of
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.memory.touch import Mapped, MappedRows, fetchable, take, text_hash
@@ -26,6 +26,7 @@ from timelapse.kernels.native.views import live_state
 from timelapse.kinds.base import ABSENT, StateOptions, StateSpec
 from timelapse.log import MemoryLog
 from timelapse.model.program import spec_of
+from timelapse.model.types import INT, OptionalType
 from timelapse.run import replay, run_serial
 from timelapse.tables import table
 from timelapse.tables.rowhash import row_hashes
@@ -52,6 +53,9 @@ KINDS: list[tuple[StateSpec, Make, Make, Callable[[Any], list[int]]]] = [
     (spec(tl.Value, tuple[bool, int], bool, default=False), lambda k: (k % 2 == 0, k), lambda v: v % 2 == 0,
      lambda v: [int(v)]),
     (spec(tl.Max, str, tl.Time, default=0), lambda k: f"{k}@" * (k % 4), lambda v: v, lambda v: [v]),
+    (spec(tl.Value, int, int | None), lambda k: k, lambda v: None if v % 3 else v, lambda v: [0, 0] if v is None else [1, v]),
+    (spec(tl.Value, int, tuple[bool, float | None], default=(False, None)), lambda k: -k,
+     lambda v: (v % 2 == 0, None if v % 3 else 0.5), lambda v: [int(v[0]), *([0, 0] if v[1] is None else [1, bits(v[1])])]),
 ]  # fmt: skip
 
 
@@ -74,15 +78,15 @@ def test_keys_are_taken_over(kind: int, clash: bool, there: set[int], cuts: list
     edges = sorted({0, made.num_rows, *(min(c, made.num_rows) for c in cuts)})
     pieces = [made.slice(a, b - a) for a, b in pairwise(edges)]
     made = pa.concat_tables([made[:0], *pieces])
-    assert fetchable(made)
+    assert fetchable(made, own.value)
     width, pool = len(key_names(own)), Interned(["", b""])
     layout = Layout(width, own.value, "exact", tracked=True)
-    together = MappedRows([(Mapped(made, width), layout)])
+    together = MappedRows([(made, layout)])
     for k in range(45):
         key = key_of(k)
         parts = key if isinstance(key, tuple) else (key,)
-        row = np.zeros((3, 1 + width + 2), np.int64)
-        base = np.zeros((3 if k % 2 else 0, 3), np.int64)
+        row = np.zeros((3, 1 + width + 3), np.int64)
+        base = np.zeros((3 if k % 2 else 0, 4), np.int64)
         row[1, 1 : 1 + width] = words(parts, pool)
         before = row.copy()
         found = take(together.strings(*pool.buffers), row, base, np.uint64(1), width)
@@ -90,7 +94,7 @@ def test_keys_are_taken_over(kind: int, clash: bool, there: set[int], cuts: list
             expected = words_of(state[key])
             before[1, 0] = 3
             if k % 2:
-                assert base[1].tolist() == [2, *expected, *[0] * (2 - len(expected))]
+                assert base[1].tolist() == [2, *expected, *[0] * (3 - len(expected))]
             before[1, 1 + width : 1 + width + len(expected)] = expected
             assert found == 1
         else:
@@ -114,12 +118,22 @@ def test_the_hash_of_a_text(text: str) -> None:
 
 
 def test_which_tables_can_be_mapped() -> None:
-    """Not those with values that are strings or compound, or that may be None."""
-    assert not fetchable(state_table(spec(tl.Value, int, str, default=""), [(1, "a")]))
-    assert not fetchable(state_table(spec(tl.Value, int, tuple[int, int], default=(0, 0)), [(1, (2, 3))]))
-    assert not fetchable(state_table(spec(tl.Value, int, int | None), [(1, None)]))
-    assert not fetchable(state_table(spec(tl.Counter), [((), 1)]))
-    assert fetchable(state_table(spec(tl.Set, int), [(1, True)]))
+    """Not those with values that are strings, or without keys; a null must mean None, or a key that is gone."""
+
+    def mapped(own: StateSpec) -> bool:
+        return can_be_mapped(own, Layout(1, own.value, "exact", tracked=True))
+
+    assert not mapped(spec(tl.Value, int, str, default=""))
+    assert not mapped(spec(tl.Value, int, tuple[int, str], default=(0, "")))
+    assert mapped(spec(tl.Value, int, tuple[int, int | None], default=(0, 0)))
+    assert mapped(spec(tl.Value, int, int | None))
+    assert not mapped(spec(tl.Counter))
+    assert not fetchable(state_table(spec(tl.Counter), [((), 1)]), INT)
+    assert fetchable(state_table(spec(tl.Set, int), [(1, True)]), None)
+    holes = pa.table({"h": pa.array([1], pa.uint64()), "k0": [1], "v": pa.array([None], pa.int64())})
+    assert not fetchable(holes, INT)
+    assert fetchable(holes, OptionalType(INT))
+    assert fetchable(holes.append_column("present", pa.array([False])), INT)
 
 
 class Busy(tl.Program):
@@ -155,9 +169,9 @@ def test_a_chain_that_goes_on_from_files(monkeypatch: pytest.MonkeyPatch, cores:
     mapped: list[int] = []
     made = Mapped.__init__
 
-    def counted(own: Mapped, table: pa.Table, parts: int) -> None:
+    def counted(own: Mapped, table: pa.Table, parts: int, stored: Any) -> None:
         mapped.append(table.num_rows)
-        made(own, table, parts)
+        made(own, table, parts, stored)
 
     monkeypatch.setattr(Mapped, "__init__", counted)
     monkeypatch.setattr(LocalExecutor, "threads", cores)

@@ -121,7 +121,7 @@ def test_when_a_state_is_looked_up() -> None:
     assert type(starting(own, table, 0, None)) is dict
     assert type(starting(own, table, 11, None)) is dict
     assert type(starting(own, table, 5, None)) is LazyDict
-    assert type(starting(own, table, 1000, 1000 * KEY_BYTES)) is dict
+    assert type(starting(own, table, 1000, 4 * 1000 * KEY_BYTES)) is dict
     lazy = starting(own, table, 1000, 1000 * KEY_BYTES - 1)
     assert type(lazy) is LazyDict
     assert (lazy[3], bytes_of([lazy, {1: 1}])) == (1, 2 * KEY_BYTES)

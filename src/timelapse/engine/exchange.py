@@ -63,6 +63,8 @@ class Merge:
     steps: tuple[tuple[Path, ...], ...]
     """What the slices did, one after the other: one file for each step, or by key one of each worker."""
     new: Path
+    budget: int | None = None
+    """Bytes that a merge should not need more of."""
 
     @classmethod
     def of(cls, job: Job, task: Task) -> Merge:
@@ -77,9 +79,8 @@ class Merge:
             parts = range(task.parts)
             found = (tuple(job.effects_path(task.index, task.first, task.state, part) for part in parts),)
         old = job.start_path(task.first, task.state) if task.first else None
-        return cls(
-            spec_of(job.program).states[task.state], old, found, job.start_path(task.last + 1, task.state)
-        )
+        spec, new = spec_of(job.program).states[task.state], job.start_path(task.last + 1, task.state)
+        return cls(spec, old, found, new, job.memory)
 
     @property
     def bytes(self) -> int:
@@ -116,12 +117,14 @@ class Merge:
 
                 install()
             steps = self.changes()
+            threads = min(usable_cores(), MOST_THREADS)
             changes = prefix(
                 self.spec,
                 self.start(),
                 steps,
                 [*(None for _ in steps[1:]), self.new],
-                threads=min(usable_cores(), MOST_THREADS),
+                threads=threads,
+                budget=None if self.budget is None else self.budget // threads,
             )
             return sum(changes, NO_CHANGE)
         if self.old is not None:

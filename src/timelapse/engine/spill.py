@@ -1,7 +1,8 @@
 """A chain whose states outgrow their memory: between two slices they go to files, and the chain goes on from there.
 
 The next slices take over from the files what they touch (tables/lookup.py), so memory grows with the keys
-that are touched between two such stops, not with those of the whole log.
+that are touched between two such stops, not with those of the whole log. What changed between two stops is in files
+already, as each slice's effects: it becomes a level of the state (tables/levels.py), and the rest stays where it is.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from timelapse.engine.job import Job
 from timelapse.model.program import spec_of
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
+from timelapse.tables.levels import Levels
 from timelapse.tables.table import read_table
 
 
@@ -28,35 +30,61 @@ class Spill:
         self._job = job
         specs = spec_of(job.program).states
         self._specs = {name: specs[name] for name in states}
-        self._now = {name: starts.get(name, empty(spec)) for name, spec in self._specs.items()}
+        self._now = {name: Levels(spec, starts.get(name, empty(spec))) for name, spec in self._specs.items()}
         self._changes: dict[str, list[Path]] = {name: [] for name in states}
-        self._folder: Path | None = None
+        self._files: dict[str, list[Path | None]] = {name: [None] for name in states}
+        """By state each level's file, where it was made here."""
+        self._folder = job.scratch / "spill" / uuid.uuid4().hex
+        self.written = 0
+        """Rows that were merged, as the files have them: what stopping took."""
 
     def add(self, state: str, change: Path) -> None:
         """A slice changed a state: the file with its const effects. No file: it did not."""
         self._changes[state].append(change)
 
-    def stop(self) -> dict[str, pa.Table] | None:
+    def stop(self) -> Mapping[str, Levels] | None:
         """The states now, memory-mapped; None where the disk cannot take them."""
-        folder = self._job.scratch / "spill" / uuid.uuid4().hex
         try:
-            folder.parent.mkdir(exist_ok=True)
-            folder.mkdir()
-            for name, spec in self._specs.items():
-                changes = [read_table(path) for path in self._changes[name] if path.exists()]
-                merge.fold_to(spec, self._now[name], changes, folder / f"{name}.arrow")
+            self._folder.parent.mkdir(exist_ok=True)
+            self._folder.mkdir(exist_ok=True)
+            for name in self._now:
+                self._take_in(name)
         except OSError:
             if self._job.scratch.exists():
-                shutil.rmtree(folder, ignore_errors=True)
                 return None
             raise  # the job was cancelled
-        self._now = {name: read_table(folder / f"{name}.arrow") for name in self._specs}
-        self._changes = {name: [] for name in self._specs}
-        self.close()
-        self._folder = folder
         return self._now
+
+    def _take_in(self, name: str) -> None:
+        """What changed of a state since the last stop becomes levels of it."""
+        state, files = self._now[name], self._files[name]
+        changes = [read_table(path) for path in self._changes[name] if path.exists()]
+        changes = [change for change in changes if change.num_rows]
+        now = Levels(state.spec, state.base, (*state.changes, *changes))
+        files = [*files, *(None for _ in changes)]
+        at = now.to_merge()
+        if at < len(files):
+            path = self._folder / f"{name}-{uuid.uuid4().hex}.arrow"
+            now = self._merged(now, at, path)
+            for old in files[at:]:
+                if old is not None:
+                    old.unlink()
+            files = [*files[: len(now.changes)], path]
+        self._now[name], self._files[name], self._changes[name] = now, files, []
+
+    def _merged(self, state: Levels, at: int, path: Path) -> Levels:
+        """The state with its levels from one on as one, in a file."""
+        below = state.changes[: max(0, at - 1)]
+        if (at > 1 or state.base.num_rows) and at:
+            if merge.together_to(state.spec, state.changes[at - 1 :], path, self._job.memory):
+                merged = read_table(path)
+                self.written += merged.num_rows
+                return Levels(state.spec, state.base, (*below, merged))
+        merge.fold_to(state.spec, state.base, state.changes, path, self._job.memory)
+        base = read_table(path)
+        self.written += base.num_rows
+        return Levels(state.spec, base)
 
     def close(self) -> None:
         """Give the disk space back. What is mapped stays readable."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -23,8 +23,8 @@ from timelapse.engine.job import (
 )
 from timelapse.engine.results import keep_beside, keep_results
 from timelapse.engine.spill import Spill
-from timelapse.env.garbage import collected_rarely
-from timelapse.env.machine import state_memory
+from timelapse.env.garbage import collected_rarely, give_back
+from timelapse.env.machine import carried, state_memory
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import Abandoned, PassResult
 from timelapse.kernels.budget import Spent
@@ -42,11 +42,14 @@ from timelapse.model.events import Event
 from timelapse.model.program import spec_of
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
+from timelapse.tables.levels import Start
 from timelapse.tables.sharing import Beside
 from timelapse.tables.table import read_table, write_table
 
 Starts = Callable[..., dict[str, pa.Table]]
 """Gives, for a job, a pass and a slice, states at the slice's start: all that the pass knows, or some by name."""
+_BESIDE = 16
+"""Results of a slice are written while the next one runs, as long as they take no more than this part of the budget."""
 Report = Callable[[int], None]
 """Called with the number of events done since the last call."""
 
@@ -124,7 +127,7 @@ def _repair(job: Job, task: Task, report: Report) -> TaskResult:
         folder = job.recording_path(task.index, job.cuts.index(lo))
         return read(states, folder) if folder.is_dir() else None
 
-    def begin(known: Mapping[str, pa.Table]) -> RepairKernel:
+    def begin(known: Mapping[str, Start]) -> RepairKernel:
         return RepairKernel(
             job.program,
             work,
@@ -189,7 +192,7 @@ def _starts(job: Job, index: int, slice_id: int, states: Sequence[str] = ()) -> 
 def _run_slices(
     job: Job, task: Task, index: int, starts: Starts, report: Report,
     keep: Callable[[SliceReport, PassResult], None],
-    kernel_of: Callable[[Mapping[str, pa.Table]], RepairKernel] | None = None, *, given_up: bool = False,
+    kernel_of: Callable[[Mapping[str, Start]], RepairKernel] | None = None, *, given_up: bool = False,
     written: Callable[[], None] = lambda: None,
 ) -> TaskResult:  # fmt: skip
     """Run a pass over the task's slices, one after the other. `given_up`: it could not do so compiled.
@@ -218,9 +221,7 @@ def _run_slices(
     # What compiled passes keep of most windows begins with the log, and nobody is told of it.
     alone = task.kind == "final_chain" and task.first == 0
 
-    def begin(
-        known: Mapping[str, pa.Table], before: Before | None
-    ) -> SliceKernel | TimedKernel | RepairKernel:
+    def begin(known: Mapping[str, Start], before: Before | None) -> SliceKernel | TimedKernel | RepairKernel:
         if kernel_of is not None:
             return kernel_of(known)
         if serial:
@@ -296,18 +297,23 @@ def _run_slices(
         if job.aside is not None and done.beside:
             keep_beside(job, job.aside, slice_id, done.beside, task.threads)
         result.reports.append(slice_report)
+        if last < task.last and done.nbytes > memory // _BESIDE:
+            written()
+            done = PassResult()
+            give_back()
         ended = time.perf_counter()
         account["write"] = account.get("write", 0.0) + ended - middle
         if spill is not None and last < task.last:
             for name in exact:
                 spill.add(name, _written(job, task, index, slice_report, name))
-            if kernel.state_bytes > memory:
+            if kernel.state_bytes > carried(memory):
                 written()
                 now = spill.stop()
                 if now is not None:
-                    carried = kernel.carried() if isinstance(kernel, SliceKernel) else None
+                    before = kernel.carried() if isinstance(kernel, SliceKernel) else None
                     del kernel, done  # before the new one takes memory
-                    kernel = begin(now, carried)
+                    give_back()
+                    kernel = begin(now, before)
                 account["exchange"] = account.get("exchange", 0.0) + time.perf_counter() - ended
     if spill is not None:
         spill.close()

@@ -6,15 +6,26 @@ third of the time. They are in no cycles. What handlers make may be, so the sear
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pyarrow as pa
+
 _RARELY = (100_000, 500, 20)
 _LOCK = threading.Lock()
 _inside = 0
 _before = gc.get_threshold()
+
+
+def give_back() -> None:
+    """Give memory that nobody uses back to the system. Allocators keep it, each thread its own, for what is asked for next."""
+    pa.default_memory_pool().release_unused()
+    with contextlib.suppress(AttributeError, OSError):  # another C library has no such call
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from timelapse.errors import UsageError
 
 GIB = 1 << 30
 MEMORY = "TIMELAPSE_MEMORY"
-"""Environment variable: how much memory the states of one task should take at most."""
+"""Environment variable: how much memory one task should take at most, beside what a process needs for itself."""
 
 
 def cores() -> int:
@@ -38,8 +38,14 @@ def memory_bytes() -> int:
 
 
 def state_memory() -> int:
-    """Memory that the states of one task may take here: its core's share of a quarter of the machine's."""
-    return memory_bytes() // (4 * cores())
+    """Memory that one task may take here (its budget): its core's share of half of the machine's."""
+    return memory_bytes() // (2 * cores())
+
+
+def carried(budget: int) -> int:
+    """The part of a task's budget that states take from one slice to the next. A table that doubles needs three times what
+    it took; the rest is for what a slice puts out and does to states."""
+    return budget // 4
 
 
 def memory_setting() -> int | None:

@@ -97,6 +97,13 @@ class PassResult:
     seconds: dict[str, float] = field(default_factory=dict)
     """Where the time went, by phase (read, decode, kernel, write), as far as the kernel tells them apart."""
 
+    @property
+    def nbytes(self) -> int:
+        """What its tables take."""
+        tables = [*self.effects.values(), *self.rows.values(), *self.outputs.values()]
+        rejected = 0 if self.rejected is None else self.rejected.nbytes
+        return int(sum(table.nbytes for table in tables) + rejected)
+
     def join(self, outputs: Mapping[type[Record], pa.Table], rejected: pa.Table | None) -> None:
         """Add what other events of the slice put out. No event's rows are on both sides.
 

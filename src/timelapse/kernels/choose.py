@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import UsageError
 from timelapse.kernels import budget
@@ -25,6 +23,7 @@ from timelapse.kernels.starts import starting
 from timelapse.kernels.steps import SteppingKernel, has_steps
 from timelapse.kernels.windows import Before
 from timelapse.model.program import Program, spec_of
+from timelapse.tables.levels import Start
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.aside import AsideKernel
@@ -96,7 +95,7 @@ class SliceKernel:
     """
 
     def __init__(
-        self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool,
+        self, program: Program, work: PassProgram, starts: Mapping[str, Start], events: int, *, final: bool,
         prefetch: bool = False, memory: int | None = None, ahead: bool = False,
         quarantine: int | None = None, workers: int = 1, before: Before | None = None, rows: bool = True,
         folder: Path | None = None, alone: bool = True, given_up: bool = False,
@@ -238,7 +237,7 @@ class SliceKernel:
             return self._python.run_steps(source, tick)
         return self._python.run_source(source, tick)
 
-    def _interpret(self, starts: Mapping[str, pa.Table], before: Before | None) -> None:
+    def _interpret(self, starts: Mapping[str, Start], before: Before | None) -> None:
         states = spec_of(self._program).states
         known = {
             name: starting(states[name], table, self._events, self._memory) for name, table in starts.items()
@@ -309,14 +308,14 @@ def choice(program: Program, work: PassProgram, *, final: bool) -> Choice:
     return Choice(True)
 
 
-def event_bytes(program: Program, work: PassProgram) -> int | None:
+def event_bytes(program: Program, work: PassProgram, *, mapped: bool) -> int | None:
     """The memory that an event of a compiled final pass can take until its slice's end, if it touches only new keys; of a
-    loop, one round. None where the pass does not compile. Compiles nothing."""
+    loop, one round. None where the pass does not compile. Compiles nothing. `mapped`: start states may be in files."""
     try:
         unit = lowered_pass(program, work, final=True)
     except refused():
         return None
-    return unit.event_bytes
+    return unit.event_bytes(mapped=mapped)
 
 
 def foresee(program: Program, work: PassProgram, events: int, *, final: bool) -> Choice:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels import budget, sweep
@@ -34,6 +33,7 @@ from timelapse.log.rows import row_maker
 from timelapse.log.types import bind
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
+from timelapse.tables.levels import Start
 
 MOST = 0.3
 """Of the events gone through, so many may run again; with more it is no worse to run them all."""
@@ -48,7 +48,7 @@ def specs_of(program: Program, work: PassProgram) -> dict[str, StateSpec]:
 
 
 def guess(
-    program: Program, work: PassProgram, starts: Mapping[str, pa.Table], source: Source, events: int, tick: Tick,
+    program: Program, work: PassProgram, starts: Mapping[str, Start], source: Source, events: int, tick: Tick,
     memory: int | None = None,
 ) -> Recording:  # fmt: skip
     """Run a pass over a slice from a start that may be wrong.
@@ -124,7 +124,7 @@ class RepairKernel:
     workers = False
 
     def __init__(
-        self, program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *,
+        self, program: Program, work: PassProgram, starts: Mapping[str, Start], events: int, *,
         recording: Callable[[int], Recording | None], memory: int | None = None, quarantine: int | None = None,
     ) -> None:  # fmt: skip
         specs = spec_of(program).states

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import pyarrow as pa
-
+from timelapse.env.machine import carried
 from timelapse.kinds.base import StateSpec
 from timelapse.model.types import OptionalType, ScalarType
-from timelapse.tables.lookup import LazyDict, MappedTable
+from timelapse.tables.levels import Levels, Start, whole
+from timelapse.tables.lookup import LazyDict, MappedLevels, MappedTable
 from timelapse.tables.table import key_types, to_dict
 
 KEY_BYTES = 250
@@ -21,15 +21,18 @@ _WORTH = 100
 _HASHED = {"int", "Time", "bool", "str", "bytes"}
 
 
-def starting(spec: StateSpec, table: pa.Table, events: int, memory: int | None) -> dict[Any, Any]:
+def starting(spec: StateSpec, table: Start, events: int, memory: int | None) -> dict[Any, Any]:
     """A state's values per key.
 
     Loaded whole, except where the pass is over so few `events` (0: not known) that they cannot touch
-    most of the keys, or where it would take more than `memory` bytes (None: no matter).
+    most of the keys, or where it would take more of `memory` bytes (None: no matter) than its part. A state in levels is one that
+    did.
     """
     rows = int(table.num_rows)
     few = 0 < events * _WORTH < rows
-    large = memory is not None and rows * KEY_BYTES > memory
+    large = memory is not None and rows * KEY_BYTES > carried(memory)
+    if isinstance(table, Levels):
+        return LazyDict(MappedLevels(table)) if _can_be_looked_up(spec) else to_dict(spec, whole(table))
     if (few or large) and _can_be_looked_up(spec):
         return LazyDict(MappedTable(spec, table))
     return to_dict(spec, table)

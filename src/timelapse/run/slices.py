@@ -7,7 +7,7 @@ import itertools
 from timelapse.analysis.result import PassProgram
 from timelapse.env import machine
 from timelapse.errors import UsageError
-from timelapse.kernels.choose import event_bytes
+from timelapse.kernels.choose import event_bytes, runs_compiled
 from timelapse.log.reader import EventReader
 from timelapse.model.program import Program, spec_of
 from timelapse.plan import Plan
@@ -20,8 +20,13 @@ _COMPILED_EVENTS = 16_000_000
 """Events per slice of a compiled pass. A boundary costs the hashing, sorting and writing of all keys that a slice wrote
 (0.3 s of 1.9 s for each 3 million events of the anti-spam log), and is where `why` and `state --at` can start from."""
 
-_KEY_BYTES = 128
-"""What an event whose handlers run as Python may add to each state, if it touches one key of it."""
+_KEY_BYTES = 500
+"""What an event whose handlers run as Python may take for each state, if it touches one key of it: in the state, in a copy to
+compare it with, and as an effect."""
+_ROW_BYTES = 400
+"""What it may take for what it puts out."""
+_CARRIED = 2
+"""Where there are several slices, one gets this part of the memory: the rest is for states that are carried on."""
 
 _UNEVEN_EVENTS = 100_000
 """From this many events on the sizes of slices are chosen, and how many lead."""
@@ -35,21 +40,29 @@ def least_slices(
 ) -> int:
     """So many slices that none is too large to hold where `tasks` of them run at a time.
 
-    The keys that a slice touches stay in memory until its end, so there are at most so many of them as fit
-    into `memory` bytes (None: what this machine has for states), whatever the size of the whole state.
+    The keys that a slice touches stay in memory until its end, and so does what it puts out. So a slice has at most so
+    many events as fit with all that into `memory` bytes (None: a task's budget here), whatever the size of the whole state.
     """
     if memory is None:
-        memory = machine.state_memory() * machine.cores() // tasks
-    interpreted = memory // (_KEY_BYTES * max(1, len(spec_of(program).states)))
-    if events <= min(interpreted, _INTERPRETED_EVENTS):
+        memory = task_memory(tasks)
+    interpreted = _KEY_BYTES * len(spec_of(program).states) + _ROW_BYTES
+    if events <= min(memory // interpreted, _INTERPRETED_EVENTS):
         return 1
-    each = event_bytes(program, final)
-    most = (
-        min(_INTERPRETED_EVENTS, interpreted)
-        if each is None
-        else min(_COMPILED_EVENTS, memory // max(1, each))
-    )
-    return -(-events // max(1, most))
+    first, each = (event_bytes(program, final, mapped=mapped) for mapped in (False, True))
+    most = _COMPILED_EVENTS
+    if first is None or each is None:
+        first = each = interpreted
+        most = _INTERPRETED_EVENTS
+    elif not runs_compiled(program, final, events // tasks, final=True):
+        first = each = interpreted
+    if events <= min(most, memory // max(1, first)):
+        return 1
+    return -(-events // max(1, min(most, memory // _CARRIED // max(1, each))))
+
+
+def task_memory(tasks: int) -> int:
+    """A task's budget on this machine where nobody says, and `tasks` of them run at a time."""
+    return machine.state_memory() * machine.cores() // tasks
 
 
 def default_slices(least: int, cores: int, plan: Plan) -> int:

@@ -40,7 +40,7 @@ from timelapse.run.planning import Planner, in_threads
 from timelapse.run.quarantine import all_taken_out, replay_without_failing
 from timelapse.run.request import Request, Settings, Several
 from timelapse.run.run import Run, RunContext
-from timelapse.run.slices import cut, cut_in_runs, default_slices, least_slices
+from timelapse.run.slices import cut, cut_in_runs, default_slices, least_slices, task_memory
 from timelapse.run.source import end_of, open_source, refuse_silence, spilled
 
 if TYPE_CHECKING:
@@ -206,6 +206,8 @@ def _job(
     passes = (*(stage.work for stage in plan.stages), plan.last)
     memory = memory_setting()
     tasks = executor.cores if plan.mode == "staged" else 1
+    if memory is None and isinstance(executor, LocalExecutor):
+        memory = task_memory(tasks)
     least = least_slices(request.program, passes[-1], reader.count, memory, tasks)
     slices = settings.slices or default_slices(least, executor.cores, plan)
     cuts, lead = cut(reader, slices, plan)

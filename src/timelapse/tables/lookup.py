@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.model.types import TupleType
+from timelapse.tables.levels import Levels, levels_of, whole
 from timelapse.tables.loops import U64
 from timelapse.tables.scalarhash import key_hash
 from timelapse.tables.table import to_dict
@@ -42,13 +43,21 @@ class MappedTable:
         row = self.row(key)
         return ABSENT if row is None else next(iter(to_dict(self._spec, row).values()))
 
-    def row(self, key: Any) -> pa.Table | None:
-        """The key's row."""
+    def hash(self, key: Any) -> np.uint64 | None:
+        """What tables are sorted by; None for a key that no table can hold: half a surrogate pair."""
         parts = () if self._spec.key is None else key if self._tuple else (key,)
         try:
-            h = np.uint64(key_hash(parts))
-        except UnicodeEncodeError:  # half a surrogate pair: no table can hold it
+            return np.uint64(key_hash(parts))
+        except UnicodeEncodeError:
             return None
+
+    def row(self, key: Any) -> pa.Table | None:
+        """The key's row."""
+        h = self.hash(key)
+        return None if h is None else self.row_of(h, key)
+
+    def row_of(self, h: np.uint64, key: Any) -> pa.Table | None:
+        """The row of a key with this hash."""
         at = bisect_right(self._first, int(h)) - 1
         # Rows of one hash may lie on both sides of a border: the first of them is in an earlier piece.
         while at > 0 and self._first[at] == h:
@@ -70,6 +79,30 @@ class MappedTable:
         return to_dict(self._spec, self._table)
 
 
+class MappedLevels:
+    """A state in levels, to look single keys up in: the latest level that knows a key decides."""
+
+    def __init__(self, state: Levels) -> None:
+        self._state = state
+        self._levels = [MappedTable(state.spec, level) for level in levels_of(state)]
+
+    def find(self, key: Any) -> Any:
+        """The value (True in a Set), or ABSENT."""
+        h = self._levels[0].hash(key) if self._levels else None
+        if h is None:
+            return ABSENT
+        for level in self._levels:
+            row = level.row_of(h, key)
+            if row is not None:
+                gone = "present" in row.column_names and not row.column("present")[0].as_py()
+                return ABSENT if gone else next(iter(to_dict(self._state.spec, row).values()))
+        return ABSENT
+
+    def whole(self) -> dict[Any, Any]:
+        """Everything."""
+        return to_dict(self._state.spec, whole(self._state))
+
+
 class LazyDict(dict[Any, Any]):
     """A state as a dict, which takes a key over from the table when it is first asked for.
 
@@ -79,9 +112,9 @@ class LazyDict(dict[Any, Any]):
 
     __slots__ = ("_start",)
 
-    def __init__(self, start: MappedTable) -> None:
+    def __init__(self, start: MappedTable | MappedLevels) -> None:
         super().__init__()
-        self._start: MappedTable | None = start
+        self._start: MappedTable | MappedLevels | None = start
 
     def _find(self, key: Any) -> Any:
         value = super().get(key, self)

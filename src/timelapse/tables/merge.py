@@ -25,21 +25,32 @@ from timelapse.tables.sharing import in_order
 from timelapse.tables.table import hashes_of, key_names, read_table
 
 RANGE_ROWS = 1 << 18
-"""Rows of all tables together that are merged at a time."""
+"""Rows of all tables together that are merged at a time, at most."""
+_ROW_BYTES = 512
+"""What a row that is merged may take meanwhile: a range takes no more than the budget that is given."""
+
+_FEWEST = 1 << 12
+"""Fewer rows at a time are not worth it, however little memory there is."""
 
 Write = Callable[[pa.Table], None]
 
 
-def cut_points(tables: Sequence[pa.Table], part: tuple[int, int] = (0, 1)) -> list[list[int]]:
+def cut_points(
+    tables: Sequence[pa.Table], part: tuple[int, int] = (0, 1), budget: int | None = None
+) -> list[list[int]]:
     """For each table the rows at which its ranges begin and end; the same ranges for all.
 
-    `part` = (i, n): only the i-th of n equal parts of all hashes.
+    `budget`: bytes that a range should not need more of. `part` = (i, n): only the i-th of n equal parts of all hashes.
     """
     rows = sum(t.num_rows for t in tables)
     index, parts = part
-    ranges = max(1, -(-rows // (RANGE_ROWS * parts)))
+    ranges = max(1, -(-rows // (_range_rows(budget) * parts)))
     edges = [(index * ranges + k) * 2**64 // (parts * ranges) for k in range(ranges + 1)]
     return [[_rows_below(t, edge) for edge in edges] for t in tables]
+
+
+def _range_rows(budget: int | None) -> int:
+    return RANGE_ROWS if budget is None else min(RANGE_ROWS, max(_FEWEST, budget // _ROW_BYTES))
 
 
 def _rows_below(table: pa.Table, edge: int) -> int:
@@ -57,7 +68,7 @@ def _rows_below(table: pa.Table, edge: int) -> int:
 
 def prefix(
     spec: StateSpec, start: pa.Table, effects: Sequence[pa.Table], paths: Sequence[Path | None],
-    part: tuple[int, int] = (0, 1), threads: int = 1,
+    part: tuple[int, int] = (0, 1), threads: int = 1, budget: int | None = None,
 ) -> list[Change]:  # fmt: skip
     """Apply effects one after the other and write the state after each (None: not that one). Returns what each changed.
 
@@ -66,7 +77,7 @@ def prefix(
     files of all parts are the state, in this order, and their changes add up.
     """
     changes = [NO_CHANGE] * len(effects)
-    bounds = cut_points([start, *effects], part)
+    bounds = cut_points([start, *effects], part, budget)
 
     def merged(at: int) -> list[tuple[pa.Table, Change]]:
         state, found = _rows(start, bounds[0], at), []
@@ -93,16 +104,40 @@ def fold(spec: StateSpec, start: pa.Table, changes: Sequence[pa.Table]) -> pa.Ta
     return pa.concat_tables(parts) if parts else start
 
 
-def fold_to(spec: StateSpec, start: pa.Table, changes: Sequence[pa.Table], path: Path) -> None:
+def fold_to(
+    spec: StateSpec, start: pa.Table, changes: Sequence[pa.Table], path: Path, budget: int | None = None
+) -> None:
     """`fold` into a file. Peak memory is that of one range of hashes."""
     with writing(path, start.schema) as write:
-        for part in _folded(spec, start, changes):
+        for part in _folded(spec, start, changes, budget):
             write(part)
 
 
-def _folded(spec: StateSpec, start: pa.Table, changes: Sequence[pa.Table]) -> Iterator[pa.Table]:
+def together_to(spec: StateSpec, changes: Sequence[pa.Table], path: Path, budget: int | None = None) -> bool:
+    """Const effects one after the other as one, into a file. False, and no file, where two keys share a hash: then only
+    the state that they change can say what comes of them. Peak memory is that of one range of hashes."""
+    bounds = cut_points(changes, budget=budget)
+    try:
+        with writing(path, changes[0].schema) as write:
+            for at in range(len(bounds[0]) - 1):
+                found = _last(spec, [_rows(c, own, at) for c, own in zip(changes, bounds, strict=True)])
+                if found is None:
+                    raise _Clash
+                write(found)
+    except _Clash:
+        return False
+    return True
+
+
+class _Clash(Exception):
+    """Two keys share a hash."""
+
+
+def _folded(
+    spec: StateSpec, start: pa.Table, changes: Sequence[pa.Table], budget: int | None = None
+) -> Iterator[pa.Table]:
     changes = [c for c in changes if c.num_rows]
-    bounds = cut_points([start, *changes])
+    bounds = cut_points([start, *changes], budget=budget)
     for at in range(len(bounds[0]) - 1):
         state = _rows(start, bounds[0], at)
         parts = [_rows(c, own, at) for c, own in zip(changes, bounds[1:], strict=True)]

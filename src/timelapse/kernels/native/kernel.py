@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
+from timelapse.env.machine import carried
 from timelapse.kernels import budget
 from timelapse.kernels.base import Abandoned, PassResult, Tick
 from timelapse.kernels.clock import Clock
@@ -43,6 +44,7 @@ from timelapse.log.reader import Chunk
 from timelapse.model.events import Event
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.tables.apply import empty
+from timelapse.tables.levels import Levels, Start, whole
 from timelapse.tables.table import to_dict
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ class NativeKernel:
     """
 
     def __init__(
-        self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, pa.Table], *, final: bool,
+        self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, Start], *, final: bool,
         prefetch: bool = False, events: int = 0, memory: int | None = None, ahead: bool = False,
         quarantine: int | None = None, interned: Interned | None = None, share: tuple[int, int] = (0, 1),
         asked: Collection[str] | None = None, before: Before | None = None, logged: Collection[str] = (),
@@ -96,7 +98,7 @@ class NativeKernel:
             self._share = [np.zeros((LISTED + 1, 2), np.int64), *(np.int64(n) for n in share)]
         self.decoder = Decoder(unit, self._interned)
         self._params = unit.settings(params_of(program))
-        self._starts = {n: t for n, t in starts.items() if n in work.exact and n not in unit.layouts}
+        self._starts = {n: whole(t) for n, t in starts.items() if n in work.exact and n not in unit.layouts}
         self._tables: dict[str, NativeTable] = {}
         self._counts = np.zeros(len(unit.tables), np.int64)
         self._hashes = [
@@ -117,14 +119,16 @@ class NativeKernel:
             known = [n for n in names if n in unit.layouts and n in starts and n in work.exact]
             rows = max((starts[n].num_rows for n in known), default=0)
             few = rows >= _FEW_ROWS and 0 < _WORTH * events < rows
-            large = memory is not None and rows * table.row_bytes > memory
+            large = memory is not None and rows * table.row_bytes > carried(memory)
+            large = large or any(isinstance(starts[n], Levels) for n in known)
+            table.most = None if memory is None else carried(memory)
             if known:
-                whole = bool(unit.lists and unit.ticking) or not unit.indexed.keys().isdisjoint(names)
-                key_by_key = (few or large) and not whole
+                listed = bool(unit.lists and unit.ticking) or not unit.indexed.keys().isdisjoint(names)
+                key_by_key = (few or large) and not listed
                 load([self._tables[n] for n in known], [starts[n] for n in known], key_by_key=key_by_key)
         for name, counter in unit.counted.items():
             if name in starts and name in work.exact:
-                self._tables[counter].load_counts(starts[name])
+                self._tables[counter].load_counts(whole(starts[name]))
         self._members = {n: Members(self._tables[n], self._tables[h]) for n, h in unit.indexed.items()}
         self._logs = Logs(unit, work, self._spec.states, self._tables, before, logged)
         self._reach = Reach(unit.steady, {n: t for n, t in starts.items() if n in work.exact})
@@ -297,7 +301,7 @@ class NativeKernel:
             return 0
         states = self._work.exact - self._unit.indexed.keys()
         mappable = {t.hash for n, t in self._tables.items() if n in states and t.can_be_mapped}
-        return sum(table.nbytes for table in mappable)
+        return sum(table.nbytes for table in mappable) + self._interned.nbytes
 
     def hand_over(self) -> tuple[PassResult, InterpretedKernel]:
         """What was put out in the slice so far, and the kernel that goes on after it."""

@@ -15,8 +15,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
-import pyarrow as pa
-
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.base import Abandoned, PassResult, Tick
 from timelapse.kernels.clock import Clock
@@ -30,16 +28,17 @@ from timelapse.kernels.native.views import Foreign
 from timelapse.kernels.supply import Supply
 from timelapse.log.reader import Chunk
 from timelapse.model.program import Program
+from timelapse.tables.levels import Start
 
 
 class SharedKernel:
     """Runs one compiled pass in several threads. `starts` are state tables, as for NativeKernel."""
 
     def __init__(
-        self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, pa.Table], *, workers: int,
+        self, program: Program, work: PassProgram, unit: Unit, starts: Mapping[str, Start], *, workers: int,
         events: int, memory: int | None, quarantine: int | None,
     ) -> None:  # fmt: skip
-        interned = Interned(unit.texts)
+        interned = self._interned = Interned(unit.texts)
         self._workers = [
             NativeKernel(
                 program, work, unit, starts, final=True, events=events, memory=memory, quarantine=quarantine,
@@ -51,7 +50,8 @@ class SharedKernel:
     @property
     def state_bytes(self) -> int:
         """What the states take that need not be in memory."""
-        return sum(kernel.state_bytes for kernel in self._workers)
+        strings = (len(self._workers) - 1) * self._interned.nbytes  # they share them
+        return sum(kernel.state_bytes for kernel in self._workers) - strings
 
     def run(self, chunks: Iterator[Chunk], tick: Tick, shown: Shown) -> PassResult:
         """Process one slice. After a failure the kernel is of no use. Raises Abandoned."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.kernels.native.lowering.numbers import bound_of
 from timelapse.kernels.native.lowering.values import Value
+from timelapse.tables.levels import Start, levels_of
 
 LIMIT = 2**50
 """How far such a counter may come."""
@@ -52,7 +52,7 @@ class Steps:
 class Reach:
     """How far a pass's steady counters can have come. `steady`: their steps per event."""
 
-    def __init__(self, steady: Mapping[str, int], starts: Mapping[str, pa.Table]) -> None:
+    def __init__(self, steady: Mapping[str, int], starts: Mapping[str, Start]) -> None:
         self._step = max(steady.values(), default=0)
         self.most = max([MOST, *(_largest(starts[name]) for name in steady if name in starts)])
 
@@ -62,7 +62,7 @@ class Reach:
         return self.most <= LIMIT
 
 
-def _largest(table: pa.Table) -> int:
-    found = pc.min_max(table.column("v")).as_py()
-    ends: Iterable[int] = (end for end in found.values() if end is not None)
+def _largest(start: Start) -> int:
+    found = [pc.min_max(level.column("v")).as_py() for level in levels_of(start)]
+    ends: Iterable[int] = (end for one in found for end in one.values() if end is not None)
     return max(map(abs, ends), default=0)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from timelapse.kernels.native.computed import Computed
-from timelapse.kernels.native.memory.layout import Layout, row_bytes
+from timelapse.kernels.native.memory.layout import Layout, gathered_bytes, row_bytes
 from timelapse.kernels.native.windows import Sliding
 from timelapse.kinds.base import StateSpec
 from timelapse.model.decimals import as_word
 from timelapse.model.events import Event, Record
+from timelapse.model.types import OptionalType
 
 
 @dataclass(frozen=True)
@@ -130,23 +131,31 @@ class Unit:
         """The parameters that the function takes, as it takes them."""
         return [as_word(params[name]) for name, _ in self.params]
 
-    @property
-    def event_bytes(self) -> int:
-        """The memory that an event can take, outside of loops, if all keys that it touches are new."""
+    def event_bytes(self, *, mapped: bool) -> int:
+        """The memory that an event can take until its slice's end, outside of loops, if all keys that it touches are new: rows,
+        what becomes of them there, and what it puts out. `mapped`: looking a key up may take a row too (touch.py)."""
         found = 0
         for names in self.tables:
             layouts = [self.layouts[name] for name in names]
-            claims = sum(self.claims.get(name, 0) for name in names)
-            found += claims * row_bytes(layouts, tracked=layouts[0].tracked)
+            rows = sum(self.claims.get(name, 0) + mapped * self.finds.get(name, 0) for name in names)
+            found += rows * (row_bytes(layouts, tracked=layouts[0].tracked) + gathered_bytes(layouts))
         for name in self.indexed:  # a node of its list, where that is as full as it gets
             found += self.claims.get(name, 0) * 2 * 8 * (1 + self.layouts[name].width)
-        return found
+        for record, rows in self.emits.items():
+            optional = sum(isinstance(f.type, OptionalType) for f in record.__fields__)
+            found += rows * _PUT_OUT * 8 * (3 + len(record.__fields__) + optional)
+        return max(found, _REJECTED if self.rejects else 0)
 
     @property
     def steps(self) -> bool:
         """Whether there is more than the log's events."""
         return self.ticks or bool(self.later) or bool(self.ticking)
 
+
+_PUT_OUT = 3
+"""What was put out is there so many times where it becomes a file."""
+_REJECTED = 160
+"""Bytes that a rejected event takes, with its reason's text."""
 
 LISTED = 2048
 """By key: so many events are looked through at a time for a worker's own. Their list stays in the nearest cache."""

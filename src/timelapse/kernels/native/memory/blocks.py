@@ -7,6 +7,7 @@ this process, within a bound.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from functools import partial
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timelapse.env.machine import memory_bytes
+from timelapse.env.machine import memory_bytes, memory_setting
+from timelapse.errors import TimelapseError
 from timelapse.tables.sharing import at_once
 
 Ints = npt.NDArray[np.int64]
@@ -23,7 +25,7 @@ LARGE = 16 << 20
 _MOST = 512 << 20
 """Bytes kept at most,"""
 _SHARE = 32
-"""and this part of the machine's memory."""
+"""and this part of the machine's memory; where TIMELAPSE_MEMORY is set, an eighth of that."""
 _FIT = 2
 """A block is used for an array of at least this part of it."""
 _LINE = 8
@@ -89,6 +91,8 @@ def _taken(room: int) -> Ints | None:
 def keep(block: Ints) -> None:
     """Keep a block that nobody uses any more, in place of those that were used longest ago."""
     most = min(_MOST, memory_bytes() // _SHARE)
+    with contextlib.suppress(TimelapseError):  # it was checked before
+        most = min(most, (memory_setting() or 8 * most) // 8)
     # The collector may call this while the lock is held, by the same thread even: then the system gets the block.
     if _LOCK.acquire(blocking=False):
         try:

@@ -46,6 +46,8 @@ class HashTable:
         self._live, self._words = live_words(layouts), row_words(layouts)
         self.row_bytes = row_bytes(layouts, tracked=self.tracked)
         """What a key takes while the table is as full as it gets."""
+        self.most: int | None = None
+        """Bytes that it should not take ahead of its keys."""
         self.mapped: MappedRows | None = None
         self.moved: list[Callable[[Ints], None]] = []
         """Called when rows have other places than in the array that is given."""
@@ -65,13 +67,16 @@ class HashTable:
 
     @property
     def nbytes(self) -> int:
-        return self.slots.nbytes + self.base.nbytes
+        mapped = 0 if self.mapped is None else self.mapped.nbytes
+        return self.slots.nbytes + self.base.nbytes + mapped
 
     def reserve(self, more: int, expected: int = 0) -> None:
-        """Make room for `more` keys beside those there are. Where that takes a larger table: for `expected` keys in all."""
+        """Make room for `more` keys beside those there are. Where that takes a larger table: for `expected` keys in all, as
+        far as memory is meant for so many."""
         wanted = len(self.slots)
         if 2 * (self.rows + more) <= wanted:
             return
+        expected = expected if self.most is None else min(expected, self.most // (2 * self.row_bytes))
         while wanted < 2 * max(self.rows + more, expected):
             wanted *= 2
         slots, base = _empty(wanted, self._words, self._threads), self._base(wanted if len(self.base) else 0)

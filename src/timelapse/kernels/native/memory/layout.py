@@ -20,7 +20,7 @@ from timelapse.analysis.result import PassProgram
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.extremum import Extremum
 from timelapse.kinds.listof import ListOf
-from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
+from timelapse.model.types import DecimalType, ListType, OptionalType, ScalarType, TupleType, ValueType
 from timelapse.tables.table import key_types
 
 OCCUPIED, PRESENT, TOUCHED = 1, 2, 4
@@ -157,6 +157,12 @@ def row_bytes(layouts: Sequence[Layout], *, tracked: bool) -> int:
     return 2 * 8 * (row_words(layouts) + (1 + live_words(layouts) if tracked else 0))
 
 
+def gathered_bytes(layouts: Sequence[Layout]) -> int:
+    """What a key that was written takes beside that at the slice's end: in its drawer, as columns, in Arrow (gathering.py)."""
+    words = 2 + layouts[0].width + live_words(layouts)
+    return 8 * (2 * words + sum(2 + layout.width + layout.live for layout in layouts))
+
+
 def mode_of(name: str, work: PassProgram) -> Mode:
     """What a pass does with a state."""
     return "delta" if name in work.delta else "exact" if name in work.exact else "ignored"
@@ -191,6 +197,16 @@ def can_be_mapped(spec: StateSpec, layout: Layout) -> bool:
     """Whether an exact state's keys can be taken over one by one from a state table (touch.py)."""
     kinds, stored = key_types(spec), layout.stored
     plain = all(isinstance(k, ScalarType) and k.name != "float" for k in kinds)
-    value = stored is None or (isinstance(stored, ScalarType) and stored.name not in ("str", "bytes"))
     alone = layout.mappable and not layout.extra
-    return layout.form == "exact" and alone and bool(kinds) and plain and value
+    return layout.form == "exact" and alone and bool(kinds) and plain and _numbers(stored)
+
+
+def _numbers(kind: ValueType | None, *, optional: bool = True) -> bool:
+    """Whether values are numbers and truth values, or tuples of these. Some of them may be None, not one within another."""
+    if isinstance(kind, OptionalType):
+        return optional and _numbers(kind.inner, optional=False)
+    if isinstance(kind, TupleType):
+        return all(_numbers(item, optional=optional) for item in kind.items)
+    if isinstance(kind, DecimalType):  # a column of them has two words each
+        return False
+    return kind is None or (isinstance(kind, ScalarType) and kind.name not in ("str", "bytes"))

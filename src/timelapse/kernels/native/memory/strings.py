@@ -40,6 +40,11 @@ class Interned:
         return int(self._used[0])
 
     @property
+    def nbytes(self) -> int:
+        """What they take."""
+        return self._slots.nbytes + self._starts.nbytes + self._data.nbytes
+
+    @property
     def buffers(self) -> tuple[Ints, Bytes]:
         """Where codes that are in use now are spelt (pool.py: `starts`, `data`). They stay right for those codes."""
         with self._lock:

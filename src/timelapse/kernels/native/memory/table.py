@@ -13,10 +13,11 @@ from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.layout import Layout, can_be_mapped
 from timelapse.kernels.native.memory.primitives import put_back
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.memory.touch import Mapped, MappedRows, fetchable
+from timelapse.kernels.native.memory.touch import MappedRows, fetchable
 from timelapse.kernels.native.memory.words import decode, encode, to_arrow, to_words
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.kinds.effects import ADD, SET
+from timelapse.tables.levels import Start, levels_of, whole
 from timelapse.tables.table import key_list, key_names, key_types, to_python
 
 Ints = npt.NDArray[np.int64]
@@ -60,7 +61,7 @@ class NativeTable:
         """Whether there is a start state of which only the keys that were touched have rows."""
         return self.hash.mapped is not None
 
-    def load(self, table: pa.Table, *, key_by_key: bool = False) -> None:
+    def load(self, table: Start, *, key_by_key: bool = False) -> None:
         """Start from a state table. `key_by_key`: its keys get rows when they are first looked at, if possible."""
         load([self], [table], key_by_key=key_by_key)
 
@@ -76,10 +77,10 @@ class NativeTable:
         if shared.mapped is None:
             return
         rows, base = shared.used()
-        parts, shared.mapped = shared.mapped.parts, None
+        starts, shared.mapped = shared.mapped.starts, None
         shared.clear()
-        for mapped, layout in parts:
-            self._put_in(mapped.table, layout)
+        for start, layout in starts:
+            self._put_in(whole(start), layout)
         shared.rebase()
         shared.override(rows, base)
 
@@ -252,14 +253,18 @@ def undo(tables: Sequence[NativeTable], entries: Ints) -> None:
         table.slots[row, layout.place : layout.end] = words[: layout.live]
 
 
-def load(tables: Sequence[NativeTable], starts: Sequence[pa.Table], *, key_by_key: bool) -> None:
+def load(tables: Sequence[NativeTable], starts: Sequence[Start], *, key_by_key: bool) -> None:
     """Let states that share a table start from state tables. `key_by_key`: as `NativeTable.load`, if all can."""
     shared = tables[0].hash
     shared.clear()
     shared.mapped = None
     parts = [(t, start) for t, start in zip(tables, starts, strict=True) if start.num_rows]
-    if key_by_key and parts and all(t.can_be_mapped and fetchable(start) for t, start in parts):
-        shared.map(MappedRows([(Mapped(start, t.layout.width), t.layout) for t, start in parts]))
+    mapped = key_by_key and all(
+        t.can_be_mapped and all(fetchable(level, t.layout.stored) for level in levels_of(start))
+        for t, start in parts
+    )
+    if mapped and parts:
+        shared.map(MappedRows([(start, t.layout) for t, start in parts]))
         return
     for table, start in sorted(parts, key=lambda p: -p[1].num_rows):  # the first makes the room
-        table._put_in(start, table.layout)
+        table._put_in(whole(start), table.layout)

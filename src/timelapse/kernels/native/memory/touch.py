@@ -2,23 +2,26 @@
 
 The table (tables/table.py) is sorted by the hash of its keys. `Mapped` describes where its columns lie in
 memory, with an index: for each value of a hash's upper bits the first row. So a key costs one look into the
-index and a few neighbouring rows. What is found is copied to the row of the pass's own table.
+index and a few neighbouring rows. What is found is copied to the row of the pass's own table. A state may lie in several
+levels (tables/levels.py): the latest that knows the key decides, and some say that it is gone.
 
 The description is one array of int64 words, empty where there is no table:
 
-- the number of states whose keys are taken over (they share the rows), and for each where its part of what follows begins,
-  where its words are in a row, its flag;
+- the number of levels of all states whose keys are taken over (they share the rows), a state's latest first, and for each
+  where its part of what follows begins, where the state's words are in a row, its flag;
 - in each part HEAD words: the number of pieces, how far a hash is shifted for the index, the
   index's address, the number of value words, the addresses of the string pool's two arrays;
-- for each piece (record batch) its rows, the address of its hashes, and for each key part and for the value a
-  `kind` and two addresses: WORD (int64 or float64), BIT (bools; the second is the first one's bit), TEXT (offsets
-  and bytes).
+- for each piece (record batch) its rows, the address of its hashes, the address and the first bit of what tells which keys
+  are present (0: all are), and for each key part and each word of the value a `kind` and two addresses: WORD (int64 or
+  float64), BIT (bools; the second is the first one's bit), TEXT (offsets and bytes), VALID (as BIT, address 0: all are). UNDER is added for what is 0 where
+  the VALID before it is 0.
 
 An entry of the index holds the piece in the upper and the row in the lower bits.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,14 +36,20 @@ from timelapse.kernels.native.machine.jit import primitive
 from timelapse.kernels.native.memory.arithmetic import mix
 from timelapse.kernels.native.memory.layout import OCCUPIED, Layout
 from timelapse.kernels.native.memory.primitives import BARE, row_of
+from timelapse.model.types import OptionalType, TupleType, ValueType
+from timelapse.tables.levels import Start, levels_of
 from timelapse.tables.loops import STEP
 from timelapse.tables.rowhash import KEY_SEED, LANE_SALTS
 
 HEAD = 6
-WORD, BIT, TEXT = 0, 1, 2
+PIECE = 4
+WORD, BIT, TEXT, VALID, UNDER = 0, 1, 2, 3, 8
 _ROW_BITS = 40
 _ROWS = (1 << _ROW_BITS) - 1
-_PER_BUCKET = 4
+_PER_BUCKET = 16
+"""Rows that share an entry of the index: their hashes lie in two lines of the processor's caches."""
+_MOST_BITS = 19
+"""An index has 2**19 entries at most, so that it stays small beside any budget: what is looked through is a page or two."""
 
 _U = np.uint64
 _SALT = np.uint64(LANE_SALTS[0])
@@ -98,10 +107,15 @@ def take(start, slots, base, i, width):  # type: ignore[no-untyped-def]
     Returns 1 or 0. The row holds no value before. What is taken is also what the row held at the slice's start.
     """
     h = _hash(start[start[1] :], slots, i, width)
-    found = 0
-    for state in range(start[0]):
-        part = start[start[1 + 3 * state] :]
-        found |= _take(part, slots, base, i, width, h, start[2 + 3 * state], start[3 + 3 * state])
+    found = decided = 0
+    for level in range(start[0]):
+        flag = start[3 + 3 * level]
+        if decided & flag != 0:
+            continue
+        there = _take(start[start[1 + 3 * level] :], slots, base, i, width, h, start[2 + 3 * level], flag)
+        if there != 0:
+            decided |= flag
+            found |= there & 1
     return found
 
 
@@ -111,7 +125,7 @@ def _hash(start, slots, i, width):  # type: ignore[no-untyped-def]
     h = FIRST
     for w in range(width):
         word = slots[i, 1 + w]
-        if start[HEAD + 2 + 3 * w] == TEXT:
+        if start[HEAD + PIECE + 3 * w] == TEXT:
             begin = load64(start[4] + 8 * word)
             part = text_hash(start[5] + begin + 1, load64(start[4] + 8 * word + 8) - begin - 1, _SALT)
         else:
@@ -122,10 +136,10 @@ def _hash(start, slots, i, width):  # type: ignore[no-untyped-def]
 
 @primitive()
 def _take(start, slots, base, i, width, h, into, flag):  # type: ignore[no-untyped-def]
-    """`take` for one of the tables. `into`: where its words are in a row."""
+    """`take` for one level: 1 where the key is there, 2 where it is known to be gone. `into`: where its words are in a row."""
     pieces = start[0]
     values = start[3]
-    stride = 2 + 3 * (width + values)
+    stride = PIECE + 3 * (width + values)
     place = load64(start[2] + 8 * np.int64(h >> _U(start[1])))
     piece, row = place >> _ROW_BITS, place & _ROWS
     while piece < pieces:
@@ -137,8 +151,18 @@ def _take(start, slots, base, i, width, h, into, flag):  # type: ignore[no-untyp
         if found > h:
             return 0
         if found == h and _matches(start, at, row, slots, i, width):
+            if start[at + 2] != 0 and _bit(start[at + 2], start[at + 3] + row) == 0:
+                return 2
+            valid = np.int64(1)
             for v in range(values):
-                word = _word(start, at + 2 + 3 * (width + v), row)
+                own = at + PIECE + 3 * (width + v)
+                word = np.int64(0)
+                if start[own] == VALID:
+                    word = valid = (
+                        np.int64(1) if start[own + 1] == 0 else _bit(start[own + 1], start[own + 2] + row)
+                    )
+                elif start[own] & UNDER == 0 or valid != 0:
+                    word = _word(start, own, row)
                 slots[i, into + v] = word
                 if base.shape[0] != 0:
                     base[i, into - width + v] = word
@@ -164,7 +188,7 @@ def take_row(start, slots, base, mask, key, width):  # type: ignore[no-untyped-d
 @primitive()
 def _matches(start, base, row, slots, i, width):  # type: ignore[no-untyped-def]
     for w in range(width):
-        at = base + 2 + 3 * w
+        at = base + PIECE + 3 * w
         word = slots[i, 1 + w]
         if start[at] == TEXT:
             begin = load64(start[4] + 8 * word) + 1
@@ -180,11 +204,16 @@ def _matches(start, base, row, slots, i, width):  # type: ignore[no-untyped-def]
 
 
 @primitive()
+def _bit(address, place):  # type: ignore[no-untyped-def]
+    """A bit of an Arrow bitmap."""
+    return np.int64((_load8(address + (place >> 3)) >> (place & 7)) & 1)
+
+
+@primitive()
 def _word(start, at, row):  # type: ignore[no-untyped-def]
     """The word that a fixed-width column holds."""
-    if start[at] == BIT:
-        place = start[at + 2] + row
-        return np.int64((_load8(start[at + 1] + (place >> 3)) >> (place & 7)) & 1)
+    if start[at] & BIT != 0:
+        return _bit(start[at + 1], start[at + 2] + row)
     return load64(start[at + 1] + 8 * row)
 
 
@@ -193,49 +222,43 @@ NOTHING: Ints = np.zeros(0, np.int64)
 
 
 class Mapped:
-    """A state table whose keys are taken over one by one. Holds on to the table's memory."""
+    """A state table, or const effects, whose keys are taken over one by one. Holds on to the table's memory."""
 
-    def __init__(self, table: pa.Table, parts: int) -> None:
-        """`parts`: how many key columns there are. All columns must be `fetchable`."""
+    def __init__(self, table: pa.Table, parts: int, stored: ValueType | None) -> None:
+        """`parts`: how many key columns there are. `stored`: the type of values. All columns must be `fetchable`."""
         self.table = table
         batches = [b for b in table.to_batches() if b.num_rows]
-        names = [n for n in table.column_names if n != "h"]
-        words = [len(batches), 0, 0, len(names) - parts, 0, 0]
-        hashes = []
-        self._kept: list[Any] = [batches]
-        for batch in batches:
-            h = np.asarray(batch.column("h"))
-            hashes.append(h)
-            words += [batch.num_rows, h.ctypes.data]
-            for name in names:
-                words += self._column(batch.column(name))
-        self._kept.append(hashes)
-        bits = max(1, int(table.num_rows // _PER_BUCKET).bit_length())
-        words[1] = 64 - bits
+        hashes = [np.asarray(batch.column("h")) for batch in batches]
+        self._kept: list[Any] = [batches, hashes]
+        described, values = [], 0
+        for batch, h in zip(batches, hashes, strict=True):
+            described += [batch.num_rows, h.ctypes.data, *_presence(batch)]
+            entries = [_entry(batch.column(f"k{part}")) for part in range(parts)]
+            entries += [] if stored is None else _entries(batch.column("v"), stored)
+            values = len(entries) - parts
+            described += itertools.chain(*entries)
+        bits = min(_MOST_BITS, max(1, int(table.num_rows // _PER_BUCKET).bit_length()))
         index = self._index(hashes, bits)
-        words[2] = index.ctypes.data
-        self._kept.append(index)
+        self._starts: Ints = index
+        words = [len(batches), 64 - bits, index.ctypes.data, values, 0, 0, *described]
         self.words: Ints = np.array(words, np.int64)
-
-    def _column(self, array: pa.Array) -> list[int]:
-        kind = array.type
-        _, first, *rest = array.buffers()
-        if pa.types.is_boolean(kind):
-            return [BIT, first.address, array.offset]
-        if rest:
-            data = rest[0]
-            return [TEXT, first.address + 8 * array.offset, 0 if data is None else data.address]
-        return [WORD, first.address + 8 * array.offset, 0]
 
     def _index(self, hashes: list[Any], bits: int) -> Ints:
         """For each bucket the place of the first row that is in it or after it."""
-        edges = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
-        index: Ints = np.full(len(edges), len(hashes) << _ROW_BITS, np.int64)
-        for piece in range(len(hashes) - 1, -1, -1):
-            rows = np.searchsorted(hashes[piece], edges)
-            inside = rows < len(hashes[piece])
-            index[inside] = (piece << _ROW_BITS) + rows[inside]
+        shift = np.uint64(64 - bits)
+        index: Ints = np.full(1 << bits, len(hashes) << _ROW_BITS, np.int64)
+        begin = 0
+        for piece, h in enumerate(hashes):
+            end = int(h[-1] >> shift) + 1
+            edges = np.arange(begin, end, dtype=np.uint64) << shift
+            index[begin:end] = (piece << _ROW_BITS) + np.searchsorted(h, edges)
+            begin = max(begin, end)
         return index
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory, beside what lies in the file."""
+        return self.words.nbytes + self._starts.nbytes
 
     def strings(self, starts: Ints, data: npt.NDArray[np.uint8]) -> None:
         """Codes stand for what these arrays of the string pool hold."""
@@ -243,33 +266,84 @@ class Mapped:
         self.words[4], self.words[5] = starts.ctypes.data, data.ctypes.data
 
 
+def _presence(batch: pa.RecordBatch) -> list[int]:
+    if "present" not in batch.schema.names:
+        return [0, 0]
+    column = batch.column("present")
+    return [column.buffers()[1].address, column.offset]
+
+
+def _entries(array: pa.Array, kind: ValueType, under: int = 0) -> list[list[int]]:
+    """A value's words, as the description has them."""
+    if isinstance(kind, OptionalType):
+        valid = array.buffers()[0]
+        own = [VALID, 0 if valid is None else valid.address, array.offset]
+        return [own, *_entries(array, kind.inner, UNDER)]
+    if isinstance(kind, TupleType):
+        return [e for at, item in enumerate(kind.items) for e in _entries(array.field(at), item, under)]
+    return [_entry(array, under)]
+
+
+def _entry(array: pa.Array, under: int = 0) -> list[int]:
+    """The word of a scalar."""
+    _, first, *rest = array.buffers()
+    if pa.types.is_boolean(array.type):
+        return [BIT | under, first.address, array.offset]
+    if rest:
+        data = rest[0]
+        return [TEXT, first.address + 8 * array.offset, 0 if data is None else data.address]
+    return [WORD | under, first.address + 8 * array.offset, 0]
+
+
 class MappedRows:
     """The start states of a table's states whose keys are taken over one by one."""
 
-    def __init__(self, parts: Sequence[tuple[Mapped, Layout]]) -> None:
-        self.parts = list(parts)
+    def __init__(self, starts: Sequence[tuple[Start, Layout]]) -> None:
+        self.starts = list(starts)
+        parts = [(Mapped(t, o.width, o.stored), o) for start, o in starts for t in levels_of(start)]
+        self._levels = [mapped for mapped, _ in parts]
         head, at = [len(parts)], 1 + 3 * len(parts)
         for mapped, layout in parts:
             head += [at, layout.place, layout.present]
             at += len(mapped.words)
-        self.words: Ints = np.concatenate([np.array(head, np.int64), *(m.words for m, _ in parts)])
-        for index, (mapped, _) in enumerate(parts):
+        self.words: Ints = np.concatenate([np.array(head, np.int64), *(m.words for m in self._levels)])
+        for index, mapped in enumerate(self._levels):
             begin = head[1 + 3 * index]
             mapped.words = self.words[begin : begin + len(mapped.words)]
 
     def strings(self, starts: Ints, data: npt.NDArray[np.uint8]) -> Ints:
         """The description for a call in which codes stand for what these arrays of the string pool hold."""
-        for mapped, _ in self.parts:
+        for mapped in self._levels:
             mapped.strings(starts, data)
         return self.words
 
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory, beside what lies in files."""
+        return sum(mapped.nbytes for mapped in self._levels)
 
-def fetchable(table: pa.Table) -> bool:
-    """Whether the keys of a table can be taken over one by one: scalar columns without nulls, values not strings."""
-    for field in table.schema:
-        kind = field.type
-        text = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
-        plain = kind in (pa.int64(), pa.float64(), pa.uint64(), pa.bool_()) or pa.types.is_timestamp(kind)
-        if not (plain or (text and field.name != "v")) or table.column(field.name).null_count:
+
+def fetchable(table: pa.Table, stored: ValueType | None) -> bool:
+    """Whether the keys of a table can be taken over one by one, if the layouts allow it: keys without nulls, and a value of
+    the stored type for each key that is present."""
+    if stored is not None and not isinstance(stored, OptionalType) and "present" not in table.column_names:
+        if table.column("v").null_count:
             return False
-    return "k0" in table.column_names
+    if stored is not None and not all(map(_plain, _leaves(table.schema.field("v").type))):
+        return False
+    keys = [field for field in table.schema if field.name not in ("h", "v", "present")]
+    return bool(keys) and all(
+        (_plain(f.type) or _text(f.type)) and not table.column(f.name).null_count for f in keys
+    )
+
+
+def _leaves(kind: pa.DataType) -> list[pa.DataType]:
+    return [leaf for field in kind for leaf in _leaves(field.type)] if pa.types.is_struct(kind) else [kind]
+
+
+def _plain(kind: pa.DataType) -> bool:
+    return kind in (pa.int64(), pa.float64(), pa.bool_()) or bool(pa.types.is_timestamp(kind))
+
+
+def _text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))

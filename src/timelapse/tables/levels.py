@@ -1,0 +1,59 @@
+"""A state in levels: a table, and const effects that came later, each with what it changes of those before.
+
+What is added to a state that is larger than memory does not rewrite it: it becomes a level of its own. A level is
+merged with those after it once these are about as large together, so every row is rewritten as often as the
+state has doubled, and a key is looked for in as many levels at most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from timelapse.kinds.base import StateSpec
+from timelapse.tables import merge
+
+_TIMES = 2
+"""A level has more than so many times the rows of all later ones together."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """`changes` are const effects over `base`, the latest last. All are sorted by the hash of their keys."""
+
+    spec: StateSpec
+    base: pa.Table
+    changes: tuple[pa.Table, ...] = ()
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in files: the keys, and those of them that were changed or removed later."""
+        return int(self.base.num_rows + sum(change.num_rows for change in self.changes))
+
+    def to_merge(self) -> int:
+        """From which level on, the base being 0, they should be one; the number of levels where none should."""
+        rows = [self.base.num_rows, *(change.num_rows for change in self.changes)]
+        later, found = rows[-1], len(rows)
+        for at in range(len(rows) - 2, -1, -1):
+            if rows[at] and rows[at] <= _TIMES * later:
+                found = at
+            later += rows[at]
+        return found
+
+
+Start: TypeAlias = pa.Table | Levels
+"""A state at some time."""
+
+
+def levels_of(start: Start) -> list[pa.Table]:
+    """The tables that say what a key holds, the latest first."""
+    if isinstance(start, Levels):
+        return [t for t in (*reversed(start.changes), start.base) if t.num_rows]
+    return [start]
+
+
+def whole(start: Start) -> pa.Table:
+    """The state as one table, in memory where it is in levels."""
+    return merge.fold(start.spec, start.base, start.changes) if isinstance(start, Levels) else start

@@ -1,0 +1,132 @@
+"""The budget holds for all that a replay keeps in memory: states, effects, outputs, Python's own.
+
+Measured is what the process has that no file backs (`RssAnon`), in a process of its own, beside what the same process
+needed for a short log: modules, machine code.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import timelapse as tl
+from timelapse.log import Log, Source
+
+KEYS = 600_000
+FEW = 90_000
+PROGRAM = '''
+"""A key per event, two states, a record per event."""
+import json, sys, threading
+import timelapse as tl
+
+class Seen(tl.Event):
+    user: int
+    amount: int
+
+class Row(tl.Record):
+    user: int
+    n: int
+    last: int | None
+
+class Grows(tl.Program):
+    n: tl.Counter[int]
+    last: tl.Value[int, int | None]
+
+    @tl.on(Seen)
+    def see(self, e):
+        self.n[e.user] += 1
+        self.emit(Row(user=e.user, n=self.n[e.user], last=self.last[e.user]))
+        self.last[e.user] = e.amount
+
+def anonymous():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) << 10
+
+def main(logs, strategy):
+    peak, done = 0, threading.Event()
+
+    def watch():
+        nonlocal peak
+        while not done.wait(0.005):
+            peak = max(peak, anonymous())
+
+    found = []
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    for log in logs:
+        peak = anonymous()
+        run = tl.replay(Grows, log, spark=False, cache=False, strategy=strategy or None)
+        found.append((peak, run.slices, run.digest, run.state_digest))
+    done.set()
+    watcher.join()
+    print(json.dumps(found))
+
+if __name__ == "__main__":
+    main(sys.argv[2:], sys.argv[1])
+'''
+
+
+def run(folder: Path, logs: list[Path], strategy: str, **settings: str) -> list[list[object]]:
+    """Peak, slices and digests of replays one after the other in one process."""
+    import json
+
+    found = subprocess.run(
+        [sys.executable, str(folder / "program.py"), strategy, *map(str, logs)],
+        env={**os.environ, **settings}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    made: list[list[object]] = json.loads(found.stdout.splitlines()[-1])
+    return made
+
+
+class Seen(tl.Event):
+    user: int
+    amount: int
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program, and logs in which no user comes twice."""
+    made = tmp_path_factory.mktemp("memory")
+    (made / "program.py").write_text(PROGRAM)
+    users = np.random.default_rng(1).permutation(KEYS).astype(np.int64) * 7919
+    for events in (3000, FEW, KEYS):
+        raw = made / f"raw-{events}.parquet"
+        table = {"ts": np.arange(events) * 1000, "user": users[:events], "amount": np.arange(events) % 1000}
+        pq.write_table(pa.table(table), raw)
+        Log.write(made / f"log-{events}", {Seen: Source(str(raw))})
+    return made
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux to measure")
+@pytest.mark.parametrize(
+    ("kernel", "events", "megabytes", "strategy"),
+    [
+        ("native", KEYS, 30, ""),
+        ("native", KEYS, 30, "chain"),
+        ("python", FEW, 10, ""),
+        ("interpreted", FEW, 10, ""),
+    ],
+)
+def test_the_budget_holds(folder: Path, kernel: str, events: int, megabytes: int, strategy: str) -> None:
+    """1.3 times the budget and no more than some megabytes for blocks of events in flight; the result is the same."""
+    logs = [folder / "log-3000", folder / f"log-{events}"]
+    budget = {"TIMELAPSE_KERNEL": kernel, "TIMELAPSE_MEMORY": f"{megabytes}M"}
+    (before, *_), (peak, slices, *result) = run(folder, logs, strategy, **budget)
+    assert isinstance(before, int)
+    assert isinstance(peak, int)
+    assert isinstance(slices, int)
+    assert slices > 5
+    assert peak - before < (1.3 * megabytes + 40) * 2**20
+    ((large, one, *expected),) = run(folder, logs[1:], strategy, TIMELAPSE_KERNEL=kernel)
+    assert one == 1
+    assert result == expected
+    assert isinstance(large, int)
+    if kernel == "native":  # a test that would see it
+        assert large - before > 3 * megabytes * 2**20
