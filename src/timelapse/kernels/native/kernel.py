@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
-from timelapse.env.machine import carried
 from timelapse.kernels import budget
 from timelapse.kernels.base import Abandoned, PassResult, Tick
 from timelapse.kernels.clock import Clock
@@ -29,8 +28,9 @@ from timelapse.kernels.native.memory.hashtable import HashTable
 from timelapse.kernels.native.memory.layout import layout_of
 from timelapse.kernels.native.memory.members import Members
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.memory.table import NativeTable, load, undo
+from timelapse.kernels.native.memory.table import NativeTable, undo
 from timelapse.kernels.native.outputs import Outputs
+from timelapse.kernels.native.starting import start_tables
 from timelapse.kernels.native.steady import Reach
 from timelapse.kernels.native.ticks import TickRoom
 from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, LISTED, ROOM, SPENT, Unit, left
@@ -44,7 +44,7 @@ from timelapse.log.reader import Chunk
 from timelapse.model.events import Event
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.tables.apply import empty
-from timelapse.tables.levels import Levels, Start, whole
+from timelapse.tables.levels import Start, whole
 from timelapse.tables.table import to_dict
 
 if TYPE_CHECKING:
@@ -54,12 +54,6 @@ Shown = Callable[[int], Event]
 
 PIECE = 32768
 """Events between two calls of the compiled function: tables are made large enough before each."""
-
-
-_FEW_ROWS = 1 << 16
-_WORTH = 8
-"""A start state of more than so many keys per event is not loaded: to look an event's keys up in files costs about as
-much as loading six."""
 
 
 def _no_tick(events: int) -> None:
@@ -115,17 +109,8 @@ class NativeKernel:
         for name in unit.states:
             spec = unit.hidden.get(name) or self._spec.states[name]
             self._tables[name] = NativeTable(spec, unit.layouts[name], self._interned, shared[name])
-        for names, table in zip(unit.tables, self._hashes, strict=True):
-            known = [n for n in names if n in unit.layouts and n in starts and n in work.exact]
-            rows = max((starts[n].num_rows for n in known), default=0)
-            few = rows >= _FEW_ROWS and 0 < _WORTH * events < rows
-            large = memory is not None and rows * table.row_bytes > carried(memory)
-            large = large or any(isinstance(starts[n], Levels) for n in known)
-            table.most = None if memory is None else carried(memory)
-            if known:
-                listed = bool(unit.lists and unit.ticking) or not unit.indexed.keys().isdisjoint(names)
-                key_by_key = (few or large) and not listed
-                load([self._tables[n] for n in known], [starts[n] for n in known], key_by_key=key_by_key)
+        known = {n: t for n, t in starts.items() if n in work.exact}
+        start_tables(unit, self._tables, known, events, memory)
         for name, counter in unit.counted.items():
             if name in starts and name in work.exact:
                 self._tables[counter].load_counts(whole(starts[name]))
