@@ -81,3 +81,8 @@ def share(part: int, whole: int) -> str:
         return "0%"
     percent = 100 * part / whole
     return f"{percent:.1f}%" if percent >= 0.1 or part == 0 else f"{percent:.4f}%"
+
+
+def many(count: int, one: str, more: str) -> str:
+    """A number of things: `1 slice boundary`, `2,000 slice boundaries`."""
+    return f"{count:,} {one if count == 1 else more}"

@@ -23,6 +23,11 @@ def time_text(ts: int) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}.{micro:06d}"
 
 
+def shown_time(given: object) -> str:
+    """A time as UTC text, for errors; what is no number of microseconds as Python writes it."""
+    return time_text(given) if type(given) is int else repr(given)
+
+
 def read_time(text: str, name: str = "") -> int:
     """A moment as microseconds since 1970: `2026-10-03`, `2026-10-03T12:00` (UTC where it says nothing), or the number.
 

@@ -285,7 +285,7 @@ def test_earlier_events_are_refused_by_append(spark: SparkSession, tmp_path: Pat
         log.append({Message: second})
     text = str(caught.value)
     assert f"{second}:3 Message" in text
-    assert "2 events are not later than the log, which ends at 9" in text
+    assert "2 events are not later than the log, which ends at 1970-01-01 00:00:00.000009" in text
     with pytest.raises(LogError, match="TL407"):
         log.append({Link: second})
     assert sorted(str(p) for p in (tmp_path / "log").rglob("*") if p.name != ".lock") == before

@@ -142,7 +142,15 @@ def test_json_is_plain_and_complete(ledger: Explanation) -> None:
 
 def test_the_text_shows_everything(ledger: Explanation) -> None:
     text = str(ledger)
-    for word in (*Ledger.__spec__.states, "Refused", "Suspicious", "rewrite:", "cost law", "chain", "final"):
+    for word in (
+        *Ledger.__spec__.states,
+        "Refused",
+        "Suspicious",
+        "rewrite:",
+        "of the serial time: ",
+        "chain",
+        "final",
+    ):
         assert word in text
     assert max(len(line) for line in text.splitlines()) < 200
 

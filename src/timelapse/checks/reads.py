@@ -61,5 +61,10 @@ def missing_reads(program: Program, log: Log, run: Run, sample: int) -> Iterator
         elif n:
             share = 100 * missing / n
             parts.append(f"{name} {share:.0f}%" if share >= 1 or not missing else f"{name} < 1%")
-    text = ", ".join(parts) or "no state is read but to be written"
-    yield Finding("reads", "ok", f"find nothing: {text} (of {len(traced):,} events)", "", details)
+    text = (
+        f"of the reads at {len(traced):,} events so many found no value: {', '.join(parts)}; much more than you "
+        "expect points to a wrong key"
+        if parts
+        else f"at {len(traced):,} events no state is read but to be written"
+    )
+    yield Finding("reads", "ok", text, "", details)

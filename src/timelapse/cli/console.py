@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -69,12 +70,21 @@ def _plain(value: object) -> Any:
     return value.hex() if isinstance(value, bytes | bytearray) else str(value)
 
 
+_BOTH = re.compile(r"(?<![\w.(])[a-z_]+(?:=[^\s()]*)? \((--[a-z][a-z-]*(?: [^()\s]+)*)\)")
+
+
+def as_options(text: str) -> str:
+    """An error's text for the command line: of an argument that is named both ways, `sep= (--sep)`, the option alone."""
+    return _BOTH.sub(r"\1", text)
+
+
 def show_error(error: TimelapseError, *, as_json: bool) -> None:
     """The error on stderr: code, place, message, hint, and the user's own traceback where there is one."""
     trace = getattr(error, "user_traceback", "")
+    message, hint = as_options(error.message), error.hint and as_options(error.hint)
     if as_json:
         body = {
-            "code": error.code, "place": str(error.place), "message": error.message, "hint": error.hint,
+            "code": error.code, "place": str(error.place), "message": message, "hint": hint,
             "traceback": trace or None,
         }  # fmt: skip
         sys.stderr.write(json.dumps({"error": body}, ensure_ascii=True) + "\n")
@@ -84,11 +94,11 @@ def show_error(error: TimelapseError, *, as_json: bool) -> None:
     place = str(error.place)
     if place:
         text.append(f" {clean(place)}:", style="bold")
-    text.append(f" {clean(error.message)}")
+    text.append(f" {clean(message)}")
     if trace:
         for row in clean(trace).rstrip().splitlines():
             text.append(f"\n      {row}", style="dim")
-    if error.hint:
-        text.append(f"\n      {clean(error.hint)}", style="cyan")
+    if hint:
+        text.append(f"\n      {clean(hint)}", style="cyan")
     text.append(f"\n      timelapse help {error.code}", style="dim")
     console(stderr=True).print(text, soft_wrap=True)

@@ -317,6 +317,7 @@ def repair_text(stage: str, found: dict[str, Any]) -> str:
 def _print_certificate(certificate: dict[str, Any]) -> None:
     from timelapse.cli.console import line
     from timelapse.cli.view import took
+    from timelapse.run.views import IN_ORDER
 
     fallback, kept = certificate.get("fallback"), certificate.get("cache")
     if kept:
@@ -332,7 +333,7 @@ def _print_certificate(certificate: dict[str, Any]) -> None:
             f"that have a successor changed the state exactly as predicted{first}",
         )
     else:
-        line(("proved  ", "green"), "slices ran one after the other: nothing was predicted")
+        line(("in order", "green"), f" {IN_ORDER}")
     for stage, found in (certificate.get("repairs") or {}).items():
         line(("repaired", "green"), repair_text(stage, found))
     if fallback:

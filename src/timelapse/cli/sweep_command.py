@@ -222,7 +222,7 @@ def _print(found: Sweep, folder: Path, plot: Path | None, reason: str) -> None:
     rates = ("precision", "recall", "f1") if judged else ()
     for name in (*found.names, *records, *rates, "seconds"):
         table.add_column(clean(name), justify="right")
-    table.add_column("needed")
+    table.add_column("replayed")
     top = max((p.run.counts.get(records[0], 0) for p in found.points), default=0) if records else 0
     if records:
         table.add_column(clean(records[0]))
@@ -232,7 +232,7 @@ def _print(found: Sweep, folder: Path, plot: Path | None, reason: str) -> None:
             *(one_line(point.values[n], 40) for n in found.names),
             *(f"{point.run.counts.get(r, 0):,}" for r in records),
             *("-" if s is None else f"{100 * s:.1f}%" for s in scores),
-            f"{point.run.seconds:.2f}", "found" if point.resumed else point.source,
+            f"{point.run.seconds:.2f}", point.replayed,
             *([bar(point.run.counts.get(records[0], 0), top, 24)] if records else []),
             style="bold" if point is best else None,
         )  # fmt: skip
@@ -248,11 +248,12 @@ def _print(found: Sweep, folder: Path, plot: Path | None, reason: str) -> None:
             )
     needed = [p.source for p in found.points if not p.resumed]
     parts = [f"{needed.count(s)} {text}" for s, text in
-             (("replay", "whole replays"), ("states", "from kept states"), ("last rules", "of the last rules alone"))
+             (("replay", "replayed whole"), ("states", "from kept states on"),
+              ("last rules", "only in what decides outputs"))
              if needed.count(s)]  # fmt: skip
     resumed = sum(p.resumed for p in found.points)
     if resumed:
-        parts.append(f"{resumed} found")
+        parts.append(f"{resumed} found ready")
     line((f"{len(found.points)} settings: {', '.join(parts)}", "dim"))
     if needed.count("replay") > 1 and reason:
         line((f"  nothing more is shared: {one_line(reason)}", "dim"))

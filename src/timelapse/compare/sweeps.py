@@ -42,6 +42,14 @@ MOST = 10_000
 """Points of a sweep."""
 
 
+REPLAYED = {
+    "replay": "everything",
+    "states": "from kept states on",
+    "last rules": "only what decides outputs",
+}
+"""What is said of each value of `Point.source`."""
+
+
 @dataclass(frozen=True)
 class Point:
     """One setting: the values of the parameters that vary, its run, and what labels say of that."""
@@ -57,6 +65,11 @@ class Point:
         """What was needed: `replay` (everything), `states` (all but finding the states) or `last rules`."""
         cache = self.run.certificate.get("cache")
         return "replay" if cache is None else "states" if cache["what"] == "states" else "last rules"
+
+    @property
+    def replayed(self) -> str:
+        """The same for people: what of this setting had to be replayed, and what others spared it."""
+        return "nothing: the run was there" if self.resumed else REPLAYED[self.source]
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
+from timelapse.display import span
 from timelapse.errors import DefinitionError, TimeRange, UsageError
 from timelapse.model.types import Check, ValueType, parse_key, parse_value
+from timelapse.moments import shown_time, time_text
 
 if TYPE_CHECKING:
     from timelapse.kinds.effects import Delta
@@ -251,7 +253,7 @@ class State:
         now = clock.now()
         if type(at) is not int or at < now:
             raise TimeRange(
-                f"{self._spec.name}.{method} is dated {at!r}, and it is {now}",
+                f"{self._spec.name}.{method} is dated {shown_time(at)}, and it is {time_text(now)}",
                 hint="at= is a time in microseconds that is not before self.now",
             )
         if at == now:
@@ -267,15 +269,15 @@ class State:
         now, history = clock.now(), self._spec.history
         if type(at) is not int or at > now:
             raise TimeRange(
-                f"{self._spec.name} is read at {at!r}, and it is {now}",
+                f"{self._spec.name} is read at {shown_time(at)}, and it is {time_text(now)}",
                 hint="at= is a time in microseconds that is not after self.now",
             )
         if at == now:
             return self
         if history is None or at < now - history:
-            kept = "no history" if history is None else f"a history of {history}"
+            kept = "no history" if history is None else f"a history of {span(history)}"
             raise TimeRange(
-                f"{self._spec.name} is read {now - at} microseconds back, and it keeps {kept}",
+                f"{self._spec.name} is read {span(now - at)} back, and it keeps {kept}",
                 hint=f"{self._spec.name}: tl.{self._spec.text} = tl.state(history=...), as far as reads go back",
             )
         return clock.at(self, at)  # type: ignore[no-any-return]

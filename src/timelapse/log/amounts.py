@@ -25,7 +25,7 @@ def short(text: str) -> str:
 def no_way(name: str, given: pa.DataType, kind: ValueType) -> IngestError:
     return IngestError(
         f"the column for {name} is {given}, which cannot become {kind.text}",
-        place=Place(what=name), code="TL413", hint="cast the column, or map another one with fields=",
+        place=Place(what=name), code="TL413", hint="cast the column, or map another one with fields= (--map)",
     )  # fmt: skip
 
 

@@ -69,7 +69,7 @@ def _renamed(run: Outputs, record: type[Record] | str, kind: EventType, origin: 
             raise _unfit(
                 f"{kind.name}.{field.name} is no field of {name}", kind,
                 f"its fields: {', '.join(f'{n}: {t}' for n, t in texts.items()) or 'none'}; "
-                "origin= names the field that gets the seq of the event behind a record",
+                "origin= (--origin) names the field that gets the seq of the event behind a record",
             )  # fmt: skip
         elif not _readable_as(held[field.name], field.type):
             raise _unfit(

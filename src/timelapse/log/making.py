@@ -19,6 +19,7 @@ from timelapse.log.noticed import Noticed, warnings_of
 from timelapse.log.source import Source, no_source
 from timelapse.log.task import BadRow, TaskReport
 from timelapse.log.types import EventType
+from timelapse.moments import shown_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,8 +135,8 @@ def refuse_early(reports: Sequence[TaskReport], last: int | None) -> None:
     if early:
         first = next(b for r in reports for b in r.first_early)
         raise EventOrderError(
-            f"{early:,} events are not later than the log, which ends at {last}; "
-            f"the first is at {first.reason}: {first.raw[:100]}",
+            f"{early:,} events are not later than the log, which ends at {shown_time(last)}; "
+            f"the first is at {shown_time(int(first.reason))}: {first.raw[:100]}",
             place=Place(first.file, first.line, first.type), code="TL408",
             hint="only later events can be appended: take these out, or write the whole log again",
         )  # fmt: skip

@@ -104,8 +104,8 @@ class Plan:
         for name in source.fields:
             if kind.field(name) is None:
                 raise IngestError(
-                    f"{kind.name} has no field {name!r}, which fields= maps", place=Place(what=kind.name), code="TL411",
-                    hint=f"fields: {', '.join(f.name for f in kind.fields)}",
+                    f"{kind.name} has no field {name!r}, which fields= (--map) maps", place=Place(what=kind.name), code="TL411",
+                    hint=f"{meant(name, [f.name for f in kind.fields])}fields: {', '.join(f.name for f in kind.fields)}",
                 )  # fmt: skip
         sep = source.sep.replace("\\t", "\t")
         return cls(
@@ -133,7 +133,7 @@ class Plan:
             if c not in have and not optional
         ]  # fmt: skip
         if lacking:
-            option = "ts=" if lacking[0] == self.ts else "fields="
+            option = "ts= (--ts)" if lacking[0] == self.ts else "fields= (--map)"
             raise IngestError(
                 f"{self.kind.name} needs the column {lacking[0]!r}, which is not there",
                 place=Place(place), code="TL413",

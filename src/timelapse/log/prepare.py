@@ -74,8 +74,8 @@ def prepare_files(number: int, kind: EventType, source: Source, floor: int | Non
     elif format_ == "text":
         if source.regex is None:
             raise IngestError(
-                "text files need regex=, with a named group for the time and for each field",
-                place=Place(files[0].path), code="TL411", hint=r'for example regex=r"(?P<ts>\S+) (?P<user>\w+)"',
+                "text files need regex= (--regex), with a named group for the time and for each field",
+                place=Place(files[0].path), code="TL411", hint=r"for example (?P<ts>\S+) (?P<user>\w+)",
             )  # fmt: skip
         names = list(plan.pattern.groupindex)
     without: dict[str, int] = {}
@@ -131,8 +131,8 @@ def _csv_names(plan: Plan, source: Source, files: Sequence[SourceFile]) -> Seque
         return list(source.columns)
     if not source.header:
         raise IngestError(
-            "CSV files without a header need columns=", place=Place(files[0].path), code="TL411",
-            hint='for example columns=["ts", "sender", "text"]',
+            "CSV files without a header need columns= (--columns)", place=Place(files[0].path), code="TL411",
+            hint="name them in the order of the file: ts, sender, text",
         )  # fmt: skip
     first: list[str] | None = None
     for file in files:
@@ -148,14 +148,14 @@ def _csv_names(plan: Plan, source: Source, files: Sequence[SourceFile]) -> Seque
         except csv.Error as error:
             raise IngestError(
                 f"its header cannot be read: {error}", place=Place(file.path, 1), code="TL413",
-                hint="check sep= and quote=",
+                hint="check sep= (--sep) and quote= (--quote)",
             ) from None  # fmt: skip
         if first is None:
             first = names
             if len(set(names)) < len(names):
                 raise IngestError(
                     f"two columns have the same name: {line}", place=Place(file.path, 1), code="TL413",
-                    hint="is this a header? header=False with columns= names them",
+                    hint="is this a header? header=False (--no-header) with columns= (--columns) names them",
                 )  # fmt: skip
         elif names != first:
             raise IngestError(

@@ -10,7 +10,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from timelapse.errors import IngestError, Place
+from timelapse.errors import IngestError, Place, meant
 from timelapse.log import lines as text_lines
 from timelapse.log.parse import Plan
 from timelapse.log.prepare import Prepared, number_lines, prepare_files, prepare_table
@@ -64,7 +64,7 @@ def _prepare_frame(kind: EventType, source: Source, floor: int | None, rows: int
         if column not in usable:
             raise IngestError(
                 f"order_by: there is no column {column!r}", place=Place(what=f"DataFrame for {kind.name}"),
-                code="TL413", hint=f"columns: {', '.join(have)}",
+                code="TL413", hint=f"{meant(column, have)}columns: {', '.join(have)}",
             )  # fmt: skip
     picked = [c for c in plan.needed if c in usable]
     selected = frame.select(

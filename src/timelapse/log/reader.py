@@ -387,7 +387,7 @@ def _check_fields(kind: EventType, fields: Sequence[str] | None, where: str) -> 
         if kind.field(name) is None:
             raise LogError(
                 f"{kind.name} has no field {name} in the log", place=Place(where), code="TL402",
-                hint=f"fields: {', '.join(f.name for f in kind.fields) or 'none'}",
+                hint=f"{meant(name, [f.name for f in kind.fields])}fields: {', '.join(f.name for f in kind.fields) or 'none'}",
             )  # fmt: skip
 
 
@@ -412,5 +412,7 @@ def rows_read(reader: EventReader, name: str, lo: int, hi: int) -> int:
 def even_cuts(count: int, n: int) -> list[int]:
     """Boundaries of `n` ranges of `count` events whose sizes differ by one at most."""
     if n < 1:
-        raise LogError(f"a log is cut into one slice or more, not {n}", hint="give slices=1 or higher")
+        raise LogError(
+            f"a log is cut into one slice or more, not {n}", hint="give slices=1 (--slices 1) or higher"
+        )
     return [count * k // n for k in range(n + 1)]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from timelapse.errors import IngestError, Place
-from timelapse.moments import Moment, micros
+from timelapse.moments import Moment, micros, time_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,12 +72,19 @@ class Source:
         _one_of("unmatched", self.unmatched, ("skip", "quarantine"))
         if not self.sep or "\n" in self.sep or '"' in self.sep:
             raise _bad_option(
-                f"sep={self.sep!r} cannot separate columns", "give one or more characters, such as ';'"
+                f"sep= (--sep) is {self.sep!r}, which cannot separate columns",
+                "give one or more characters, such as ';'",
             )
         if self.quote is not None and (len(self.quote) != 1 or self.quote in self.sep):
-            raise _bad_option(f"quote={self.quote!r} is not one character", "quote=None turns quoting off")
+            raise _bad_option(
+                f"quote= (--quote) is {self.quote!r}, which is not one character",
+                "quote=None (--quote none) turns quoting off",
+            )
         if self.year is not None and self.time_format is None:
-            raise _bad_option("year= completes times read by time_format=", "give time_format= too")
+            raise _bad_option(
+                "year= (--year) completes times read by time_format= (--time-format)",
+                "give time_format= (--time-format) too",
+            )
         if self.regex is not None:
             try:
                 names = re.compile(self.regex).groupindex
@@ -86,18 +93,19 @@ class Source:
             if self.ts not in names:
                 raise _bad_option(
                     f"regex has no group named {self.ts!r} for the event time",
-                    f"write (?P<{self.ts}>...), or ts=",
+                    f"write (?P<{self.ts}>...), or ts= (--ts)",
                 )
         low, high = self.bounds
         if low is not None and high is not None and low > high:
             raise _bad_option(
-                f"min_ts={self.min_ts!r} is after max_ts={self.max_ts!r}", "no time lies between them"
+                f"min_ts= (--min-ts) {time_text(low)} is after max_ts= (--max-ts) {time_text(high)}",
+                "no time lies between them",
             )
         try:
             ZoneInfo(self.tz)
         except (ZoneInfoNotFoundError, ValueError):
             raise _bad_option(
-                f"tz={self.tz!r} is not a known time zone", "for example Europe/Berlin"
+                f"tz= (--tz) is {self.tz!r}, which is not a known time zone", "for example Europe/Berlin"
             ) from None
 
     @property
@@ -296,5 +304,5 @@ def format_of(source: Source, files: Sequence[SourceFile]) -> Format:
         return only
     raise IngestError(
         "the format is not clear from the files' suffixes", place=Place(files[0].path), code="TL411",
-        hint='say format="csv", "json", "parquet" or "text"',
+        hint="say format= (--format): csv, json, parquet or text",
     )  # fmt: skip

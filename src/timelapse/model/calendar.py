@@ -79,7 +79,8 @@ def _offset(zone: str, at: int) -> int:
         found = moment.astimezone(_zone(zone)).utcoffset()
     except OverflowError:
         raise TimeRange(
-            f"the time {at} has no date in {zone}", hint="time zones are known for the years 1 to 9999"
+            f"the time {at} (microseconds since 1970) has no date in {zone}",
+            hint="time zones are known for the years 1 to 9999",
         ) from None
     assert found is not None
     return found // _MICRO

@@ -10,6 +10,7 @@ from timelapse.errors import HandlerError, Place, TooManyQuarantined, UsageError
 from timelapse.ids import Phase
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
+from timelapse.moments import time_text
 
 _LONGEST = 500
 
@@ -77,7 +78,7 @@ def handler_error(
         ts=ts, seq=seq, handler=handler, event=shown, user_traceback=text,
         event_type=type(event).__name__ if isinstance(event, Event) else "", cause=cause_of(error),
         reproducible=is_reproducible(error),
-        hint="fix the handler, guard against such an event, or replay with --quarantine (quarantine=True)",
+        hint="fix the handler, guard against such an event, or replay with quarantine=True (--quarantine)",
     )  # fmt: skip
 
 
@@ -96,7 +97,9 @@ def most_failures(given: int | None, events: int) -> int:
         return max(FEW_FAILURES, events // SHARE_OF_FAILURES)
     if isinstance(given, bool) or not isinstance(given, int) or given < 1:
         raise UsageError(
-            f"max_quarantined is {given!r}", hint="give a number of events, at least 1", code="TL810"
+            f"max_quarantined= (--max-quarantined) is {given!r}",
+            hint="give a number of events, at least 1",
+            code="TL810",
         )
     return given
 
@@ -116,7 +119,7 @@ def too_many(rows: Iterable[Quarantined], most: int) -> TooManyQuarantined:
     raised = TooManyQuarantined(
         f"{count:,} events failed so far, and at most {most:,} may be taken out of the log{shown}"
         + (f"\n  {more:,} times for other reasons" if more else ""),
-        hint="mend the handler, or guard against such events; --max-quarantined N (max_quarantined=N) takes more of "
+        hint="mend the handler, or guard against such events; max_quarantined=N (--max-quarantined N) takes more of "
         "them out",
     )
     raised.reasons = reasons
@@ -126,4 +129,4 @@ def too_many(rows: Iterable[Quarantined], most: int) -> TooManyQuarantined:
 def _reason(row: Quarantined) -> str:
     ts, _, seq, event, handler, error, file, line = row
     place = "" if file is None else f" ({Path(file).name}:{line})"
-    return f"{handler}{place}: {' '.join(error.split())}; first at {event or 'an event'} seq {seq}, ts {ts}"
+    return f"{handler}{place}: {' '.join(error.split())}; first at {event or 'an event'} seq {seq}, {time_text(ts)}"

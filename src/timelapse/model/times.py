@@ -28,6 +28,7 @@ from timelapse.model.program import (
     spec_of,
 )
 from timelapse.model.source import function_source
+from timelapse.moments import shown_time, time_text
 
 VIEWS = ("last", "ago")
 _LATER = ("after", "send", "cancel", "dated")
@@ -289,7 +290,7 @@ def due_at(now: int, after: Any, at: Any) -> int:
     if type(given) is not int or type(due) is not int or not now <= due <= INT64_MAX:
         what = "after" if at is None else "at"
         raise TimeRange(
-            f"an event is sent with {what}={given!r}, and it is {now}",
+            f"an event is sent with {what}={shown_time(given) if after is None else repr(given)}, and it is {time_text(now)}",
             hint="at= is a time in microseconds that is not before self.now, after= a length of time",
         )
     return due

@@ -118,7 +118,7 @@ def pass_cells(p: PassRow) -> tuple[str, str, str, str]:
 
 
 def law_lines(e: Explanation) -> list[str]:
-    """The mode, and the cost law with this program's numbers."""
+    """The mode, and what more cores would gain: the cost law with this program's numbers."""
     lines = []
     counted = [f"{n:,} {name}" for name, n in e.events.items() if n is not None]
     if counted:
@@ -135,16 +135,19 @@ def law_lines(e: Explanation) -> list[str]:
         lines.append(f"          {e.seconds:.2f} s; all passes: {parts}")
     law = f"{', '.join(f'{v:.2f} on {n}' for n, v in e.law.items())} cores"
     if e.foretold:
-        lines.append(f"          on one machine with other numbers of cores: {law}")
-    if e.foretold and e.mode != "staged":
-        return (
-            lines  # passes before the final one do not run: what they would cost says nothing of this replay
-        )
-    r = f"R = {e.total:.2f}"
-    if e.chained:
-        r += f", of which {e.chained:.2f} slice after slice"
-    lines.append(f"cost law  {r}" if e.foretold else f"cost law  {r}: T/T1 = {law}")
+        # where passes before the final one do not run, what they would cost says nothing of this replay
+        gain = _gain(e) if e.mode == "staged" else ""
+        lines.append(f"          on one machine with other numbers of cores: {law}{gain}")
+    else:
+        lines.append(f"cores     of the serial time: {law}{_gain(e)}")
     return lines
+
+
+def _gain(e: Explanation) -> str:
+    """Whether more cores help: the part of the work that goes from slice to slice stays, however many there are."""
+    if e.chained:
+        return f"; {e.chained:.2f} runs slice after slice, which no number of cores shortens"
+    return "" if e.total < 1 else f"; all passes together are {e.total:.2f}"
 
 
 def note_lines(note: Note) -> list[str]:

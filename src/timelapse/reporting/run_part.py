@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from timelapse.charts import Timeline, timeline
-from timelapse.display import clean, moment, one_line, rate, size, span, took
+from timelapse.display import clean, many, moment, one_line, rate, size, span, took
 from timelapse.errors import TimelapseError
 from timelapse.log import Log
 from timelapse.log.views import days_chart
@@ -24,6 +24,7 @@ from timelapse.reporting.tables import (
     times,
     top_values,
 )
+from timelapse.run.views import IN_ORDER
 
 if TYPE_CHECKING:
     from timelapse.log import LogInfo
@@ -260,7 +261,7 @@ def _certificate(run: Run, redaction: Redaction) -> list[Fact]:
             )
         )
     elif found.get("mode") == "chain":
-        facts.append(Fact("validation", "slices ran one after the other: nothing was predicted", "good"))
+        facts.append(Fact("validation", IN_ORDER, "good"))
     else:
         facts.append(Fact("validation", "the serial reference itself"))
     fallback: Mapping[str, Any] | None = found.get("fallback")
@@ -312,10 +313,14 @@ def _verified(run: Run, redaction: Redaction) -> Fact:
     )
     if not (found.outputs or found.boundaries) and found.events < found.total:
         return Fact("verified", f"nothing: there was nothing to compare in {part} ({when} UTC)")
-    states = f"state at {found.boundaries} slice boundaries" if found.boundaries else "no state"
+    states = (
+        f"the state at {many(found.boundaries, 'slice boundary', 'slice boundaries')}"
+        if found.boundaries
+        else "no state was compared"
+    )
     return Fact(
         "verified",
-        f"equal to the serial reference over {part}: {found.outputs:,} outputs, {states} ({when} UTC)", "good",
+        f"equal to the serial reference over {part}: {many(found.outputs, 'output', 'outputs')}, {states} ({when} UTC)", "good",
     )  # fmt: skip
 
 

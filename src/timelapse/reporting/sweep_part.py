@@ -111,7 +111,7 @@ def _row(
         rejected=run.rejected_count,
         rates=tuple("-" if r is None else f"{100 * r:.1f}%" for r in rates),
         seconds=took(run.seconds),
-        needed=point.source,
+        needed=point.replayed,
         digest=run.digest[:12],
         best=best,
     )

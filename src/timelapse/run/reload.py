@@ -23,7 +23,7 @@ def reload_program(manifest: RunManifest, path: Path | None = None) -> Program:
     if manifest.source is None:
         raise RunError(
             f"the run does not say where {manifest.program} is defined",
-            hint="open it with the program: tl.Run.open(path, program=Antispam())", code="TL604",
+            hint="in Python, open it with the program: tl.Run.open(path, program=Antispam())", code="TL604",
         )  # fmt: skip
     reference = manifest.source
     problem: Exception | None = None
@@ -42,7 +42,7 @@ def reload_program(manifest: RunManifest, path: Path | None = None) -> Program:
     if problem is not None:
         raise RunError(
             f"the run's program cannot be loaded from {reference}: {problem}",
-            hint="open it with the program: tl.Run.open(path, program=Antispam())", code="TL604",
+            hint="in Python, open it with the program: tl.Run.open(path, program=Antispam())", code="TL604",
         ) from problem  # fmt: skip
     raise RunError(
         f"{manifest.program} has changed since the run", place=Place(reference),

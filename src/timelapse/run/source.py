@@ -15,6 +15,7 @@ from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 from timelapse.model.silence import has_ticks, silent
+from timelapse.moments import shown_time
 
 _SHIPPED_EVENTS = 20_000
 """Events in memory that may travel to Spark's workers inside the job."""
@@ -111,7 +112,7 @@ def end_of(last: int | None, until: int | None) -> int | None:
         return last
     if type(until) is not int or (last is not None and until < last):
         raise UsageError(
-            f"until={until!r} is no time after the last event, at {last}", code="TL810",
-            hint="until= is a time in int64 microseconds UTC: it moves the clock on after the log's end",
+            f"until= (--until) is {shown_time(until)}, before the last event of the log, at {shown_time(last)}", code="TL810",
+            hint="it moves the clock on after the log's end: give a later time",
         )  # fmt: skip
     return until

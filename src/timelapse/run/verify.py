@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse import serial
+from timelapse.display import many
 from timelapse.divergence import Divergence, Result, Row, compare_runs
 from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.engine.notebook import default_progress
@@ -64,12 +65,12 @@ class Verification:
     def compared(self) -> str:
         """What was compared: `12 outputs, state at 2 slice boundaries`."""
         bounds = (
-            f"state at {_many(self.boundaries, 'slice boundary', 'slice boundaries')}"
+            f"state at {many(self.boundaries, 'slice boundary', 'slice boundaries')}"
             if self.boundaries
             else ""
         )
-        refused = _many(self.rejected, "rejection", "rejections") if self.rejected else ""
-        return ", ".join(t for t in (_many(self.outputs, "output", "outputs"), refused, bounds) if t)
+        refused = many(self.rejected, "rejection", "rejections") if self.rejected else ""
+        return ", ".join(t for t in (many(self.outputs, "output", "outputs"), refused, bounds) if t)
 
     @property
     def text(self) -> str:
@@ -84,10 +85,6 @@ class Verification:
             )
         more = "" if self.events == self.total or self.boundaries else "; no state was compared"
         return f"equal to the serial reference: {part} {self.total:,} events, {self.compared}, {self.seconds:.1f} s{more}"
-
-
-def _many(count: int, one: str, more: str) -> str:
-    return f"{count:,} {one if count == 1 else more}"
 
 
 FURTHER = 5

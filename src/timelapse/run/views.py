@@ -13,6 +13,8 @@ from timelapse.display import rate, took
 if TYPE_CHECKING:
     from timelapse.run.run import Run
 
+IN_ORDER = "the log ran in its own order: no state was guessed ahead, so there was none to prove"
+"""What is said of a run without predictions."""
 _MOST = 2_000_000
 """Outputs that a card draws; `Run.plot` draws any number."""
 
@@ -46,7 +48,7 @@ def card(run: Run) -> Card:
             ("proved", f"{found.get('validated_slices', 0)} slices changed the state exactly as predicted")
         )
     elif found.get("mode") == "chain":
-        facts.append(("proved", "slices ran one after the other: nothing was predicted"))
+        facts.append(("in order", IN_ORDER))
     if found.get("fallback"):
         facts.append(("fallback", str(found["fallback"].get("reason", ""))))
     if run.path is not None:

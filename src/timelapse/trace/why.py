@@ -63,7 +63,7 @@ def why_not(
     found = find_event(run, event)
     if found.seq in run.manifest.without:
         raise RunError(
-            f"event {found.seq} was left out of the log that was replayed (without=): nothing was done at it",
+            f"event {found.seq} was left out of the log that was replayed: nothing was done at it",
             hint="replay without leaving it out", code="TL606",
         )  # fmt: skip
     return _answer(run, "why-not", found, depth, last, progress)

@@ -135,7 +135,9 @@ def features(
     options: dict[str, Any] = {"spark": spark, "slices": slices, "progress": progress, "cache": cache}
     if at is None:
         if ask is not None:
-            raise _unfit("ask= without at=", None, "at= (--at) is the table whose rows are asked")
+            raise _unfit(
+                "ask= (--ask) without at= (--at)", None, "at= (--at) is the table whose rows are asked"
+            )
         run = replay(made, opened, **options)
         name = _record(run, record, [n for n, rows in run.counts.items() if rows])
         return Features(run.table(name), name, 0, run)
