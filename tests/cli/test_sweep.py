@@ -26,7 +26,7 @@ def test_a_sweep(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(arguments) == 0
     out = capsys.readouterr().out
     rows = [line.split() for line in out.splitlines()]
-    assert rows[0] == ["limit", "Hit", "precision", "recall", "f1", "seconds", "needed", "Hit"]
+    assert rows[0] == ["limit", "Hit", "precision", "recall", "f1", "seconds", "replayed", "Hit"]
     assert [row[:2] for row in rows[1:5]] == [["1", "27"], ["3", "21"], ["5", "15"], ["7", "9"]]
     assert rows[1][3] == "93.3%"
     assert "best f1: limit=1" in out

@@ -72,9 +72,9 @@ def test_explain_scale_and_the_replays_plan_agree(entry: Entry, tmp_path: Path) 
         for stage in found.plan.stages:
             if stage.strategy.value != "iterate":
                 assert found.plan.costs[stage.index].compiled == (rows[stage.index + 1].kernel == "compiled")
-        assert "cost law" in str(found)
+        assert "all passes together" in str(found)
     else:
-        assert "cost law" not in str(found)
+        assert "all passes together" not in str(found)
 
     # what is said of numbers of events is so
     for seen, least in re.findall(

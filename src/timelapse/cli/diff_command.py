@@ -155,6 +155,7 @@ def diff(
     from timelapse.cli.diff_view import View
     from timelapse.cli.labels_option import judging_of
     from timelapse.cli.progress_view import progress_for
+    from timelapse.cli.writes import check_report
     from timelapse.compare import Condition, figures_of
     from timelapse.compare import diff as compare
     from timelapse.compare.before import check_fields
@@ -162,6 +163,7 @@ def diff(
 
     if redact and report is None:
         raise UsageError("--redact is for a report", hint="give --report diff.html too", code="TL800")
+    check_report("--report", report)
     if enforce is None and b is not None and log is None and _is_log(b) and not _is_run(a):
         if not (sets_a or sets_b):
             raise UsageError(

@@ -56,11 +56,13 @@ def explain(
     """Show a program's states, what they depend on, the strategy of each, the line that causes it, the remedy."""
     from timelapse.cli.console import console, line, print_json
     from timelapse.cli.settings import build_program
+    from timelapse.cli.writes import check_file
     from timelapse.log import Log
     from timelapse.model.versions import load_named
     from timelapse.run.explain import explain as make_explanation
     from timelapse.run.start import kept_of
 
+    check_file("--svg", svg, (".svg",), makes_folder=True)
     made = build_program(load_named(program), settings or [])
     opened = None if log is None else Log.open(log)
     if scale is not None:

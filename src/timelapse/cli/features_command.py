@@ -64,6 +64,7 @@ def features(
     from timelapse.cli.options import choose_spark, leave_out
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
+    from timelapse.cli.writes import check_file
     from timelapse.log import Log
     from timelapse.model.versions import load_named
     from timelapse.training import features as make_features
@@ -71,6 +72,7 @@ def features(
 
     if out is not None:
         check_target(out)
+        check_file("--out", out)
     made = build_program(load_named(program), settings or [])
     opened = leave_out(Log.open(log), without)
     with progress_for(as_json) as progress:

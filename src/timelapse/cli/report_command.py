@@ -67,6 +67,7 @@ def report(
     """
     from timelapse.cli.console import line, print_json
     from timelapse.cli.places import find_run
+    from timelapse.cli.writes import check_report
     from timelapse.compare import diff
     from timelapse.display import size, took
     from timelapse.errors import UsageError
@@ -78,13 +79,15 @@ def report(
         raise UsageError(
             "--by is for two runs", hint=f"timelapse report {run} RUN --by {by[0]}", code="TL800"
         )
+    names = [_name(r) for r in (run, other) if r is not None]
+    target = out or Path("-".join(names) + ".html")
+    check_report("--out", target, overwrite=overwrite)
     if other is None:
         made = make(find_run(run), redact=redact or (), examples=shown)
     else:
         both = diff(Run.open(find_run(run)), Run.open(find_run(other)))
         made = make(both, redact=redact or (), by=by or (), examples=shown)
-    names = [_name(r) for r in (run, other) if r is not None]
-    place = made.save(out or Path("-".join(names) + ".html"), overwrite=overwrite)
+    place = made.save(target, overwrite=overwrite)
     taken, length = time.perf_counter() - started, place.stat().st_size
     if as_json:
         print_json({"report": str(place), "title": made.title, "bytes": length, "seconds": taken})

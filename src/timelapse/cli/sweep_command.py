@@ -87,8 +87,9 @@ def sweep(
     from timelapse.cli.options import choose_spark
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
+    from timelapse.cli.writes import PLOTS, check_file, check_report
     from timelapse.compare import sweep as run_sweep
-    from timelapse.compare.plots import check_plot, save
+    from timelapse.compare.plots import save
     from timelapse.errors import UsageError
     from timelapse.log import Log
     from timelapse.log.types import heard
@@ -97,8 +98,8 @@ def sweep(
     from timelapse.reporting import report as make_report
     from timelapse.run.start import kept_of
 
-    if plot is not None:
-        check_plot(plot)
+    check_file("--plot", plot, PLOTS, code="TL820")
+    check_report("--report", report)
     if redact and report is None:
         raise UsageError("--redact is for a report", hint="give --report sweep.html too", code="TL800")
     judging = judging_of(labels, weight=weight, items=items, until=until, label=label, label_ts=label_ts, label_key=label_key)  # fmt: skip

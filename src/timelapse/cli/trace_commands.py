@@ -145,9 +145,11 @@ def state(
 
     All that is shown is of one moment. Exit code 0; 2 when there is no such run, state or key.
     """
+    from timelapse.cli.writes import PLOTS, check_file
     from timelapse.errors import UsageError
     from timelapse.moments import read_time
 
+    check_file("--plot", plot, PLOTS, code="TL841")
     opened, moment = _open(run), None if at is None else read_time(at)
     if name is None and (key is not None or plot is not None):
         option = "--plot" if key is None else "--key"
@@ -267,7 +269,7 @@ def _history(
     with _late(as_json) as progress:
         found = history(run, name, read_key(run.state_spec(name), key), at=at, last=last, progress=progress)
     if plot is not None:
-        _save(found.plot(), plot)
+        found.plot().savefig(plot)
     if as_json:
         print_json(found.to_json())
         return
@@ -288,13 +290,3 @@ def _history(
         line((moment(event.ts), "dim"), f"  {entry.name}  {change}")
     if plot is not None:
         line(("plot    ", "dim"), str(plot))
-
-
-def _save(figure: Any, path: Path) -> None:
-    from timelapse.errors import UsageError
-
-    if path.suffix.lower() not in (".svg", ".png", ".pdf"):
-        raise UsageError(
-            f"{path.name} is no name of a plot", hint="end it in .svg, .png or .pdf", code="TL841"
-        )
-    figure.savefig(path)

@@ -144,10 +144,9 @@ def law_lines(e: Explanation) -> list[str]:
 
 
 def _gain(e: Explanation) -> str:
-    """Whether more cores help: the part of the work that goes from slice to slice stays, however many there are."""
-    if e.chained:
-        return f"; {e.chained:.2f} runs slice after slice, which no number of cores shortens"
-    return "" if e.total < 1 else f"; all passes together are {e.total:.2f}"
+    """What more cores share out, and what they do not: the work that goes from slice to slice."""
+    text = f"; all passes together are {e.total:.2f}"
+    return text + (f", {e.chained:.2f} of it slice after slice, whatever the cores" if e.chained else "")
 
 
 def note_lines(note: Note) -> list[str]:

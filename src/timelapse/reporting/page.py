@@ -51,12 +51,8 @@ class Report:
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the file. Raises UsageError (TL830) where something else than a report is in the way."""
         target = Path(path)
-        if target.exists() and not overwrite:
-            if not target.is_file() or MARK.encode() not in target.read_bytes()[:200]:
-                raise UsageError(
-                    "something that is not a report is there", place=Place(str(target)), code="TL830",
-                    hint="choose another place with -o, or give --overwrite",
-                )  # fmt: skip
+        if not overwrite:
+            check_place(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name}.{uuid4().hex[:12]}")
         try:
@@ -75,6 +71,21 @@ class Report:
 
     def __repr__(self) -> str:
         return f"<Report {self.title}: {len(self.html):,} characters>"
+
+
+def check_place(path: Path) -> None:
+    """Raise UsageError (TL830) where something else than a report is in the way."""
+    if not path.exists():
+        return
+    head = b""
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(200)
+    if MARK.encode() not in head:
+        raise UsageError(
+            "something that is not a report is there", place=Place(str(path)), code="TL830",
+            hint="choose another place with --report or --out (-o), or give --overwrite",
+        )  # fmt: skip
 
 
 def report(
