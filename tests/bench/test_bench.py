@@ -230,7 +230,9 @@ def test_looking_into_a_run_is_measured_cold_and_warm(
     monkeypatch.setattr(looking, "_command", command)
     settings = Settings(20_000, 1, data, quick=True, say=TOLD.append)
     [(report, _)] = list(run.run(["look"], settings, None, tmp_path))
-    assert asked == ["replay", "why", "why-not", "state", "state", "state", "state"]
+    others = ["replay", "why", "why-not", "state", "state"] * len(looking.OTHERS)
+    assert asked == ["replay", "why", "why-not", "state", "state", "state", "state", *others]
+    assert report.values["windows, ticks and sends: slowest cold CPU seconds"] == 1.0
     assert [row[0] for row in report.tables[0].rows][1:3] == ["why", "why-not"]
     assert report.values["why: cold CPU / replay CPU"] == 1.0
     assert 0 < report.values["state NAME --at: warm seconds"] < 60

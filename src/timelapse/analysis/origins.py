@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from timelapse.model.events import Event
 from timelapse.model.source import function_source
 
 _DEEP = 6
@@ -68,6 +69,10 @@ class _Reader:
                 not self._depth and name in self._params
             ):
                 return Origins(frozenset(), (self._params[name],))
+            case ast.Attribute(
+                value=ast.Call(func=ast.Name(id=made), args=[], keywords=given), attr=field
+            ) if _is_event(self._names.get(made)):  # of an event that is sent
+                return next((self.value(k.value, local) for k in given if k.arg == field), None)
             case ast.Tuple(elts=items) if not any(isinstance(i, ast.Starred) for i in items):
                 return tuple(self.value(i, local) for i in items)
             case ast.IfExp(body=body, orelse=other):
@@ -148,6 +153,10 @@ class _Reader:
     def _assign(name: str, value: _Value, local: dict[str, _Value]) -> None:
         """A name may still be what it was: the assignment may be in a branch that was not taken."""
         local[name] = _either(local[name], value) if name in local else value
+
+
+def _is_event(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, Event)
 
 
 def _either(a: _Value, b: _Value) -> _Value:

@@ -56,7 +56,9 @@ def looking(settings: Settings) -> Report:
             ("replay", program, str(made.log), "--out", str(path), "--local", "--no-cache"), (0,)
         )
         run = Run.open(path)
-        rows, full = [("the replay itself", *_cells(replayed, replayed_cpu), "", "", "1.00")], replayed_cpu
+        rows: list[tuple[str, ...]] = []
+        full = replayed_cpu
+        rows.append(("the replay itself", *_cells(replayed, replayed_cpu), "", "", "1.00"))
         for question in questions(run):
             settings.say(f"{question.name} ...")
             took = _measured(question, path, settings.rounds)
@@ -66,6 +68,9 @@ def looking(settings: Settings) -> Report:
             report.values[f"{question.name}: cold seconds"] = took.cold
             report.values[f"{question.name}: warm seconds"] = took.warm
             report.values[f"{question.name}: cold CPU / replay CPU"] = share
+    found, slowest = _others(settings)
+    rows += found
+    report.values["windows, ticks and sends: slowest cold CPU seconds"] = slowest
     columns = ("", "command, s", "CPU s", "in Python, s", "CPU s", "command / replay, CPU")
     report.tables.append(Table(title, columns, rows))
     report.notes.append(
@@ -73,6 +78,57 @@ def looking(settings: Settings) -> Report:
         "opened anew for each question, so nothing of an earlier answer is left but what is imported."
     )
     return report
+
+
+OTHERS = (("WindowedSpam", "sent"), ("Hourly", "sent"), ("Suspecting", "suspicions"))
+"""Programs with windows, with ticks, with plain sends; and a state of each."""
+
+
+def _others(settings: Settings) -> tuple[list[tuple[str, ...]], float]:
+    """The same of programs that reach into other times: the rows, and the most processor seconds of a command but the replays."""
+    made = settings.made(Dataset(settings.events))
+    rows: list[tuple[str, ...]] = []
+    slowest = 0.0
+    for name, state in OTHERS:
+        with tempfile.TemporaryDirectory(prefix="timelapse-look-") as folder:
+            path, program = Path(folder, "run"), f"{Path(programs.__file__).resolve()}:{name}"
+            settings.say(f"replaying {name} ...")
+            replayed, replayed_cpu = _command(
+                ("replay", program, str(made.log), "--out", str(path), "--local", "--no-cache"), (0,)
+            )
+            rows.append((f"{name}: the replay itself", *_cells(replayed, replayed_cpu), "", "", "1.00"))
+            for question in timed_questions(Run.open(path), state):
+                settings.say(f"{name}: {question.name} ...")
+                took = _measured(question, path, settings.rounds)
+                cells = (*_cells(took.cold, took.cold_cpu), *_cells(took.warm, took.warm_cpu))
+                rows.append((f"{name}: {question.name}", *cells, f"{took.cold_cpu / replayed_cpu:.2f}"))
+                slowest = max(slowest, took.cold_cpu)
+    return rows, slowest
+
+
+def timed_questions(run: Run, state: str) -> list[Question]:
+    """Questions about the end of the log's third quarter. Raises ValueError for a run that put out nothing."""
+    record = next((name for name, count in run.counts.items() if count), None)
+    if record is None:
+        raise ValueError("the run has put out nothing")
+    rows = run.stored(record)
+    row = rows.slice(rows.num_rows * 3 // 4, 1).to_pylist()[0]
+    when = time_text(row["ts"]).replace(" ", "T")
+    what = str(row["seq"]) if row["seq"] >= 0 else f"{record}@{when}"
+    reader = run.need_reader()
+    near = reader.seq_at(row["ts"])
+    chunk = next(iter(reader.chunks(near, near + 4096, {"Sent": ["sender"]})))
+    event = chunk.tables["Sent"].slice(0, 1).to_pylist()[0]
+    quiet, key = event["seq"], event["sender"]
+    return [
+        Question("why", ("why", "RUN", what), lambda r: r.why(what).text),
+        Question("why-not", ("why-not", "RUN", str(quiet)), lambda r: r.why_not(quiet).text, (0, 1)),
+        Question("state NAME --key", ("state", "RUN", state, "--key", str(key)), lambda r: r.history(state, key)),
+        Question(
+            "state NAME --key --at", ("state", "RUN", state, "--key", str(key), "--at", when),
+            lambda r: r.history(state, key, at=row["ts"]),
+        ),
+    ]  # fmt: skip
 
 
 def questions(run: Run) -> list[Question]:
@@ -139,4 +195,4 @@ def _cells(seconds: float, cpu: float) -> tuple[str, str]:
     return f"{seconds:.2f}", f"{cpu:.2f}"
 
 
-__all__ = ["Question", "looking", "questions"]
+__all__ = ["Question", "looking", "questions", "timed_questions"]

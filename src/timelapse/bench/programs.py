@@ -205,3 +205,56 @@ class WindowedSpam(tl.Program):
         if self.responses[s] < 0.1 * sent:
             score += 10
         self.emit(Scored(message=m.id, score=score))
+
+
+class Busy(tl.Record):
+    """A sender who wrote much in the last hour."""
+
+    sender: int
+    sent: int
+
+
+class Hourly(tl.Program):
+    """At every hour: who wrote most in the last one."""
+
+    sent: tl.Counter[int]
+
+    @tl.on(Sent)
+    def count(self, m: Sent) -> None:
+        self.sent[m.sender] += 1
+
+    @tl.every(tl.HOUR)
+    def report(self) -> None:
+        for sender, sent in self.sent.last(tl.HOUR).top(10):
+            self.emit(Busy(sender=sender, sent=sent))
+
+
+class Suspicion(tl.Event):
+    """Sent by the program: a message that may be spam."""
+
+    id: int
+    sender: int
+
+
+class Suspecting(tl.Program):
+    """Messages to strangers raise a suspicion, which is an event of its own."""
+
+    patience: int = 5
+
+    friends: tl.Set[tuple[int, int]]
+    suspicions: tl.Counter[int]
+
+    @tl.on(Friendship)
+    def befriend(self, e: Friendship) -> None:
+        self.friends.add(pair(e.a, e.b))
+
+    @tl.on(Sent)
+    def judge(self, m: Sent) -> None:
+        if m.has_email and pair(m.sender, m.recipient) not in self.friends:
+            self.send(Suspicion(id=m.id, sender=m.sender))
+
+    @tl.on(Suspicion)
+    def suspect(self, s: Suspicion) -> None:
+        self.suspicions[s.sender] += 1
+        if self.suspicions[s.sender] > self.patience:
+            self.emit(Spam(message=s.id, sender=s.sender))

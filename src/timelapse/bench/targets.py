@@ -95,6 +95,11 @@ TARGETS: tuple[Target, ...] = (
     Target("megabytes of the report of a run", 6, _of("compare", "report megabytes")),
     Target("seconds for why, in a running Python", 2, _of("look", "why: warm seconds")),
     Target("seconds for a state in the middle of the log", 2, _of("look", "state NAME --at: warm seconds")),
+    Target(
+        "processor seconds for why, why-not and a key's history with windows, ticks or sends",
+        3,
+        _of("look", "windows, ticks and sends: slowest cold CPU seconds"),
+    ),
     Target("of the integer version, with strings and text", 1.8, _text_to_numbers),
     Target("of the ratio to native, at five times the events", 1.15, _growth),
     Target(
