@@ -62,7 +62,7 @@ CASES = [
     # shared state
     ("TL117", "seen = {}", "seen[e.who] = 1"),
     ("TL117", "seen = []", "seen.append(e.who)"),
-    ("TL117", "seen = {}", "x = e.who in seen"),
+    ("TL117", "seen = {1: []}", "x = e.who in seen"),
     ("TL117", "class C:\n    n = 0", "C.n += 1"),
     ("TL117", "class Config:\n    pass\nconfig = Config()", "config.limit = 4"),
     ("TL117", "limit = 3\ndef set_limit(n):\n    global limit\n    limit = n", "x = e.who > limit"),
@@ -146,8 +146,11 @@ def test_a_set_of_unknown_elements_is_a_warning_and_a_set_of_text_an_error(check
     assert (text.severity, unknown.severity) == (Severity.ERROR, Severity.WARNING)
 
 
-def test_a_global_that_is_only_read_is_a_warning_and_one_that_is_changed_an_error(check: Check) -> None:
-    (read,) = check.found("x = e.who in seen", top="seen = {1: 2}")
+def test_a_global_that_is_only_read_is_none_one_in_doubt_a_warning_and_one_that_is_changed_an_error(
+    check: Check,
+) -> None:
+    assert check.found("x = e.who in seen", top="seen = {1: 2}") == ()
+    (read,) = check.found("x = e.who in seen", top="seen = {1: 2}\ndef give():\n    return seen")
     (changed,) = check.found("x = e.who in seen", top="seen = {1: 2}\ndef add(k):\n    seen[k] = 1")
     assert (read.severity, changed.severity) == (Severity.WARNING, Severity.ERROR)
     assert "which add changes" in changed.message

@@ -16,6 +16,7 @@ from timelapse.analysis.result import Dependency, Diagnostic, StateFacts
 from timelapse.analysis.uncalled import uncalled, unheard
 from timelapse.analysis.views import serial_only
 from timelapse.analysis.world import Functions
+from timelapse.depth import roomy
 from timelapse.errors import Place
 from timelapse.model.identity import Identity, identity_of
 from timelapse.model.program import Program, ProgramSpec, TimeUse, spec_of
@@ -48,7 +49,7 @@ class Analysis:
     def once(self, what: Any, find: Callable[[], T]) -> T:
         """What `find` gives, found once. It must depend on nothing but `what` and what is analysed here."""
         if what not in self.kept:
-            self.kept[what] = find()
+            self.kept[what] = roomy(find)()
         return cast(T, self.kept[what])
 
     @property
@@ -105,7 +106,7 @@ def analyse(program: Program | type[Program]) -> Analysis:
         if known is not None:
             _KNOWN.move_to_end(identity)
             return known
-    made = _analyse(cls)
+    made = roomy(_analyse)(cls)
     with _LOCK:
         _KNOWN[identity] = made
         while len(_KNOWN) > _MOST_KNOWN:

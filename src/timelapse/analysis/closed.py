@@ -7,6 +7,7 @@ import builtins
 import copy
 import types
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from timelapse.analysis.depend import Graph
@@ -161,7 +162,8 @@ def _is(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _bound_names(fn: FunctionIR) -> set[str]:
+@lru_cache(maxsize=16)
+def _bound_names(fn: FunctionIR) -> frozenset[str]:
     """Every name that something in the function's body binds."""
     found: set[str] = set()
     for statement in fn.body:
@@ -177,4 +179,4 @@ def _bound_names(fn: FunctionIR) -> set[str]:
                     found.add(name)
                 case ast.MatchMapping(rest=str(name)):
                     found.add(name)
-    return found
+    return frozenset(found)

@@ -9,6 +9,7 @@ In doubt nothing is dropped: the state then depends on itself, and is computed i
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from timelapse.analysis import cfg
 from timelapse.analysis.depend import Closure, Graph, Relaxed
@@ -134,10 +135,13 @@ def _drop(graph: Graph, state: str, guard: Vertex, relaxed: Relaxed) -> Relaxed 
 
 def _ends_loop(fn: FunctionIR, test: ast.AST | None) -> bool:
     """Whether the test is a part of a `while` condition: without it the loop would not end."""
-    return any(
-        n is test
-        for s in fn.body for loop in ast.walk(s) if isinstance(loop, ast.While) for n in ast.walk(loop.test)
-    )  # fmt: skip
+    return test in _loop_tests(fn)
+
+
+@lru_cache(maxsize=16)
+def _loop_tests(fn: FunctionIR) -> frozenset[ast.AST]:
+    loops = (n for s in fn.body for n in ast.walk(s) if isinstance(n, ast.While))
+    return frozenset(n for loop in loops for n in ast.walk(loop.test))
 
 
 def _verdict(
@@ -175,14 +179,23 @@ def _avoids(fn: FunctionIR, guard: Vertex, vertex: Vertex, outcome: bool) -> boo
 
 def _decided_by(fn: FunctionIR, branch: int) -> set[int]:
     """The nodes that are control dependent on a branch, directly or through others."""
+    decided = _decided_at_once(fn)
     found: set[int] = set()
     todo = [branch]
     while todo:
-        current = todo.pop()
-        for index, on in fn.control.items():
-            if index not in found and any(b == current for b, _ in on):
-                found.add(index)
-                todo.append(index)
+        new = decided.get(todo.pop(), set()) - found
+        found |= new
+        todo += new
+    return found
+
+
+@lru_cache(maxsize=16)
+def _decided_at_once(fn: FunctionIR) -> dict[int, set[int]]:
+    """For each branch the nodes that are directly control dependent on it."""
+    found: dict[int, set[int]] = {}
+    for index, on in fn.control.items():
+        for branch, _ in on:
+            found.setdefault(branch, set()).add(index)
     return found
 
 

@@ -77,7 +77,7 @@ class Functions:
         self.trusted.setdefault((what, self._name), Diagnostic(
             "TL321" if why == "a resource" else "TL320", Severity.INFO, place,
             f"{what} is trusted ({why})",
-            "it must depend on its arguments alone; runs execute a sample twice and compare",
+            "it must depend on its arguments alone; replays process the first events twice and compare",
         ))  # fmt: skip
 
     def pass_arguments(self, callee: FunctionIR, kinds: Sequence[Kind] | None) -> None:

@@ -60,7 +60,7 @@ TL105 A program or handler that is put together wrongly
 @tl.on takes one or more event classes and decorates a plain method with self and the event. States are declared with a kind, as `seen: tl.Set[int]`; parts of a program that declare one state must agree on its kind and types.
 
 TL106 State outside the program
-`global` and `nonlocal` write what Timelapse does not see: declare a state. An `except` that catches BaseException would catch self.reject: catch Exception or something narrower.
+`global` and `nonlocal`, in handlers and in what they call, write what Timelapse does not see: declare a state. An `except` that catches BaseException would catch self.reject: catch Exception or something narrower.
 
 TL107 A default of a state that is not a literal
 A state's default is written as tl.state(default=0), with the value itself and not a name, and is not mutable.
@@ -70,6 +70,9 @@ Reading a missing key of this state has no value. Write tl.state(default=...), o
 
 TL109 A resource's file that is not there
 tl.resource(path, load) reads a file; the path is relative to the working directory.
+
+TL113 A handler that does something else the second time
+Before a replay the first events of the log (256 at most, and no more than a fifth of a second) are processed twice on the same state, and what they write, emit, reject and raise is compared. A difference means that something outside the declared states decides with: a variable of a closure, an iterator, an object that its methods change, a library call that draws random numbers. Declare it as a state, or derive it from the event. The run's certificate says how many events were compared. Where later events differ, this does not see it. --allow-impure replays all the same, and compares nothing.
 
 TL114 A clock
 A replay would read another time than live did. Use self.now, the event's time.
@@ -81,7 +84,7 @@ TL116 The outside: files, network, environment, printing
 What is out there may have changed, and a slice may run twice or in another process. Read a file through tl.resource, pass values as parameters, put results out with self.emit.
 
 TL117 A mutable global
-A module-level list, dict or set that handlers read is state that Timelapse does not see. Make it a tuple, a frozenset, a parameter or a state.
+A module-level list, dict or set that handlers read is state that Timelapse does not see, unless it can be shown that no function changes it; so are iterators (itertools.count), context variables and objects that their methods change. Make it a tuple, a frozenset, a parameter or a state.
 
 TL118 hash() or id()
 Both differ from process to process. Use hashlib over the bytes, or the value itself as a key.
@@ -174,7 +177,7 @@ TL314 A write that is dated
 add(at=) and the like run in log order, with the whole program, where some method of the program dates writes and its text cannot be read.
 
 TL320 A trusted call
-Analysis cannot see into this function (a library), so it is trusted to be pure: to depend on its arguments only. Listed by explain and in the run's certificate.
+Analysis cannot see into this function (a library), so it is trusted to be pure: to depend on its arguments only. The first events of a log are processed twice and compared (TL113). Listed by explain and in the run's certificate.
 
 TL321 A resource's call
 The object that a tl.resource loads is trusted to be pure. Listed by explain and in the run's certificate.

@@ -347,6 +347,11 @@ def _print_certificate(certificate: dict[str, Any]) -> None:
             ("trusted ", "yellow"),
             f"{len(trusted)} calls that analysis cannot see through (timelapse explain lists them)",
         )
+    if twice := certificate.get("twice"):
+        line(
+            ("twice   ", "green"),
+            f"the first {twice:,} events were processed twice on the same state: no difference",
+        )
 
 
 def print_proof(proof: Verification) -> None:

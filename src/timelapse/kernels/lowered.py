@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from timelapse.analysis.result import PassProgram
 from timelapse.analysis.views import beyond_sums
+from timelapse.depth import roomy
 from timelapse.model.identity import Identity, identity_of, params_identity
 from timelapse.model.program import Program, spec_of
 
@@ -98,6 +99,7 @@ def _same(one: PassProgram, other: PassProgram) -> bool:
     )
 
 
+@roomy
 def _lower(program: Program, work: PassProgram, *, final: bool) -> Unit:
     if not final and (found := kept_whole(program, work)):
         raise refused()(f"the rows of windows ({', '.join(sorted(found))}) are found as Python")

@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from timelapse.depth import roomy
 from timelapse.errors import DefinitionError, Place, TimelapseError
 from timelapse.ids import DAY
 from timelapse.kinds.base import State as StateBase
@@ -430,6 +431,7 @@ def _place(function: types.FunctionType, what: str) -> Place:
     return Place(function.__code__.co_filename, function.__code__.co_firstlineno, what)
 
 
+@roomy
 @lru_cache(maxsize=8)
 def _classes(text: str) -> tuple[ast.ClassDef, ...]:
     """The class statements of a file. Kept, because every declaration in it asks for them."""

@@ -30,6 +30,7 @@ from typing import Any
 from timelapse.model.events import Event, Record
 from timelapse.model.program import GAP, Program, params_of, spec_of
 from timelapse.model.resource import Resource
+from timelapse.model.source import wrapped
 
 
 def fingerprint(program: Program) -> str:
@@ -159,9 +160,9 @@ class Writer:
         elif isinstance(value, types.MethodType):
             self.add(name, "method")
             self.value("part", (value.__func__, value.__self__))
-        elif isinstance(getattr(value, "__wrapped__", None), types.FunctionType):
+        elif isinstance(inner := wrapped(value), types.FunctionType):
             self.add(name, "wrapped")
-            self.value("part", value.__wrapped__)
+            self.value("part", inner)
         elif not _is_library(type(value).__module__) and hasattr(value, "__dict__"):
             self._object(name, value)
         else:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from timelapse.depth import roomy
+
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _LAMBDA = "<lambda>"
 
@@ -25,6 +27,7 @@ class FunctionSource:
     problem: str | None = None
 
 
+@roomy
 @lru_cache(maxsize=64)
 def _module(
     file: str, text: str
@@ -135,6 +138,12 @@ def _spans(code: types.CodeType) -> frozenset[tuple[int, int, int, int]]:
         if place[:2] != place[2:]:  # else it comes from no expression: a function's first and last ones
             found.add(place)
     return frozenset(found)  # type: ignore[arg-type]
+
+
+def wrapped(value: Any) -> Any:
+    """What a decorator keeps as `__wrapped__`, without asking an object that makes up its attributes; None if nothing."""
+    own = getattr(value, "__dict__", None)
+    return own.get("__wrapped__") if isinstance(own, dict) else None
 
 
 def function_source(function: types.FunctionType, *, lambdas: bool = False) -> FunctionSource:

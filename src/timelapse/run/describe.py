@@ -102,6 +102,7 @@ def _certificate(
             "is_bug": outcome.fallback.is_bug,
         },
         "trusted": [str(t) for t in request.analysis.trusted],
+        "twice": request.twice,
         "diagnostics": [
             {"code": d.code, "severity": d.severity.value, "place": str(d.place), "message": d.message}
             for d in request.analysis.diagnostics

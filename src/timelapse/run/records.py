@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import types
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -16,22 +17,27 @@ from timelapse.tables.rowhash import ZERO, HashSum
 
 
 def record_types(program: Program) -> list[type[Record]]:
-    """The record types that a program's code names: they are listed with 0 rows when nothing was emitted."""
+    """The record types that the program's methods name: they are listed with 0 rows when nothing was emitted."""
     found: dict[str, type[Record]] = {}
     module_globals = [h.function.__globals__ for h in spec_of(program).handlers]
-    codes = [
-        member.__code__
-        for base in type(program).__mro__
-        for member in base.__dict__.values()
-        if inspect.isfunction(member)
-    ]
-    names = sorted({name for code in codes for name in code.co_names})
+    names = sorted({name for method in _methods(type(program)) for name in method.__code__.co_names})
     for scope in module_globals:
         for name in names:
             value = scope.get(name)
             if isinstance(value, type) and issubclass(value, Record) and value is not Record:
                 found.setdefault(value.__name__, value)
     return list(found.values())
+
+
+def _methods(cls: type[Program]) -> Iterator[types.FunctionType]:
+    """The methods that can run: an overridden one only where `super()` may reach it."""
+    for name in dict.fromkeys(name for base in cls.__mro__ for name in base.__dict__):
+        for member in (base.__dict__[name] for base in cls.__mro__ if name in base.__dict__):
+            if not inspect.isfunction(member):
+                break
+            yield member
+            if "super" not in member.__code__.co_names:
+                break
 
 
 def record_entries(

@@ -59,6 +59,8 @@ class Request:
     analysis: Analysis
     source: Source
     settings: Settings = field(default_factory=Settings)
+    twice: int | None = None
+    """How many events were processed twice and compared (run/twice.py); None where that was not asked for."""
 
     def over(self, reader: EventReader) -> Request:
         """The same over a part of its log."""

@@ -42,6 +42,7 @@ from timelapse.run.request import Request, Settings, Several
 from timelapse.run.run import Run, RunContext
 from timelapse.run.slices import cut, cut_in_runs, default_slices, least_slices, task_memory
 from timelapse.run.source import end_of, open_source, refuse_silence, spilled
+from timelapse.run.twice import run_twice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,8 +109,10 @@ def _replay(
 ) -> Run:  # fmt: skip
     analysis = analyse(program)
     _refuse_impure(analysis, settings.allow_impure)
-    request = Request(program, analysis, open_source(log, program), settings)
-    refuse_silence(program, request.source.reader)
+    source = open_source(log, program)
+    refuse_silence(program, source.reader)
+    twice = None if settings.allow_impure else run_twice(program, analysis, source.reader)
+    request = Request(program, analysis, source, settings, twice)
     plan, executor, why = Planner(request).settle(spark)
     keep: list[Any] = []
     if out is None:

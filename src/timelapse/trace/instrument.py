@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from timelapse.analysis.views import is_view, viewed
+from timelapse.depth import roomy
 from timelapse.model.source import function_source
 
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -93,8 +94,14 @@ def instrumented(
     name = "_tl"
     while name in used:
         name += "_"
-    node = _Rewriter(source.node, sites, name, method=method).function()
-    return _compiled(function, node, name, told)
+    known, tree = len(sites.all), source.node
+
+    @roomy
+    def made() -> types.FunctionType:
+        del sites.all[known:]
+        return _compiled(function, _Rewriter(tree, sites, name, method=method).function(), name, told)
+
+    return made()
 
 
 def _compiled(

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import os
 import sys
+import sysconfig
 import types
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 CODE_TYPES = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
@@ -42,6 +45,8 @@ class Reference:
 
     @classmethod
     def of(cls, value: Any) -> Reference:
+        while isinstance(value, functools.partial) and not isinstance(value.func, type):
+            value = value.func  # it is called where the partial is
         return cls(name_of(value), value)
 
     @classmethod
@@ -116,3 +121,15 @@ def resolve_chain(node: ast.expr, root: Reference) -> Reference:
     for name in reversed(names):
         root = root.attribute(name)
     return root
+
+
+_LIBRARY = tuple(
+    str(Path(p).resolve())
+    for k, p in sysconfig.get_paths().items()
+    if k in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+
+
+def is_installed(file: str) -> bool:
+    """Whether a file belongs to Python or to an installed package."""
+    return str(Path(file).resolve()).startswith(_LIBRARY)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from timelapse.analysis.purity.hidden import CatchesReject, MovingObjects, OuterVariables
 from timelapse.analysis.purity.names import Reference
 from timelapse.analysis.purity.shared import SharedState
 from timelapse.analysis.purity.values import hash_is_stable, order_shows, set_elements
@@ -316,4 +317,5 @@ class SetOrder:
 
 RULES: tuple[Rule, ...] = (
     Clock(), TimeZone(), Randomness(), Outside(), DecimalContext(), FileMethods(), MutableGlobals(), IdentityHash(), SetOrder(),
+    OuterVariables(), CatchesReject(), MovingObjects(),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from timelapse.analysis.purity.names import Reference
+from timelapse.model.load import user_modules
 
 if TYPE_CHECKING:
     from timelapse.analysis.purity.walk import Scope
@@ -65,8 +66,11 @@ class SharedState:
                 f"Declare {name} as a state, or pass its value as a parameter.", True,
             )  # fmt: skip
         elif is_mutable(found.value) and not found.name.startswith(("sys.", "os.")):
+            doubt = _doubt(found.value, target, scope)
+            if doubt is None and not free:
+                return
             yield cls(
-                node.lineno, f"reads {name}, a mutable {type(found.value).__name__} of {where}",
+                node.lineno, f"reads {name}, a mutable {type(found.value).__name__} of {where}{doubt or ''}",
                 f"Make it {_frozen_form(found.value)}, or a parameter.", False,
             )  # fmt: skip
 
@@ -141,6 +145,75 @@ def change_through(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> str | Non
         if isinstance(parent.ctx, ast.Store | ast.Del):
             return text
         at = parent
+
+
+_READERS = frozenset(("get", "items", "keys", "values", "index", "count", "copy"))
+_TAKERS = frozenset((
+    "len", "sorted", "min", "max", "sum", "any", "all", "tuple", "frozenset", "set", "list", "dict", "bool", "enumerate",
+))  # fmt: skip
+
+
+def _doubt(value: Any, target: ast.expr, scope: Scope) -> str | None:
+    """Why it cannot be shown that nothing changes a module's container; None where it is shown.
+
+    It is, where its items are immutable, one loaded module of the user's holds it, and every function there only reads it.
+    """
+    items = list(value.values()) if isinstance(value, MutableMapping) else list(value)[:10_000]
+    if any(
+        not isinstance(i, int | float | str | bytes | bool | type(None) | frozenset) and not _frozen(i)
+        for i in items
+    ):
+        return ": what is in it can be changed"
+    names = {n for n, v in scope.unit.function.__globals__.items() if v is value}
+    if not isinstance(target, ast.Name) or names != {target.id}:
+        return ": it is known under more than one name"
+    own = scope.unit.function.__globals__.get("__name__")
+    for module in user_modules():
+        if module.__name__ != own and any(v is value for v in list(vars(module).values())):
+            return f": module {module.__name__} has it too"
+    lines = linecache.getlines(scope.file, scope.unit.function.__globals__)
+    line = _handed_on("".join(lines), target.id)
+    return None if line is None else f": line {line} may hand it on to what changes it"
+
+
+def _frozen(item: Any) -> bool:
+    return isinstance(item, tuple) and all(
+        isinstance(i, int | float | str | bytes | bool | type(None)) for i in item
+    )
+
+
+@lru_cache(maxsize=256)
+def _handed_on(text: str, name: str) -> int | None:
+    """The first line in a function of a module that does more with a name than read from what it stands for."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return 0
+    parents = {child: n for n in ast.walk(tree) for child in ast.iter_child_nodes(n)}
+    functions = (
+        n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    )
+    for node in (n for f in functions for n in ast.walk(f)):
+        if isinstance(node, ast.Name) and node.id == name and not _reads(node, parents):
+            return node.lineno
+    return None
+
+
+def _reads(node: ast.Name, parents: dict[ast.AST, ast.AST]) -> bool:
+    parent = parents[node]
+    match parent:
+        case ast.Subscript(value=value, ctx=ast.Load()):
+            return value is node
+        case ast.Attribute(attr=name, ctx=ast.Load()):
+            call = parents.get(parent)
+            return name in _READERS and isinstance(call, ast.Call) and call.func is parent
+        case ast.Call(func=ast.Name(id=called)):
+            return called in _TAKERS and parent.func is not node
+        case ast.Compare() | ast.If() | ast.IfExp() | ast.BoolOp():
+            return not isinstance(parent, ast.BoolOp)
+        case ast.For(iter=it) | ast.comprehension(iter=it):
+            return it is node
+    return False
 
 
 # --- changes by anybody in a module ---------------------------------------------------------------

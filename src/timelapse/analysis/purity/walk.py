@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import ast
 import sys
-import sysconfig
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from timelapse.analysis.purity.names import CODE_TYPES, Reference, resolve_chain, root_of
+from timelapse.analysis.purity.names import CODE_TYPES, Reference, is_installed, resolve_chain, root_of
 from timelapse.analysis.purity.rules import RULES, Finding
 from timelapse.analysis.result import Diagnostic
 from timelapse.errors import Place
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, ProgramSpec, spec_of
-from timelapse.model.source import FunctionNode, function_source
+from timelapse.model.source import FunctionNode, function_source, wrapped
 
 
 @dataclass(frozen=True)
@@ -96,12 +94,14 @@ def purity_findings(program: Program | type[Program]) -> tuple[Diagnostic, ...]:
     spec = spec_of(cls)
     todo = [Unit(h.function, f"{spec.name}.{h.name}", _first_parameter(h.function)) for h in spec.handlers]
     listens = {h.function.__code__: h.events for h in spec.handlers}
-    seen: set[types.FunctionType] = set()  # closures of one code may reach different functions
+    seen: set[tuple[types.FunctionType, str | None]] = (
+        set()
+    )  # closures of one code may reach different functions
     found: dict[tuple[str, str | None, int | None, str], Diagnostic] = {}
     for unit in todo:  # grows while it is walked
-        if unit.function in seen:
+        if (unit.function, unit.receiver) in seen:
             continue
-        seen.add(unit.function)
+        seen.add((unit.function, unit.receiver))
         scope = scope_of(unit, spec, listens.get(unit.function.__code__, ()))
         if scope is None:
             continue
@@ -203,7 +203,25 @@ def _reached(scope: Scope, cls: type[Program]) -> Iterator[Unit]:
                 continue  # only whole chains
             found = scope.resolve(node)
             if found is not None and found.has_value:
-                yield from _functions_of(found.value, cls)
+                given = _given(scope.parents[node], node, receiver)
+                for unit in _functions_of(found.value, cls):
+                    yield (
+                        replace(unit, receiver=_parameter(unit.function, given))
+                        if given is not None
+                        else unit
+                    )
+
+
+def _given(call: ast.AST, callee: ast.AST, receiver: str | None) -> int | None:
+    """At which place a call is given the program."""
+    if not isinstance(call, ast.Call) or call.func is not callee or receiver is None:
+        return None
+    return next((n for n, a in enumerate(call.args) if isinstance(a, ast.Name) and a.id == receiver), None)
+
+
+def _parameter(function: types.FunctionType, place: int) -> str | None:
+    code = function.__code__
+    return code.co_varnames[place] if place < code.co_argcount else None
 
 
 def _is_program(node: ast.expr, receiver: str | None) -> bool:
@@ -231,7 +249,7 @@ def _methods(cls: type[Program], name: str) -> Iterator[Unit]:
 def _plain(value: Any) -> types.FunctionType | None:
     """The function inside decorators that keep it as `__wrapped__` (functools.lru_cache, wraps)."""
     for _ in range(10):
-        inner = getattr(value, "__wrapped__", None)
+        inner = wrapped(value)
         if inner is None:
             break
         value = inner
@@ -253,13 +271,6 @@ def _functions_of(value: Any, cls: type[Program]) -> Iterator[Unit]:
                 yield Unit(made, f"{value.__qualname__}.{name}")
 
 
-_LIBRARY = tuple(
-    str(Path(p).resolve())
-    for k, p in sysconfig.get_paths().items()
-    if k in ("stdlib", "platstdlib", "purelib", "platlib")
-)
-
-
 def is_user_code(module: str | None, file: str, cls: type[Program]) -> bool:
     """Whether a function is the user's own: of the program's package, or from outside the installed libraries."""
     top = (module or "").split(".")[0]
@@ -269,4 +280,4 @@ def is_user_code(module: str | None, file: str, cls: type[Program]) -> bool:
         return True
     if file.startswith("<"):
         return False
-    return not str(Path(file).resolve()).startswith(_LIBRARY)
+    return not is_installed(file)

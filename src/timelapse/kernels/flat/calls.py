@@ -6,6 +6,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from timelapse.depth import roomy
 from timelapse.kernels.flat import loop, states
 from timelapse.kernels.flat.functions import Pass
 from timelapse.kernels.flat.output import layout
@@ -47,6 +48,7 @@ class Loop:
             if nested == self.nested:
                 return
 
+    @roomy
     def _write(self, kernel: FlatKernel, compared: frozenset[str]) -> set[str]:
         """Write everything. The names that it takes from the pass; `_tl_self`: somebody has the program itself."""
         program, work, spec = kernel._program, kernel._work, kernel._spec

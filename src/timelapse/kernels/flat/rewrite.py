@@ -266,6 +266,8 @@ class Rewriter(Operands):
 
     def _inlined(self, called: types.FunctionType, args: Sequence[ast.expr]) -> ast.expr | None:
         """A helper that is one expression over its arguments, written in place: it can neither fail nor be seen."""
+        if not all(isinstance(a, ast.Name | ast.Constant | ast.Attribute) for a in args):
+            return None  # nothing else becomes a name or a constant, and looking into calls within calls takes long
         tree = tree_of(called)
         if not isinstance(tree, ast.FunctionDef) or len(tree.body) != 1 or called.__closure__:
             return None

@@ -33,7 +33,7 @@ from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.source import function_source
 from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
 
-MAX_LINES = 3000
+MAX_LINES, MAX_INDENT = 3000, 90  # of 100 that Python takes
 
 SPEND = f"return left(j, u, {SPENT})"
 """Leaves an event that has spent its budget."""
@@ -139,8 +139,9 @@ class Emitter:
     # --- lines ------------------------------------------------------------------------------------
 
     def line(self, text: str) -> None:
-        if len(self._lines) >= MAX_LINES:
-            raise Refused("the handlers are too long to be written out", self._line)
+        if len(self._lines) >= MAX_LINES or self._indent > MAX_INDENT:
+            how = "long" if self._indent <= MAX_INDENT else "deeply nested"
+            raise Refused(f"the handlers are too {how} to be written out", self._line)
         self._lines.append("    " * self._indent + text)
 
     def name(self, stem: str) -> str:
