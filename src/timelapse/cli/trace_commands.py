@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -255,7 +256,7 @@ def _table(run: Run, name: str, at: int | None, limit: int, plot: Path | None, a
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
         return f"({', '.join(_cell(v) for v in value.values())})"
-    return value if isinstance(value, str) else repr(value)
+    return value if isinstance(value, str) else str(value) if isinstance(value, Decimal) else repr(value)
 
 
 def _history(

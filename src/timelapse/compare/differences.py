@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -71,11 +72,11 @@ class Change:
             )
         row = self.a if self.a is not None else self.b
         assert row is not None
-        return f"{head}: " + ", ".join(f"{n}={v!r}" for n, v in row.items() if n not in PLACE)
+        return f"{head}: " + ", ".join(f"{n}={_shown(n, v)}" for n, v in row.items() if n not in PLACE)
 
 
 def _shown(name: str, value: Any) -> str:
-    return time_text(value) if name == "ts" else repr(value)
+    return time_text(value) if name == "ts" else str(value) if isinstance(value, Decimal) else repr(value)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,28 @@ class Phrases(NamedTuple):
 
 
 FURTHER: dict[str, Phrases] = {
+    "sum": Phrases(
+        "tl.Sum[int, Money]",
+        ("int({x}[{key}])", "(1 if {x}[{key}] > e.m else 0)", "(2 if {x}[{key}] == 0 else 1)", "(1 if abs({x}[{key}]) < {v} else 0)"),
+        ("{x}[{key}] += e.m", "{x}[{key}] -= e.m * {v}", "{x}[{key}] = e.m + {v}", "{x}.add({key}, min(e.m, {v}))", "del {x}[{key}]",
+         "{x}[{key}] = {x}[{key}] + e.m"),
+    ),
+    "money": Phrases(
+        "tl.Value[int, Money] = tl.state(default=Decimal('0.50'))",
+        ("(1 if {x}[{key}] < e.m else 0)", "int({x}[{key}] * 3)", "(3 if -{x}[{key}] != FEE else 0)"),
+        ("{x}[{key}] += e.m", "{x}[{key}] = e.m - FEE", "{x}[{key}] = max({x}[{key}], e.m)", "{x}[{key}] = {v}", "{x}.setdefault({key}, e.m)"),
+    ),
+    "most_money": Phrases(
+        "tl.Max[Money, Money | None]",
+        ("(1 if {x}[e.m] is None else 2)", "(1 if ({x}[e.m] or FEE) > 1 else 2)"),
+        ("{x}.add(e.m, e.m + {v})", "{x}.add(e.m, FEE * 2)", "del {x}[e.m]"),
+        "e.m",
+    ),
+    "mean_money": Phrases(
+        "tl.Mean[int, Money]",
+        ("(1 if {x}.sum({key}) > FEE else 0)", "{x}.count({key})", "int({x}[{key}] or 0)"),
+        ("{x}.add({key}, e.m)", "{x}.remove({key}, FEE)", "{x}.add({key}, {v})"),
+    ),
     "setof": Phrases(
         "tl.SetOf[int, int]",
         ("len({x}[{key}])", "{x}.count({key})", "(1 if ({key}, 1) in {x} else 0)", "sum({x}[{key}])", "len({x}.items())"),

@@ -28,12 +28,13 @@ class Writer(Expressions):
     def program(self) -> str:
         rng, put = self.rng, self.lines.append
         self.lines += [
-            "import contextlib", "import timelapse as tl", "", "", "def small(x):", "    return x % 7", "", "",
+            "import contextlib", "from decimal import Decimal", "from typing import Annotated", "", "import timelapse as tl", "",
+            "Money = Annotated[Decimal, tl.scale(2)]", "FEE = Decimal('0.25')", "", "", "def small(x):", "    return x % 7", "", "",
             "def both(a, b):", "    return (a % 3, b % 3) if a < b else (b % 3, a % 3)", "", "",
         ]  # fmt: skip
         for event in self.events:
             self.lines += [f"class {event}(tl.Event):", "    a: int", "    b: int", "    s: str", "    on: bool",
-                           "    items: list[int]", "", ""]  # fmt: skip
+                           "    items: list[int]", "    m: Money", "", ""]  # fmt: skip
         self.lines += ["class Out(tl.Record):", "    a: int", "    b: int", "", ""]
         self._helpers()
         split = rng.randint(1, len(self.states))

@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from timelapse.model.decimals import of_int
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 from timelapse.testing.program_writer import Writer
@@ -52,9 +53,7 @@ def in_other_times(rng: random.Random, text: str) -> str:
         if chance < 0.4:
             return f"    @tl.on({events}, after={rng.choice([1, 2, 5, 6])})\n    def {name}(self, e):\n"
         if chance < 0.65:
-            made = (
-                f"{events.split(',')[0]}(a=self.now % 4, b={rng.randrange(4)}, s='x', on=True, items=[1, 2])"
-            )
+            made = f"{events.split(',')[0]}(a=self.now % 4, b={rng.randrange(4)}, s='x', on=True, items=[1, 2], m=Decimal('0.75'))"
             return f"    @tl.every({rng.choice([1, 2, 5, 8])})\n    def {name}(self):\n        e = {made}\n"
         return found[0]
 
@@ -92,6 +91,6 @@ def random_events(program: type[Program], rng: random.Random, count: int, start:
         ts += rng.choice([0, 0, 1, 5])
         events.append(rng.choice(types)(
             a=rng.randrange(4), b=rng.randrange(4), s=rng.choice(["", "x", "yy"]), on=rng.random() < 0.5,
-            items=[rng.randrange(4) for _ in range(rng.randrange(4))], ts=ts,
+            items=[rng.randrange(4) for _ in range(rng.randrange(4))], m=of_int(rng.randrange(-50, 300, 25), 2), ts=ts,
         ))  # fmt: skip
     return events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,8 +15,10 @@ from timelapse.errors import TimelapseError, UsageError
 from timelapse.ids import Phase
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
+from timelapse.kinds.sum import shown_amount
+from timelapse.model.decimals import of_text
 from timelapse.model.events import Event
-from timelapse.model.types import ScalarType, TupleType, ValueType
+from timelapse.model.types import DecimalType, ScalarType, TupleType, ValueType
 from timelapse.moments import time_text
 from timelapse.run.run import Run
 from timelapse.trace import timed
@@ -170,6 +172,17 @@ def history(
     """
     spec, progress = run.state_spec(state), progress or default_progress()
     checked = check_key(spec, key)
+    found = _history(run, spec, checked, at, last)
+
+    def amount(value: Any) -> Any:
+        return shown_amount(spec, checked, value)
+
+    entries = tuple(replace(e, before=amount(e.before), after=amount(e.after)) for e in found.entries)
+    return replace(found, value=amount(found.value), entries=entries)
+
+
+def _history(run: Run, spec: StateSpec, checked: Any, at: int | None, last: int) -> History:
+    state = spec.name
     if at is None and not last:  # the run has it
         held = run.value_at_cut(state, checked, run.slices)
         return History(state, checked, at, shown_side(held), (), held is not ABSENT)
@@ -281,6 +294,8 @@ def _from_text(kind: ValueType, text: str) -> Any:
     if isinstance(kind, ScalarType):
         if kind.name in ("int", "Time"):
             return int(text)
+        if isinstance(kind, DecimalType):
+            return of_text(text)
         if kind.name == "bool":
             return {"true": True, "false": False}[text.strip().lower()]
         if kind.name == "bytes":

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from timelapse.errors import RunError, UsageError, meant
 from timelapse.ids import Phase
 from timelapse.log.reader import EventReader
+from timelapse.model.decimals import of_text
 from timelapse.model.program import spec_of
 from timelapse.model.times import VIEWS
 from timelapse.moments import read_time, time_text
@@ -248,6 +249,8 @@ def _equal(table: pa.Table, field: str, text: str) -> Any:
             value = int(text)
         elif pa.types.is_floating(kind):
             value = float(text)
+        elif pa.types.is_decimal(kind):
+            value = of_text(text)
         elif pa.types.is_boolean(kind):
             value = {"true": True, "false": False}[text.strip().lower()]
         elif pa.types.is_large_binary(kind) or pa.types.is_binary(kind):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.grouped import Grouped
+from timelapse.kinds.sum import shown_amount
 from timelapse.model.events import Event, Record
 from timelapse.trace.expressions import comparison, shown, written
 from timelapse.trace.instrument import Site, Sites
@@ -33,7 +35,7 @@ MOST_STEPS = 20_000
 MOST_ROUNDS = 200
 """Of them conditions of one line; the others are counted."""
 
-_PLAIN = (bool, int, float, str, bytes, type(None))
+_PLAIN = (bool, int, float, str, bytes, Decimal, type(None))
 
 
 @dataclass(frozen=True)
@@ -145,19 +147,25 @@ class Recorder:
                 return value
             stored = get(key, ABSENT)
             self._read(
-                Read(name, key, seen(None if value is ABSENT else value), stored is not ABSENT, self.line)
+                Read(
+                    name,
+                    key,
+                    seen(None if value is ABSENT else shown_amount(spec, key, value)),
+                    stored is not ABSENT,
+                    self.line,
+                )
             )
             return value
 
         def told_put(key: Any, value: Any) -> None:
             before = get(key, ABSENT)
             put(key, value)
-            self._write(name, key, before, value)
+            self._write(name, key, shown_amount(spec, key, before), shown_amount(spec, key, value))
 
         def told_drop(key: Any) -> None:
             before = get(key, ABSENT)
             drop(key)
-            self._write(name, key, before, ABSENT)
+            self._write(name, key, shown_amount(spec, key, before), ABSENT)
 
         def told_items() -> Iterable[tuple[Any, Any]]:
             found = list(items())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from timelapse.ids import Phase
 from timelapse.kinds.base import UNKEYED
+from timelapse.kinds.sum import Units
 from timelapse.model.events import Event, Record
 from timelapse.moments import time_text
 from timelapse.trace.margins import Margin
@@ -58,7 +60,7 @@ def name_of(event: Event, phase: int = Phase.LOG_EVENT) -> str:
 
 def brief(value: Any, limit: int = _LONG) -> str:
     """A value as Python writes it, on one line, cut where it is long."""
-    text = repr(value)
+    text = str(value) if isinstance(value, Decimal) else repr(value)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
@@ -84,6 +86,8 @@ def plain(value: Any) -> Any:
     """A value as JSON can hold it; what it cannot as Python writes it."""
     if isinstance(value, Under):
         return plain(value.key)
+    if isinstance(value, Decimal | Units):
+        return str(value)
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
