@@ -145,3 +145,14 @@ def test_outputs_as_events_and_what_people_see(tmp_path: Path) -> None:
     assert brief(Decimal("2.20")) == "2.20"
     assert "total[1] = 2.20" in str(run.why("Sum:total=2.20"))
     assert "2.20 -> 3.30" in str(run.history("total", 1))
+
+
+def test_the_example_adds_up_to_the_cent() -> None:
+    from examples.money import Ledger, some_transfers
+
+    events = some_transfers(600, accounts=5)
+    run = tl.replay(Ledger, events, slices=3, spark=False)
+    assert run.verify().ok
+    assert len(run.table("Suspicious")) > 0
+    balances = sum(run.state("balance")["value"].to_pylist())
+    assert balances == -run.state("fees")["value"].to_pylist()[0] == -Decimal("0.25") * len(events)
