@@ -172,7 +172,7 @@ def history(
     """
     spec, progress = run.state_spec(state), progress or default_progress()
     checked = check_key(spec, key)
-    found = _history(run, spec, checked, at, last)
+    found = _history(run, spec, checked, at, last, progress)
 
     def amount(value: Any) -> Any:
         return shown_amount(spec, checked, value)
@@ -181,7 +181,9 @@ def history(
     return replace(found, value=amount(found.value), entries=entries)
 
 
-def _history(run: Run, spec: StateSpec, checked: Any, at: int | None, last: int) -> History:
+def _history(
+    run: Run, spec: StateSpec, checked: Any, at: int | None, last: int, progress: Progress
+) -> History:
     state = spec.name
     if at is None and not last:  # the run has it
         held = run.value_at_cut(state, checked, run.slices)
