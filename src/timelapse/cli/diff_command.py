@@ -154,7 +154,7 @@ def diff(
     """
     from timelapse.cli.diff_view import View
     from timelapse.cli.labels_option import judging_of
-    from timelapse.cli.progress_view import progress_for
+    from timelapse.cli.progress_view import looking, progress_for
     from timelapse.cli.writes import check_report
     from timelapse.compare import Condition, figures_of
     from timelapse.compare import diff as compare
@@ -190,7 +190,8 @@ def diff(
             _Asked(key or (), by or (), judging, conditions),
         ) as (sides, what),
     ):
-        found = compare(*sides, key=_keys(key, sides))
+        with looking(progress, "comparing outputs"):
+            found = compare(*sides, key=_keys(key, sides))
         check_fields(found, by or ())
         judged = None
         if judging:
@@ -198,7 +199,7 @@ def diff(
             fields = [f for f in by or () if f in about.a.column_names]
             judged = found.judge(**{**judging, "record": about.name, "by": fields})
         names = (a, b or "") if what is None else (a, _enforced_name(a, enforce or "", ban))
-        view = View(found, tuple(by or ()), shown, names, judged, what)
+        view = View(found, tuple(by or ()), shown, names, judged, what, progress)
         figures = figures_of(found, judged, [(r.name, r.by(field)) for r, field in view.entities])
         holding = [c.text for c in conditions if c.holds(figures)]
         code = (3 if holding else 0) if conditions else int(not found.same)

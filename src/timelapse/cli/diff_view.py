@@ -8,8 +8,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from timelapse.cli.console import clean, console, line, one_line, print_json
+from timelapse.cli.progress_view import looking
 from timelapse.cli.view import date, moment, share, sparkline
 from timelapse.compare.score import notes_of
+from timelapse.engine.progress import Progress, Silent
 
 if TYPE_CHECKING:
     from timelapse.compare import Cause, Change, Counterfactual, Diff, Judgement, RecordDiff, Score, Scores
@@ -32,6 +34,7 @@ class View:
     judged: Judgement | None = None
     what: Counterfactual | None = None
     """Where B is A enforced."""
+    progress: Progress = Silent()  # noqa: RUF009 it has nothing of its own
 
     @property
     def records(self) -> list[RecordDiff]:
@@ -42,6 +45,10 @@ class View:
     def entities(self) -> list[tuple[RecordDiff, str]]:
         """The record types that have a `--by` field."""
         return [(r, f) for r in self.diff.records.values() for f in self.by if f in r.a.column_names]
+
+    def _causes(self, changes: Sequence[Change]) -> Mapping[At, Cause]:
+        with looking(self.progress, "finding why they differ" if changes else ""):
+            return self.diff.causes(changes)
 
     # --- for people -------------------------------------------------------------------------------
 
@@ -128,7 +135,7 @@ class View:
     def _print_examples(self) -> None:
         """The first difference, and some more, each with what it comes from."""
         changes = self.diff.examples(self.shown + 1, rejected=self.what is None)
-        causes = self.diff.causes(changes)
+        causes = self._causes(changes)
         for number, change in enumerate(changes):
             line(("       " if number else "first: ", "bold"), one_line(change.text, 400))
             for text in causes[change.place].lines:
@@ -145,7 +152,7 @@ class View:
         }
         first = found.first
         shown = [c for r in self.records for c in islice(r.changes(), self.shown)]
-        causes = found.causes([*shown, *([] if first is None else [first])])
+        causes = self._causes([*shown, *([] if first is None else [first])])
         print_json(
             {
                 **sides, "same": found.same, "first": None if first is None else _change(first, causes),

@@ -125,7 +125,10 @@ def state(
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option(metavar="KEY", help="One key: 512, ::1, or 1,2 for a tuple. Gives its history."),
+        typer.Option(
+            metavar="KEY",
+            help="One key: 512, ::1, or 1,2 for a tuple. Gives its history; the key of a SetOf or MapOf alone gives what is under it.",
+        ),
     ] = None,
     at: Annotated[
         str | None,
@@ -162,10 +165,19 @@ def state(
         _tell_outside(opened, moment)
     if name is None:
         _overview(opened, moment, as_json)
+    elif key is not None and plot is None and _group(opened, name, key) is not None:
+        _table(opened, name, moment, limit, plot, as_json, key)
     elif key is not None or (opened.state_spec(name).key is None and plot is not None):
         _history(opened, name, key, moment, last, plot, as_json)
     else:
         _table(opened, name, moment, limit, plot, as_json)
+
+
+def _group(run: Run, name: str, key: str) -> Any | None:
+    """The declared key that `--key` gives alone, of a kind that holds several things under one."""
+    from timelapse.trace.history import read_group
+
+    return read_group(run.state_spec(name), key)
 
 
 def _tell_outside(run: Run, at: int) -> None:
@@ -225,7 +237,9 @@ def _overview(run: Run, at: int | None, as_json: bool) -> None:
         line((name.ljust(width), "bold"), f"  {count:>12,}  ", (kind, "dim"))
 
 
-def _table(run: Run, name: str, at: int | None, limit: int, plot: Path | None, as_json: bool) -> None:
+def _table(
+    run: Run, name: str, at: int | None, limit: int, plot: Path | None, as_json: bool, key: str | None = None
+) -> None:
     from rich.table import Table
 
     from timelapse.cli.console import clean, console, line, one_line, print_json
@@ -234,7 +248,7 @@ def _table(run: Run, name: str, at: int | None, limit: int, plot: Path | None, a
     if plot is not None:
         raise UsageError("--plot shows one key's history", hint="say which: --key", code="TL841")
     with _late(as_json):
-        found = run.state(name, at)
+        found = run.state(name, at) if key is None else run.under(name, _group(run, name, key), at)
     rows = found.slice(0, limit).to_pylist()
     if as_json:
         print_json({"state": name, "at": at, "rows": found.num_rows, "shown": rows})

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from timelapse.engine.progress import Progress
-from timelapse.errors import RunError, UsageError, meant
+from timelapse.errors import RunError, TimelapseError, UsageError, meant
 from timelapse.kinds.base import StateSpec
 from timelapse.model.decimals import of_text
 from timelapse.model.events import Record
@@ -21,7 +21,7 @@ from timelapse.model.types import TIME
 from timelapse.moments import Moment, micros
 from timelapse.run.data import DirectoryData, RunData
 from timelapse.run.manifest import RunManifest, read_manifest
-from timelapse.run.shown import presentable
+from timelapse.run.shown import presentable, rows_under
 from timelapse.tables.table import to_dict
 
 if TYPE_CHECKING:
@@ -256,6 +256,24 @@ class Run:
         state before everything at that time. Raises RunError for an unknown name, UsageError for a time that is none.
         """
         return self.states(at, (name,))[name]
+
+    def under(self, name: str, key: Any, at: Moment | None = None) -> pa.Table:
+        """What a SetOf, MapOf or Mean holds under one declared key: the rows of `state` with it.
+
+        Raises RunError for an unknown name, UsageError (TL841) for a kind with one value per key, or what is no key.
+        """
+        spec = self.state_spec(name)
+        if spec.outer is None:
+            raise UsageError(
+                f"{name} is {spec.text}: it holds one value under a key",
+                hint="run.history(name, key)",
+                code="TL841",
+            )
+        try:
+            wanted = spec.outer.checker(f"a key of {name}")(key)
+        except TimelapseError as error:
+            raise UsageError(error.message, hint=f"its keys are {spec.outer.text}", code="TL841") from None
+        return rows_under(self.state(name, at), wanted)
 
     def states(self, at: Moment | None = None, names: Iterable[str] | None = None) -> dict[str, pa.Table]:
         """Several states of one moment, as `state` gives each: those named, else all that the program declares.

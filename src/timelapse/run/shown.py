@@ -58,6 +58,18 @@ def presentable(spec: StateSpec, table: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
+def rows_under(table: pa.Table, key: Any) -> pa.Table:
+    """The rows of a state table, as users see it, whose `key` is this one."""
+    column = table.column("key")
+    if not isinstance(key, tuple):
+        return table.filter(pc.equal(column, pa.scalar(key, column.type)))
+    keep = pa.scalar(True)
+    for number, part in enumerate(key):
+        field = pc.struct_field(column, number)
+        keep = pc.and_(keep, pc.equal(field, pa.scalar(part, field.type)))
+    return table.filter(keep)
+
+
 def _amounts(spec: StateSpec, units: Any) -> Any:
     """Whole numbers of the smallest unit as the amounts that they stand for."""
     kind = amount_type(spec)

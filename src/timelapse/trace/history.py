@@ -285,6 +285,22 @@ def read_key(spec: StateSpec, text: str | None) -> Any:
         ) from None
 
 
+def read_group(spec: StateSpec, text: str) -> Any | None:
+    """The declared key of a kind that holds several things under one (SetOf, MapOf, Mean), where a text is that alone.
+
+    None for other kinds, and for a text that is a key with what stands under it.
+    """
+    if spec.outer is None or spec.key is None:
+        return None
+    with contextlib.suppress(UsageError):
+        read_key(spec, text)
+        return None
+    try:
+        return spec.outer.checker(f"a key of {spec.name}")(_from_text(spec.outer, text))
+    except (ValueError, SyntaxError, TypeError, MemoryError, KeyError, TimelapseError):
+        return None
+
+
 def _from_text(kind: ValueType, text: str) -> Any:
     if isinstance(kind, TupleType):
         if text.strip().startswith("("):
