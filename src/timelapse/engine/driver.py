@@ -386,7 +386,11 @@ class Driver:
     def _ticks(self, index: int, first: int, last: int) -> int:
         """How many ticks a pass goes through in these slices, about."""
         ticking = {h.name for h in spec_of(self._job.program).handlers if h.every is not None}
-        if last < first or not any(h.name in ticking for h in self._job.passes[index].handlers):
+        if (
+            not ticking
+            or last < first
+            or not any(h.name in ticking for h in self._job.passes[index].handlers)
+        ):
             return 0
         since = self._job.reader.ts_first if first == 0 else self._job.end_of(first - 1)
         end = self._job.end_of(last)
