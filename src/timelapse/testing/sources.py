@@ -89,8 +89,10 @@ def random_events(program: type[Program], rng: random.Random, count: int, start:
     events: list[Event] = []
     for _ in range(count):
         ts += rng.choice([0, 0, 1, 5])
-        events.append(rng.choice(types)(
-            a=rng.randrange(4), b=rng.randrange(4), s=rng.choice(["", "x", "yy"]), on=rng.random() < 0.5,
-            items=[rng.randrange(4) for _ in range(rng.randrange(4))], m=of_int(rng.randrange(-50, 300, 25), 2), ts=ts,
-        ))  # fmt: skip
+        cls = rng.choice(types)
+        values: dict[str, Any] = {
+            "a": rng.randrange(4), "b": rng.randrange(4), "s": rng.choice(["", "x", "yy"]), "on": rng.random() < 0.5,
+            "items": [rng.randrange(4) for _ in range(rng.randrange(4))], "m": of_int(rng.randrange(-50, 300, 25), 2),
+        }  # fmt: skip
+        events.append(cls(ts=ts, **{f.name: values[f.name] for f in cls.__fields__}))
     return events
