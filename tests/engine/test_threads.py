@@ -152,7 +152,7 @@ def test_what_goes_wrong_with_the_machinery_ends_all_tasks(
 
 
 class Precise(tl.Program):
-    """A reading that is judged in decimals, which only Python can do: where it is rounded is for the context to say."""
+    """A reading that is judged in decimals, which only Python can do: a context says where it is rounded."""
 
     seen: tl.Counter[int]
 
@@ -168,8 +168,12 @@ class Precise(tl.Program):
         self.seen[e.k] += 1
 
 
-def test_handlers_see_the_context_of_who_asked_for_the_replay() -> None:
+def test_handlers_see_pythons_default_context_whoever_asks_for_the_replay() -> None:
+    """A context of the caller's would not travel to other processes: the result would depend on where it was made."""
     with decimal.localcontext() as context:
         context.prec = 5
-        with pytest.raises(HandlerError, match=r"ValueError: 0\.33333 at"):
-            replay(Precise, memory(EVENTS), slices=3, spark=False, strategy="staged")
+        for slices in (1, 3):
+            with pytest.raises(HandlerError, match=r"ValueError: 0\.3{28} at"):
+                replay(Precise, memory(EVENTS), slices=slices, spark=False, strategy="staged")
+        with pytest.raises(HandlerError, match=r"ValueError: 0\.3{28} at"):
+            run_serial(Precise, EVENTS)

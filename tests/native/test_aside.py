@@ -70,7 +70,9 @@ def _run(
     end = log.seq_after(log.count)
     classes = {c.__name__: c for c in (A, B) if c.__name__ in work.columns}
     told: list[int] = []
-    kernel = SliceKernel(program(), work, {}, 0, final=True, workers=workers, quarantine=quarantine)
+    kernel = SliceKernel(
+        program(), work, {}, 0, final=True, workers=workers, quarantine=1000 if quarantine else None
+    )
     return kernel.run(Source(log, 0, end, classes, work.columns), told.append), kernel, told
 
 

@@ -72,7 +72,7 @@ class Source:
         _one_of("unmatched", self.unmatched, ("skip", "quarantine"))
         if not self.sep or "\n" in self.sep or '"' in self.sep:
             raise _bad_option(
-                f"sep= (--sep) is {self.sep!r}, which cannot separate columns",
+                f"sep={self.sep!r} (--sep) cannot separate columns",
                 "give one or more characters, such as ';'",
             )
         if self.quote is not None and (len(self.quote) != 1 or self.quote in self.sep):

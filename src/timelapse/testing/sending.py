@@ -38,7 +38,7 @@ def sending(rng: random.Random, text: str, *, later: bool = False) -> str:
 
 
 def _declared(name: str) -> str:
-    return f"class {name}(tl.Event):\n    a: int\n    b: int\n    s: str\n    on: bool\n    items: list[int]\n\n\n"
+    return f"class {name}(tl.Event):\n    a: int\n    b: int\n    s: str\n    on: bool\n    items: list[int]\n    m: Money\n\n\n"
 
 
 def _send(rng: random.Random, events: list[str], reads: list[str], later: bool) -> str:
@@ -46,7 +46,7 @@ def _send(rng: random.Random, events: list[str], reads: list[str], later: bool) 
     b = rng.choice(["e.b", "small(n)", "small(k)", "e.a", *reads, *reads])
     on = rng.choice(["e.on", "not e.on", "n > 2"])
     items = rng.choice(["e.items", "[]", "[k % 3, 1]"])
-    made = f"{kind}(a=min(e.a, 2) - 1, b=({b}) % 4, s=e.s, on={on}, items={items})"
+    made = f"{kind}(a=min(e.a, 2) - 1, b=({b}) % 4, s=e.s, on={on}, items={items}, m=e.m)"
     test = rng.choice(
         [
             "e.a > 0",

@@ -117,7 +117,8 @@ class Folds(Statements):
 
     def _scales(self) -> list[int]:
         """The scales of the event's decimals."""
-        kinds = [f.type for f in self.unit.events[self._event].__fields__]
+        event = self._derived or self.unit.events[self._event]
+        kinds = [f.type for f in event.__fields__]
         inner = [k.inner if isinstance(k, OptionalType | ListType) else k for k in kinds]
         return sorted({k.scale for k in inner if isinstance(k, DecimalType)})
 
