@@ -16,6 +16,7 @@ SRC = Path(__file__).parents[1] / "src"
 # From what users write with (top) to the command line. A module may import its own layer and those above it.
 LAYERS: list[set[str]] = [
     {"errors", "ids", "moments", "depth"},
+    {"store"},
     {"display", "charts", "cards"},
     {"model.decimals", "model.types", "model.events", "model.source", "model.resource"},
     {"kinds"},

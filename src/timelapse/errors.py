@@ -272,6 +272,18 @@ class SetupError(TimelapseError):
     code = "TL700"
 
 
+class StorageError(TimelapseError):
+    """A place that is not understood, full or taken; a stored file that was altered."""
+
+    code = "TL930"
+
+
+class NoSpace(StorageError, OSError):
+    """There is no room for what is to be written; whoever can do without it takes it as any other OSError."""
+
+    code = "TL932"
+
+
 class UsageError(TimelapseError):
     """A command or call was given something that does not make sense."""
 

@@ -21,7 +21,8 @@ EVENTS = [A(k=i % 3, v=i % 2, s="x", ts=i) for i in range(12)]
 
 CHILD = """
     import importlib, os, sys
-    import timelapse.engine.publish as publish
+    from pathlib import Path
+    import timelapse.store.folders as folders
     import timelapse.engine.results as results
     import timelapse.engine.tasks as tasks
     replay_module = importlib.import_module("timelapse.run.start")
@@ -32,7 +33,8 @@ CHILD = """
     out, where, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
     if where == "rename":
-        os.rename = dying(os.rename, count)
+        folders._exchange = lambda a, b: False
+        Path.rename = dying(Path.rename, count)
     elif where == "write":
         tasks.write_table = results.write_table = dying(tasks.write_table, count)
     elif where == "parquet":
@@ -40,7 +42,7 @@ CHILD = """
     elif where == "manifest":
         replay_module.write_manifest = dying(replay_module.write_manifest, count)
     elif where == "cleanup":
-        publish.shutil.rmtree = dying(publish.shutil.rmtree, count)
+        folders.shutil.rmtree = dying(folders.shutil.rmtree, count)
     from tests.engine.programs import B
     from timelapse.log import MemoryLog
     replay(Chained, MemoryLog(EVENTS, [type(EVENTS[0]), B]), out=out, slices=3, spark=False,

@@ -27,8 +27,9 @@ CHILD = """
     from pathlib import Path
     import timelapse.log.log as log_module
     import timelapse.log.making as making
-    import timelapse.log.place as place
+    import timelapse.store.folders as place
     import timelapse.log.manifest as manifest
+    from timelapse.store.parts import PartWriter
     from tests.log.test_kill import FIRST, Hit, fake_ingest
 
     target, action, where, count = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
@@ -47,7 +48,9 @@ CHILD = """
     if where == "rename":
         Path.rename = dying(Path.rename)
     elif where == "replace":
-        Path.replace = dying(Path.replace)
+        put = PartWriter._put
+        last = dying(put)
+        PartWriter._put = lambda file: (last if file.path.suffix == ".json" else put)(file)
     elif where == "sync":
         manifest.os.fsync = dying(os.fsync)
     elif where == "exchange":
@@ -146,10 +149,10 @@ def test_a_killed_append_changes_nothing_or_everything(tmp_path: Path, where: st
 
 def test_a_folder_that_is_being_made_is_not_removed(tmp_path: Path) -> None:
     """Only what processes that are gone have left is removed, and only for the same name."""
-    from timelapse.log.place import partial_path, remove_abandoned
+    from timelapse.store.folders import partial_path, remove_abandoned
 
     mine, other = partial_path(tmp_path / "log"), partial_path(tmp_path / "log[1]")
-    gone = tmp_path / mine.name.replace(f"-{os.getpid()}-", f"-{2**22 + 1}-")
+    gone = tmp_path / mine.name.replace(f"-{os.getpid()}.", f"-{2**22 + 1}.")
     elsewhere = tmp_path / f".log.partial-00000000-{2**22 + 1}-abc"
     for folder in (mine, other, gone, elsewhere):
         folder.mkdir()

@@ -62,17 +62,15 @@ def _cut(path: Path) -> None:
     ("damage", "asked", "told"),
     [
         (lambda run: shutil.rmtree(run / "outputs"), lambda run: run.table("Odd"), "0 of 9 rows are there"),
-        (lambda run: _cut(next((run / "outputs" / "Odd").iterdir())), lambda run: run.table("Odd"), "Parquet"),
         (lambda run: shutil.rmtree(run / "rejected"), lambda run: run.rejected, "0 of 1 rows are there"),
         (lambda run: shutil.rmtree(run / "state"), lambda run: run.state("seen"), "the states are not there"),
         (lambda run: shutil.rmtree(run / "state"), lambda run: run.value_at_cut("seen", 1, 2), "the states"),
-        (lambda run: _cut(next((run / "state" / "seen").iterdir())), lambda run: run.state("seen"), "not whole"),
     ],
 )  # fmt: skip
 def test_what_is_missing_is_an_error(
     whole: Path, damage: Callable[[Path], None], asked: Callable[[Run], object], told: str
 ) -> None:
-    """Rows against their number in run.json, states against their digest, files that are cut off."""
+    """Rows against their number in run.json, states against their digest."""
     asked(Run.open(whole))
     damage(whole)
     with pytest.raises(RunError, match=told) as error:

@@ -18,8 +18,9 @@ import timelapse as tl
 from tests.depth import deep
 from tests.engine.logs import logs
 from tests.engine.programs import A, B, Cancelling, Chained, Idioms, Note, Out, Rejecting
+from tests.run.unsealed import unsealed
 from timelapse import serial
-from timelapse.errors import RunError, TimelapseError, UsageError
+from timelapse.errors import RunError, StorageError, TimelapseError, UsageError
 from timelapse.log import Log, MemoryLog
 from timelapse.run import Run, replay, run_serial
 
@@ -116,7 +117,9 @@ def test_verify_finds_a_changed_output(log: Log, tmp_path: Path) -> None:
     values = table.column("v").to_pylist()
     values[-1] += 1
     pq.write_table(table.set_column(5, table.schema.field("v"), pa.array(values)), part)
-    found = run.verify()
+    with pytest.raises(StorageError, match="altered"):
+        run.verify()
+    found = unsealed(run).verify()
     assert not found.ok
     assert found.divergence is not None
     assert found.divergence.field == "v"
@@ -129,7 +132,9 @@ def test_verify_finds_a_changed_state(log: Log, tmp_path: Path) -> None:
     run = replay(Idioms, log, out=tmp_path / "run", slices=3, spark=False)
     first = sorted((tmp_path / "run" / "state" / "best").iterdir())[0]
     first.unlink()
-    found = run.verify()
+    with pytest.raises(RunError, match="not there"):
+        run.verify()
+    found = unsealed(run).verify()
     assert not found.ok
     assert found.divergence is not None
     assert found.divergence.kind == "state"

@@ -29,7 +29,8 @@ import msgspec
 
 from timelapse.env.machine import cache_dir
 from timelapse.errors import UsageError
-from timelapse.log.place import partial_path, remove_abandoned
+from timelapse.store.folders import is_partial, partial_path, place_of, remove_abandoned
+from timelapse.store.places import absolute_path
 from timelapse.tables.sharing import at_once
 
 FORMAT = 1
@@ -237,9 +238,9 @@ class Store:
         for path in found:
             if not path.name.startswith("."):
                 yield path
-            elif ".partial-" in path.name:
+            elif is_partial(path):
                 with contextlib.suppress(OSError):
-                    remove_abandoned(self._entries / path.name[1:].partition(".partial-")[0])
+                    remove_abandoned(place_of(path))
 
     def _remove(self, folder: Path) -> None:
         """Take an entry away: out of sight at once, then from the disk."""
@@ -257,7 +258,7 @@ def open_store() -> Store | None:
     if given.lower() in ("off", "0", "none"):
         return None
     if given:
-        return Store(Path(given).expanduser().absolute())
+        return Store(absolute_path(given, "cache"))
     return Store(cache_dir() / "states")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from timelapse.store.places import local_path
+
 STYLE = """
 .tlc{color:inherit;--c1:#2f6fdf;--c2:#0f9d76;--c3:#c98a04;--c4:#9a4fd0;--c5:#0b93b5;--c6:#8a94a6;
 --new:#2f6fdf;--gone:#d8572b;--changed:#b08a1e;--rejected:#8a94a6}
@@ -50,7 +52,7 @@ class Figure:
 
     def save(self, path: str | Path) -> Path:
         """Write the picture as SVG. Returns the path."""
-        target = Path(path)
+        target = local_path(path, "picture")
         target.write_text(self.svg + "\n", encoding="utf-8")
         return target
 

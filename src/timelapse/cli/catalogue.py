@@ -448,6 +448,25 @@ The column ts of the table of `timelapse features --at` has whole numbers. As mi
 TL920 A run that is not whole
 Rows or states that run.json tells of are not in the run's folder, or cannot be read: files were removed, cut off or changed. Put them back,
 or replay again.
+
+TL930 A place that is not understood
+Logs, runs, labels, reports, sources and cache folders lie on file systems that this machine mounts. `file:///data/log` is /data/log; s3://, hdfs://
+and every other scheme is refused, for otherwise a folder called `s3:` would be made here. Mount the store, or copy what you need.
+
+TL931 A file that was altered
+A run's or log's manifest has the size and checksums of every file; this one is not what was written. Restore it from a copy, or make the run or log
+again: what is read of it could be wrong. `timelapse verify --files` reads all files and names each one that was altered.
+
+TL932 No space left
+The file system, the quota or the limit on a file's size does not let this be written. Nothing half-written is left. Make room, or name
+another place: --out for runs and logs, TMPDIR for temporary files, TIMELAPSE_SCRATCH for large ones, TIMELAPSE_STATES for the cache.
+
+TL933 Somebody else writes here
+Another process is making a log or run at this place, or has put one there since this one began. Nothing was replaced. Wait for it, or choose another place.
+
+TL934 A run or log without checksums
+An earlier version made it, so whether its files were altered cannot be checked. It can be read; `timelapse verify` compares a run's content with the
+serial meaning. Made again, it has checksums.
 """
 
 

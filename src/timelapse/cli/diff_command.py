@@ -170,7 +170,9 @@ def diff(
                 f"{b} is a log, and {a} would be compared with itself", code="TL800",
                 hint=f"give it another setting: timelapse diff {a} {b} --set-b NAME=VALUE; or name a second version before the log",
             )  # fmt: skip
-        b, log = a, Path(b)
+        from timelapse.store.places import local_path
+
+        b, log = a, local_path(b, "log")
     conditions = [Condition(text) for text in fail_if or ()]
     judging = judging_of(labels, segments=segment or (), weight=weight, items=items, until=until, label=label, label_ts=label_ts, label_key=label_key)  # fmt: skip
     with (
@@ -365,12 +367,15 @@ def _sides(
 
 def _is_log(reference: str) -> bool:
     from timelapse.log.manifest import NAME
+    from timelapse.store.places import local_path
 
-    return (Path(reference) / NAME).is_file()
+    return (local_path(reference, "log") / NAME).is_file()
 
 
 def _is_run(reference: str) -> bool:
-    return reference.startswith("@") or (Path(reference) / "run.json").is_file()
+    from timelapse.store.places import local_path
+
+    return reference.startswith("@") or (local_path(reference, "run") / "run.json").is_file()
 
 
 def _side(reference: str, settings: list[str] | None, log: Log | None) -> Run | Program:

@@ -50,7 +50,7 @@ def judging_of(
                 raise UsageError(f"--{flag} needs --labels", hint="--labels reports.parquet", code="TL800")
         return {}
     record, colon, path = labels.partition(":")
-    if not colon or not record.isidentifier() or Path(labels).exists():
+    if not colon or not record.isidentifier() or path.startswith("//") or Path(labels).exists():
         record, path = "", labels
     try:
         moment = None if until is None else Times().of_text(until)

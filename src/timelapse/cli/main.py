@@ -8,6 +8,8 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -85,8 +87,21 @@ def make_app(command: str | None = None, *, titles: bool = False) -> typer.Typer
         if command not in COMMANDS or command in names:
             importlib.import_module(f"timelapse.cli.{module}").register(_Titles(app) if titles else app)
     for one in app.registered_commands:
-        one.help = _flowing(one.callback.__doc__ or "") if one.callback is not None else None
+        if one.callback is not None:
+            one.help = _flowing(one.callback.__doc__ or "")
+            one.callback = _with_places(one.callback)
     return app
+
+
+def _with_places(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command whose paths are read as places: `file:///a` is `/a`, and `s3://bucket` is refused."""
+    from timelapse.store.places import local_path
+
+    @wraps(command)
+    def placed(*args: Any, **options: Any) -> Any:
+        return command(*args, **{n: local_path(v) if isinstance(v, Path) else v for n, v in options.items()})
+
+    return placed
 
 
 def _flowing(text: str) -> str:

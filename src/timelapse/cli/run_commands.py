@@ -29,9 +29,13 @@ def register(app: typer.Typer) -> None:
             "timelapse replay rules.py:Antispam logs/oct --without @last",
         )
     )(replay)
-    app.command(epilog=examples("timelapse verify @last", "timelapse verify out/strict --events 1000000"))(
-        verify
-    )
+    app.command(
+        epilog=examples(
+            "timelapse verify @last",
+            "timelapse verify out/strict --events 1000000",
+            "timelapse verify out/strict --files",
+        )
+    )(verify)
 
 
 def replay(
@@ -151,17 +155,27 @@ def verify(
         str | None,
         typer.Option(metavar="N|1%", help="Only so much of the log's beginning; by default all of it."),
     ] = None,
+    files: Annotated[
+        bool,
+        typer.Option(
+            "--files", help="Only read all files of a run, or of a log, and compare their checksums."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Check a run against the serial meaning: outputs, rejections, the state at every slice boundary.
 
     Processes the log's events one by one in plain Python. Exit code 1 and the first difference when there is one.
+    Before that, and with --files only, all files are read and those that were altered are named.
     """
     from timelapse.cli.console import line, print_json
     from timelapse.cli.places import find_run
     from timelapse.cli.progress_view import progress_for
     from timelapse.run import Run
 
+    if files:
+        _verify_files(find_run(run), as_json=as_json, alone=events is None)
+        return
     opened = Run.open(find_run(run))
     wanted = None if events is None else _amount(events, opened.events)
     with progress_for(as_json) as progress:
@@ -172,6 +186,44 @@ def verify(
         print_proof(proof)
         line(("digest ", "dim"), opened.digest)
     if not proof.ok:
+        raise typer.Exit(1)
+
+
+def _verify_files(path: Path, *, as_json: bool, alone: bool) -> None:
+    """Check the files of a run or log against their checksums. Exit code 1 where one was altered or is gone."""
+    from timelapse.cli.console import line, print_json
+    from timelapse.errors import UsageError
+    from timelapse.log import Log
+    from timelapse.log.files import check_files as check_log
+    from timelapse.log.manifest import NAME
+    from timelapse.run import Run
+    from timelapse.run.files import check_files as check_run
+
+    if not alone:
+        raise UsageError("--files and --events exclude each other", hint="give one of them")
+    is_log = (path / NAME).is_file() and not (path / "run.json").exists()
+    found = check_log(Log.open(path)) if is_log else check_run(Run.open(path))
+    if as_json:
+        altered = [{"file": e.place.file, "what": e.message} for e in found.errors]
+        print_json(
+            {
+                "ok": found.ok, "files": found.files, "bytes": found.bytes, "altered": altered,
+                "others": list(found.others), "unchecked": list(found.unchecked),
+            }
+        )  # fmt: skip
+    else:
+        for error in found.errors:
+            line((f"{error.code} ", "bold red"), f"{error.place}: {error.message}")
+        for name in found.others:
+            line(("not named by the manifest ", "yellow"), name)
+        if found.unchecked:
+            line(f"{len(found.unchecked)} files have no checksums: an earlier version wrote them")
+        good = found.files - len(found.errors)
+        line(
+            (f"{good:,} of {found.files:,} files are those that were written", "bold"),
+            f"   {found.bytes / 1e6:,.1f} MB read",
+        )
+    if not found.ok:
         raise typer.Exit(1)
 
 

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from timelapse.errors import IngestError, Place, UsageError, meant
 from timelapse.log.convert import Times, convert
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
+from timelapse.store.places import local_path
 from timelapse.tables.loops import U64
 from timelapse.tables.rowhash import both_lanes, one_array
 
@@ -89,7 +90,7 @@ class Labels:
             return source
         if isinstance(source, pa.Table):
             return cls(source, False, "labels")
-        path = Path(source)
+        path = local_path(source, "label table")
         try:
             if path.is_dir() or path.suffix.lower() in (".parquet", ".pq"):
                 return cls(pq.read_table(path), False, str(path))

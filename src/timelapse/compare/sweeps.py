@@ -33,6 +33,7 @@ from timelapse.model.program import Program, as_program, params_of, spec_of
 from timelapse.run.run import Run
 from timelapse.run.several import sharing
 from timelapse.run.start import replay_one_of
+from timelapse.store.places import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,7 +155,7 @@ def sweep(
     names = tuple(dict.fromkeys(n for values in chosen for n in values))
     full = [{**{n: params_of(base)[n] for n in names}, **values} for values in chosen]
     programs = [type(base)(**{**params_of(base), **values}) for values in full]
-    folder = None if out is None else Path(out)
+    folder = None if out is None else local_path(out, "sweep")
     found: dict[int, Point] = {}
     places = [
         None if folder is None else folder / _name(values, made, opened)
@@ -188,7 +189,7 @@ def open_sweep(folder: str | Path) -> Sweep:
 
     Raises UsageError TL870 where there are no runs, or not all are of one program over one log; RunError for a damaged one.
     """
-    place = Path(folder)
+    place = local_path(folder, "sweep")
     runs = [Run.open(path.parent) for path in sorted(place.glob("*/run.json")) if path.parent.name[0] != "."]
     kinds = {(r.manifest.program, r.manifest.log_id, r.events, tuple(r.manifest.params)) for r in runs}
     if len(kinds) != 1:

@@ -17,6 +17,7 @@ from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, spec_of
+from timelapse.store.parts import Part
 from timelapse.tables.apply import Change
 from timelapse.tables.rowhash import ZERO, HashSum
 
@@ -216,6 +217,8 @@ class SliceReport(msgspec.Struct):
     outputs: dict[str, SumRow] = msgspec.field(default_factory=dict)
     schemas: dict[str, bytes] = msgspec.field(default_factory=dict)
     rejected: SumRow = SumRow(0, 0, 0)
+    parts: dict[str, Part] = msgspec.field(default_factory=dict)
+    """The files that it wrote for the run, by their paths there: sizes and checksums."""
     quarantined: int = 0
     pending: dict[str, int] = {}
     """What lies ahead at its end."""

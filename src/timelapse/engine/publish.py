@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from timelapse.errors import Place, ReplayError, SetupError
-from timelapse.log.place import aside_path, partial_path, remove_abandoned
+from timelapse.store.folders import NewFolder
+from timelapse.store.parts import Part, part_at, sync
 
 _DISCARD_TRIES, _DISCARD_PAUSE = 50, 0.1
 
 
 class PartialRun:
-    """A directory beside `out` in which a run is made.
+    """A directory beside `out` in which a run is made, by one replay at a time (store/folders.py).
 
     `lasting`: whether it is to outlive the process, and so a loss of power as soon as it is there.
     """
@@ -22,19 +23,16 @@ class PartialRun:
     def __init__(self, out: Path, *, overwrite: bool = False, lasting: bool = True) -> None:
         self.out, self.lasting = out.absolute(), lasting
         self._overwrite = overwrite
-        self._check()
-        try:
-            self.out.parent.mkdir(parents=True, exist_ok=True)
-            remove_abandoned(self.out)
-            self.path = partial_path(self.out)
-            self.path.mkdir()
-        except OSError as error:
-            raise SetupError(
-                f"the run cannot be written: {error.strerror}", place=Place(str(self.out)),
-                hint="choose another directory with --out", code="TL710",
-            ) from None  # fmt: skip
+        self._folder = NewFolder(self.out, self._check, self._refused, lasting=lasting)
+        self.path = self._folder.path
         self.scratch = self.path / "scratch"
         self.scratch.mkdir()
+
+    def _refused(self, why: str) -> SetupError:
+        return SetupError(
+            f"the run cannot be written: {why}", place=Place(str(self.out)),
+            hint="choose another directory with --out", code="TL710",
+        )  # fmt: skip
 
     def _check(self) -> None:
         if not self.out.exists():
@@ -50,41 +48,33 @@ class PartialRun:
             code="TL508",
         )  # fmt: skip
 
-    def settle(self) -> None:
-        """Remove what only the making needed, and make the rest durable."""
+    def settle(self, known: Mapping[str, Part]) -> dict[str, Part]:
+        """Remove what only the making needed, and make the rest durable.
+
+        Returns all files, by their paths in the run, with sizes and checksums. Those that were written for it are
+        `known`; the others, taken over from the cache or made here, are read.
+        """
         shutil.rmtree(self.scratch, ignore_errors=True)
+        paths = sorted(self.path.rglob("*"))
+        names = {path.relative_to(self.path).as_posix(): path for path in paths if path.is_file()}
+        parts = {name: _part(path, known.get(name)) for name, path in names.items()}
         if self.lasting:
-            for path in [*self.path.rglob("*"), self.path]:
+            for path in [*paths, self.path]:
                 sync(path)
+        return parts
 
     def commit(self) -> None:
-        """Put the finished and settled run in its place."""
-        if self.lasting:
-            sync(self.path)
-        self._check()
-        old: Path | None = None
-        if self.out.exists():
-            old = aside_path(self.out)
-            os.rename(self.out, old)
-        os.rename(self.path, self.out)
-        if self.lasting:
-            sync(self.out.parent)
-        if old is not None:
-            shutil.rmtree(old, ignore_errors=True)
+        """Put the finished and settled run in its place. Raises StorageError (TL933) where another was put there."""
+        self._folder.publish()
 
     def discard(self) -> None:
         """Leave nothing behind, though tasks that were cancelled may still be writing for a moment."""
         for _ in range(_DISCARD_TRIES):
-            shutil.rmtree(self.path, ignore_errors=True)
-            if not self.path.exists():
-                return
+            if self._folder.discard():
+                break
             time.sleep(_DISCARD_PAUSE)
+        self._folder.close()
 
 
-def sync(path: Path) -> None:
-    """Make a file or a folder's entries durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _part(path: Path, known: Part | None) -> Part:
+    return known if known is not None and known.bytes == path.stat().st_size else part_at(path)

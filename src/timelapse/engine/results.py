@@ -28,10 +28,10 @@ from timelapse.engine.job import (
     same_name,
     schema_bytes,
 )
-from timelapse.engine.publish import sync
 from timelapse.engine.reads import is_reads, write_reads
 from timelapse.kernels.base import PassResult, quarantined_table
 from timelapse.model.failure import Quarantined
+from timelapse.store.parts import Part, PartWriter
 from timelapse.tables.parquet import differences, others
 from timelapse.tables.sharing import Beside, at_once
 from timelapse.tables.table import write_table
@@ -84,11 +84,10 @@ def _write(job: Job, report: SliceReport, result: PassResult, threads: int) -> N
     rows.keep_attempt(job, report, result.rows)
     files: list[tuple[int, Callable[[], object]]] = []
 
-    def put(table: pa.Table, path: Path, writer: Callable[[pa.Table, Path], None]) -> None:
+    def put(table: pa.Table, path: Path, writer: Callable[..., Part]) -> None:
         def file() -> None:
-            writer(table, path)
-            if job.lasting:
-                sync(path)
+            name = path.relative_to(folder).as_posix()
+            report.parts[name] = writer(table, path, lasting=job.lasting)
 
         files.append((table.nbytes, file))
 
@@ -116,12 +115,14 @@ def _write(job: Job, report: SliceReport, result: PassResult, threads: int) -> N
     write_quarantined(result.quarantined, folder, report.slice)
 
 
-def _write_parquet(table: pa.Table, path: Path) -> None:
+def _write_parquet(table: pa.Table, path: Path, *, lasting: bool = False) -> Part:
     path.parent.mkdir(exist_ok=True)
-    pq.write_table(
-        table, path, compression="zstd", use_dictionary=others(table.schema),
-        column_encoding=differences(table.schema) or None,
-    )  # fmt: skip
+    with PartWriter(path, lasting=lasting) as file:
+        pq.write_table(
+            table, file, compression="zstd", use_dictionary=others(table.schema),
+            column_encoding=differences(table.schema) or None,
+        )  # fmt: skip
+    return file.part()
 
 
 def write_quarantined(rows: list[Quarantined], folder: Path, slice_id: int) -> None:

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from timelapse.errors import UsageError
+from timelapse.store.places import local_path
 
 GIB = 1 << 30
 MEMORY = "TIMELAPSE_MEMORY"
@@ -66,7 +67,7 @@ def cache_dir() -> Path:
     """
     given = os.environ.get("TIMELAPSE_CACHE")
     base = os.environ.get("XDG_CACHE_HOME")
-    places = [Path(given)] if given else []
+    places = [local_path(given, "cache")] if given else []
     places.append((Path(base) if base else Path.home() / ".cache") / "timelapse")
     for place in places:
         try:

@@ -17,7 +17,7 @@ from timelapse.log import manifest as stored
 from timelapse.log.derived import Outputs, write_outputs
 from timelapse.log.info import LogInfo, info_of
 from timelapse.log.manifest import IngestEntry, Manifest
-from timelapse.log.place import as_path, check_free, locked, process_folder, whole_folder
+from timelapse.log.place import as_path, check_free, locked, whole_folder
 from timelapse.log.reader import LogReader, unreadable
 from timelapse.log.segment import BLOCK_EVENTS, write_events
 from timelapse.log.source import InMemory, Source, as_source
@@ -25,6 +25,7 @@ from timelapse.log.types import EventType, bind, event_types
 from timelapse.log.without import name_of, seqs_of
 from timelapse.model.events import Event
 from timelapse.model.order import in_order
+from timelapse.store.scratch import process_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -135,7 +136,7 @@ class Log:
         """
         if not events:
             raise LogError("no records", hint="give {RecordClass: EventClass}", code="TL409")
-        target = as_path(process_folder() / "log" if path is None else path)
+        target = as_path(process_folder("log", large=True) / "log" if path is None else path)
         with whole_folder(target, overwrite=overwrite) as folder:
             (folder / "segments").mkdir()
             kinds, segments = write_outputs(folder / "segments", run, events, origin)

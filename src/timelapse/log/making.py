@@ -20,6 +20,7 @@ from timelapse.log.source import Source, no_source
 from timelapse.log.task import BadRow, TaskReport
 from timelapse.log.types import EventType
 from timelapse.moments import shown_time
+from timelapse.store.parts import sync
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -178,7 +179,7 @@ def adopt(staging: Path, log: Path, segments: Sequence[SegmentEntry], entry: Ing
     for name in entry.quarantine:
         (log / "quarantine").mkdir(exist_ok=True)
         (staging / "quarantine" / name).rename(log / "quarantine" / name)
-    stored.sync_folder(log / "segments")
+    sync(log / "segments")
 
 
 def renumbered(segment: SegmentEntry, numbers: Sequence[int]) -> SegmentEntry:

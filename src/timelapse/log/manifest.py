@@ -7,18 +7,21 @@ so whoever opened an earlier version goes on reading exactly that.
 from __future__ import annotations
 
 import hashlib
-import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
-from uuid import uuid4
 
 import msgspec
 
 from timelapse.errors import LogError, Place
 from timelapse.log.types import EventType
+from timelapse.store import manifests
+from timelapse.store.parts import Part
 
 FORMAT_VERSION = 1
 NAME = "manifest.json"
+REMEDY = "restore the file from a copy, or ingest the sources again"
+"""What to do about a file of a log that was altered."""
 _MASK = (1 << 64) - 1
 
 
@@ -50,6 +53,12 @@ class FileEntry(msgspec.Struct, frozen=True):
     name: str
     bytes: int
     rows: list[int]
+    crc32: str | None = None
+    """Its checksums (store/parts.py); None: a version that kept none wrote it."""
+
+    @property
+    def part(self) -> Part | None:
+        return None if self.crc32 is None else Part(self.bytes, self.crc32)
 
 
 class SegmentEntry(msgspec.Struct, frozen=True):
@@ -116,6 +125,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     types: list[TypeEntry]
     segments: list[SegmentEntry]
     ingests: list[IngestEntry]
+    seal: str | None = None
+    """The checksum of this manifest as it is stored (store/manifests.py)."""
 
     @property
     def event_types(self) -> tuple[EventType, ...]:
@@ -163,27 +174,16 @@ def build(
 
 def write(folder: Path, manifest: Manifest) -> None:
     """Put the manifest in place: whole or not at all, also when the power fails."""
-    data = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
-    target = folder / NAME
-    temporary = folder / f".{NAME}.{uuid4().hex}"
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(target)
-    sync_folder(folder)
+    data = manifests.sealed(msgspec.structs.replace(manifest, seal=manifests.UNSEALED), indent=1)
+    manifests.replace(folder / NAME, data)
 
 
 def keep(folder: Path, manifest: Manifest) -> None:
     """Keep a manifest that is about to be replaced, under its version."""
     kept = folder / "manifests"
     kept.mkdir(exist_ok=True)
-    target = kept / f"{manifest.version:06d}.json"
-    if not target.exists():
-        temporary = kept / f".{uuid4().hex}"
-        temporary.write_bytes((folder / NAME).read_bytes())
-        temporary.replace(target)
-        sync_folder(kept)
+    with suppress(FileExistsError):  # an append that was killed has kept it
+        manifests.create(kept / f"{manifest.version:06d}.json", (folder / NAME).read_bytes())
 
 
 def read(folder: Path, version: int | None = None) -> Manifest:
@@ -216,18 +216,10 @@ def _decode(path: Path) -> Manifest:
                 f"format {head.format or '?'} {head.format_version}; this version reads timelapse-log {FORMAT_VERSION}",
                 place=Place(str(path)), code="TL404", hint="open it with the version of Timelapse that wrote it",
             )  # fmt: skip
+        manifests.check_seal(data, path, REMEDY)
         return msgspec.json.decode(data, type=Manifest)
     except (OSError, msgspec.DecodeError) as error:
         raise LogError(
             f"the manifest cannot be read: {error}", place=Place(str(path)), code="TL404",
-            hint="restore the file, or ingest the sources again",
+            hint=REMEDY,
         ) from error  # fmt: skip
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -18,11 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from timelapse.errors import LogError, Place, meant
-from timelapse.log.manifest import FileEntry, Manifest, SegmentEntry
+from timelapse.log.manifest import REMEDY, FileEntry, Manifest, SegmentEntry
 from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
 from timelapse.log.without import kept
 from timelapse.model.events import Event
+from timelapse.store.parts import CheckedFile
 
 Columns = Mapping[str, Sequence[str] | None]
 """Event types by name, with the fields wanted: None is all, an empty list only `seq` and `ts`."""
@@ -337,6 +338,7 @@ class _Files:
         group = sum(1 for n in entry.rows[:block] if n)
         try:
             if entry.type not in self._open:
+                check_footer(path, entry)
                 text = self._encodings.of(entry.type) if self._encodings else []
                 self._open[entry.type] = pq.ParquetFile(
                     path, memory_map=True, page_checksum_verification=True, read_dictionary=text
@@ -364,11 +366,29 @@ class _Files:
         return pa.table([pa.array(seq), table["ts"], *columns], schema=pa.schema(fields))
 
 
+def check_footer(path: Path, entry: FileEntry) -> None:
+    """Check the end of a segment file, which says where its pages are; those have checksums of their own.
+
+    Raises StorageError (TL931) where it was altered, OSError where it cannot be read.
+    """
+    if entry.part is None:
+        return
+    file = CheckedFile(path, entry.part, REMEDY)
+    end = entry.bytes - _TAIL
+    file.need(max(end, 0))
+    length = int.from_bytes(file.data[end : end + 4].to_pybytes(), "little") if end > 0 else 0
+    file.need(max(end - length, 0))
+
+
+_TAIL = 8
+"""Bytes at the end of a Parquet file: the footer's length and a mark."""
+
+
 def unreadable(path: Path, reason: object) -> LogError:
     """The error for a segment file that is missing or damaged."""
     return LogError(
         f"a segment file cannot be read: {reason}", place=Place(str(path)), code="TL405",
-        hint="restore the file from a copy, or ingest the sources again",
+        hint=REMEDY,
     )  # fmt: skip
 
 

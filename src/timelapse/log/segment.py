@@ -6,7 +6,6 @@ few row groups in all files.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from uuid import uuid4
@@ -21,6 +20,7 @@ from timelapse.ids import DAY
 from timelapse.log.manifest import ContentHash, FileEntry, SegmentEntry
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
+from timelapse.store.parts import PartWriter
 from timelapse.tables.parquet import differences
 from timelapse.tables.rowhash import row_hashes, seed_of
 
@@ -50,6 +50,7 @@ class SegmentWriter:
         self._folder = parent / f"{name}-{uuid4().hex[:12]}"
         self._folder.mkdir()
         self._writers: dict[int, pq.ParquetWriter] = {}
+        self._files: dict[int, PartWriter] = {}
         self._rows: list[dict[int, int]] = []
         self._starts: list[int] = []
         self._first: list[int] = []
@@ -99,8 +100,9 @@ class SegmentWriter:
             kind = self._types[number]
             # Dictionaries cost more to read than they save, but where values repeat and are long.
             wide = [f.name for f in kind.fields if f.type.arrow in (pa.large_string(), pa.large_binary())]
+            self._files[number] = PartWriter(self._folder / f"{kind.name}.parquet", lasting=True)
             self._writers[number] = pq.ParquetWriter(
-                self._folder / f"{kind.name}.parquet",
+                self._files[number],
                 file_schema(kind),
                 compression="lz4",
                 use_dictionary=wide,
@@ -116,14 +118,9 @@ class SegmentWriter:
         files = []
         for number, writer in sorted(self._writers.items()):
             writer.close()
-            path = self._folder / f"{self._types[number].name}.parquet"
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            part = self._files[number].finish()
             rows = [block.get(number, 0) for block in self._rows]
-            files.append(FileEntry(number, path.name, path.stat().st_size, rows))
+            files.append(FileEntry(number, self._files[number].path.name, part.bytes, rows, part.crc32))
         return SegmentEntry(
             folder=self._folder.name, base=0, count=self.count, starts=self._starts,
             ts_first=self._first, ts_last=self._last, files=files, content=self._content, days=self._days,

@@ -14,6 +14,7 @@ import pyarrow.fs as pafs
 
 from timelapse.errors import IngestError, Place
 from timelapse.moments import Moment, micros, time_text
+from timelapse.store.places import local_path, not_understood
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -229,7 +230,9 @@ class SourceFile:
 
 
 def _locate(path: str) -> tuple[pafs.FileSystem, str]:
-    if "://" in path or path.startswith("file:"):
+    if path.lower().startswith("file:"):
+        path = str(local_path(path, "source"))
+    if "://" in path:
         found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(path)
         return found
     return pafs.LocalFileSystem(), path
@@ -253,10 +256,14 @@ def list_files(paths: Sequence[str]) -> list[SourceFile]:
 
 
 def _expand(path: str) -> list[SourceFile]:
-    if "://" in path or path.startswith("file:"):
+    if path.lower().startswith("file:"):
+        path = str(local_path(path, "source"))
+    if "://" in path:
         try:
             system, inner = _locate(path)
-        except (pa.ArrowInvalid, OSError) as error:
+        except pa.ArrowInvalid:
+            raise not_understood(path, "source") from None
+        except OSError as error:
             raise IngestError(
                 f"cannot be opened: {error}",
                 place=Place(path),

@@ -18,6 +18,7 @@ from timelapse.errors import Place, TimelapseError, UsageError, meant
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program
 from timelapse.model.shadows import load_library, own_name, put_behind_library, rename, shadows
+from timelapse.store.places import local_path
 
 _FILES: set[str] = set()
 """Names of the modules that were loaded by their files' paths."""
@@ -132,7 +133,7 @@ def _split(reference: str) -> tuple[str, str, str]:
 
 def load_module(where: str) -> ModuleType:
     """Import a file (its folder goes first on sys.path, as when Python runs it) or a module by name."""
-    path = Path(where)
+    path = local_path(where, "program")
     if where.endswith(".py") or "/" in where or path.is_file():
         if not path.is_file():
             what = "is a folder" if path.is_dir() else "does not exist"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from timelapse.errors import DefinitionError, Place, ReplayError
+from timelapse.store.places import local_path
 
 _LOADED: dict[tuple[str, str], Any] = {}
 _FOLDERS: list[Path] = []
@@ -28,7 +29,7 @@ class Resource:
     __slots__ = ("_load", "fingerprint", "path")
 
     def __init__(self, path: str | Path, load: Callable[[Path], Any]) -> None:
-        self.path = str(Path(path).absolute())
+        self.path = str(local_path(path, "resource").absolute())
         self._load = load
         try:
             self.fingerprint = _fingerprint(self.path)

@@ -21,6 +21,7 @@ from pathlib import Path
 from timelapse.errors import Place, UsageError
 from timelapse.model.load import load_program, user_modules
 from timelapse.model.program import Program
+from timelapse.store.places import local_path
 
 _VERSIONED = re.compile(r"(.*?\.py(?::[\w.]*)?)@(.+)", re.DOTALL)
 _ORIGINS: weakref.WeakKeyDictionary[type[Program], str] = weakref.WeakKeyDictionary()
@@ -50,7 +51,7 @@ def load_versioned(reference: str) -> type[Program]:
         return load_apart(reference, None)
     file, _, name = plain.partition(".py")
     where, name = f"{file}.py", name.removeprefix(":")
-    path = Path(where)
+    path = local_path(where, "program")
     if not path.parent.is_dir():
         raise UsageError(
             f"{where} does not exist", hint="name a Python file: rules.py:Antispam@main", code="TL803"

@@ -29,6 +29,7 @@ from timelapse.reporting.redact import Redaction
 from timelapse.reporting.run_part import run_part
 from timelapse.reporting.sweep_part import sweep_part
 from timelapse.run import Run
+from timelapse.store.places import local_path
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -50,7 +51,7 @@ class Report:
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the file. Raises UsageError (TL830) where something else than a report is in the way."""
-        target = Path(path)
+        target = local_path(path, "report")
         if not overwrite:
             check_place(target)
         target.parent.mkdir(parents=True, exist_ok=True)

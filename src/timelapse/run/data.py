@@ -14,12 +14,13 @@ from timelapse.engine.job import change_path
 from timelapse.errors import Place, RunError
 from timelapse.kernels.base import QUARANTINED_SCHEMA, REJECTED_SCHEMA
 from timelapse.kinds.base import ABSENT, StateSpec
-from timelapse.run.manifest import RunManifest
+from timelapse.run.manifest import REMEDY, RunManifest
+from timelapse.store.parts import CheckedFile, map_file
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
 from timelapse.tables.lookup import MappedTable
 from timelapse.tables.rowhash import HashSum
-from timelapse.tables.table import read_table, state_table, to_dict
+from timelapse.tables.table import buffers_of, state_table, table_of_buffer, to_dict
 
 
 class RunData(Protocol):
@@ -42,11 +43,17 @@ class RunData(Protocol):
 
 
 class DirectoryData:
-    """A run's directory. What is missing there of what `manifest` tells of, or cannot be read, is an error (TL920)."""
+    """A run's directory.
+
+    What is missing there of what `manifest` tells of, or cannot be read, is an error (RunError, TL920); so is a file
+    that is not what was written (StorageError, TL931), where the manifest has its checksums.
+    """
 
     def __init__(self, path: Path, manifest: RunManifest | None = None) -> None:
         self.path = path
         self._manifest = manifest
+        self._files = None if manifest is None else manifest.files
+        self._sound: dict[Path, tuple[int, ...]] = {}
         self._mapped: dict[tuple[int, str], MappedTable | None] = {}
         self._states_seen = False
 
@@ -65,12 +72,43 @@ class DirectoryData:
     def _rows(self, folder: Path, schema: pa.Schema, told: int | None) -> pa.Table:
         """The rows in a folder's files. Raises RunError where they are not as many as were told."""
         try:
-            found = _concat(folder, schema)
+            parts = [
+                self._parquet(path) for path in sorted(folder.glob("part-*.parquet")) if self._is_part(path)
+            ]
+            found = pa.concat_tables([schema.empty_table(), *(p.cast(schema) for p in parts)])
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(folder, str(error).partition("\n")[0]) from None
         if told is not None and found.num_rows != told:
             raise self._damaged(folder, f"{found.num_rows:,} of {told:,} rows are there")
         return found
+
+    def _parquet(self, path: Path) -> pa.Table:
+        # Not pq.read_table: that imports pandas, which takes longer than most runs' outputs.
+        with pq.ParquetFile(pa.BufferReader(self._bytes(path))) as file:
+            return file.read()
+
+    def _is_part(self, path: Path) -> bool:
+        """Whether a file belongs to the run."""
+        return self._files is None or self._name(path) in self._files
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.path).as_posix()
+
+    def _checked(self, path: Path) -> CheckedFile | None:
+        """A file whose checksums are known."""
+        part = None if self._files is None else self._files.get(self._name(path))
+        return None if part is None else CheckedFile(path, part, REMEDY)
+
+    def _bytes(self, path: Path) -> pa.Buffer:
+        """All of a file, checked once as long as it stays as it is."""
+        found = path.stat()
+        identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        checked = None if self._sound.get(path) == identity else self._checked(path)
+        if checked is None:
+            return map_file(path)
+        data = checked.whole()
+        self._sound[path] = identity
+        return data
 
     def _damaged(self, place: Path, what: str) -> RunError:
         return RunError(
@@ -78,14 +116,42 @@ class DirectoryData:
             hint="put back what was removed from the run's folder, or replay again", code="TL920",
         )  # fmt: skip
 
-    def _change_table(self, path: Path) -> pa.Table | None:
-        """What a slice did to a state; None for nothing, where no file is written."""
+    def _is_there(self, path: Path) -> bool:
+        """Whether a slice did something to a state: where it did nothing no file is written. Raises RunError where one
+        that was written is gone."""
         if not self._states_seen:
             self._need_states()
+        there = path.exists()
+        if self._files is None:
+            return there
+        known = self._name(path) in self._files
+        if known and not there:
+            raise self._damaged(path, "the file is not there")
+        return known
+
+    def _change_table(self, path: Path) -> pa.Table | None:
+        """What a slice did to a state; None for nothing."""
         try:
-            return read_table(path) if path.exists() else None
+            return table_of_buffer(self._bytes(path)) if self._is_there(path) else None
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(path, str(error).partition("\n")[0]) from None
+
+    def _change_mapped(self, path: Path, spec: StateSpec) -> MappedTable | None:
+        """The same to look keys up in: what is read of it is checked then."""
+        checked = None
+        try:
+            if not self._is_there(path):
+                return None
+            checked = self._checked(path)
+            table = table_of_buffer(map_file(path) if checked is None else checked.data)
+        except (pa.ArrowException, OSError) as error:
+            if checked is not None:
+                checked.need()
+            raise self._damaged(path, str(error).partition("\n")[0]) from None
+        if checked is None:
+            return MappedTable(spec, table)
+        checked.need_but(buffers_of(table))
+        return MappedTable(spec, table, checked.need_at)
 
     def _need_states(self) -> None:
         """Raise RunError where the files of all states are gone."""
@@ -114,23 +180,14 @@ class DirectoryData:
     def _change(self, spec: StateSpec, key: Any, slice_id: int) -> tuple[bool, Any] | None:
         """What a slice left under a key, if that was not there before: whether it is present, and the value."""
         if (slice_id, spec.name) not in self._mapped:
-            change = self._change_table(change_path(self.path, slice_id, spec.name))
-            self._mapped[slice_id, spec.name] = None if change is None else MappedTable(spec, change)
+            path = change_path(self.path, slice_id, spec.name)
+            self._mapped[slice_id, spec.name] = self._change_mapped(path, spec)
         table = self._mapped[slice_id, spec.name]
         found = None if table is None else table.row(key)
         if found is None:
             return None
         (value,) = to_dict(spec, found).values()
         return bool(found.column("present")[0].as_py()), value
-
-
-def _concat(folder: Path, schema: pa.Schema) -> pa.Table:
-    # Not pq.read_table: that imports pandas, which takes longer than most runs' outputs.
-    parts = []
-    for path in sorted(folder.glob("part-*.parquet")):
-        with pq.ParquetFile(path) as file:
-            parts.append(file.read())
-    return pa.concat_tables([schema.empty_table(), *(p.cast(schema) for p in parts)])
 
 
 class MemoryData:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,13 @@ from timelapse.kinds.smoothed import Decayed, Smoothed
 from timelapse.kinds.sum import Sum
 from timelapse.kinds.value import Value
 from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType, scalar_named
+from timelapse.store import manifests
+from timelapse.store.parts import Part
 
 FORMAT = 1
 NAME = "run.json"
+REMEDY = "restore it from a copy, or replay again"
+"""What to do about a file of a run that was altered."""
 KINDS = {
     kind.__name__: kind
     for kind in (
@@ -127,19 +130,20 @@ class RunManifest(msgspec.Struct, frozen=True):
     """What lay ahead at the end: dated writes by state, dated events by type, `after=` calls by handler."""
     until: int | None = None
     """The time to which the clock went on after the last event, where it was asked for."""
+    files: dict[str, Part] | None = None
+    """All other files by their paths in the run's folder; None: a run of a version that did not keep checksums."""
+    seal: str | None = None
+    """The checksum of this manifest (store/manifests.py)."""
 
 
 def write_manifest(manifest: RunManifest, folder: Path, *, lasting: bool = True) -> None:
-    """Write `run.json`; durably if the run is to outlive the process."""
-    with open(folder / NAME, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
-        file.flush()
-        if lasting:
-            os.fsync(file.fileno())
+    """Write `run.json`; durably if the run is to outlive the process. Raises FileExistsError where there is one."""
+    data = manifests.sealed(msgspec.structs.replace(manifest, seal=manifests.UNSEALED), indent=2)
+    manifests.create(folder / NAME, data, lasting=lasting)
 
 
 def read_manifest(folder: Path) -> RunManifest:
-    """Read `run.json`. Raises RunError naming the file."""
+    """Read `run.json`. Raises RunError naming the file, StorageError (TL931) where it was altered."""
     path = folder / NAME
     try:
         data = path.read_bytes()
@@ -155,6 +159,7 @@ def read_manifest(folder: Path) -> RunManifest:
                 f"the run has format {version}; this version of Timelapse reads {FORMAT}",
                 place=Place(str(path)), hint="replay again, or use the version that wrote it", code="TL602",
             )  # fmt: skip
+        manifests.check_seal(data, path, REMEDY)
         return msgspec.json.decode(data, type=RunManifest)
     except msgspec.MsgspecError as error:
         raise RunError(

@@ -22,6 +22,7 @@ from timelapse.moments import Moment, micros
 from timelapse.run.data import DirectoryData, RunData
 from timelapse.run.manifest import RunManifest, read_manifest
 from timelapse.run.shown import presentable, rows_under
+from timelapse.store.places import local_path
 from timelapse.tables.table import to_dict
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Run:
     @classmethod
     def open(cls, path: str | Path, program: Program | None = None) -> Run:
         """Open a run's directory. Raises RunError when there is none or it does not match."""
-        folder = Path(path)
+        folder = local_path(path, "run")
         manifest = read_manifest(folder)
         return cls(manifest, DirectoryData(folder, manifest), folder, RunContext(program=program))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -43,6 +42,8 @@ from timelapse.run.run import Run, RunContext
 from timelapse.run.slices import cut, cut_in_runs, default_slices, least_slices, task_memory
 from timelapse.run.source import end_of, open_source, refuse_silence, spilled
 from timelapse.run.twice import run_twice
+from timelapse.store.places import local_path
+from timelapse.store.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,6 +108,7 @@ def _replay(
     program: Program, log: Any, out: str | Path | None, spark: SparkSession | Literal[False] | None,
     settings: Settings,
 ) -> Run:  # fmt: skip
+    place = None if out is None else local_path(out, "run")
     analysis = analyse(program)
     _refuse_impure(analysis, settings.allow_impure)
     source = open_source(log, program)
@@ -115,10 +117,9 @@ def _replay(
     request = Request(program, analysis, source, settings, twice)
     plan, executor, why = Planner(request).settle(spark)
     keep: list[Any] = []
-    if out is None:
-        keep.append(_TemporaryFolder())
-        out = keep[0].path / "run"
-    place = Path(out)
+    if place is None:
+        keep.append(_TemporaryFolder(large=request.source.reader.count > _SMALL))
+        place = keep[0].path / "run"
     if not settings.quarantine or not has_own_times(program):
         return run_plan(request, plan, executor, place, keep, why=why)
 
@@ -131,11 +132,15 @@ def _replay(
     return run
 
 
+_SMALL = 100_000
+"""A run over so many events may lie where temporary files are kept in memory."""
+
+
 class _TemporaryFolder:
     """A folder that goes when nobody holds this object any more, or when the process ends."""
 
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="timelapse-run-"))
+    def __init__(self, *, large: bool) -> None:
+        self.path = scratch_folder("run", large=large)
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
@@ -177,11 +182,12 @@ def run_plan(
                 manifest, quarantined=len(found), events=source.reader.count - (len(found) - len(gone))
             )
         keep_sources(type(program), manifest.source, partial.path)
-        partial.settle()
+        written = {name: part for r in outcome.reports for name, part in r.parts.items()}
+        files = partial.settle(written)
         whole = time.perf_counter() - clock
         outcome.account.add("publish", whole - seconds)
         account = outcome.account.close(whole, max(executor.cores, executor.threads))
-        manifest = msgspec.structs.replace(manifest, seconds=whole, account=account)
+        manifest = msgspec.structs.replace(manifest, seconds=whole, account=account, files=files)
         write_manifest(manifest, partial.path, lasting=partial.lasting)
         partial.commit()
     except KeyboardInterrupt:  # wherever it comes; where results are waited for, it is Cancelled already
@@ -194,7 +200,7 @@ def run_plan(
         partial.discard()
         raise
     context = RunContext(program, source.reader, [] if keep is None else keep)
-    return Run(manifest, DirectoryData(partial.out), partial.out, context)
+    return Run(manifest, DirectoryData(partial.out, manifest), partial.out, context)
 
 
 def _job(

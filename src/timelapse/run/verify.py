@@ -27,6 +27,7 @@ from timelapse.model.failure import quarantined_row
 from timelapse.model.program import Program, spec_of
 from timelapse.model.silence import count_ticks
 from timelapse.model.times import has_own_times
+from timelapse.run.files import need_files
 from timelapse.run.reference import output_tables, rejected_table
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without, taken_out
@@ -123,7 +124,9 @@ class _Stop(Exception):
 
 
 def verify(run: Run, events: int | None = None, progress: Progress | None = None) -> Verification:
-    """See Run.verify. Raises UsageError for a number of events that makes no sense."""
+    """See Run.verify. Raises UsageError for a number of events that makes no sense, StorageError (TL931) for a file of the run
+    that was altered."""
+    need_files(run)
     program, reader = run.need_program(), run.need_reader()
     total = reader.count
     if events is not None and events < 1:

@@ -7,7 +7,7 @@ A slice that touches few of a large state's keys takes over just those, when it 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,19 @@ from timelapse.tables.loops import U64
 from timelapse.tables.scalarhash import key_hash
 from timelapse.tables.table import to_dict
 
+Need = Callable[[int, int], None]
+
 
 class MappedTable:
-    """A state table to look single keys up in. It keeps nothing of what it found."""
+    """A state table to look single keys up in. It keeps nothing of what it found.
 
-    def __init__(self, spec: StateSpec, table: pa.Table) -> None:
+    `need` is called with the address and size of what is about to be read of the table's columns, where its file is
+    checked on the way (store/parts.py).
+    """
+
+    def __init__(self, spec: StateSpec, table: pa.Table, need: Need | None = None) -> None:
         self._spec = spec
+        self._need = need
         self._tuple = isinstance(spec.key, TupleType)
         self._tables: list[pa.Table] = []
         self._hashes: list[U64] = []
@@ -36,6 +43,8 @@ class MappedTable:
                 h = np.asarray(batch.column("h"), dtype=np.uint64)
                 self._tables.append(pa.Table.from_batches([batch]))
                 self._hashes.append(h)
+                if need is not None:
+                    need(h.ctypes.data, h.itemsize)
                 self._first.append(int(h[0]))
 
     def find(self, key: Any) -> Any:
@@ -66,9 +75,11 @@ class MappedTable:
             if self._first[piece] > h:
                 break
             hashes = self._hashes[piece]
-            row = int(np.searchsorted(hashes, h))
+            row = int(np.searchsorted(hashes, h)) if self._need is None else _search(hashes, h, self._need)
             while row < len(hashes) and hashes[row] == h:
                 found = self._tables[piece].slice(row, 1)
+                if self._need is not None:
+                    _need_all(found, self._need)
                 if key in to_dict(self._spec, found):
                     return found
                 row += 1
@@ -101,6 +112,55 @@ class MappedLevels:
     def whole(self) -> dict[Any, Any]:
         """Everything."""
         return to_dict(self._state.spec, whole(self._state))
+
+
+def _search(hashes: U64, h: np.uint64, need: Need) -> int:
+    """`np.searchsorted`, which says what it reads. What stands at the place that it returns is checked too."""
+    base, low, high = hashes.ctypes.data, 0, len(hashes)
+    while low < high:
+        middle = (low + high) // 2
+        need(base + middle * hashes.itemsize, hashes.itemsize)
+        if hashes[middle] < h:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _need_all(table: pa.Table, need: Need) -> None:
+    """Say that all of a table's rows are about to be read."""
+    for column in table.columns:
+        for array in column.chunks:
+            kind = array.type
+            width = 8 if _text_is_large(kind) else 4 if _text_is_small(kind) else 0
+            buffers = array.buffers()
+            if width:
+                valid, offsets, data = buffers
+                need(offsets.address + width * array.offset, width * (len(array) + 1))
+                places = np.frombuffer(offsets, np.int64 if width == 8 else np.int32)
+                first, last = int(places[array.offset]), int(places[array.offset + len(array)])
+                if data is not None and last > first:
+                    need(data.address + first, last - first)
+            elif len(buffers) == 2 and (pa.types.is_primitive(kind) or pa.types.is_boolean(kind)):
+                valid, data = buffers
+                first, last = array.offset * kind.bit_width // 8, (array.offset + len(array)) * kind.bit_width
+                need(data.address + first, -(-last // 8) - first)
+            else:  # nested: few, and then all of it
+                valid = None
+                for buffer in buffers:
+                    if buffer is not None:
+                        need(buffer.address, buffer.size)
+            if valid is not None:
+                first = array.offset // 8
+                need(valid.address + first, (array.offset + len(array) + 7) // 8 - first)
+
+
+def _text_is_large(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))
+
+
+def _text_is_small(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 class LazyDict(dict[Any, Any]):

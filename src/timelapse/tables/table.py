@@ -26,6 +26,7 @@ from timelapse.kinds.base import UNKEYED, StateSpec
 from timelapse.kinds.effects import Delta, Form
 from timelapse.model import decimals
 from timelapse.model.types import DecimalType, ListType, OptionalType, ScalarType, TupleType, ValueType
+from timelapse.store.parts import Part, PartWriter
 from timelapse.tables.loops import U64, loops
 from timelapse.tables.rowhash import KEY_SEED, hash_order, one_array, row_hashes
 
@@ -228,19 +229,30 @@ def locate(spec: StateSpec, table: pa.Table, wanted: pa.Table) -> tuple[npt.NDAr
     return place, clash
 
 
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write an Arrow IPC file, atomically."""
+def write_table(table: pa.Table, path: Path, *, lasting: bool = False) -> Part:
+    """Write an Arrow IPC file, atomically; durably if it is `lasting`."""
     path.parent.mkdir(exist_ok=True)  # one level: a job's folder that is gone is not made again
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
-    with pa.OSFile(str(partial), "wb") as sink, pyarrow.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    os.replace(partial, path)
+    with PartWriter(path, lasting=lasting) as file:
+        with pa.PythonFile(file, "w") as sink, pyarrow.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    return file.part()
 
 
 def read_table(path: Path) -> pa.Table:
     """Open an Arrow IPC file, memory-mapped."""
     with pa.memory_map(str(path), "r") as source:
         return pyarrow.ipc.open_file(source).read_all()
+
+
+def table_of_buffer(data: pa.Buffer) -> pa.Table:
+    """The table in the bytes of an Arrow IPC file, which it goes on to use."""
+    return pyarrow.ipc.open_file(pa.BufferReader(data)).read_all()
+
+
+def buffers_of(table: pa.Table) -> list[tuple[int, int]]:
+    """The addresses and sizes of a table's memory."""
+    arrays = (array for column in table.columns for array in column.chunks)
+    return [(b.address, b.size) for array in arrays for b in array.buffers() if b is not None]
 
 
 def link_or_copy(old: Path, new: Path) -> None:

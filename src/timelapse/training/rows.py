@@ -36,6 +36,7 @@ from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
 from timelapse.run import Run, replay
+from timelapse.store.places import local_path
 from timelapse.tables.rowhash import one_array
 from timelapse.training.questions import refuse_writes
 
@@ -78,7 +79,7 @@ class Features:
     def write(self, path: str | Path) -> None:
         """Write the rows to a .parquet or .csv file, whole or not at all."""
         check_target(path)
-        target = Path(path)
+        target = local_path(path, "table of features")
         with tempfile.NamedTemporaryFile(
             dir=target.absolute().parent, suffix=".partial", delete=False
         ) as file:
@@ -92,7 +93,7 @@ class Features:
 
 def check_target(path: str | Path) -> None:
     """Raise UsageError (TL835) where rows cannot be written to a file of this name."""
-    target = Path(path)
+    target = local_path(path, "table of features")
     if target.suffix.lower() not in _WRITERS:
         raise _unfit("neither .parquet nor .csv", str(path), "--out rows.parquet")
     if not target.absolute().parent.is_dir():

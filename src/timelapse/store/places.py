@@ -1,0 +1,61 @@
+"""What a place is: a path of this machine's file system, also written as a `file:` URL.
+
+Everything that users name a place with goes through `local_path`: logs, runs, labels, reports, sources, cache folders.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+from timelapse.errors import StorageError
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+"""A scheme has two letters or more: one is a drive. `pathlib` makes one slash of two, so one has to do."""
+_HERE = ("", "localhost")
+
+
+def local_path(place: str | Path, what: str = "place") -> Path:
+    """The path that a place means, as it is written: relative ones stay so.
+
+    `file:/a`, `file:///a` and `file://localhost/a` are `/a`, with `%20` and the like decoded. `what` names the place in
+    an error: "log". Raises StorageError (TL930) for every other scheme (`s3://bucket/run`), because what is written
+    there would land in a folder called `s3:`.
+    """
+    text = str(place)
+    found = _SCHEME.match(text)
+    if found is None and not text.lower().startswith("file:"):
+        return Path(place)
+    scheme = "file" if found is None else found[1].lower()
+    if scheme != "file":
+        raise not_understood(text, what)
+    rest = text[len("file:") :]
+    if rest.startswith("//"):
+        host, slash, rest = rest[2:].partition("/")
+        if host not in _HERE or not slash:
+            raise StorageError(
+                f"a {what} cannot be at {text}: {host or 'nothing'} is not this machine", code="TL930",
+                hint=f"file:///{host}/{rest} is a path of this machine",
+            )  # fmt: skip
+        rest = "/" + rest
+    return Path(unquote(rest))
+
+
+def not_understood(place: str, what: str) -> StorageError:
+    """The error for a place of another scheme."""
+    text = _as_written(place)
+    return StorageError(
+        f"a {what} cannot be at {text}: {text.partition(':')[0]}: is not understood", code="TL930",
+        hint="give a folder or file of a file system that this machine, and with Spark all workers, mount",
+    )  # fmt: skip
+
+
+def absolute_path(place: str | Path, what: str = "place") -> Path:
+    """The same from the root, `~` replaced."""
+    return local_path(place, what).expanduser().absolute()
+
+
+def _as_written(text: str) -> str:
+    """A URL with both slashes, where a path has lost one."""
+    return re.sub(r"^([^/:]+):/(?!/)", r"\1://", text)

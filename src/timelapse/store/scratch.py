@@ -1,0 +1,175 @@
+"""Temporary folders that say whose they are, so that those of dead processes can be removed.
+
+A name holds the machine, the process and when that started: `timelapse-run-1f2e3d4c-811.93412-ab12cd34`. Process
+numbers are used again; together with the start they are not.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import shutil
+import socket
+import tempfile
+import uuid
+from functools import cache
+from pathlib import Path
+
+from timelapse.store.failures import writing
+
+SCRATCH = "TIMELAPSE_SCRATCH"
+"""Environment variable: the folder for large temporary files."""
+_PREFIX = "timelapse-"
+_MEMORY = ("tmpfs", "ramfs")
+_DISK = Path("/var/tmp")  # noqa: S108  # folders with names of their own, private to the user, are made in it
+_swept: set[tuple[int, Path]] = set()
+
+
+# --- owners -------------------------------------------------------------------------------------------------
+
+
+def owner() -> str:
+    """This machine, process and its start, without a space: `1f2e3d4c-811.93412`."""
+    return f"{_host()}-{os.getpid()}.{_started(os.getpid()) or 0}"
+
+
+def is_dead(named: str) -> bool:
+    """Whether an owner, as `owner` names it, is a process of this machine that is gone. False where that is unknown."""
+    host, _, rest = named.partition("-")
+    pid, _, start = rest.partition(".")
+    if host != _host() or not pid.isdecimal() or (start and not start.isdecimal()):
+        return False
+    if not _exists(int(pid)):
+        return True
+    now = _started(int(pid))
+    return bool(start) and int(start) != 0 and now is not None and now != int(start)
+
+
+def _host() -> str:
+    """This machine; in a container its own processes only, for those are all that can be seen."""
+    try:
+        space = str(os.stat("/proc/self/ns/pid").st_ino)
+    except OSError:
+        space = ""
+    return hashlib.sha256(f"{socket.gethostname()} {space}".encode()).hexdigest()[:8]
+
+
+def _status(pid: int) -> list[str] | None:
+    """What the system says of a process, from its state on; None where it says nothing."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()  # a program's name may hold spaces and brackets
+
+
+def _started(pid: int) -> int | None:
+    """When a process started, in ticks since the machine did."""
+    status = _status(pid)
+    return int(status[19]) if status is not None and len(status) > 19 else None
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    status = _status(pid)
+    return status is None or status[0] not in "ZX"  # a dead one that nobody has taken note of writes nothing
+
+
+# --- temporary folders --------------------------------------------------------------------------------------
+
+
+def scratch_folder(what: str, *, large: bool = False) -> Path:
+    """A new temporary folder of this process; whoever asks for it removes it.
+
+    `large`: it may hold much, so it is not made where temporary files are kept in memory. What dead processes have
+    left beside it is removed first. Raises StorageError (TL932) where there is no room.
+    """
+    root = scratch_root(large=large)
+    sweep()
+    folder = root / f"{_PREFIX}{what}-{owner()}-{uuid.uuid4().hex[:8]}"
+    with writing(folder):
+        root.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
+    return folder
+
+
+def process_folder(what: str, *, large: bool = False) -> Path:
+    """The same; it is removed when this process ends."""
+    folder = scratch_folder(what, large=large)
+    atexit.register(_remove, folder, os.getpid())
+    return folder
+
+
+def _remove(folder: Path, pid: int) -> None:
+    if os.getpid() == pid:  # not by a child that was forked
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def scratch_root(*, large: bool = False) -> Path:
+    """Where temporary folders are made: Python's, or for large ones the first of its like that is on a disk."""
+    usual = Path(tempfile.gettempdir())
+    if not large:
+        return usual
+    return next((place for place in _large_places() if not in_memory(place)), usual)
+
+
+def _large_places() -> list[Path]:
+    given = os.environ.get(SCRATCH)
+    if given:
+        from timelapse.store.places import absolute_path
+
+        return [absolute_path(given, "folder for temporary files")]
+    own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "timelapse" / "scratch"
+    shared = [p for p in (Path(tempfile.gettempdir()), _DISK) if os.access(p, os.W_OK | os.X_OK)]
+    return [*shared, own]
+
+
+def in_memory(place: Path) -> bool:
+    """Whether what is written at a place is kept in memory: a file system of that kind is mounted there."""
+    where = Path(os.path.realpath(place))
+    kinds = _mounts()
+    kind = next((kinds[str(p)] for p in (where, *where.parents) if str(p) in kinds), "")
+    return kind in _MEMORY
+
+
+@cache
+def _mounts() -> dict[str, str]:
+    """The kinds of the file systems by where they are mounted."""
+    try:
+        lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    fields = [line.split() for line in lines]
+    return {f[1].encode().decode("unicode_escape"): f[2] for f in fields if len(f) > 2}
+
+
+def sweep() -> int:
+    """Remove the temporary folders of dead processes, once for each process. Returns how many there were."""
+    gone = 0
+    for root in {scratch_root(), scratch_root(large=True)}:
+        if (os.getpid(), root) in _swept:
+            continue
+        _swept.add((os.getpid(), root))
+        try:
+            found = [Path(e.path) for e in os.scandir(root) if e.name.startswith(_PREFIX)]
+        except OSError:
+            continue
+        for left in found:
+            named = "-".join(left.name.split("-")[-3:-1])
+            if is_dead(named) and _is_own(left):
+                shutil.rmtree(left, ignore_errors=True)
+                gone += 1
+    return gone
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        return path.lstat().st_uid == os.getuid()
+    except OSError:
+        return False
