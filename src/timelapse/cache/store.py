@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 
 from timelapse.env.machine import cache_dir
 from timelapse.errors import UsageError
 from timelapse.store.folders import is_partial, partial_path, place_of, remove_abandoned
+from timelapse.store.parts import write_part
 from timelapse.store.places import absolute_path
 from timelapse.tables.sharing import at_once
 
@@ -224,9 +224,7 @@ class Store:
     def set_limit(self, limit: int) -> None:
         """Set the limit for all later runs, and keep to it now. Raises OSError."""
         self.root.mkdir(parents=True, exist_ok=True)
-        partial = self.root / f".limit-{uuid4().hex}"
-        partial.write_text(f"{limit}\n")
-        partial.replace(self.root / "limit")
+        write_part(self.root / "limit", f"{limit}\n".encode())
         self.evict(limit)
 
     def _folders(self) -> Iterator[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from timelapse.store.parts import write_part
 from timelapse.store.places import local_path
 
 STYLE = """
@@ -53,7 +54,7 @@ class Figure:
     def save(self, path: str | Path) -> Path:
         """Write the picture as SVG. Returns the path."""
         target = local_path(path, "picture")
-        target.write_text(self.svg + "\n", encoding="utf-8")
+        write_part(target, f"{self.svg}\n".encode())
         return target
 
     def _repr_svg_(self) -> str:

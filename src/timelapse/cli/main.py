@@ -17,6 +17,7 @@ import typer
 from timelapse.cli.console import INTERRUPTED, TROUBLE, console, show_error
 from timelapse.cli.interrupt import interrupted, watching_interrupts
 from timelapse.errors import Cancelled, TimelapseError, UsageError
+from timelapse.store.failures import no_space
 
 APP_HELP = """Replay a log of events through a stateful Python program: exactly, and fast.
 
@@ -216,6 +217,8 @@ def _other(error: Exception, *, debug: bool, as_json: bool, command: str) -> int
         return TROUBLE
     if "pyspark" in sys.modules and (found := _sparks(error)) is not None:
         wrapped = found
+    elif isinstance(error, OSError) and (full := no_space(error)) is not None:
+        wrapped = full
     elif isinstance(error, OSError) and error.strerror:
         from timelapse.errors import Place
 

@@ -7,7 +7,6 @@ import logging
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from timelapse.env.java import find
 from timelapse.env.machine import GIB, cores, memory_bytes
 from timelapse.env.master import check_master, wanted
 from timelapse.errors import SetupError
+from timelapse.store.scratch import process_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +101,7 @@ def driver_memory_mib() -> int:
 
 
 def _defaults(master: str) -> dict[str, str]:
-    warehouse = tempfile.mkdtemp(prefix="timelapse-warehouse-")
+    warehouse = str(process_folder("warehouse", large=True))
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     settings = {

@@ -6,14 +6,11 @@ from its repository comes from the same revision, even where this process has lo
 
 from __future__ import annotations
 
-import atexit
 import io
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import weakref
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +19,7 @@ from timelapse.errors import Place, UsageError
 from timelapse.model.load import load_program, user_modules
 from timelapse.model.program import Program
 from timelapse.store.places import local_path
+from timelapse.store.scratch import process_folder
 
 _VERSIONED = re.compile(r"(.*?\.py(?::[\w.]*)?)@(.+)", re.DOTALL)
 _ORIGINS: weakref.WeakKeyDictionary[type[Program], str] = weakref.WeakKeyDictionary()
@@ -104,8 +102,7 @@ def _unpacked(top: Path, commit: str) -> Path:
         raise UsageError(
             f"git cannot give the files of {commit[:12]}: {reason}", place=Place(str(top)), code="TL817"
         )
-    folder = Path(tempfile.mkdtemp(prefix="timelapse-revision-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = process_folder("revision")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(folder, filter="data")
     return folder.resolve()

@@ -17,7 +17,6 @@ from functools import cache
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from timelapse.charts import Figure, Timeline
 from timelapse.charts.figure import STYLE as CHART_STYLE
@@ -29,6 +28,7 @@ from timelapse.reporting.redact import Redaction
 from timelapse.reporting.run_part import run_part
 from timelapse.reporting.sweep_part import sweep_part
 from timelapse.run import Run
+from timelapse.store.parts import write_part
 from timelapse.store.places import local_path
 
 if TYPE_CHECKING:
@@ -55,13 +55,7 @@ class Report:
         if not overwrite:
             check_place(target)
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.{uuid4().hex[:12]}")
-        try:
-            with open(part, "x", encoding="utf-8") as file:
-                file.write(self.html)
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        write_part(target, self.html.encode())
         return target
 
     def _repr_html_(self) -> str:

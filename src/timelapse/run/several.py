@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from timelapse.cache.group import Group
 from timelapse.model.program import Program
 from timelapse.run.request import Several
+from timelapse.store.scratch import scratch_folder
 
 _DECODING = 3
 """So many replays that share their states keep decoded what they read."""
@@ -25,7 +25,7 @@ def sharing(programs: Sequence[Program], out: Path | None = None) -> Iterator[Se
         yield Several()
         return
     if out is None:
-        place = Path(tempfile.mkdtemp(prefix="timelapse-shared-"))
+        place = scratch_folder("shared", large=True)
     else:
         place = out / f".decoded-{uuid.uuid4().hex}"
     try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from timelapse.store.parts import write_part
 
 if TYPE_CHECKING:
     from timelapse.run.run import Run
@@ -52,7 +53,5 @@ def keep_verified(run: Run, proof: Verification) -> None:
         run.digest, proof.ok, proof.events, proof.total, proof.boundaries, proof.outputs, proof.seconds,
         datetime.now(UTC).isoformat(timespec="seconds"), None if proof.divergence is None else proof.divergence.text,
     )  # fmt: skip
-    part = run.path / f".{NAME}.{os.getpid()}"
     with suppress(OSError):
-        part.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2))
-        part.replace(run.path / NAME)
+        write_part(run.path / NAME, msgspec.json.format(msgspec.json.encode(found), indent=2))

@@ -8,8 +8,6 @@ read is memory-mapped, what is written goes to the file at once, one record batc
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from timelapse.kinds.base import StateSpec
+from timelapse.store.parts import PartWriter
 from timelapse.tables.apply import NO_CHANGE, Change, apply
 from timelapse.tables.rowhash import hash_order
 from timelapse.tables.sharing import in_order
@@ -182,19 +181,17 @@ def _rows(table: pa.Table, bounds: Sequence[int], at: int) -> pa.Table:
 def writing(path: Path, schema: pa.Schema) -> Iterator[Write]:
     """An Arrow IPC file that is written piece by piece and is there when all of it is."""
     path.parent.mkdir(exist_ok=True)  # one level: a job's folder that is gone is not made again
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
-    try:
-        with pa.OSFile(str(partial), "wb") as sink, pyarrow.ipc.new_file(sink, schema) as writer:
+    with (
+        PartWriter(path) as file,
+        pa.PythonFile(file, "w") as sink,
+        pyarrow.ipc.new_file(sink, schema) as writer,
+    ):
 
-            def write(table: pa.Table) -> None:
-                if table.num_rows:
-                    writer.write_table(table)
+        def write(table: pa.Table) -> None:
+            if table.num_rows:
+                writer.write_table(table)
 
-            yield write
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+        yield write
 
 
 def join(paths: Sequence[Path], path: Path) -> None:

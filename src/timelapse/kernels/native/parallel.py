@@ -16,6 +16,7 @@ from typing import Self
 from timelapse.kernels.native.build import is_compiled, write_source
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.usual import are_compiled
+from timelapse.store.scratch import scratch_folder
 
 
 class Compiling:
@@ -34,7 +35,7 @@ class Compiling:
         self._running: list[subprocess.Popen[bytes]] = []
         self._lock = threading.Lock()
         self._stopped = False
-        self._folder = Path(tempfile.mkdtemp(prefix="timelapse-compile-")) if self._todo else None
+        self._folder = scratch_folder("compile") if self._todo else None
         self._threads = [
             threading.Thread(target=self._work, name="timelapse-compile", daemon=True)
             for _ in range(min(processes, len(self._todo)))

@@ -14,13 +14,13 @@ import hashlib
 import os
 import stat
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from timelapse.env.machine import cache_dir
 from timelapse.errors import UsageError
+from timelapse.store.parts import write_part
 
 LIMIT = "TIMELAPSE_KERNEL_CACHE_LIMIT"
 """Environment variable: bytes that compiled functions may take on disk; those used least recently go first."""
@@ -97,14 +97,9 @@ def write(name: str, payload: bytes) -> bool:
     place = folder()
     if place is None:
         return False
-    partial = place / f".{name}.{uuid.uuid4().hex}"
     try:
-        with partial.open("xb") as file:
-            file.write(_MAGIC + hashlib.sha256(payload).digest() + payload)
-        partial.replace(place / f"{name}{_SUFFIX}")
+        write_part(place / f"{name}{_SUFFIX}", _MAGIC + hashlib.sha256(payload).digest() + payload)
     except OSError:
-        with contextlib.suppress(OSError):
-            partial.unlink()
         return False
     evict()
     return has(name)

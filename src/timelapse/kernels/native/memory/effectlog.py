@@ -7,6 +7,7 @@ added up, and for sets.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from timelapse.kernels.native.memory import sliding
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.windows import BASE, HEAD, KEPT, MODERATE, USED, Sliding
 from timelapse.kernels.windows import Earlier
+from timelapse.store.failures import writing
+from timelapse.store.scratch import scratch_root
 from timelapse.tables.rowhash import one_array
 
 Ints = npt.NDArray[np.int64]
@@ -297,5 +300,8 @@ def _find(log: Ints, keys: Ints, table: NativeTable) -> None:
 def _rows(count: int, words: int) -> Ints:
     if 8 * words * count <= _LARGE:
         return np.zeros((count, words), np.int64)
-    with tempfile.TemporaryFile() as file:
+    root = scratch_root(large=True)
+    with writing(root), tempfile.TemporaryFile(dir=root) as file:
+        # Room is taken now: writing to a mapped page for which there is none would end the process.
+        os.posix_fallocate(file.fileno(), 0, 8 * words * count)
         return np.asarray(np.memmap(file, np.int64, "w+", shape=(count, words)))

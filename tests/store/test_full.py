@@ -1,0 +1,144 @@
+"""Where there is no room, what could not be written is named, and nothing half-written is left."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from timelapse.cache.store import Store
+from timelapse.errors import NoSpace, StorageError
+from timelapse.store.failures import writing
+from timelapse.store.parts import PartWriter
+
+LIMITED = """
+import resource, sys
+import timelapse as tl
+from timelapse.cli.main import run
+
+class E(tl.Event):
+    n: int
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
+sys.exit(run(sys.argv[2:]))
+"""
+
+RULES = """
+import timelapse as tl
+
+class E(tl.Event):
+    n: int
+
+class Odd(tl.Record, key="n"):
+    n: int
+    square: int
+
+class Rules(tl.Program):
+    seen: tl.Counter[int]
+
+    @tl.on(E)
+    def go(self, e):
+        self.seen[e.n * 7919] += 1
+        self.emit(Odd(n=e.n, square=e.n * e.n * 7919 % 1000003))
+"""
+
+
+class E(tl.Event):
+    n: int
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "rules.py").write_text(RULES)
+    tl.Log.from_events(tmp_path / "log", [E(n=n, ts=n) for n in range(30_000)])
+    (tmp_path / "raw.csv").write_text(
+        "ts,n\n" + "".join(f"{n},{n * 7919 % 1000003}\n" for n in range(30_000))
+    )
+    return tmp_path
+
+
+def limited(here: Path, most: int, *command: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process whose files may not be larger."""
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    return subprocess.run(
+        [sys.executable, "-c", LIMITED, str(most), *command], cwd=here, env=env, text=True, capture_output=True,
+        check=False, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("slices", ["1", "3"])
+def test_a_run_that_does_not_fit_names_the_file(here: Path, slices: str) -> None:
+    done = limited(
+        here, 20_000, "replay", "rules.py:Rules", "log", "--out", "run", "--local", "--slices", slices, "--no-cache"
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "TL932" in done.stderr
+    assert "larger than is allowed" in done.stderr
+    assert str(here) in done.stderr
+    assert "--out" in done.stderr
+    assert sorted(p.name for p in here.iterdir() if p.name != "__pycache__") == ["log", "raw.csv", "rules.py"]
+
+
+def test_a_log_that_does_not_fit_names_the_file(here: Path) -> None:
+    done = limited(here, 1_000, "ingest", "rules.py", "new", "E=raw.csv", "--ts", "ts", "--unit", "us")
+    assert (done.returncode, "TL932" in done.stderr, "E.parquet" in done.stderr) == (2, True, True), (
+        done.stderr
+    )
+    assert sorted(p.name for p in here.iterdir() if p.name != "__pycache__") == ["log", "raw.csv", "rules.py"]
+
+
+def full(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("timelapse.store.parts.os.write", write)
+
+
+def test_a_full_disk_names_the_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.store.test_places import Rules
+
+    log = tl.Log.open(here / "log")
+    with monkeypatch.context() as patched:
+        full(patched)
+        with pytest.raises(StorageError, match="no space is left on the device") as error:
+            tl.replay(Rules, log, here / "run", slices=2, spark=False)
+    assert error.value.code == "TL932"
+    assert error.value.place.file is not None
+    assert error.value.place.file.startswith(str(here))
+    assert not (here / "run").exists()
+
+
+def test_a_cache_that_is_full_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said why, and the replay goes on."""
+    (tmp_path / "file").write_bytes(b"x")
+    store = Store(tmp_path / "cache", 10**9)
+
+    def link(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("timelapse.cache.store.take", link)
+    why = store.publish("key", "states", {"file": tmp_path / "file"}, {}, {})
+    assert why is not None
+    assert "cannot be written" in why
+
+
+def test_what_is_caught_as_an_oserror_still_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever can do without a file goes on catching OSError; across processes the error keeps what it says."""
+    full(monkeypatch)
+    with pytest.raises(OSError, match="no space") as error, PartWriter(tmp_path / "file") as file:
+        file.write(b"x")
+    assert list(tmp_path.iterdir()) == []
+    again = pickle.loads(pickle.dumps(error.value))
+    assert isinstance(again, NoSpace)
+    assert str(again) == str(error.value)
+    assert "TL932" in str(again)
+    with pytest.raises(PermissionError) as other, writing(tmp_path / "x"):
+        raise PermissionError(errno.EACCES, "no")
+    assert other.value.filename == str(tmp_path / "x")

@@ -1,0 +1,146 @@
+"""Temporary folders say whose they are; those of dead processes go, and large ones are not kept in memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import timelapse as tl
+from timelapse.store import scratch
+from timelapse.store.scratch import (
+    in_memory,
+    is_dead,
+    owner,
+    process_folder,
+    scratch_folder,
+    scratch_root,
+    sweep,
+)
+
+CHILD = """
+import sys, time
+import timelapse as tl
+from timelapse.store.scratch import scratch_folder
+
+class E(tl.Event):
+    n: int
+
+class Rules(tl.Program):
+    seen: tl.Counter[int]
+
+    @tl.on(E)
+    def go(self, e):
+        self.seen[e.n] += 1
+
+sys.modules["__main__"].__file__ = None
+run = tl.replay(Rules, [E(n=1, ts=1)], spark=False)
+print(run.path.parent, scratch_folder("other"), flush=True)
+time.sleep(60)
+"""
+
+
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(scratch, "_swept", set())
+
+
+def test_a_killed_process_leaves_folders_and_the_next_start_removes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    with subprocess.Popen([sys.executable, "-c", CHILD], env=env, text=True, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        folders = [Path(text) for text in child.stdout.readline().split()]
+        assert len(folders) == 2
+        assert all(folder.parent == tmp_path and folder.is_dir() for folder in folders)
+        here(tmp_path, monkeypatch)
+        assert sweep() == 0  # it lives
+        assert all(folder.is_dir() for folder in folders)
+        child.kill()
+        child.wait()
+    (tmp_path / "timelapse-not-ours").mkdir()
+    (tmp_path / f"timelapse-run-00000000-{2**22 + 1}.5-abc").mkdir()  # of another machine
+    monkeypatch.setattr(scratch, "_swept", set())
+    run = tl.replay(_program(), [], spark=False)
+    assert not any(folder.exists() for folder in folders)
+    left = sorted(p.name for p in tmp_path.iterdir() if p != run.path and p.name.startswith("timelapse-"))
+    assert [name for name in left if "not-ours" in name or "00000000" in name] == sorted(
+        ["timelapse-not-ours", f"timelapse-run-00000000-{2**22 + 1}.5-abc"]
+    )
+    assert len(left) == 3  # and this process's own
+
+
+def _program() -> type[tl.Program]:
+    class E(tl.Event):
+        n: int
+
+    class Rules(tl.Program):
+        seen: tl.Counter[int]
+
+        @tl.on(E)
+        def go(self, e: E) -> None:
+            self.seen[e.n] += 1
+
+    return Rules
+
+
+def test_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number that another process has by now is told apart by the start; what is not known is not dead."""
+    mine = owner()
+    assert not is_dead(mine)
+    host, _, rest = mine.partition("-")
+    start = rest.partition(".")[2]
+    assert is_dead(f"{host}-{os.getpid()}.{int(start) - 1}")
+    assert is_dead(f"{host}-{2**22 + 1}.{start}")
+    for other in (
+        "",
+        "run",
+        f"11111111-{2**22 + 1}.5",
+        f"{host}-x.5",
+        f"{host}-{os.getpid()}",
+        f"{host}-1.x",
+    ):
+        assert not is_dead(other)
+    done = subprocess.Popen([sys.executable, "-c", ""])  # ended, and nobody has asked how
+    deadline = time.monotonic() + 30
+    while (status := scratch._status(done.pid)) and status[0] != "Z" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert is_dead(f"{host}-{done.pid}.1")
+    done.wait()
+
+
+def test_large_ones_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Python's temporary folder is memory, small ones go there and large ones to a disk."""
+    here(tmp_path, monkeypatch)
+    monkeypatch.setattr(scratch, "_mounts", lambda: {"/": "ext4", str(tmp_path.resolve()): "tmpfs"})
+    monkeypatch.setattr(scratch, "_DISK", tmp_path.parent)
+    assert in_memory(tmp_path / "a")
+    assert not in_memory(tmp_path.parent)
+    assert scratch_root() == tmp_path
+    assert scratch_root(large=True) == tmp_path.parent
+    small, large = scratch_folder("run"), scratch_folder("run", large=True)
+    assert (small.parent, large.parent) == (tmp_path, tmp_path.parent)
+    small.rmdir()
+    large.rmdir()
+    monkeypatch.setenv("TIMELAPSE_SCRATCH", str(tmp_path.parent / "mine"))
+    assert scratch_root(large=True) == tmp_path.parent / "mine"
+
+
+def test_where_there_is_no_disk_it_is_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here(tmp_path, monkeypatch)
+    monkeypatch.setattr(scratch, "_mounts", lambda: {"/": "tmpfs"})
+    assert scratch_root(large=True) == tmp_path
+
+
+def test_a_child_does_not_remove_its_parents_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here(tmp_path, monkeypatch)
+    folder = process_folder("x")
+    scratch._remove(folder, os.getpid() + 1)
+    assert folder.is_dir()
+    scratch._remove(folder, os.getpid())
+    assert not folder.exists()
