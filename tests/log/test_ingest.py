@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import timelapse as tl
-from timelapse.errors import EventOrderError, IngestError, LogError
+from timelapse.errors import EventOrderError, IngestError, LogError, StorageError
 from timelapse.log import Log, MemoryLog, Source
 from timelapse.log import segment as segments
 from timelapse.log.canonical import _bytes_of
@@ -313,7 +313,7 @@ def test_existing_paths_are_not_overwritten_unless_asked(spark: SparkSession, tm
         e.sender for e in Log.write(tmp_path / "log", {Message: source}, overwrite=True).events(Message)
     ] == [8]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["log", "m.csv", "other"]
-    with pytest.raises(LogError, match="s3"):
+    with pytest.raises(StorageError, match=r"TL930 .*s3"):
         Log.write("s3://bucket/log", {Message: source})
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +23,7 @@ import timelapse as tl
 from timelapse.errors import EventOrderError, LogError
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.log import EventReader, Log, MemoryLog
-from timelapse.log.reader import Columns
+from timelapse.log.reader import Columns, LogReader
 
 
 class Plain(tl.Event):
@@ -165,11 +166,16 @@ def test_an_index_that_contradicts_the_others_is_found(tmp_path: Path) -> None:
     log = Log.from_events(tmp_path / "log", events, [Plain, Bare])
     path = next(tmp_path.glob("log/segments/*/Bare.parquet"))
     table = pq.read_table(path)
+    bare = [  # as a version without checksums wrote it: otherwise those tell
+        msgspec.structs.replace(s, files=[msgspec.structs.replace(f, crc32=None) for f in s.files])
+        for s in log.manifest.segments
+    ]
+    reader = LogReader.of(log.path, msgspec.structs.replace(log.manifest, segments=bare))
     for wrong in ([0, 3, 3], [0, 3, 30], [-1, 3, 6]):
         index = pa.array([*wrong, *range(9, 30, 3)])
         pq.write_table(table.set_column(0, table.schema.field("_i"), index), path)
         with pytest.raises(LogError, match="index") as caught:
-            list(log.reader.chunks(0, 30, {"Plain": [], "Bare": []}))
+            list(reader.chunks(0, 30, {"Plain": [], "Bare": []}))
         assert caught.value.code == "TL405"
 
 

