@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.run_cli import cli, command
+from tests.run.unsealed import unsealed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,6 +149,10 @@ def test_verify_says_where_a_run_differs(tmp_path: Path, social: Path) -> None:
     column[3] += 1
     index = table.schema.get_field_index("sender")
     pq.write_table(table.set_column(index, table.schema.field(index), [column]), part)
+    shown = cli("verify", run)
+    assert shown.code == 2
+    assert "TL931" in shown.err
+    unsealed(run)  # as a replay with a bug would have left it
     shown = cli("verify", run)
     assert shown.code == 1
     assert "DIFFERS" in shown.out

@@ -9,11 +9,12 @@ import msgspec
 from timelapse.run import Run
 
 
-def unsealed(run: Run) -> Run:
-    """The run, its manifest without checksums."""
-    assert run.path is not None
-    path: Path = run.path / "run.json"
+def unsealed(run: Run | Path) -> Run:
+    """The run, or the one in a folder, its manifest without checksums."""
+    folder = run.path if isinstance(run, Run) else run
+    assert folder is not None
+    path = folder / "run.json"
     stored = msgspec.json.decode(path.read_bytes())
     del stored["files"], stored["seal"]
     path.write_bytes(msgspec.json.encode(stored))
-    return Run.open(run.path)
+    return Run.open(folder)
