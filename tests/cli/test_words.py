@@ -117,7 +117,7 @@ def test_ingest_speaks_of_its_options(tmp_path: Path) -> None:
     (tmp_path / "paid.csv").write_text("ts,user,cents\n1,2,3\n5,2,x\n")
     common = ("ingest", tmp_path / "events.py", tmp_path / "log", f"Paid={tmp_path / 'paid.csv'}")
     for options, wanted, banned in (
-        (("--sep", '"'), "--sep is", "sep="),
+        (("--sep", '"'), "--sep '\"' cannot", "sep="),
         (("--no-header",), "need --columns", "columns="),
         (("--quote", "ab"), "--quote none", "quote="),
         (("--tz", "Mars/Base"), "--tz is 'Mars/Base'", "tz="),

@@ -73,7 +73,7 @@ class Source:
         _one_of("unmatched", self.unmatched, ("skip", "quarantine"))
         if not self.sep or "\n" in self.sep or '"' in self.sep:
             raise _bad_option(
-                f"sep={self.sep!r} (--sep) cannot separate columns",
+                f"sep={self.sep!r} (--sep {self.sep!r}) cannot separate columns",
                 "give one or more characters, such as ';'",
             )
         if self.quote is not None and (len(self.quote) != 1 or self.quote in self.sep):
