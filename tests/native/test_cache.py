@@ -266,7 +266,7 @@ def test_without_a_place_every_process_compiles_for_itself(
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")
 
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     assert build.compiled(unit())(1) == 2
     assert counts() == {"compiled": 1, "unkept": 1}
     assert list(cache.iterdir()) == []
@@ -276,7 +276,7 @@ def test_what_a_killed_process_leaves_does_not_matter(cache: Path) -> None:
     """Killed between writing an entry and putting it in place, while it holds the lock."""
     code = (
         "import os, signal\nfrom pathlib import Path\n"
-        "Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n" + CHILD
+        "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n" + CHILD
     )
     killed = child(unit().source, code=code)
     killed.communicate(timeout=200)
