@@ -11,6 +11,10 @@ from timelapse.charts.figure import Figure
 from timelapse.display import clean
 
 COLOURS = 6
+_EACH = 20
+"""Up to so many integers each have their tick, where there is room."""
+_CHARACTER = 6.2
+"""Width of a character, about."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 22.0, 44.0, 44.0
 
 
@@ -34,12 +38,14 @@ class Line:
 
 def lines(
     title: str, x: str, y: str, series: Sequence[Line], *, share: tuple[bool, bool] = (False, False),
-    close: bool = False, named: Sequence[str] | None = None, width: float = 480.0, height: float = 270.0,
+    whole: tuple[bool, bool] = (False, False), close: bool = False, named: Sequence[str] | None = None,
+    width: float = 480.0, height: float = 270.0,
 ) -> Figure:  # fmt: skip
     """A picture of up to COLOURS lines. `x`, `y`: what the axes are; `y` may be empty where the title says it.
 
-    `share`: whether an axis (x, y) goes from 0 to 1 and is written in percent. `close`: it only goes as far as the marks
-    lie, at least over 5 percent. `named`: what stands at x = 0, 1, 2, ... in place of numbers.
+    `share`: whether an axis (x, y) goes from 0 to 1 and is written in percent. `whole`: whether an axis has integers only,
+    as counts and integer parameters have. `close`: it only goes as far as the marks lie, at least over 5 percent.
+    `named`: what stands at x = 0, 1, 2, ... in place of numbers.
     """
     title = clean(title)
     head = f'<text class="title" x="4" y="16">{escape(title)}</text>'
@@ -51,12 +57,17 @@ def lines(
     if not spots:
         return Figure(title, f'{head}<text x="4" y="44">nothing to draw</text>', width, 60.0)
     inner, tall = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
-    x_ends, x_ticks = _axis([s.x for s in spots], share[0], from_zero=False, close=close)
-    y_ends, y_ticks = _axis([s.y for s in spots], share[1], from_zero=True, close=close)
+    x_ends, x_ticks = _axis([s.x for s in spots], share[0], whole=whole[0], from_zero=False, close=close)
+    y_ends, y_ticks = _axis([s.y for s in spots], share[1], whole=whole[1], from_zero=True, close=close)
     if named is not None:
         x_ends = (0.0, float(max(1, len(named) - 1)))
-        every = max(1, -(-len(named) // 6))
-        x_ticks = [float(n) for n in range(0, len(named), every)]
+        x_ticks = [float(n) for n in range(len(named))]
+
+    def label(tick: float) -> str:
+        text = named[int(tick)] if named is not None else _number(tick, x_ticks, share[0])
+        return text if len(text) <= 14 else f"{text[:13]}…"
+
+    labels = _thinned([(tick, label(tick)) for tick in x_ticks], inner)
 
     def across(value: float) -> float:
         return _LEFT + (value - x_ends[0]) / (x_ends[1] - x_ends[0]) * inner
@@ -68,9 +79,7 @@ def lines(
     for tick in y_ticks:
         parts.append(f'<path class="grid" d="M{_LEFT:g} {up(tick):.1f}h{inner:g}"/>')
         parts.append(_text(_LEFT - 8, up(tick) + 4, _number(tick, y_ticks, share[1]), "end"))
-    for tick in x_ticks:
-        text = named[int(tick)] if named is not None else _number(tick, x_ticks, share[0])
-        text = text if len(text) <= 14 else f"{text[:13]}…"
+    for tick, text in labels:
         parts.append(f'<path class="grid" d="M{across(tick):.1f} {_TOP:g}v{tall:g}"/>')
         parts.append(_text(across(tick), height - _BOTTOM + 16, text, "middle"))
     parts.append(f'<path class="base" d="M{_LEFT:g} {_TOP + tall:.1f}h{inner:g}"/>')
@@ -88,14 +97,21 @@ def lines(
     return Figure(title, "".join(parts), width, height)
 
 
+def _thinned(labels: list[tuple[float, str]], room: float) -> list[tuple[float, str]]:
+    """So many of evenly spaced labels, each so many apart, as stand beside each other."""
+    widest = max((len(text) for _, text in labels), default=0) * _CHARACTER + 10
+    wish = len(labels) / max(2, int(room / widest))
+    return labels[:: int(_step(wish)) if wish > 1 else 1]
+
+
 def _text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(clean(text))}</text>'
 
 
 def _axis(
-    values: Sequence[float], share: bool, *, from_zero: bool, close: bool
+    values: Sequence[float], share: bool, *, whole: bool, from_zero: bool, close: bool
 ) -> tuple[tuple[float, float], list[float]]:
-    """Where an axis begins and ends, and its ticks."""
+    """Where an axis begins and ends, and its ticks. `whole`: at integers only, at each of a few."""
     if share and close:
         middle, half = (min(values) + max(values)) / 2, max(0.025, (max(values) - min(values)) * 0.6)
         low, high = max(0.0, middle - half), min(1.0, middle + half)
@@ -110,6 +126,8 @@ def _axis(
     if low == high:
         low, high = low - (0.5 if low else 0.0), high + (0.5 if low else 1.0)
     step = _step((high - low) / 5)
+    if whole:
+        step = 1.0 if not from_zero and high - low < _EACH else max(1.0, step)
     if from_zero:
         high = step * -floor(-high / step)
         low = step * floor(low / step)
@@ -140,7 +158,7 @@ def _legend(series: Sequence[Line], width: float) -> list[str]:
     for place in range(len(series) - 1, -1, -1):
         name = clean(series[place].name)
         name = name if len(name) <= 28 else f"{name[:27]}…"
-        x -= len(name) * 6.2 + 6
+        x -= len(name) * _CHARACTER + 6
         parts.append(f'<text x="{x:.1f}" y="16">{escape(name)}</text>')
         x -= 14
         parts.append(f'<rect class="c{place + 1}" x="{x:.1f}" y="7" width="10" height="10" rx="2"/>')

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +46,7 @@ def sweep_figure(sweep: Sweep) -> Any:
 
 
 def _precision_recall(sweep: Sweep, axes: Any) -> None:
-    axis = _axis(sweep)
+    axis = axis_of(sweep)
     for label, points in _lines(sweep, axis):
         known = [(p, p.judged.total.b) for p in points if p.judged is not None]
         shown = [
@@ -67,10 +69,12 @@ def _precision_recall(sweep: Sweep, axes: Any) -> None:
 
 
 def _outputs(sweep: Sweep, axes: Any) -> None:
-    axis = _axis(sweep)
+    from matplotlib.ticker import MaxNLocator
+
+    axis = axis_of(sweep)
     records = list(dict.fromkeys(name for p in sweep.points for name in p.run.counts))
     for label, points in _lines(sweep, axis):
-        x = [_text(p.values) for p in points] if axis is None else [p.values[axis] for p in points]
+        x = [_text(p.values) for p in points] if axis is None else [_place(p.values[axis]) for p in points]
         for record in records:
             name = _text(" ".join(t for t in (record if len(records) > 1 else "", label) if t))
             axes.plot(
@@ -81,15 +85,27 @@ def _outputs(sweep: Sweep, axes: Any) -> None:
     axes.set_xlabel(_text(axis or "setting"))
     axes.set_ylabel(_text(records[0]) if len(records) == 1 else "outputs")
     axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    if whole(sweep, axis):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _axis(sweep: Sweep) -> str | None:
-    """The first parameter whose values are numbers, and more than one."""
+def axis_of(sweep: Sweep, hidden: Callable[[str], bool] = lambda name: False) -> str | None:
+    """The first parameter whose values are numbers, and more than one; not one that is hidden."""
     for name in sweep.names:
         values = [p.values[name] for p in sweep.points]
-        if all(type(v) in (int, float) for v in values) and len(set(values)) > 1:
+        if (
+            all(type(v) in (int, float, Decimal) for v in values)
+            and len(set(values)) > 1
+            and not hidden(name)
+        ):
             return name
     return None
+
+
+def whole(sweep: Sweep, axis: str | None) -> bool:
+    """Whether a parameter has integers only, so that its axis has to have them only."""
+    return axis is not None and all(type(p.values[axis]) is int for p in sweep.points)
 
 
 def _lines(sweep: Sweep, axis: str | None) -> list[tuple[str, list[Any]]]:
@@ -101,6 +117,10 @@ def _lines(sweep: Sweep, axis: str | None) -> list[tuple[str, list[Any]]]:
         (_text(label), points if axis is None else sorted(points, key=lambda p: p.values[axis]))
         for label, points in lines.items()
     ]
+
+
+def _place(value: Any) -> int | float:
+    return float(value) if isinstance(value, Decimal) else value
 
 
 def _text(value: Any) -> str:

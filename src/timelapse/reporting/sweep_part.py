@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from timelapse.charts import Figure
 from timelapse.charts.lines import COLOURS, Line, Spot, lines
 from timelapse.compare import Point, Sweep
+from timelapse.compare.plots import axis_of, whole
 from timelapse.display import clean, rate, took
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
 from timelapse.reporting.run_part import Fact, Tile
@@ -149,19 +150,9 @@ def _about(run: Run) -> list[Fact]:
 # --- charts ---------------------------------------------------------------------------------------------
 
 
-def _axis(found: Sweep, redaction: Redaction) -> str | None:
-    """The first parameter with numbers, and more than one; None where there is none that may be shown."""
-    for name in found.names:
-        values = [p.values[name] for p in found.points]
-        numbers = all(type(v) in (int, float) for v in values)
-        if numbers and len(set(values)) > 1 and not redaction.hides_param(name):
-            return name
-    return None
-
-
 def _ordered(found: Sweep, redaction: Redaction) -> dict[str, list[tuple[float, Point]]]:
     """Points by what tells lines apart, each with its place on the axis."""
-    axis = _axis(found, redaction)
+    axis = axis_of(found, redaction.hides_param)
     groups: dict[str, list[tuple[float, Point]]] = {}
     for number, point in enumerate(found.points):
         if axis is None:
@@ -188,19 +179,22 @@ def _series(found: Sweep, records: Sequence[str], redaction: Redaction) -> list[
 
 
 def _charts(found: Sweep, records: Sequence[str], redaction: Redaction, best: Point | None) -> list[Figure]:
-    axis = _axis(found, redaction)
+    axis = axis_of(found, redaction.hides_param)
     named = None
     if axis is None:
         numbered = any(redaction.hides_param(n) for n in found.names)
         named = [str(n + 1) if numbered else _said(p.values, redaction) for n, p in enumerate(found.points)]
     across = "setting" if axis is None else clean(axis)
-    charts = [lines("Outputs", across, "", _series(found, records, redaction), named=named)]
+    counts = (whole(found, axis), True)
+    charts = [lines("Outputs", across, "", _series(found, records, redaction), whole=counts, named=named)]
     groups = _ordered(found, redaction)
     if any(p.judged is not None for p in found.points):
         if len(groups) == 1:
             (points,) = groups.values()
             rates = [_rate(rate_, points, redaction, best) for rate_ in RATES]
-            charts.append(lines("By the labels", across, "", rates, share=(False, True), named=named))
+            charts.append(
+                lines("By the labels", across, "", rates, share=(False, True), whole=counts, named=named)
+            )
         curves = [_curve(name, points, redaction, best) for name, points in groups.items()]
         charts.append(
             lines("Precision against recall", "recall", "precision", curves, share=(True, True), close=True)
