@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from timelapse.cli.codes import TEXT
-from timelapse.errors import UsageError
+from timelapse.errors import UsageError, meant
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def entry(code: str) -> Entry:
     if wanted not in CODES:
         raise UsageError(
             f"there is no error code {code!r}",
-            hint="timelapse help lists them",
+            hint=f"{meant(wanted, CODES)}timelapse help lists them",
             code="TL814",
         )
     return CODES[wanted]

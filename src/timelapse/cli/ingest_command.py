@@ -265,7 +265,7 @@ def _program(events: str) -> str:
 
 def _paths(sources: list[str], classes: dict[str, type[Event]], events: str) -> dict[str, list[str]]:
     """The files of each type, in the order of first mention."""
-    from timelapse.errors import Place, UsageError
+    from timelapse.errors import Place, UsageError, meant
 
     found: dict[str, list[str]] = {}
     for source in sources:
@@ -275,7 +275,7 @@ def _paths(sources: list[str], classes: dict[str, type[Event]], events: str) -> 
         if name not in classes:
             raise UsageError(
                 f"there is no event type {name}", place=Place(events), code="TL808",
-                hint=f"event types there: {', '.join(classes) or 'none'}",
+                hint=f"{meant(name, classes)}event types there: {', '.join(classes) or 'none'}",
             )  # fmt: skip
         found.setdefault(name, []).append(path)
     return found
@@ -333,7 +333,7 @@ def _mapping(
     given: list[str], paths: dict[str, list[str]], classes: dict[str, type[Event]]
 ) -> dict[str, dict[str, str]]:
     """For each type {field: column}. `field=column` without a type is for all types that have the field."""
-    from timelapse.errors import UsageError
+    from timelapse.errors import UsageError, meant
 
     found: dict[str, dict[str, str]] = {name: {} for name in paths}
     for entry in given:
@@ -346,15 +346,16 @@ def _mapping(
         if dot and name not in paths:
             raise UsageError(
                 f"--map {entry!r}: {name} is not one of the types that are ingested",
-                hint=f"types: {', '.join(paths)}", code="TL808",
+                hint=f"{meant(name, paths)}types: {', '.join(paths)}", code="TL808",
             )  # fmt: skip
         wanted = [
             kind for kind in ([name] if dot else paths) if field in {f.name for f in classes[kind].__fields__}
         ]
         if not wanted:
             fields = "; ".join(f"{k}: {', '.join(f.name for f in classes[k].__fields__)}" for k in paths)
+            close = meant(field, [f.name for k in ([name] if dot else paths) for f in classes[k].__fields__])
             raise UsageError(
-                f"--map {entry!r}: there is no field {field}", hint=f"fields: {fields}", code="TL808"
+                f"--map {entry!r}: there is no field {field}", hint=f"{close}fields: {fields}", code="TL808"
             )
         for kind in wanted:
             found[kind][field] = column

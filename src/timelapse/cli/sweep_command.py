@@ -150,7 +150,7 @@ def _default_name(base: Program, log: Log) -> str:
 
 def grid_of(base: Program, arguments: list[str]) -> dict[str, list[Any]]:
     """Values by parameter. Raises UsageError (TL806, TL820) for what does not fit."""
-    from timelapse.errors import UsageError
+    from timelapse.errors import UsageError, meant
     from timelapse.model.program import spec_of
 
     params = spec_of(base).params
@@ -166,7 +166,7 @@ def grid_of(base: Program, arguments: list[str]) -> dict[str, list[Any]]:
                 else "is no parameter"
             )
             raise UsageError(
-                f"{name!r} {reason}", hint=f"write NAME=1,2,3 with a parameter of {', '.join(params) or 'none'}",
+                f"{name!r} {reason}", hint=f"{meant(name, params)}write NAME=1,2,3 with a parameter of {', '.join(params) or 'none'}",
                 code="TL820",
             )  # fmt: skip
         found[name] = _values(params[name], text)

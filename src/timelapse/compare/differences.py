@@ -133,7 +133,9 @@ class RecordDiff:
         if field not in self.a.column_names or field in PLACE:
             known = [n for n in self.a.column_names if n not in PLACE]
             raise UsageError(
-                f"{self.name} has no field {field!r}", hint=f"fields: {', '.join(known)}", code="TL816"
+                f"{self.name} has no field {field!r}",
+                hint=f"{meant(field, known)}fields: {', '.join(known)}",
+                code="TL816",
             )
         a, b = (pc.unique(t.column(field)) for t in (self.a, self.b))
         freed = a.filter(pc.invert(pc.is_in(a, value_set=b)))
@@ -365,9 +367,10 @@ def compared(name: str, tables: Sequence[pa.Table | None], identity: tuple[str, 
         left, right = _common(left, right)
     for field in identity:
         if field not in left.column_names or field not in right.column_names:
+            both = [n for n in left.column_names if n in right.column_names]
             raise UsageError(
                 f"{name} has no field {field!r} to match by",
-                hint=f"fields of both: {', '.join(n for n in left.column_names if n in right.column_names)}",
+                hint=f"{meant(field, both)}fields of both: {', '.join(both)}",
                 code="TL816",
             )
     return _compare(name, left, right, identity or ("phase", "seq"))

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from timelapse.compare.differences import Diff, diff
-from timelapse.errors import Place, UsageError
+from timelapse.errors import Place, UsageError, meant
 from timelapse.ids import INT64_MIN, Phase
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, as_program, params_of, spec_of
@@ -262,7 +262,9 @@ def _key_text(record: type[Record], call: ast.Call, key: str, place: Place) -> s
     """The expression that the record's key field is made of."""
     names = [f.name for f in record.__fields__]
     if key not in names:
-        raise _cannot(f"{record.__name__} has no field {key}", place, f"fields: {', '.join(names)}")
+        raise _cannot(
+            f"{record.__name__} has no field {key}", place, f"{meant(key, names)}fields: {', '.join(names)}"
+        )
     given: dict[str, ast.expr] = dict(zip(names, call.args, strict=False))
     given.update({k.arg: k.value for k in call.keywords if k.arg is not None})
     found = given.get(key)

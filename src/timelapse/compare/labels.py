@@ -123,7 +123,7 @@ class Labels:
         if wanted is not None and wanted not in records:
             raise UsageError(
                 f"--labels {wanted}:{self.name}: there is no record type {wanted}",
-                hint=f"record types: {', '.join(records) or 'none'}", code="TL818",
+                hint=f"{meant(wanted, records)}record types: {', '.join(records) or 'none'}", code="TL818",
             )  # fmt: skip
         found = {name: columns for name, r in records.items() if (columns := self.fit(r)) is not None}
         if wanted is not None:

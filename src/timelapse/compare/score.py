@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.compare.labels import I64, Bools, Labels, codes_of, lanes_of
-from timelapse.errors import UsageError
+from timelapse.errors import UsageError, meant
 from timelapse.ids import DAY, INT64_MAX
 from timelapse.moments import Moment, micros
 from timelapse.tables.rowhash import one_array
@@ -143,7 +143,7 @@ def judge(
     """
     given = Labels.of(labels, label=label, ts=label_ts, key=label_key)
     if record is not None and record not in diff.records:
-        raise _no_field(f"neither run has outputs of the type {record!r}", diff.records)
+        raise _no_field(f"neither run has outputs of the type {record!r}", diff.records, record)
     found = diff.records[given.record(diff.records, record)]
     given.refuse_other_labels([*(given.fit(found) or ()), given.ts_column or "", *segments, weight or ""])
     return _Judge(diff, found, given, items).judge(
@@ -219,7 +219,9 @@ class _Judge:
         kinds = {t.name: t for t in reader.types}
         if event not in kinds or kinds[event].field(name) is None:
             raise _no_field(
-                f"the log has no {items}", [f"{t}.{f.name}" for t, k in kinds.items() for f in k.fields]
+                f"the log has no {items}",
+                [f"{t}.{f.name}" for t, k in kinds.items() for f in k.fields],
+                items,
             )
         if len(self._record.identity) != 1:
             raise UsageError(f"{items} is one field; outputs are named by several", code="TL816")
@@ -316,7 +318,7 @@ class _Judge:
                 for n in dict.fromkeys([*own, *table.column_names])
                 if n not in ("ts", "phase", "seq", "ordinal")
             ]
-            raise _no_field(f"{what} {name}: neither the labels nor {self._record.name} have it", known)
+            raise _no_field(f"{what} {name}: neither the labels nor {self._record.name} have it", known, name)
         return one_array(table.column(name))
 
     def _by_segment(
@@ -427,8 +429,9 @@ def _first_ts(diff: Diff) -> int:
     return -_NEVER
 
 
-def _no_field(message: str, known: Iterable[str]) -> UsageError:
-    return UsageError(message, hint=f"there are: {', '.join(known)}", code="TL816")
+def _no_field(message: str, known: Iterable[str], wanted: str = "") -> UsageError:
+    names = list(known)
+    return UsageError(message, hint=f"{meant(wanted, names)}there are: {', '.join(names)}", code="TL816")
 
 
 __all__ = ["Judgement", "Score", "Scores", "judge", "notes_of"]

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from timelapse.errors import LogError, Place
+from timelapse.errors import LogError, Place, meant
 from timelapse.log.manifest import SegmentEntry
 from timelapse.log.segment import write_ordered
 from timelapse.log.types import EventType, event_types
@@ -68,7 +68,7 @@ def _renamed(run: Outputs, record: type[Record] | str, kind: EventType, origin: 
         elif field.name not in held:
             raise _unfit(
                 f"{kind.name}.{field.name} is no field of {name}", kind,
-                f"its fields: {', '.join(f'{n}: {t}' for n, t in texts.items()) or 'none'}; "
+                f"{meant(field.name, texts)}its fields: {', '.join(f'{n}: {t}' for n, t in texts.items()) or 'none'}; "
                 "origin= (--origin) names the field that gets the seq of the event behind a record",
             )  # fmt: skip
         elif not _readable_as(held[field.name], field.type):

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, dataclass_transform
 
 import pyarrow as pa
 
-from timelapse.errors import DefinitionError, Place, TypeMismatch
+from timelapse.errors import DefinitionError, Place, TypeMismatch, meant
 from timelapse.model.types import INT, TIME, Check, ValueType, parse_field
 
 _RESERVED = {"ts", "seq", "phase", "ordinal"}
@@ -143,7 +143,9 @@ def _bind(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         twice = any(f.name == name for f in fields)
         raise TypeMismatch(
             f"{cls.__name__} got {name!r} twice" if twice else f"{cls.__name__} has no field {name!r}",
-            hint="fields: " + ", ".join(f"{f.name}: {f.type.text}" for f in fields),
+            hint=meant("" if twice else name, [f.name for f in fields])
+            + "fields: "
+            + ", ".join(f"{f.name}: {f.type.text}" for f in fields),
         )
     return [check(value) for check, value in zip(cls.__checks__, values, strict=True)]
 

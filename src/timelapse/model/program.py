@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
-from timelapse.errors import DefinitionError, Place, TimelapseError, UsageError
+from timelapse.errors import DefinitionError, Place, TimelapseError, UsageError, meant
 from timelapse.ids import DAY, INT64_MAX
 from timelapse.kinds.base import State, StateAlias, StateSpec
 from timelapse.model.calendar import Calendar
@@ -282,7 +282,7 @@ class Program(metaclass=ProgramMeta):
             if known is None:
                 raise UsageError(
                     f"{spec.name} has no parameter {name!r}",
-                    hint="parameters: " + (", ".join(spec.params) or "none"), code="TL801",
+                    hint=f"{meant(name, spec.params)}parameters: {', '.join(spec.params) or 'none'}", code="TL801",
                 )  # fmt: skip
             values[name] = known.check(value)
         for name, known in spec.params.items():

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from timelapse.analysis.keys import NotByKey
 from timelapse.analysis.result import ByKey, PassProgram
 from timelapse.analysis.views import LOOKING, beyond_sums
-from timelapse.errors import PlanError
+from timelapse.errors import PlanError, meant
 from timelapse.model.program import Program, TimeUse
 from timelapse.plan.cost import TYPICAL_CONFLICTS, IsCompiled, Measured, cost_of, law_of
 from timelapse.plan.plan import Mode, Plan, Stage
@@ -309,7 +309,7 @@ def _forced(
         if name not in analysis.spec.states:
             raise PlanError(
                 f"{analysis.spec.name} has no state {name!r}",
-                hint=f"states: {', '.join(analysis.spec.states) or 'none'}", code="TL351",
+                hint=f"{meant(name, analysis.spec.states)}states: {', '.join(analysis.spec.states) or 'none'}", code="TL351",
             )  # fmt: skip
     return [_as_asked(choice, wanted, analysis, maker) for choice in choices]
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from timelapse.analysis.keys import NotByKey
 from timelapse.analysis.result import ByKey, Dependency, Diagnostic, StateFacts, Write
-from timelapse.errors import Place, PlanError
+from timelapse.errors import Place, PlanError, meant
 from timelapse.kinds.base import StateSpec
 from timelapse.model.pending import PENDING, WRITES
 from timelapse.model.program import ProgramSpec
@@ -297,7 +297,9 @@ def parse_strategy(text: str) -> Strategy:
         return Strategy(text.strip().lower().replace("_", " ").replace("-", " "))
     except ValueError:
         raise PlanError(
-            f"there is no strategy {text!r}", hint="strategies: " + ", ".join(Strategy), code="TL351"
+            f"there is no strategy {text!r}",
+            hint=f"{meant(text, Strategy)}strategies: {', '.join(Strategy)}",
+            code="TL351",
         ) from None
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from timelapse.display import clean, one_line
-from timelapse.errors import UsageError
+from timelapse.errors import UsageError, meant
 
 if TYPE_CHECKING:
     from timelapse.run import Run
@@ -45,7 +45,7 @@ class Redaction:
             if name not in known:
                 raise UsageError(
                     f"--redact {one_line(name)}: no record and no parameter is called so",
-                    hint=f"names: {', '.join(sorted(known)) or 'none'}", code="TL816",
+                    hint=f"{meant(name, known)}names: {', '.join(sorted(known)) or 'none'}", code="TL816",
                 )  # fmt: skip
         return cls(wanted)
 

@@ -238,7 +238,11 @@ def _mask(table: pa.Table, wanted: Sequence[tuple[str, str]]) -> pa.Array:
 def _equal(table: pa.Table, field: str, text: str) -> Any:
     if field not in table.column_names:
         known = [n for n in table.column_names if n not in ("ts", "phase", "seq", "ordinal")]
-        raise UsageError(f"there is no field {field!r}", hint=f"fields: {', '.join(known)}", code="TL840")
+        raise UsageError(
+            f"there is no field {field!r}",
+            hint=f"{meant(field, known)}fields: {', '.join(known)}",
+            code="TL840",
+        )
     column = table.column(field)
     kind = column.type
     try:

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from timelapse.compare.labels import Labels, codes_of, lanes_of
 from timelapse.engine.progress import Progress
-from timelapse.errors import IngestError, Place, UsageError
+from timelapse.errors import IngestError, Place, UsageError, meant
 from timelapse.ids import INT64_MAX, Phase
 from timelapse.log import Log
 from timelapse.log.asked import AskedLog
@@ -180,7 +180,7 @@ def _column(labels: Labels, name: str, kind: ValueType) -> pa.Array:
         raise _unfit(
             f"there is no column {name}",
             labels.name,
-            f"columns: {', '.join(labels.table.column_names) or 'none'}",
+            f"{meant(name, labels.table.column_names)}columns: {', '.join(labels.table.column_names) or 'none'}",
         )
     try:
         values, reasons = convert(
