@@ -12,7 +12,7 @@ from timelapse.bench import conflict, keyed, looking, replays, scaling, streams,
 from timelapse.bench.process import OutOfTime, end_at, seconds_left
 from timelapse.bench.report import Report
 from timelapse.bench.suites import Settings
-from timelapse.errors import UsageError
+from timelapse.errors import UsageError, meant
 
 SUITES: dict[str, tuple[Callable[[Settings], Report], float]] = {
     "rivals": (suites.rivals, 5),
@@ -46,7 +46,9 @@ def chosen(names: Sequence[str]) -> list[str]:
     for name in names:
         if name not in SUITES:
             raise UsageError(
-                f"there is no benchmark {name}", hint=f"benchmarks: {', '.join(SUITES)}", code="TL810"
+                f"there is no benchmark {name}",
+                hint=f"{meant(name, SUITES)}benchmarks: {', '.join(SUITES)}",
+                code="TL810",
             )
     return [name for name in SUITES if not names or name in names]
 

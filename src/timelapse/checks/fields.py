@@ -66,9 +66,9 @@ def arrival(log: Log, arrived: str) -> Finding:
         k.name: [arrived] for k in log.types if any(f.name == arrived and f.type.text == "Time" for f in k.fields)
     }  # fmt: skip
     if not kinds:
-        times = [f.name for k in log.types for f in k.fields if f.type.text == "Time"]
+        declared = [f.name for k in log.types for f in k.fields if f.type.text == "Time"]
         raise UsageError(
-            f"no event type has a field {arrived}: tl.Time", hint=f"{meant(arrived, times)}types: {', '.join(t.name for t in log.types)}", code="TL845"
+            f"no event type has a field {arrived}: tl.Time", hint=f"{meant(arrived, declared)}types: {', '.join(t.name for t in log.types)}", code="TL845"
         )  # fmt: skip
     seqs: list[I64] = []
     late: list[I64] = []

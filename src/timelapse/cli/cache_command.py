@@ -38,12 +38,13 @@ def cache(
     from timelapse.cache.store import open_store, parse_size
     from timelapse.cli.console import line, print_json
     from timelapse.cli.view import size as size_text
-    from timelapse.errors import UsageError
+    from timelapse.errors import UsageError, meant
 
     if action not in ("list", "clear", "limit") or (size is not None) != (action == "limit"):
         raise UsageError(
             f"`timelapse cache {action}{f' {size}' if size else ''}` is no command",
-            hint="timelapse cache, timelapse cache clear, timelapse cache limit 5GB", code="TL813",
+            hint=f"{meant(action, ('list', 'clear', 'limit'))}timelapse cache, timelapse cache clear, timelapse cache limit 5GB",
+            code="TL813",
         )  # fmt: skip
     store = open_store()
     if store is None:

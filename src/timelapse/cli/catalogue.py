@@ -52,13 +52,15 @@ CODES: dict[str, Entry] = _parse()
 
 
 def entry(code: str) -> Entry:
-    """The entry of a code, however it is written. Raises UsageError (TL814)."""
+    """The entry of a code, however it is written. Raises UsageError (TL814), which names the nearest of codes and commands."""
     wanted = code.strip().upper()
     wanted = wanted if wanted.startswith("TL") else f"TL{wanted}"
     if wanted not in CODES:
+        from timelapse.cli.main import COMMANDS
+
         raise UsageError(
             f"there is no error code {code!r}",
-            hint=f"{meant(wanted, CODES)}timelapse help lists them",
+            hint=f"{meant(code, (*COMMANDS, *CODES))}timelapse help lists them",
             code="TL814",
         )
     return CODES[wanted]

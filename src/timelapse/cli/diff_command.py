@@ -159,6 +159,7 @@ def diff(
     from timelapse.compare import Condition, figures_of
     from timelapse.compare import diff as compare
     from timelapse.compare.before import check_fields
+    from timelapse.compare.differences import columns_of, key_fields
     from timelapse.errors import UsageError
 
     if redact and report is None:
@@ -173,6 +174,7 @@ def diff(
         from timelapse.store.places import local_path
 
         b, log = a, local_path(b, "log")
+    keys = _keys(key)
     conditions = [Condition(text) for text in fail_if or ()]
     judging = judging_of(labels, segments=segment or (), weight=weight, items=items, until=until, label=label, label_ts=label_ts, label_key=label_key)  # fmt: skip
     with (
@@ -189,11 +191,11 @@ def diff(
             enforce,
             ban,
             flags,
-            _Asked(key or (), by or (), judging, conditions),
+            _Asked(keys, by or (), judging, conditions, redact or ()),
         ) as (sides, what),
     ):
         with looking(progress, "comparing outputs"):
-            found = compare(*sides, key=_keys(key, sides))
+            found = compare(*sides, key=key_fields(keys, columns_of(*sides)))
         check_fields(found, by or ())
         judged = None
         if judging:
@@ -245,18 +247,21 @@ def _enforced_name(a: str, how: str, ban: str | None) -> str:
 class _Asked(NamedTuple):
     """What will be asked of the comparison."""
 
-    key: Sequence[str]
+    key: Sequence[tuple[str, tuple[str, ...]]]
     by: Sequence[str]
     judging: dict[str, Any]
     conditions: Sequence[Condition]
+    redact: Sequence[str]
 
     def check(self, programs: Sequence[Program], log: Log) -> None:
         """Raises UsageError before the programs are replayed."""
         from timelapse.compare.before import check_asked
 
-        parts = [text.rpartition(":") for text in self.key]
-        key = {name: [f.strip() for f in fields.split(",") if f.strip()] for name, _, fields in parts}
-        check_asked(programs, log, key=key, by=self.by, judging=self.judging, conditions=self.conditions)
+        check_asked(programs, log, key=self.key, by=self.by, judging=self.judging, conditions=self.conditions)
+        if self.redact:
+            from timelapse.reporting.redact import Redaction
+
+            Redaction.check(self.redact, programs)
 
 
 # --- the two sides --------------------------------------------------------------------------------------
@@ -268,7 +273,7 @@ def _both(
     local: bool, progress: Progress, how: str | None, ban: str | None, flags: list[str] | None, asked: _Asked,
 ) -> Iterator[tuple[tuple[Run, Run], Counterfactual | None]]:  # fmt: skip
     """Both runs, of two versions or of one and itself enforced."""
-    from timelapse.compare import what_if
+    from timelapse.compare import enforce, what_if
     from timelapse.errors import UsageError
     from timelapse.log import Log
 
@@ -293,8 +298,9 @@ def _both(
 
     opened = None if b is None else Log.open(Path(b))
     side = _side(a, sets_a, opened)
+    duration = None if ban is None else _span(ban)
     if not isinstance(side, Run) and opened is not None:
-        asked.check([side], opened)
+        asked.check([side, enforce(side, how, duration=duration, flags=flags or ())], opened)
     factual = side if isinstance(side, Run) else _replayed(side, opened, Several(), master, local, progress)
     reader = Log.open(Path(factual.manifest.log or "")) if b is None else Log.open(Path(b))
     if (reader.id, reader.count) != (factual.manifest.log_id, factual.events):
@@ -303,8 +309,7 @@ def _both(
         )
     spark = choose_spark(reader.count, progress, master=master, local=local)
     found = what_if(
-        factual, reader, how, duration=None if ban is None else _span(ban), flags=flags or (), spark=spark,
-        progress=progress,
+        factual, reader, how, duration=duration, flags=flags or (), spark=spark, progress=progress,
     )  # fmt: skip
     yield (found.diff.a, found.diff.b), found
 
@@ -406,13 +411,7 @@ def _replayed(
     return replay_one_of(several, program, log, None, spark, progress)
 
 
-def _keys(given: list[str] | None, sides: tuple[Run, Run]) -> dict[str, tuple[str, ...]]:
-    """`--key TYPE:f,g`, or `--key f,g` for every type that has these fields."""
-    names = sorted({*sides[0].counts, *sides[1].counts})
-    found: dict[str, tuple[str, ...]] = {}
-    for text in given or ():
-        name, colon, fields = text.rpartition(":")
-        wanted = tuple(f.strip() for f in fields.split(",") if f.strip())
-        for each in [name] if colon else names:
-            found[each] = wanted
-    return found
+def _keys(given: list[str] | None) -> list[tuple[str, tuple[str, ...]]]:
+    """`--key TYPE:f,g`, or `--key f,g` for every type that has these fields: types and fields."""
+    parts = [text.rpartition(":") for text in given or ()]
+    return [(name, tuple(f.strip() for f in fields.split(",") if f.strip())) for name, _, fields in parts]

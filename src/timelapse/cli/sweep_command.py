@@ -96,6 +96,7 @@ def sweep(
     from timelapse.model.program import spec_of
     from timelapse.model.versions import load_named
     from timelapse.reporting import report as make_report
+    from timelapse.reporting.redact import Redaction
     from timelapse.run.start import kept_of
 
     check_file("--plot", plot, PLOTS, code="TL820")
@@ -107,6 +108,7 @@ def sweep(
     opened = Log.open(log)
     opened.bind(heard(spec_of(base), opened.types))
     grid = grid_of(base, values)
+    Redaction.check(redact or (), [base])
     folder = out or SWEEPS / _default_name(base, opened)
     with progress_for(as_json) as progress:
         spark = choose_spark(opened.count, progress, master=master, local=local)

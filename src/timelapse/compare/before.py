@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from timelapse.compare.conditions import Condition, figures_of
-from timelapse.compare.differences import REJECTED, Diff, RecordDiff, check_types, compared
+from timelapse.compare.differences import REJECTED, Diff, RecordDiff, compared, key_fields
 from timelapse.compare.score import judge
 from timelapse.errors import UsageError
 from timelapse.kernels.base import POSITION_FIELDS, output_schema
 from timelapse.log.reader import Chunk, Columns
 from timelapse.model.events import Record
-from timelapse.model.program import Program, spec_of
-from timelapse.run.records import record_types
+from timelapse.model.program import Program
+from timelapse.run.records import nameable_records, record_types
 
 if TYPE_CHECKING:
     from timelapse.log.log import Log
@@ -29,39 +29,23 @@ if TYPE_CHECKING:
 
 
 def check_asked(
-    programs: Sequence[Program], log: Log, *, key: Mapping[str, Sequence[str]] | None = None, by: Sequence[str] = (),
+    programs: Sequence[Program], log: Log, *, key: Sequence[tuple[str, Sequence[str]]] = (), by: Sequence[str] = (),
     judging: Mapping[str, Any] | None = None, conditions: Sequence[Condition] = (),
 ) -> None:  # fmt: skip
     """Raise the UsageError that `diff`, `Diff.judge` or a condition would raise after the programs were replayed.
 
-    TL816 for record types and fields, TL818 for labels, TL819 for figures. `judging`: the arguments of `judge`; `key`, `by`: as for
-    `diff` and `RecordDiff.by`; a key's type may be "" for all types that have its fields.
+    TL816 for record types and fields, TL818 for labels, TL819 for figures. `judging`: the arguments of `judge`; `by`: as for
+    `RecordDiff.by`; `key`: as for `key_fields`.
     """
-    for types in (_named, _all_named):
+    for types in (record_types, nameable_records):
         sides = [{c.__name__: c for c in types(program)} for program in programs]
         try:
-            _ask(_nothing(sides, log, key or {}), by, judging or {}, conditions)
+            _ask(_nothing(sides, log, key), by, judging or {}, conditions)
             return
         except UsageError as error:
             refused = error
     if "could be about" not in refused.message:  # with the types that there really are it may be clear
         raise refused
-
-
-def _named(program: Program) -> list[type[Record]]:
-    return record_types(program)
-
-
-def _all_named(program: Program) -> list[type[Record]]:
-    """Every record type in the modules of a program's handlers."""
-    scopes = [h.function.__globals__ for h in spec_of(program).handlers]
-    found = [
-        v
-        for s in scopes
-        for v in s.values()
-        if isinstance(v, type) and issubclass(v, Record) and v is not Record
-    ]
-    return [*record_types(program), *found]
 
 
 class _NoEvents:
@@ -87,16 +71,19 @@ class _NoOutputs:
         return self._reader
 
 
-def _nothing(sides: Sequence[Mapping[str, type[Record]]], log: Log, key: Mapping[str, Sequence[str]]) -> Diff:
+def _nothing(
+    sides: Sequence[Mapping[str, type[Record]]], log: Log, key: Sequence[tuple[str, Sequence[str]]]
+) -> Diff:
     names = sorted({name for side in sides for name in side})
-    check_types([name for name in key if name], names)
+    schemas = {n: [set(output_schema(s[n]).names) for s in sides if n in s] for n in names}
+    keys_asked = key_fields(key, {n: set.intersection(*found) for n, found in schemas.items()})
     records: dict[str, RecordDiff] = {}
     for name in names:
         classes = [side.get(name) for side in sides]
         keys = {c.__key__ for c in classes if c is not None}
         own = keys.pop() if len(keys) == 1 else ()
         tables = [None if c is None else output_schema(c).empty_table() for c in classes]
-        records[name] = compared(name, (tables * 2)[:2], tuple(key.get(name, key.get("", own))))
+        records[name] = compared(name, (tables * 2)[:2], tuple(keys_asked.get(name, own)))
     none = pa.schema(POSITION_FIELDS).empty_table()
     run = cast("Run", _NoOutputs(log))
     return Diff(run, run, records, RecordDiff(REJECTED, ("phase", "seq"), none, none, none, none, none, none))

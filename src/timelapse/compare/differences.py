@@ -7,7 +7,7 @@ out at another event.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -322,6 +322,36 @@ def diff(a: Run | str | Path, b: Run | str | Path, key: Mapping[str, Sequence[st
     records = {name: _record(name, a, b, given.get(name)) for name in names}
     rejected = _compare(REJECTED, a.stored_rejected(), b.stored_rejected(), ("phase", "seq"))
     return Diff(a, b, records, rejected)
+
+
+def key_fields(
+    asked: Sequence[tuple[str, Sequence[str]]], columns: Mapping[str, Collection[str]]
+) -> dict[str, tuple[str, ...]]:
+    """The `key` of `diff` from pairs of a record type and its fields; "" stands for every type that has the fields.
+
+    `columns`: the columns of each record type. Raises UsageError (TL816) for types that are not there, and where no type
+    has the fields.
+    """
+    check_types([name for name, _ in asked if name], sorted(columns))
+    found: dict[str, tuple[str, ...]] = {}
+    for name, fields in asked:
+        fitting = [name] if name else [n for n, known in columns.items() if set(fields) <= set(known)]
+        if not fitting:
+            every = sorted({c for known in columns.values() for c in known if c not in PLACE})
+            missing = next((f for f in fields if f not in every), None)
+            raise UsageError(
+                f"--key {','.join(fields)}: no record type has "
+                + (f"the field {missing!r}" if missing else "all these fields"),
+                hint=f"{meant(missing or '', every)}fields: {', '.join(every)}", code="TL816",
+            )  # fmt: skip
+        found |= dict.fromkeys(fitting, tuple(fields))
+    return found
+
+
+def columns_of(a: Run, b: Run) -> dict[str, set[str]]:
+    """The columns of each record type, in both runs where both have it."""
+    names = sorted({*a.counts, *b.counts})
+    return {n: set.intersection(*(set(r.schema(n).names) for r in (a, b) if n in r.counts)) for n in names}
 
 
 def check_types(given: Iterable[str], names: Sequence[str]) -> None:

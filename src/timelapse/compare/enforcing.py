@@ -86,10 +86,10 @@ def what_if(
     `out` is the enforced run's folder. Raises what `enforce` and `tl.replay` raise, and UsageError (TL821) where a flag was
     put out by code that enforcing does not see.
     """
-    factual = program if isinstance(program, Run) else replay(program, log, spark=spark, progress=progress)
-    base = factual.need_program()
+    base = program.need_program() if isinstance(program, Run) else as_program(program)
     chosen = _flags(base, flags)
-    enforced = enforce(base, how, duration=duration, flags=flags)
+    enforced = enforce(base, how, duration=duration, flags=flags)  # before work: it may refuse
+    factual = program if isinstance(program, Run) else replay(base, log, spark=spark, progress=progress)
     run = replay(enforced, log, out, spark=spark, progress=progress)
     names = [c.__name__ for c in chosen]
     blocked = _blocked_events(run, names) if how == EVENT else _blocked_by_ban(run, names, how, duration or 0)
@@ -138,7 +138,8 @@ def _flags(program: Program, names: Sequence[str]) -> list[type[Record]]:
     for name in names:
         if name not in known:
             raise _cannot(
-                f"{name} is no record type of {spec_of(program).name}", hint=f"types: {', '.join(known)}"
+                f"{name} is no record type of {spec_of(program).name}",
+                hint=f"{meant(name, known)}types: {', '.join(known)}",
             )
     if not names and len(known) != 1:
         raise _cannot(
@@ -340,7 +341,11 @@ def _gate(program: Program, flags: Sequence[type[Record]], key: str) -> type[Pro
         e for e in spec_of(program).events if any(f.name == key for f in e.__fields__)
     ]
     if not listening:
-        raise _cannot(f"no event that {spec_of(program).name} listens to has a field {key}")
+        names = sorted({f.name for e in spec_of(program).events for f in e.__fields__})
+        raise _cannot(
+            f"no event that {spec_of(program).name} listens to has a field {key}",
+            hint=f"{meant(key, names)}fields: {', '.join(names) or 'none'}",
+        )
     kinds = {f.type for cls in (*listening, *flags) for f in cls.__fields__ if f.name == key}
     kind = kinds.pop()
     if kinds or not isinstance(kind, ScalarType) or kind.text not in _KEYS:

@@ -141,10 +141,14 @@ class Labels:
                 hint=f"say which: --labels {next(iter(found))}:{self.name}", code="TL818",
             )  # fmt: skip
         known = "; ".join(f"{n} by {fields}" for n, fields in keyed.items())
+        wanted_fields = [
+            f for n, r in records.items() if n == (wanted or n) and n in keyed for f in r.identity
+        ]
+        close = next((c for c in self.table.column_names if meant(c, wanted_fields)), "COLUMN")
         raise UsageError(
             f"no column names the outputs of {wanted or 'any record type'}"
             f" (columns: {', '.join(self.table.column_names)})", place=Place(self.name),
-            hint=f"say which: --label-key COLUMN; or name the columns as the record's key fields, or `key`: {known}" if known
+            hint=f"say which: --label-key {close}; or name the columns as the record's key fields, or `key`: {known}" if known
             else "outputs have no key: declare class Spam(tl.Record, key=...), or give --key", code="TL818",
         )  # fmt: skip
 

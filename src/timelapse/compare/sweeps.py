@@ -24,7 +24,7 @@ from timelapse.compare.differences import Diff, single
 from timelapse.compare.labels import Labels
 from timelapse.compare.score import Judgement, judge
 from timelapse.engine.progress import Progress, Silent
-from timelapse.errors import Place, RunError, UsageError
+from timelapse.errors import Place, RunError, UsageError, meant
 from timelapse.kernels.choose import repeated
 from timelapse.log import Log
 from timelapse.log.types import heard
@@ -238,7 +238,7 @@ def _settings(base: Program, settings: Any) -> list[dict[str, Any]]:
     for name in values:
         if name not in known:
             raise UsageError(
-                f"{spec_of(base).name} has no parameter {name!r}", hint=f"parameters: {', '.join(known) or 'none'}",
+                f"{spec_of(base).name} has no parameter {name!r}", hint=f"{meant(name, known)}parameters: {', '.join(known) or 'none'}",
                 code="TL801",
             )  # fmt: skip
     if not count or count > MOST or not values:

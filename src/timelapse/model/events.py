@@ -134,9 +134,12 @@ def _bind(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         try:
             values.append(kwargs.pop(field.name))
         except KeyError:
+            close = next((k for k in kwargs if k not in cls.__names__ and meant(k, [field.name])), None)
             raise TypeMismatch(
                 f"{cls.__name__} needs the field {field.name!r}",
-                hint="fields: " + ", ".join(f"{f.name}: {f.type.text}" for f in fields),
+                hint=(f"{close}: did you mean {field.name}? " if close else "")
+                + "fields: "
+                + ", ".join(f"{f.name}: {f.type.text}" for f in fields),
             ) from None
     if kwargs:
         name = next(iter(kwargs))

@@ -12,7 +12,7 @@ from timelapse.compare import Cause, Change, Diff, Judgement, RecordDiff, Scores
 from timelapse.compare.score import notes_of
 from timelapse.compare.views import differences_chart, whole_span
 from timelapse.display import clean, date, moment, one_line, took
-from timelapse.errors import UsageError
+from timelapse.errors import UsageError, meant
 from timelapse.reporting.redact import HIDDEN, PLACE, Redaction, shown
 from timelapse.reporting.tables import TOP, rankable
 
@@ -127,7 +127,7 @@ def diff_part(
         if name not in known:
             raise UsageError(
                 f"--by {one_line(name)}: no record has that field",
-                hint=f"fields: {', '.join(sorted(known))}",
+                hint=f"{meant(name, known)}fields: {', '.join(sorted(known))}",
                 code="TL816",
             )
     records = [

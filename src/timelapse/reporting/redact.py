@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from timelapse.display import clean, one_line
 from timelapse.errors import UsageError, meant
+from timelapse.model.program import Program, spec_of
+from timelapse.run.records import nameable_records
 
 if TYPE_CHECKING:
     from timelapse.run import Run
@@ -31,23 +33,19 @@ class Redaction:
     @classmethod
     def of(cls, names: Iterable[str], runs: Sequence[Run]) -> Redaction:
         """Check the names against what the runs have. Raises UsageError (TL816): a typing error would show everything."""
-        wanted = frozenset(n.strip() for text in names for n in text.split(",") if n.strip())
         fields = {
             (r.name, field)
             for run in runs
             for r in run.manifest.records
             for field in field_names(run, r.name)
         }
-        known = (
-            {f for _, f in fields} | {f"{r}.{f}" for r, f in fields} | {p for run in runs for p in run.params}
-        )
-        for name in sorted(wanted):
-            if name not in known:
-                raise UsageError(
-                    f"--redact {one_line(name)}: no record and no parameter is called so",
-                    hint=f"{meant(name, known)}names: {', '.join(sorted(known)) or 'none'}", code="TL816",
-                )  # fmt: skip
-        return cls(wanted)
+        return cls(_checked(names, fields, {p for run in runs for p in run.params}))
+
+    @staticmethod
+    def check(names: Iterable[str], programs: Sequence[Program]) -> None:
+        """Raise the UsageError (TL816) of `of` before the programs are replayed."""
+        fields = {(r.__name__, f.name) for p in programs for r in nameable_records(p) for f in r.__fields__}
+        _checked(names, fields, {name for p in programs for name in spec_of(p).params})
 
     @property
     def any(self) -> bool:
@@ -65,6 +63,18 @@ class Redaction:
     def value(self, record: str, field: str, value: Any) -> str:
         """A field's value as text."""
         return HIDDEN if self.hides(record, field) else shown(value)
+
+
+def _checked(names: Iterable[str], fields: set[tuple[str, str]], params: set[str]) -> frozenset[str]:
+    wanted = frozenset(n.strip() for text in names for n in text.split(",") if n.strip())
+    known = {f for _, f in fields} | {f"{r}.{f}" for r, f in fields} | params
+    for name in sorted(wanted):
+        if name not in known:
+            raise UsageError(
+                f"--redact {one_line(name)}: no record and no parameter is called so",
+                hint=f"{meant(name, known)}names: {', '.join(sorted(known)) or 'none'}", code="TL816",
+            )  # fmt: skip
+    return wanted
 
 
 def field_names(run: Run, record: str) -> list[str]:

@@ -147,7 +147,7 @@ def read_manifest(folder: Path) -> RunManifest:
     path = folder / NAME
     try:
         data = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise RunError(
             "this is not a run: it has no run.json", place=Place(str(folder)),
             hint="give the directory that `timelapse replay --out` named", code="TL601",

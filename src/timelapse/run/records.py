@@ -29,6 +29,17 @@ def record_types(program: Program) -> list[type[Record]]:
     return list(found.values())
 
 
+def nameable_records(program: Program) -> list[type[Record]]:
+    """Every record type in the modules of a program's handlers, first those of `record_types`: no output is of another
+    type, unless code that cannot be seen makes one."""
+    found = {c.__name__: c for c in record_types(program)}
+    for handler in spec_of(program).handlers:
+        for value in handler.function.__globals__.values():
+            if isinstance(value, type) and issubclass(value, Record) and value is not Record:
+                found.setdefault(value.__name__, value)
+    return list(found.values())
+
+
 def _methods(cls: type[Program]) -> Iterator[types.FunctionType]:
     """The methods that can run: an overridden one only where `super()` may reach it."""
     for name in dict.fromkeys(name for base in cls.__mro__ for name in base.__dict__):

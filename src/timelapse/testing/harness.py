@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
 
 from timelapse.divergence import in_key_order
-from timelapse.errors import EventOrderError, UsageError
+from timelapse.errors import EventOrderError, UsageError, meant
 from timelapse.ids import SECOND
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.model.decimals import in_usual_context
@@ -191,7 +191,7 @@ class Harness:
         if name not in specs:
             raise UsageError(
                 f"{type(self.program).__name__} has no state {name!r}",
-                hint=f"states: {', '.join(specs) or 'none'}",
+                hint=f"{meant(name, specs)}states: {', '.join(specs) or 'none'}",
             )
         spec, data = specs[name], self._loop.outcome.states[name]
         if spec.key is None:

@@ -64,7 +64,7 @@ def find_output(run: Run, question: str | int) -> Found:
     if name not in run.counts:
         raise RunError(
             f"the run has no record type {name!r}",
-            hint=f"record types: {', '.join(run.counts) or 'none'}", code="TL603",
+            hint=f"{meant(name, run.counts)}record types: {', '.join(run.counts) or 'none'}", code="TL603",
         )  # fmt: skip
     rows = run.stored(name)
     if named is not None:
@@ -73,7 +73,7 @@ def find_output(run: Run, question: str | int) -> Found:
     else:
         wanted = _wanted(name, fields, _key(run, name), rows.column_names[4:])
         mask, at, said = (
-            np.asarray(_mask(rows, wanted)),
+            np.asarray(_mask(rows, wanted, rows.column_names[4:])),
             1,
             f"with {', '.join(f'{f}={v}' for f, v in wanted)}",
         )
@@ -84,7 +84,8 @@ def find_output(run: Run, question: str | int) -> Found:
             said = f"{f'number {at} ' if at > 1 else ''}at {time_text(named.ts)}{count}"
         raise RunError(
             f"the run has no {name} {said}", code="TL609",
-            hint=f"it has {rows.num_rows:,}" + (f", the first {_shown(rows)}" if rows.num_rows else ""),
+            hint=_meant_field(fields, rows.column_names[4:])
+            + f"it has {rows.num_rows:,}" + (f", the first {_shown(rows)}" if rows.num_rows else ""),
         )  # fmt: skip
     row = {n: rows.column(n)[int(places[at - 1])].as_py() for n in ("ts", "seq", "ordinal", "phase")}
     dated = None if row["phase"] == Phase.LOG_EVENT else (row["ts"], row["phase"])
@@ -111,7 +112,9 @@ def find_event(run: Run, question: str | int) -> Found:
     kinds = {t.name: t for t in reader.types}
     if name not in kinds:
         other = (
-            f"{name} is a type of record (timelapse why RUN {question}); here " if name in run.counts else ""
+            f"{name} is a type of record (timelapse why RUN {question}); here "
+            if name in run.counts
+            else meant(name, kinds)
         )
         raise RunError(
             f"the log has no event type {name!r}", code="TL606",
@@ -124,14 +127,16 @@ def find_event(run: Run, question: str | int) -> Found:
         table = chunk.tables.get(name)
         if table is None:
             continue
-        hits = table["seq"].filter(_mask(table, wanted))
+        hits = table["seq"].filter(_mask(table, wanted, names))
         if len(hits):
             found = hits[0].as_py() if found is None else found
             others += len(hits)
     if found is None:
         said = ", ".join(f"{f}={v}" for f, v in wanted)
         raise RunError(
-            f"the log has no {name} with {said}", hint=f"its fields: {', '.join(names)}", code="TL606"
+            f"the log has no {name} with {said}",
+            code="TL606",
+            hint=f"{_meant_field(fields, names)}its fields: {', '.join(names)}",
         )
     return Found(found, others=others - 1)
 
@@ -210,13 +215,21 @@ def _wanted(name: str, text: str, key: tuple[str, ...], known: Sequence[str]) ->
         pairs = [part.partition("=") for part in _parts(text, known)]
         return [(f.strip(), v) for f, _, v in pairs]
     if not key:
+        field, equals, _ = text.partition("=")
         raise UsageError(
-            f"{name} has no key: say which field", hint=f"{name}:FIELD=VALUE; fields: {', '.join(known)}", code="TL840"
+            f"{name} has no field {field.strip()!r}" if equals else f"{name} has no key: say which field",
+            hint=f"{_meant_field(text, known)}write {name}:FIELD=VALUE; fields: {', '.join(known)}", code="TL840",
         )  # fmt: skip
     values = [text] if len(key) == 1 else text.split(",")
     if len(values) != len(key):
         raise UsageError(f"the key of {name} is {', '.join(key)}: {len(key)} values", code="TL840")
     return list(zip(key, values, strict=True))
+
+
+def _meant_field(text: str, known: Sequence[str]) -> str:
+    """The field that was meant by `usre=1`, where no field has that name: a value of text may look like this too."""
+    names = [piece.partition("=")[0].strip() for piece in text.split(",") if "=" in piece]
+    return next((found for n in names if n not in known and (found := meant(n, known))), "")
 
 
 def _parts(text: str, known: Sequence[str]) -> list[str]:
@@ -230,14 +243,14 @@ def _parts(text: str, known: Sequence[str]) -> list[str]:
     return parts
 
 
-def _mask(table: pa.Table, wanted: Sequence[tuple[str, str]]) -> pa.Array:
-    masks = [np.asarray(pc.fill_null(_equal(table, f, v), False)) for f, v in wanted]
+def _mask(table: pa.Table, wanted: Sequence[tuple[str, str]], known: Sequence[str]) -> pa.Array:
+    """The rows that have these values. `known`: all fields there are, of which the table may have some."""
+    masks = [np.asarray(pc.fill_null(_equal(table, f, v, known), False)) for f, v in wanted]
     return pa.array(np.logical_and.reduce(masks)) if masks else pa.array(np.zeros(table.num_rows, np.bool_))
 
 
-def _equal(table: pa.Table, field: str, text: str) -> Any:
+def _equal(table: pa.Table, field: str, text: str, known: Sequence[str]) -> Any:
     if field not in table.column_names:
-        known = [n for n in table.column_names if n not in ("ts", "phase", "seq", "ordinal")]
         raise UsageError(
             f"there is no field {field!r}",
             hint=f"{meant(field, known)}fields: {', '.join(known)}",
@@ -263,10 +276,9 @@ def _equal(table: pa.Table, field: str, text: str) -> Any:
             raise ValueError(kind)
         return pc.equal(column, pa.scalar(value, column.type))
     except (ValueError, KeyError, OverflowError, pa.ArrowInvalid):
-        known = [n for n in table.column_names if n not in ("ts", "phase", "seq", "ordinal")]
         raise UsageError(
             f"{text!r} is no value of {field} ({kind})", code="TL840",
-            hint=f"write TYPE:FIELD=VALUE to ask by another field: {', '.join(known)}",
+            hint=f"{_meant_field(text, known)}write TYPE:FIELD=VALUE to ask by another field: {', '.join(known)}",
         ) from None  # fmt: skip
 
 

@@ -36,6 +36,7 @@ from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
 from timelapse.run import Run, replay
+from timelapse.run.records import nameable_records, record_types
 from timelapse.store.places import local_path
 from timelapse.tables.rowhash import one_array
 from timelapse.training.questions import refuse_writes
@@ -132,6 +133,7 @@ def features(
     tl.replay raises.
     """
     made = as_program(program)
+    _check_record(made, record)
     opened = Log.open(log) if isinstance(log, str | Path) else log
     options: dict[str, Any] = {"spark": spark, "slices": slices, "progress": progress, "cache": cache}
     if at is None:
@@ -225,7 +227,7 @@ def _question(program: Program, log: Log, ask: type[Event] | str | None) -> type
         if name not in others:
             raise _unfit(
                 f"{name} is an event type of the log" if name in held else f"the program does not listen to {name}",
-                None, f"types that can be asked: {', '.join(others) or 'none'}",
+                None, f"{meant(name, others)}types that can be asked: {', '.join(others) or 'none'}",
             )  # fmt: skip
         return events[name]
     if len(others) > 1:
@@ -330,6 +332,20 @@ def _last_before(theirs: I64, ts: I64, ours: I64, times: I64) -> I64:
 
 
 # --- putting together -------------------------------------------------------------------------------------
+
+
+def _check_record(program: Program, wanted: type[Record] | str | None) -> None:
+    """Raise UsageError (TL835) for a record type that the program cannot emit, before it is replayed."""
+    if wanted is None:
+        return
+    name = wanted if isinstance(wanted, str) else wanted.__name__
+    known = {c.__name__ for c in nameable_records(program)}
+    if name not in known:
+        emitted = [c.__name__ for c in record_types(program)]
+        raise _unfit(
+            f"the program emits no {name}", None,
+            f"{meant(name, known)}record types: {', '.join(emitted) or 'none'}",
+        )  # fmt: skip
 
 
 def _record(run: Run, wanted: type[Record] | str | None, usable: list[str]) -> str:
