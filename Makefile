@@ -33,7 +33,7 @@ demo: install
 
 # ARGS goes to pytest: make test ARGS="tests/log -x". Without it everything runs, in two processes.
 test: install
-	$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadfile)
+	$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadgroup --durations 25)
 
 lint: install
 	$(BIN)/ruff check src tests

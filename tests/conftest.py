@@ -25,6 +25,20 @@ os.environ["TIMELAPSE_TASKS"] = "spark"  # tests that pass a session are about S
 SESSION_TIME_ZONE = "Asia/Kolkata"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what needs Spark, and tells `--dist loadgroup` what stays in one process.
+
+    All tests that take the session run in one process, first: a second process would start a second JVM. The other
+    tests stay together by file, since a file's tests share what was compiled.
+    """
+    for item in items:
+        takes_session = "spark" in getattr(item, "fixturenames", ())
+        if takes_session:
+            item.add_marker(pytest.mark.spark)
+        item.add_marker(pytest.mark.xdist_group("spark" if takes_session else item.location[0]))
+    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A real local session: two cores, two partitions or more, and a time zone that is not UTC."""

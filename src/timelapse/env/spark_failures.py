@@ -9,8 +9,13 @@ from timelapse.errors import ReplayError, TimelapseError
 
 _NOTHING = "nothing was published or written"
 _OURS = ("timelapse", "pyarrow", "msgspec", "numpy", "pyspark", "cloudpickle")
-_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure", "with code: 137")
-"""How Spark says that a process was killed: 137 is what ends so."""
+_DIED = (
+    "Python worker exited unexpectedly",
+    "ExecutorLostFailure",
+    "with code: 137",
+    "reading the port number from pyspark.daemon",
+)
+"""How Spark says that a process was killed: 137 is what ends so, and a daemon that is killed at its start has no port."""
 _SHOWN = 12
 
 
