@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from timelapse.charts.lines import Line, Spot, lines
 from timelapse.compare import open_sweep
 from timelapse.errors import UsageError
 from timelapse.reporting import Report, report
+from timelapse.reporting.fields import FieldTop, Keys, Spread, field_part, field_top
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
-from timelapse.reporting.tables import field_top, reasons
+from timelapse.reporting.tables import reasons
 from timelapse.run.run import RunContext
 
 
@@ -272,9 +274,50 @@ def test_values_are_counted_whatever_their_type() -> None:
     texts = field_top("R", "f", pa.chunked_array([[str(n) for n in numbers]]), Redaction())
     assert [(r.text, r.count) for r in ints.rows][:4] == [(r.text, r.count) for r in texts.rows][:4]
     assert ints.distinct == texts.distinct == len(set(numbers))
-    assert field_top("R", "f", pa.chunked_array([list(range(9, 0, -1))]), Redaction()).unique
+    unique = field_top("R", "f", pa.chunked_array([list(range(9, 0, -1))]), Redaction())
+    assert not unique.rows
+    assert unique.why == "every output has its own (9 different values)"
     missing = field_top("R", "f", pa.chunked_array([pa.array([1, None, None], pa.int64())]), Redaction())
     assert [r.count for r in missing.rows] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        (["a", "b", "a", "b"], "2 different values, in 2 outputs each: a, b"),
+        (["a"] * 3, "a in all 3 outputs"),
+        ([f"n{n // 2}" for n in range(40)], "20 different values, in 2 outputs each"),
+        (
+            [f"n{n // 2}" for n in range(40)] + ["x", "y"],
+            "22 different values, the most frequent 20 of them in 2 outputs each",
+        ),
+    ],
+)
+def test_values_that_are_all_alike_are_not_ranked(values: list[str], why: str) -> None:
+    """A line says why, with how many there are."""
+    found = field_top("R", "f", pa.chunked_array([values]), Redaction())
+    assert found.rows == ()
+    assert found.why == why
+
+
+def test_numbers_are_spread_and_keys_are_ranked() -> None:
+    """Floats, decimals and integers with many values that are no keys; quantiles are values that are there."""
+    numbers = pa.chunked_array([pa.array([*range(100), None], pa.int64())])
+    found = field_part("R", "f", [numbers], Redaction(), Keys())
+    assert isinstance(found, Spread)
+    assert dict(found.quantiles)["median"] == ("49",)
+    assert found.notes == ("None: 1 (1.0%)",)
+    assert isinstance(field_part("R", "f", [numbers], Redaction(), Keys(frozenset({"f"}))), FieldTop)
+    assert isinstance(field_part("R", "user_id", [numbers], Redaction(), Keys()), FieldTop)
+    money = pa.chunked_array([pa.array([Decimal(n) / 100 for n in range(100)], pa.decimal128(19, 2))])
+    spread = field_part("R", "f", [money, money], Redaction(), Keys())
+    assert isinstance(spread, Spread)
+    assert dict(spread.quantiles)["most"] == ("0.99", "0.99")
+    floats = pa.chunked_array([[float("nan"), float("inf"), *(n / 7 for n in range(50))]])
+    assert isinstance(field_part("R", "f", [floats], Redaction(), Keys()), Spread)
+    hidden = field_part("R", "f", [money], Redaction(frozenset({"f"})), Keys())
+    assert isinstance(hidden, FieldTop)
+    assert hidden.why == f"100 different values, {HIDDEN}"
 
 
 def test_redacted_values_are_nowhere_in_the_file(place: Path) -> None:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from html import escape
 from math import floor, isfinite, log10
 
+from timelapse.charts.axis import every, label, legend, round_up
 from timelapse.charts.figure import Figure
 from timelapse.display import clean
 
 COLOURS = 6
 _EACH = 20
 """Up to so many integers each have their tick, where there is room."""
-_CHARACTER = 6.2
-"""Width of a character, about."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 22.0, 44.0, 44.0
 
 
@@ -63,11 +62,9 @@ def lines(
         x_ends = (0.0, float(max(1, len(named) - 1)))
         x_ticks = [float(n) for n in range(len(named))]
 
-    def label(tick: float) -> str:
-        text = named[int(tick)] if named is not None else _number(tick, x_ticks, share[0])
-        return text if len(text) <= 14 else f"{text[:13]}…"
-
-    labels = _thinned([(tick, label(tick)) for tick in x_ticks], inner)
+    texts = [named[int(t)] if named is not None else _number(t, x_ticks, share[0]) for t in x_ticks]
+    texts = [text if len(text) <= 14 else f"{text[:13]}…" for text in texts]
+    labels = list(zip(x_ticks, texts, strict=True))[:: every(texts, inner)]
 
     def across(value: float) -> float:
         return _LEFT + (value - x_ends[0]) / (x_ends[1] - x_ends[0]) * inner
@@ -75,16 +72,18 @@ def lines(
     def up(value: float) -> float:
         return _TOP + tall - (value - y_ends[0]) / (y_ends[1] - y_ends[0]) * tall
 
-    parts = [head, *_legend(known, width)]
+    parts = [head]
+    if len(known) > 1:
+        parts += legend([(one.name, f"c{n + 1}") for n, one in enumerate(known)], width - _RIGHT, 28)
     for tick in y_ticks:
         parts.append(f'<path class="grid" d="M{_LEFT:g} {up(tick):.1f}h{inner:g}"/>')
-        parts.append(_text(_LEFT - 8, up(tick) + 4, _number(tick, y_ticks, share[1]), "end"))
+        parts.append(label(_LEFT - 8, up(tick) + 4, _number(tick, y_ticks, share[1]), "end"))
     for tick, text in labels:
         parts.append(f'<path class="grid" d="M{across(tick):.1f} {_TOP:g}v{tall:g}"/>')
-        parts.append(_text(across(tick), height - _BOTTOM + 16, text, "middle"))
+        parts.append(label(across(tick), height - _BOTTOM + 16, text, "middle"))
     parts.append(f'<path class="base" d="M{_LEFT:g} {_TOP + tall:.1f}h{inner:g}"/>')
-    parts.append(_text(_LEFT + inner / 2, height - 6, x, "middle"))
-    parts.append(_text(4, _TOP - 8, y, "start") if y else "")
+    parts.append(label(_LEFT + inner / 2, height - 6, x, "middle"))
+    parts.append(label(4, _TOP - 8, y, "start") if y else "")
     for place, one in enumerate(known):
         path = "L".join(f"{across(s.x):.1f} {up(s.y):.1f}" for s in one.spots)
         parts.append(f'<g class="line c{place + 1}">' + (f'<path d="M{path}"/>' if path else ""))
@@ -97,17 +96,6 @@ def lines(
     return Figure(title, "".join(parts), width, height)
 
 
-def _thinned(labels: list[tuple[float, str]], room: float) -> list[tuple[float, str]]:
-    """So many of evenly spaced labels, each so many apart, as stand beside each other."""
-    widest = max((len(text) for _, text in labels), default=0) * _CHARACTER + 10
-    wish = len(labels) / max(2, int(room / widest))
-    return labels[:: int(_step(wish)) if wish > 1 else 1]
-
-
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(clean(text))}</text>'
-
-
 def _axis(
     values: Sequence[float], share: bool, *, whole: bool, from_zero: bool, close: bool
 ) -> tuple[tuple[float, float], list[float]]:
@@ -115,7 +103,7 @@ def _axis(
     if share and close:
         middle, half = (min(values) + max(values)) / 2, max(0.025, (max(values) - min(values)) * 0.6)
         low, high = max(0.0, middle - half), min(1.0, middle + half)
-        step = _step((high - low) / 5)
+        step = round_up((high - low) / 5)
         low, high = step * floor(low / step + 1e-9), min(1.0, step * -floor(-high / step + 1e-9))
         return (low, high), [low + n * step for n in range(floor((high - low) / step + 1e-9) + 1)]
     if share:
@@ -125,7 +113,7 @@ def _axis(
         low, high = min(0.0, low), max(0.0, high)
     if low == high:
         low, high = low - (0.5 if low else 0.0), high + (0.5 if low else 1.0)
-    step = _step((high - low) / 5)
+    step = round_up((high - low) / 5)
     if whole:
         step = 1.0 if not from_zero and high - low < _EACH else max(1.0, step)
     if from_zero:
@@ -133,12 +121,6 @@ def _axis(
         low = step * floor(low / step)
     first = -floor(-low / step + 1e-9)
     return (low, high), [n * step for n in range(first, floor(high / step + 1e-9) + 1)]
-
-
-def _step(wish: float) -> float:
-    """The smallest of ..., 0.1, 0.2, 0.5, 1, 2, 5, ... that is not below the wish."""
-    power = 10.0 ** floor(log10(wish))
-    return next(digit * power for digit in (1, 2, 5, 10) if digit * power >= wish * (1 - 1e-9))
 
 
 def _number(value: float, ticks: Sequence[float], share: bool) -> str:
@@ -149,21 +131,6 @@ def _number(value: float, ticks: Sequence[float], share: bool) -> str:
     if step >= 1 and abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:.{max(0, min(12, -floor(log10(step) + 1e-9)))}f}" if 1e-12 < step < 1 else f"{value:g}"
-
-
-def _legend(series: Sequence[Line], width: float) -> list[str]:
-    if len(series) < 2:
-        return []
-    parts, x = [], width - _RIGHT
-    for place in range(len(series) - 1, -1, -1):
-        name = clean(series[place].name)
-        name = name if len(name) <= 28 else f"{name[:27]}…"
-        x -= len(name) * _CHARACTER + 6
-        parts.append(f'<text x="{x:.1f}" y="16">{escape(name)}</text>')
-        x -= 14
-        parts.append(f'<rect class="c{place + 1}" x="{x:.1f}" y="7" width="10" height="10" rx="2"/>')
-        x -= 12
-    return parts
 
 
 __all__ = ["COLOURS", "Line", "Spot", "lines"]

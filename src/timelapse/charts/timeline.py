@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from timelapse.charts.axis import legend
 from timelapse.charts.figure import Figure
 from timelapse.display import clean, moment
 from timelapse.ids import DAY, HOUR, MINUTE, SECOND
@@ -183,7 +184,7 @@ def _draw(chart: Timeline, width: float, height: float) -> str:
     inner, tall = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
     scale = tall / max(1, high + low)
     zero = _TOP + high * scale
-    parts = [title, *_legend(chart, width)]
+    parts = [title, *legend([(b.name, b.css) for b in chart.bands], width - _RIGHT, 24)]
     tick = nice((high + low) / 4)
     for value in range(-(low // tick) * tick, high + 1, tick):
         y = zero - value * scale
@@ -209,19 +210,6 @@ def _draw(chart: Timeline, width: float, height: float) -> str:
             f"<title>{escape(clean(f'{moment(start + n * step)} UTC: {values}'))}</title></rect>"
         )
     return "".join(parts)
-
-
-def _legend(chart: Timeline, width: float) -> list[str]:
-    parts, x = [], width - _RIGHT
-    for band in reversed(chart.bands):
-        name = clean(band.name)
-        name = name if len(name) <= 24 else name[:23] + "…"
-        x -= len(name) * 6.2 + 6
-        parts.append(f'<text x="{x:.1f}" y="16">{escape(name)}</text>')
-        x -= 14
-        parts.append(f'<rect class="{band.css}" x="{x:.1f}" y="7" width="10" height="10" rx="2"/>')
-        x -= 12
-    return parts
 
 
 def _times(start: int, step: int, columns: int, each: float, height: float) -> list[str]:

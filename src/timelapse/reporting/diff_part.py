@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from timelapse.charts import Timeline
 from timelapse.compare import Cause, Change, Diff, Judgement, RecordDiff, Scores
 from timelapse.compare.score import notes_of
 from timelapse.compare.views import differences_chart, whole_span
-from timelapse.display import clean, date, moment, one_line, took
+from timelapse.display import clean, date, many, moment, one_line, took
 from timelapse.errors import UsageError, meant
+from timelapse.reporting.fields import Keys, Spread, countable, field_part, measured
 from timelapse.reporting.redact import HIDDEN, PLACE, Redaction, shown
-from timelapse.reporting.tables import TOP, rankable
+from timelapse.reporting.tables import TOP
 
 if TYPE_CHECKING:
     from timelapse.compare.differences import At
@@ -48,7 +52,9 @@ class Entity:
     freed: int
     hit: int
     top: tuple[tuple[str, int, int, float, float], ...]
-    """Value, gone, new, and both relative to the largest, in percent."""
+    """Value, gone, new, and both relative to the largest, in percent; none where all differ as often as each other."""
+    why: str = ""
+    """Why there is none."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,8 @@ class RecordDiffPart:
     chart: Timeline
     fields: tuple[tuple[str, int], ...]
     entities: tuple[Entity, ...]
+    spreads: tuple[Spread, ...]
+    """Fields with numbers that are spread otherwise, both sides over each other."""
     examples: tuple[Example, ...]
 
     @property
@@ -134,9 +142,9 @@ def diff_part(
         *found.records.values(),
         *([found.rejected] if found.rejected.a.num_rows or found.rejected.b.num_rows else []),
     ]
-    ends = whole_span(records)
+    ends, keys = whole_span(records), Keys.of(found.b)
     parts = tuple(
-        _record(found, r, redaction, by, examples, ends, rejected=r is found.rejected) for r in records
+        _record(found, r, redaction, by, examples, ends, keys, rejected=r is found.rejected) for r in records
     )
     first = found.first
     return DiffPart(
@@ -163,13 +171,13 @@ def _side(letter: str, run: Run, other: Run, redaction: Redaction, names: tuple[
 
 
 def _record(
-    found: Diff,
-    record: RecordDiff, redaction: Redaction, by: Sequence[str], examples: int, ends: tuple[int, int] | None, *,
-    rejected: bool,
+    found: Diff, record: RecordDiff, redaction: Redaction, by: Sequence[str], examples: int,
+    ends: tuple[int, int] | None, keys: Keys, *, rejected: bool,
 ) -> RecordDiffPart:  # fmt: skip
     name, counts = record.name, record.counts
     shown_changes = list(islice(record.changes(), examples))
     causes = found.causes(shown_changes)
+    names, spreads = ([], ()) if rejected else _fields(record, by, redaction, keys)
     title = "Rejected events that differ" if rejected else f"{name}: what differs"
     return RecordDiffPart(
         clean(name),
@@ -177,19 +185,36 @@ def _record(
         counts["a"], counts["b"], counts["gone"], counts["new"], counts["changed"],
         differences_chart(record, ends, title),
         tuple(sorted(record.fields.items(), key=lambda item: (-item[1], item[0]))),
-        () if rejected else tuple(_entity(record, f, redaction) for f in entity_fields(record, by)),
+        tuple(_entity(record, field, redaction) for field in names),
+        spreads,
         tuple(_example(c, causes, redaction, rejected=rejected) for c in shown_changes),
     )  # fmt: skip
 
 
-def entity_fields(record: RecordDiff, by: Sequence[str]) -> list[str]:
-    """The fields by which people ask who is hit: those given, else names and numbers that are no identity."""
-    if by:
-        return [f for f in by if f in record.a.column_names and f not in PLACE]
-    return [
-        f.name for f in record.a.schema
-        if f.name not in PLACE and f.name not in record.identity and rankable(f.type)
-    ][:3]  # fmt: skip
+def _fields(
+    record: RecordDiff, by: Sequence[str], redaction: Redaction, keys: Keys
+) -> tuple[list[str], tuple[Spread, ...]]:
+    """The fields by which people ask who is hit (those of `by`, else names and keys that are no identity), and the spreads of
+    those with numbers or times. Numbers that are the same on both sides are left out.
+    """
+    names, spreads = [], []
+    for field in record.a.schema:
+        if field.name in PLACE or field.name in record.identity:
+            continue
+        if measured(field.type) and not (
+            pa.types.is_integer(field.type) and keys.hold(record.name, field.name)
+        ):
+            if not (record.gone.num_rows or record.new.num_rows or field.name in record.fields):
+                continue
+            columns = [table.column(field.name) for table in (record.a, record.b)]
+            found = field_part(record.name, field.name, columns, redaction, keys)
+            if isinstance(found, Spread):
+                spreads.append(found)
+                continue
+        if countable(field.type):
+            names.append(field.name)
+    chosen = [f for f in by if f in record.a.column_names and f not in PLACE] if by else names[:3]
+    return chosen, tuple(spreads)
 
 
 def _entity(record: RecordDiff, field: str, redaction: Redaction) -> Entity:
@@ -206,6 +231,13 @@ def _entity(record: RecordDiff, field: str, redaction: Redaction) -> Entity:
         )
         for v, gone, new in top
     )
+    differing = len(
+        pc.unique(pa.chunked_array([*record.gone.column(field).chunks, *record.new.column(field).chunks]))
+    )
+    if len({gone + new for _, gone, new in top}) == 1 and differing > len(top):
+        each = many(sum(top[0][1:]), "output", "outputs")
+        why = f"{differing:,} values differ, each in {each} at most"
+        return Entity(field, found.a, found.b, len(found.freed), len(found.hit), (), why)
     return Entity(field, found.a, found.b, len(found.freed), len(found.hit), rows)
 
 

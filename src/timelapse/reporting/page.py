@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 MARK = "<!-- timelapse report -->"
 """Stands in a report's first line, so that a report is only ever written over a report."""
+_SHORT = 16
+"""Names of up to so many characters stay on a line."""
+_BREAKS = re.compile(r"(?<=[_.:/\[\]])(?=[^_.:/\[\]])|(?<=[a-z0-9])(?=[A-Z])")
 _FOLDER = Path(__file__).with_name("templates")
 _STYLED = re.compile(r"<style>.*?</style>", re.DOTALL)
 
@@ -149,7 +152,8 @@ def _environment() -> Environment:
     )  # fmt: skip
     made.filters["n"] = lambda value: f"{value:,}"
     made.filters["clean"] = clean
-    made.filters["number"] = lambda value: f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+    made.filters["name"] = _name
+    made.filters["number"] = lambda value: f"{value:.6g}" if isinstance(value, float) else f"{value:,}"
     made.globals["chart"] = _chart
     made.globals["drawing"] = _drawing
     made.globals["bar"] = _bar
@@ -162,6 +166,13 @@ def _visible(value: Any) -> Any:
     from markupsafe import Markup
 
     return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _name(text: object) -> Any:
+    """A name that, where it is long, may be broken after `_`, `.`, `:`, `/`, `[` and before capitals, and nowhere else."""
+    shown = clean(text)
+    parts = [shown] if len(shown) <= _SHORT else _BREAKS.split(shown)
+    return _safe("<wbr>".join(escape(part) for part in parts))
 
 
 def _page(title: str, **parts: Any) -> str:

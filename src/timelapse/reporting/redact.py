@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from timelapse.display import clean, one_line
@@ -90,6 +91,8 @@ def shown(value: Any) -> str:
         return _cut(repr(value[: LONGEST + 1]), len(value), "bytes") if len(value) > LONGEST else repr(value)
     if isinstance(value, float):
         return repr(value)
+    if isinstance(value, Decimal):
+        return str(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return _cut(repr(value), len(repr(value)), "characters")

@@ -11,19 +11,10 @@ from timelapse.display import clean, many, moment, one_line, rate, size, span, t
 from timelapse.errors import TimelapseError
 from timelapse.log import Log
 from timelapse.log.views import days_chart
+from timelapse.reporting.fields import COUNTED, FieldParts, Keys, field_parts
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
 from timelapse.reporting.states import StatePart, state_parts
-from timelapse.reporting.tables import (
-    COUNTED,
-    FieldTop,
-    Ranked,
-    Rows,
-    first_rows,
-    reasons,
-    taken_out,
-    times,
-    top_values,
-)
+from timelapse.reporting.tables import Ranked, Rows, first_rows, reasons, taken_out, times
 from timelapse.run.views import IN_ORDER
 
 if TYPE_CHECKING:
@@ -58,8 +49,7 @@ class RecordPart:
     name: str
     count: int
     chart: Timeline
-    tops: tuple[FieldTop, ...]
-    uncounted: tuple[str, ...]
+    fields: FieldParts
     rows: Rows
 
 
@@ -341,22 +331,14 @@ def _bars(values: Mapping[str, float]) -> tuple[Bar, ...]:
 
 
 def _records(run: Run, redaction: Redaction, rows: int, ends: tuple[int, int] | None) -> list[RecordPart]:
-    found, budget = [], COUNTED
-    keys = {r.name: r.key for r in run.manifest.records}
+    found, budget, keys = [], COUNTED, Keys.of(run)
     for name in run.counts:
         table = run.stored(name)
-        tops, left = top_values(name, table, redaction, budget, keys.get(name, ()))
-        budget -= table.num_rows * len(tops)
+        fields = field_parts(name, table, redaction, budget, keys)
+        budget -= fields.cost
         chart = timeline(f"{name} outputs", {name: times(table)}, span=ends)
         found.append(
-            RecordPart(
-                name,
-                table.num_rows,
-                chart,
-                tuple(tops),
-                tuple(left),
-                first_rows(name, table, redaction, rows),
-            )
+            RecordPart(name, table.num_rows, chart, fields, first_rows(name, table, redaction, rows))
         )
     return found
 

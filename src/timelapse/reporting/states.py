@@ -9,13 +9,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.errors import TimelapseError
+from timelapse.kinds.sum import Sum
+from timelapse.reporting.fields import Spread, measured, spread
 from timelapse.reporting.redact import Redaction, shown
 from timelapse.reporting.tables import TOP, Ranked
+from timelapse.run.shown import amounts
 
 if TYPE_CHECKING:
     from timelapse.kinds.base import StateSpec
     from timelapse.run import Run
 
+_ALIKE = 99.0
+"""The largest values are alike where the last of those shown has so many percent of the first."""
 READ_BYTES = 300_000_000
 """Stored changes that are read for a report; more would take seconds."""
 
@@ -29,6 +34,8 @@ class StatePart:
     keys: int | None
     value: str = ""
     top: tuple[Ranked, ...] = ()
+    spread: Spread | None = None
+    """How the values are spread, where the largest are about as large as each other and a ranking would say nothing."""
 
 
 def state_parts(run: Run, redaction: Redaction) -> list[StatePart]:
@@ -54,18 +61,32 @@ def _part(run: Run, spec: StateSpec, redaction: Redaction) -> StatePart:
         table = run.table_at_cut(spec.name, run.slices)
     except TimelapseError:
         return StatePart(spec.name, spec.text, None)
+    if spec.kind is Sum:  # its amounts are stored as whole numbers of the smallest unit
+        units = table.column("v")
+        table = table.set_column(table.column_names.index("v"), "v", amounts(spec, units))
     keys = [n for n in table.column_names if n.startswith("k") and n[1:].isdigit()]
     if not keys:
         value = table.column("v")[0].as_py() if table.num_rows and "v" in table.column_names else None
         text = "" if redaction.any else shown(value)
         return StatePart(spec.name, spec.text, table.num_rows, text)
-    if "v" not in table.column_names or redaction.any or not _number(table.schema.field("v").type):
+    if (
+        "v" not in table.column_names
+        or redaction.any
+        or spec.outer is not None
+        or not measured(table.schema.field("v").type)
+    ):
         return StatePart(spec.name, spec.text, table.num_rows)
-    return StatePart(spec.name, spec.text, table.num_rows, top=_top(table, keys))
-
-
-def _number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+    values = table.column("v")
+    table = table.filter(pc.invert(pc.is_null(values, nan_is_null=True)))
+    if pa.types.is_timestamp(values.type):
+        return StatePart(spec.name, spec.text, len(values), spread=spread(spec.name, [values]))
+    top = _top(table, keys)
+    if len(top) < TOP or (top[-1].percent < _ALIKE and top[0].count != top[-1].count):
+        return StatePart(spec.name, spec.text, len(values), top=top)
+    if pc.count_distinct(values, mode="all").as_py() == 1:
+        text = f"{shown(top[0].count)} under each of {len(values):,} keys"
+        return StatePart(spec.name, spec.text, len(values), text)
+    return StatePart(spec.name, spec.text, len(values), spread=spread(spec.name, [values]))
 
 
 def _top(table: pa.Table, keys: list[str]) -> tuple[Ranked, ...]:
@@ -79,6 +100,6 @@ def _top(table: pa.Table, keys: list[str]) -> tuple[Ranked, ...]:
     ranked = sorted(rows, key=lambda r: (-r["v"], repr([r[k] for k in keys])))[:TOP]
     most = max(abs(r["v"]) for r in ranked) or 1
     return tuple(
-        Ranked(shown(r[keys[0]] if len(keys) == 1 else tuple(r[k] for k in keys)), r["v"], round(100 * max(0, r["v"]) / most, 2))
+        Ranked(shown(r[keys[0]] if len(keys) == 1 else tuple(r[k] for k in keys)), r["v"], round(float(100 * max(0, r["v"]) / most), 2))
         for r in ranked
     )  # fmt: skip

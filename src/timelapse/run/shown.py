@@ -52,7 +52,7 @@ def presentable(spec: StateSpec, table: pa.Table) -> pa.Table:
     elif spec.kind is Distinct:
         columns["value"] = pa.array([estimate(v) for v in table.column("v").to_pylist()], pa.float64())
     elif spec.kind is Sum:
-        columns["value"] = _amounts(spec, table.column("v"))
+        columns["value"] = amounts(spec, table.column("v"))
     elif spec.value is not None:
         columns["value"] = table.column("v")
     return pa.table(columns)
@@ -70,7 +70,7 @@ def rows_under(table: pa.Table, key: Any) -> pa.Table:
     return table.filter(keep)
 
 
-def _amounts(spec: StateSpec, units: Any) -> Any:
+def amounts(spec: StateSpec, units: Any) -> Any:
     """Whole numbers of the smallest unit as the amounts that they stand for."""
     kind = amount_type(spec)
     return decimals.to_column(np.asarray(units), kind.arrow) if isinstance(kind, DecimalType) else units
@@ -109,7 +109,7 @@ def _means(key: Any, table: pa.Table, width: int, spec: StateSpec) -> pa.Table:
     return pa.table({
         "key": key.take(pa.array([i for i, _, _ in rows], pa.int64())),
         "value": pa.array([total / (number * unit) for _, total, number in rows], pa.float64()),
-        "sum": _amounts(spec, pa.array([total for _, total, _ in rows], pa.int64())),
+        "sum": amounts(spec, pa.array([total for _, total, _ in rows], pa.int64())),
         "count": pa.array([number for _, _, number in rows], pa.int64()),
     })  # fmt: skip
 

@@ -1,0 +1,47 @@
+"""Histograms: every value is in one column, edges are round, there are not too many columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from timelapse.charts.histogram import MOST, bins, histogram
+
+RNG = np.random.default_rng(3)
+SETS = {
+    "one": np.array([5]), "equal": np.array([7.5] * 9), "normal": RNG.normal(20, 3, 5_000),
+    "far": np.array([*RNG.integers(0, 100, 500), 10**15]), "zeros": np.array([0] * 995 + [1, 2, 3, 4, 900]),
+    "ends": np.array([-(2**63), 0, 1, 2**63 - 1]), "large": 10**17 + np.arange(50), "tiny": np.linspace(1e-9, 3e-9, 99),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_value_is_in_one_column(name: str) -> None:
+    """Also what lies far out; each column has its name and its mark."""
+    values = np.sort(SETS[name])
+    found = bins(values)
+    assert found is not None
+    counts = found.count(values)
+    assert sum(counts) == len(values)
+    assert len(counts) == len(found.names()) <= MOST + 4
+    inner = counts[found.low : len(counts) - found.high]
+    for (a, b), count in zip(zip(found.edges, found.edges[1:], strict=False), inner, strict=True):
+        assert count == int(((values >= a) & (values < b)).sum()) or name in ("ends", "tiny")
+    drawn = histogram("<b>", found, [("a", "c1", values)])
+    assert drawn.body.count("<title>") == len(counts)
+    assert "<b>" not in drawn.markup(style=False)
+
+
+def test_few_values_far_out_do_not_hide_the_rest() -> None:
+    """They are gathered in a column that is called so."""
+    found = bins(np.sort(SETS["far"]))
+    assert found is not None
+    assert found.high
+    assert len(found.edges) > 5
+    assert found.names()[-1].endswith("and more")
+
+
+def test_infinitely_far_apart() -> None:
+    """No picture, and no error."""
+    assert bins(np.array([-1.7e308, 1.7e308])) is None
+    assert bins(np.array([], np.float64)) is None
