@@ -36,13 +36,13 @@ test: install
 	$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadgroup --durations 25)
 
 lint: install
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
 
 format: install
-	$(BIN)/ruff check --fix src tests
-	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks
 
 # ARGS goes to `timelapse bench`: make bench ARGS="--minutes 20", make bench ARGS="rivals --events 1000000"
 bench: install

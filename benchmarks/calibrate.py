@@ -1,6 +1,6 @@
 """What passes cost on this machine, beside what the planner believes (src/timelapse/plan/cost.py).
 
-    .venv/bin/python benchmarks/calibrate.py LOG [ROUNDS]
+    python -m benchmarks.calibrate LOG [ROUNDS]
 
 LOG is made by `timelapse synth`. Runs each pass of the anti-spam program that needs no start states, and the final
 pass, compiled, over the whole log in this process. Times are the thread's processor time, the least of all rounds, so
@@ -12,17 +12,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
-
-from antispam import Antispam
 
 import timelapse as tl
+from examples.antispam import Antispam
 from timelapse.analysis import analyse
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels import clock
-from timelapse.kernels.choose import SliceKernel, Source
+from timelapse.kernels.choose import SliceKernel
+from timelapse.kernels.source import Source
 from timelapse.model.program import spec_of
 from timelapse.plan import make_plan
 from timelapse.plan.cost import cost_of

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-SRC = Path(__file__).parents[1] / "src"
+ROOT = Path(__file__).parents[1]
+SRC = ROOT / "src"
 
 # From what users write with (top) to the command line. A module may import its own layer and those above it.
 LAYERS: list[set[str]] = [
@@ -33,7 +34,6 @@ LAYERS: list[set[str]] = [
     {"testing"},
     {"compare", "live", "training", "checks"},
     {"reporting"},
-    {"bench"},
     {"cli", "__main__"},
 ]
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -133,9 +133,22 @@ def test_spark_is_imported_only_in_files_named_so() -> None:
     assert wrong == []
 
 
+def test_what_is_not_installed_is_imported_by_its_door_only() -> None:
+    """The package needs nothing of a checkout: `timelapse bench` alone looks there for the benchmarks."""
+    wrong = [
+        f"{one.module}:{one.line} imports {one.target}"
+        for module, path in _modules()
+        for one in _imports(module, path)
+        if one.target.split(".")[0] in ("benchmarks", "tests", "examples")
+        and one.module != "timelapse.cli.bench_command"
+    ]
+    assert wrong == []
+
+
 def test_modules_stay_small() -> None:
-    """No module has more than 500 lines."""
-    sizes = {module: len(path.read_text(encoding="utf-8").splitlines()) for module, path in _modules()}
+    """No module has more than 500 lines, of the benchmarks neither."""
+    paths = [*(path for _, path in _modules()), *(ROOT / "benchmarks").rglob("*.py")]
+    sizes = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in paths}
     assert {m: n for m, n in sizes.items() if n > 500} == {}
 
 

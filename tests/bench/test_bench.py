@@ -12,13 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 
 import timelapse as tl
-from tests.cli.run_cli import cli
-from timelapse.bench import candidates as who
-from timelapse.bench import conflict, looking, replays, run, suites
-from timelapse.bench.candidates import Candidate
-from timelapse.bench.data import Dataset, Made, make
-from timelapse.bench.measure import DIFFERENT, FAILED, MISSING, OK, SKIPPED, Bench, difference, measure
-from timelapse.bench.programs import (
+from benchmarks import candidates as who
+from benchmarks import conflict, look, replays, run, suites
+from benchmarks.candidates import Candidate
+from benchmarks.data import Dataset, Made, make
+from benchmarks.measure import DIFFERENT, FAILED, MISSING, OK, SKIPPED, Bench, difference, measure
+from benchmarks.readings import Readings
+from benchmarks.report import FORMAT, Plot, Series, read
+from benchmarks.rivals import windows_numba
+from benchmarks.suites import Settings
+from benchmarks.targets import TARGETS, judge
+from benchmarks.workloads import (
     Deviation,
     Ewma,
     Friendship,
@@ -30,11 +34,7 @@ from timelapse.bench.programs import (
     TextAntispam,
     WindowedSpam,
 )
-from timelapse.bench.readings import Readings
-from timelapse.bench.report import FORMAT, Plot, Series, read
-from timelapse.bench.rivals import windows_numba
-from timelapse.bench.suites import Settings
-from timelapse.bench.targets import TARGETS, judge
+from tests.cli.run_cli import cli
 from timelapse.cli import main as cli_main
 
 EVENTS = 3_000
@@ -112,11 +112,10 @@ def test_rivals_find_what_the_serial_meaning_finds(numbers: Made, texts: Made) -
 
 
 WRONG = """
-import os, sys
+import os
 
 def candidate(place, **options):
-    sys.path.insert(0, {package!r})
-    from timelapse.bench.rivals.python_loop import candidate as right
+    from benchmarks.rivals.python_loop import candidate as right
     run = right(place, **options)
 
     def wrong(ratio):
@@ -141,8 +140,7 @@ def candidate(place, **options):
 def test_a_wrong_rival_is_caught(numbers: Made, tmp_path: Path, change: str, state: str, reason: str) -> None:
     """A different order, a missing one, an exception, a process that ends: all are shown, none is timed."""
     file = tmp_path / "wrong.py"
-    package = str(Path(tl.__file__).parents[1])
-    file.write_text(WRONG.format(change=change, package=package), encoding="utf-8")
+    file.write_text(WRONG.format(change=change), encoding="utf-8")
     wrong = Candidate("wrong", "Wrong", str(file))
     right, one = measure([(who.PYTHON, numbers), (wrong, numbers)], Bench(rounds=1, say=TOLD.append))
     assert right.state == OK
@@ -227,10 +225,10 @@ def test_looking_into_a_run_is_measured_cold_and_warm(
         asked.append(arguments[0])
         return 2.0, 1.0
 
-    monkeypatch.setattr(looking, "_command", command)
+    monkeypatch.setattr(look, "_command", command)
     settings = Settings(20_000, 1, data, quick=True, say=TOLD.append)
     [(report, _)] = list(run.run(["look"], settings, None, tmp_path))
-    others = ["replay", "why", "why-not", "state", "state"] * len(looking.OTHERS)
+    others = ["replay", "why", "why-not", "state", "state"] * len(look.OTHERS)
     assert asked == ["replay", "why", "why-not", "state", "state", "state", "state", *others]
     assert report.values["windows, ticks and sends: slowest cold CPU seconds"] == 1.0
     assert [row[0] for row in report.tables[0].rows][1:3] == ["why", "why-not"]
@@ -291,7 +289,7 @@ def test_the_command_prints_writes_and_judges(data: Path, tmp_path: Path) -> Non
 
 def test_plots_are_made(tmp_path: Path) -> None:
     """Bars and lines, as SVG."""
-    from timelapse.bench.plots import draw
+    from benchmarks.plots import draw
 
     for bars in (True, False):
         picture = draw(Plot("a title", "x", "y", [Series("one", [1, 2], [0.5, 2.0])], bars=bars, log=bars))

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import run as running
+from benchmarks.candidates import Candidate
+from benchmarks.data import Dataset, make
+from benchmarks.measure import OK, SKIPPED, Bench, measure
+from benchmarks.process import end_at
+from benchmarks.report import Report
+from benchmarks.suites import Settings
 from tests.cli.run_cli import command
-from timelapse.bench import run as running
-from timelapse.bench.candidates import Candidate
-from timelapse.bench.data import Dataset, make
-from timelapse.bench.measure import OK, SKIPPED, Bench, measure
-from timelapse.bench.process import end_at
-from timelapse.bench.report import Report
-from timelapse.bench.suites import Settings
 
 SLEEPING = """
 import subprocess, sys, time

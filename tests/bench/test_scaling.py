@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import timelapse as tl
-from timelapse.bench import run, scaling
-from timelapse.bench.candidates import Candidate
-from timelapse.bench.data import Dataset, Made, make
-from timelapse.bench.measure import Bench, Measured
-from timelapse.bench.programs import IntAntispam
-from timelapse.bench.scaling import CLUSTER, PLACES, WAYS, Way, candidate, foretell
-from timelapse.bench.suites import Settings
+from benchmarks import run, scaling
+from benchmarks.candidates import Candidate
+from benchmarks.data import Dataset, Made, make
+from benchmarks.measure import Bench, Measured
+from benchmarks.scaling import CLUSTER, PLACES, WAYS, Way, candidate, foretell
+from benchmarks.suites import Settings
+from benchmarks.workloads import IntAntispam
 
 EVENTS = 2_000
 TOLD: list[str] = []

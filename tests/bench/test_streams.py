@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import timelapse as tl
-from timelapse.bench import stream_data, streams
-from timelapse.bench.candidates import Candidate
-from timelapse.bench.data import Made, make
-from timelapse.bench.measure import Measured
-from timelapse.bench.rivals import streams_numba, streams_python
-from timelapse.bench.stream_data import REPORTED, SEGMENTS, STAYS, Cars, Moves, Stream, Updates
-from timelapse.bench.stream_programs import (
+from benchmarks import stream_data, streams
+from benchmarks.candidates import Candidate
+from benchmarks.data import Made, make
+from benchmarks.measure import Measured
+from benchmarks.rivals import streams_numba, streams_python
+from benchmarks.stream_data import REPORTED, SEGMENTS, STAYS, Cars, Moves, Stream, Updates
+from benchmarks.stream_programs import (
     GrepSum,
     Ledger,
     LibraryLedger,
@@ -26,7 +26,7 @@ from timelapse.bench.stream_programs import (
     TollProcessing,
     Total,
 )
-from timelapse.bench.suites import Settings
+from benchmarks.suites import Settings
 
 EVENTS = 1_500
 TOLD: list[str] = []

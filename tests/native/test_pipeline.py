@@ -89,7 +89,7 @@ def test_a_literal_makes_no_function_of_its_own(line: str, meant: str) -> None:
 REPLAY = """
 import json
 import timelapse as tl
-from timelapse.bench.programs import Friendship, IntAntispam, Sent
+from benchmarks.workloads import Friendship, IntAntispam, Sent
 from timelapse.kernels.native.machine import jit
 events = [Friendship(a=n % 7, b=n % 11)._at(n, n) for n in range(50)]
 events += [Sent(id=n, sender=n % 7, recipient=n % 5, ip=n % 3, has_email=n % 2 == 0)._at(n, n) for n in range(50, 3000)]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.workloads import Ewma
 from tests.plan.fake import Fake, FakePasses, fake
-from timelapse.bench.programs import Ewma
 from timelapse.errors import PlanError
 from timelapse.plan import Plan, Strategy, make_plan
 from timelapse.plan.cost import Law

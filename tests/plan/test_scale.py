@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.workloads import IntAntispam
 from tests.cli.run_cli import cli
 from tests.engine.by_key_programs import Friendship, Message, Reading, Retired, Swap
-from timelapse.bench.programs import IntAntispam
 from timelapse.errors import UsageError
 from timelapse.log import Log
 from timelapse.plan import make_plan

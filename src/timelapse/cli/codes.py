@@ -310,6 +310,10 @@ Nobody accepts a connection at the master's host and port. Check both, and that 
 TL710 A place that cannot be written
 Check permissions and space, or choose another --out.
 
+TL720 Benchmarks without a checkout
+`timelapse bench` measures with programs, data and rivals that are not in the installed package: they come with a checkout of the source. Clone it, and
+there `make bench-install` and `make bench`.
+
 TL800 A command or call that makes no sense
 The base of the errors below. `timelapse COMMAND --help` shows options and examples.
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from timelapse.bench import programs
-from timelapse.bench.data import Dataset
-from timelapse.bench.process import seconds_left
-from timelapse.bench.report import Report, Table
-from timelapse.bench.suites import Settings
+from benchmarks import workloads
+from benchmarks.data import Dataset
+from benchmarks.process import python_path, seconds_left
+from benchmarks.report import Report, Table
+from benchmarks.suites import Settings
 from timelapse.moments import time_text
 from timelapse.run import Run
 
@@ -50,7 +50,7 @@ def looking(settings: Settings) -> Report:
     report = Report("look", title, settings.shown(), [], [])
     with tempfile.TemporaryDirectory(prefix="timelapse-look-") as folder:
         path = Path(folder, "run")
-        program = f"{Path(programs.__file__).resolve()}:TextAntispam"
+        program = f"{Path(workloads.__file__).resolve()}:TextAntispam"
         settings.say("replaying ...")
         replayed, replayed_cpu = _command(
             ("replay", program, str(made.log), "--out", str(path), "--local", "--no-cache"), (0,)
@@ -91,7 +91,7 @@ def _others(settings: Settings) -> tuple[list[tuple[str, ...]], float]:
     slowest = 0.0
     for name, state in OTHERS:
         with tempfile.TemporaryDirectory(prefix="timelapse-look-") as folder:
-            path, program = Path(folder, "run"), f"{Path(programs.__file__).resolve()}:{name}"
+            path, program = Path(folder, "run"), f"{Path(workloads.__file__).resolve()}:{name}"
             settings.say(f"replaying {name} ...")
             replayed, replayed_cpu = _command(
                 ("replay", program, str(made.log), "--out", str(path), "--local", "--no-cache"), (0,)
@@ -174,12 +174,10 @@ def _measured(question: Question, path: Path, rounds: int) -> Took:
 
 def _command(arguments: Sequence[str], fine: tuple[int, ...]) -> tuple[float, float]:
     """Run a command in a process of its own. Wall and processor seconds. Raises RuntimeError where it fails."""
-    package = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)
     started, before = time.perf_counter(), _children()
     done = subprocess.run(
         [sys.executable, "-m", "timelapse.cli.main", *arguments], capture_output=True, text=True, check=False, timeout=seconds_left(),
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": python_path()},
     )  # fmt: skip
     if done.returncode not in fine:
         raise RuntimeError(f"timelapse {arguments[0]} failed: {done.stderr.strip()[-500:]}")

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from timelapse.bench import conflict, keyed, looking, replays, scaling, streams, suites, windows
-from timelapse.bench.process import OutOfTime, end_at, seconds_left
-from timelapse.bench.report import Report
-from timelapse.bench.suites import Settings
+from benchmarks import conflict, keyed, look, replays, scaling, streams, suites, windows
+from benchmarks.process import OutOfTime, end_at, seconds_left
+from benchmarks.report import Report
+from benchmarks.suites import Settings
 from timelapse.errors import UsageError, meant
 
 SUITES: dict[str, tuple[Callable[[Settings], Report], float]] = {
@@ -31,7 +31,7 @@ SUITES: dict[str, tuple[Callable[[Settings], Report], float]] = {
     "grepsum": (streams.grepsum, 2),
     "toll": (streams.toll, 2),
     "scale": (scaling.scaling, 2),
-    "look": (looking.looking, 1),
+    "look": (look.looking, 1),
     "memory": (replays.memory, 2),
 }
 """Each benchmark and its share of the time."""

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from timelapse.bench.candidates import Candidate
-from timelapse.bench.measure import OK, Measured, measure
-from timelapse.bench.report import Plot, Report, Series, comparison, rate, ratio, times
-from timelapse.bench.stream_data import SEGMENTS, Cars, Moves, Stream, Updates
-from timelapse.bench.stream_programs import (
+from benchmarks.candidates import Candidate
+from benchmarks.measure import OK, Measured, measure
+from benchmarks.report import Plot, Report, Series, comparison, rate, ratio, times
+from benchmarks.stream_data import SEGMENTS, Cars, Moves, Stream, Updates
+from benchmarks.stream_programs import (
     LIBRARY_ROUNDS,
     MACHINE_ROUNDS,
     GrepSum,
@@ -26,7 +26,7 @@ from timelapse.bench.stream_programs import (
     LibraryLedger,
     TollProcessing,
 )
-from timelapse.bench.suites import Settings
+from benchmarks.suites import Settings
 
 SLOW_PYTHON = 20_000
 """Events that plain Python is given where each takes it hundreds of microseconds."""
@@ -214,7 +214,7 @@ def _judge(case: Case, found: Sequence[Measured], report: Report) -> None:
 
 def machine_us(rounds: int) -> float:
     """Microseconds that the user code takes in machine code, now, on this machine."""
-    from timelapse.bench.rivals.streams_numba import work
+    from benchmarks.rivals.streams_numba import work
 
     work(1, 1)
     return _least(lambda: work(1_000 * rounds, 1)) / 1_000 * 1e6

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measure import OK, Measured
 from timelapse import __version__
-from timelapse.bench.measure import OK, Measured
 from timelapse.env.machine import cores, memory_bytes
 
 FORMAT = 1
@@ -110,7 +110,7 @@ class Report:
             files.append(folder / f"{self.name}.{kind}")
             _publish(files[-1], text.encode())
         if self.plot is not None and any(value > 0 for one in self.plot.series for value in one.y):
-            from timelapse.bench.plots import draw
+            from benchmarks.plots import draw
 
             files.append(folder / f"{self.name}.svg")
             _publish(files[-1], draw(self.plot))

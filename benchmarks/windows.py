@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from timelapse.bench import candidates as who
-from timelapse.bench.data import Dataset
-from timelapse.bench.measure import OK, Measured, measure
-from timelapse.bench.report import Plot, Report, Series, comparison, rate, times
-from timelapse.bench.suites import Settings
+from benchmarks import candidates as who
+from benchmarks.data import Dataset
+from benchmarks.measure import OK, Measured, measure
+from benchmarks.report import Plot, Report, Series, comparison, rate, times
+from benchmarks.suites import Settings
 
 
 def windows(settings: Settings) -> Report:

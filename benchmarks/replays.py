@@ -13,15 +13,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks import candidates as who
+from benchmarks.candidates import Candidate
+from benchmarks.data import Dataset, Made
+from benchmarks.measure import FAILED, OK, Measured, measure
+from benchmarks.process import Failed, Once, OutOfTime, Process, seconds_left
+from benchmarks.report import Plot, Report, Series, Table, comparison, ratio, seconds, times
+from benchmarks.suites import Settings, native_of
+from benchmarks.workloads import IntAntispam
 from timelapse.analysis import analyse
-from timelapse.bench import candidates as who
-from timelapse.bench.candidates import Candidate
-from timelapse.bench.data import Dataset, Made
-from timelapse.bench.measure import FAILED, OK, Measured, measure
-from timelapse.bench.process import Failed, Once, OutOfTime, Process, seconds_left
-from timelapse.bench.programs import IntAntispam
-from timelapse.bench.report import Plot, Report, Series, Table, comparison, ratio, seconds, times
-from timelapse.bench.suites import Settings, native_of
 from timelapse.log import Log
 from timelapse.plan import make_plan
 
@@ -157,7 +157,7 @@ STATEMENTS = 100
 _HUNDRED = '''"""A kernel of about a hundred statements, for compile times."""
 
 import timelapse as tl
-from timelapse.bench.programs import Sent
+from benchmarks.workloads import Sent
 
 
 class Hundred(tl.Program):

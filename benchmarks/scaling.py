@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import timelapse as tl
-from timelapse.bench.candidates import Candidate
-from timelapse.bench.data import Dataset
-from timelapse.bench.measure import DIFFERENT, OK, Measured, measure
-from timelapse.bench.programs import Ewma, IntAntispam
-from timelapse.bench.readings import Readings
-from timelapse.bench.report import Plot, Report, Series, Table, seconds, times
-from timelapse.bench.stream_data import Moves
-from timelapse.bench.stream_programs import Ledger
-from timelapse.bench.streams import OPENING
-from timelapse.bench.suites import Settings
+from benchmarks.candidates import Candidate
+from benchmarks.data import Dataset
+from benchmarks.measure import DIFFERENT, OK, Measured, measure
+from benchmarks.readings import Readings
+from benchmarks.report import Plot, Report, Series, Table, seconds, times
+from benchmarks.stream_data import Moves
+from benchmarks.stream_programs import Ledger
+from benchmarks.streams import OPENING
+from benchmarks.suites import Settings
+from benchmarks.workloads import Ewma, IntAntispam
 from timelapse.plan.scale import DOUBLING, ScaleRow
 from timelapse.run.explain import scale
 

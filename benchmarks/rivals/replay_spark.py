@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import timelapse as tl
-from timelapse.bench.programs import Deviation, Ewma, IntAntispam, Scored, Spam, TextAntispam, WindowedSpam
-from timelapse.bench.stream_programs import (
+from benchmarks.stream_programs import (
     GrepSum,
     Ledger,
     LibraryLedger,
@@ -19,6 +18,7 @@ from timelapse.bench.stream_programs import (
     TollProcessing,
     Total,
 )
+from benchmarks.workloads import Deviation, Ewma, IntAntispam, Scored, Spam, TextAntispam, WindowedSpam
 
 _FLAGS: dict[Any, tuple[type[tl.Record], str]] = {
     IntAntispam: (Spam, "message"), TextAntispam: (Spam, "message"), Ewma: (Deviation, "reading"),

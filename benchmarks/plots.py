@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from timelapse.bench.report import Plot
+from benchmarks.report import Plot
 
 
 def draw(plot: Plot) -> bytes:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from timelapse.bench.programs import Friendship, Message, Sent
+from benchmarks.workloads import Friendship, Message, Sent
 from timelapse.env.machine import cores
 from timelapse.log.manifest import IngestEntry, SegmentEntry, SourceEntry, build, write
 from timelapse.log.place import whole_folder

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 import timelapse as tl
+from benchmarks.report import Report, Table, times
+from benchmarks.suites import Settings
 from timelapse.analysis import analyse
-from timelapse.bench.report import Report, Table, times
-from timelapse.bench.suites import Settings
 from timelapse.errors import ReplayError
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.repair import RepairKernel, guess, specs_of

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from timelapse.bench.data import FORMAT, Dataset, write_plain
-from timelapse.bench.programs import Reading
+from benchmarks.data import FORMAT, Dataset, write_plain
+from benchmarks.workloads import Reading
 from timelapse.log.manifest import IngestEntry, SourceEntry, build, write
 from timelapse.log.segment import SegmentWriter
 from timelapse.log.types import event_types

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from timelapse.bench import candidates as who
-from timelapse.bench.candidates import Candidate
-from timelapse.bench.data import Made
-from timelapse.bench.measure import OK, Measured, measure
-from timelapse.bench.readings import Readings
-from timelapse.bench.report import Plot, Report, Series, comparison, rate, times
-from timelapse.bench.suites import Settings
+from benchmarks import candidates as who
+from benchmarks.candidates import Candidate
+from benchmarks.data import Made
+from benchmarks.measure import OK, Measured, measure
+from benchmarks.readings import Readings
+from benchmarks.report import Plot, Report, Series, comparison, rate, times
+from benchmarks.suites import Settings
 
 PER_SENSOR = 10
 """Readings of a sensor, on average."""

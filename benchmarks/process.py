@@ -19,8 +19,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from timelapse.bench.candidates import Candidate
-from timelapse.bench.data import Made
+import benchmarks
+import timelapse
+from benchmarks.candidates import Candidate
+from benchmarks.data import Made
 
 I64 = npt.NDArray[np.int64]
 _SAMPLE_SECONDS = 0.1
@@ -48,6 +50,12 @@ def seconds_left() -> float | None:
     return None if _end == float("inf") else max(0.0, _end - time.monotonic())
 
 
+def python_path() -> str:
+    """PYTHONPATH for processes that import Timelapse, as it is imported here, and these benchmarks."""
+    found = [str(Path(module.__file__ or "").resolve().parents[1]) for module in (timelapse, benchmarks)]
+    return os.pathsep.join([*found, *filter(None, [os.environ.get("PYTHONPATH", "")])])
+
+
 @dataclass
 class Once:
     """One run: wall and CPU seconds (None where psutil is missing), the result."""
@@ -70,13 +78,11 @@ class Process:
 
     def __enter__(self) -> Self:
         self.started = time.perf_counter()
-        package = str(Path(__file__).resolve().parents[2])
-        path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)
         self._log = (self.scratch / f"{self.name}.log").open("wb")
         self._child = subprocess.Popen(
             [self.python, str(Path(__file__).with_name("worker.py"))],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, encoding="utf-8",
-            env={**os.environ, "PYTHONPATH": path, **self.env}, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": python_path(), **self.env}, start_new_session=True,
         )  # fmt: skip
         self._send({"cores": self.cores})
         return self

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 import timelapse as tl
-from timelapse.bench.data import FORMAT, Dataset, write_plain
-from timelapse.bench.stream_programs import Car, Move, Update
+from benchmarks.data import FORMAT, Dataset, write_plain
+from benchmarks.stream_programs import Car, Move, Update
 from timelapse.log.manifest import IngestEntry, SourceEntry, build, write
 from timelapse.log.segment import SegmentWriter
 from timelapse.log.types import event_types

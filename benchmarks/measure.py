@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from timelapse.bench.candidates import INSTALL, Candidate
-from timelapse.bench.data import Made
-from timelapse.bench.process import I64, Failed, Once, OutOfTime, Process, Watching
+from benchmarks.candidates import INSTALL, Candidate
+from benchmarks.data import Made
+from benchmarks.process import I64, Failed, Once, OutOfTime, Process, Watching
 from timelapse.synth import Network
 
 OK, DIFFERENT, MISSING, FAILED, SKIPPED = "ok", "DIFFERENT", "not installed", "failed", "not run"

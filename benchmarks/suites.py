@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from timelapse.bench import candidates as who
-from timelapse.bench.candidates import Candidate
-from timelapse.bench.data import Dataset, Made, make
-from timelapse.bench.measure import OK, Bench, Measured, measure
-from timelapse.bench.report import Plot, Report, Series, Table, comparison, rate, ratio, seconds, times
+from benchmarks import candidates as who
+from benchmarks.candidates import Candidate
+from benchmarks.data import Dataset, Made, make
+from benchmarks.measure import OK, Bench, Measured, measure
+from benchmarks.report import Plot, Report, Series, Table, comparison, rate, ratio, seconds, times
 
 
 @dataclass(frozen=True)
