@@ -15,6 +15,9 @@ import pytest
 import timelapse as tl
 from timelapse.errors import EventOrderError, IngestError
 from timelapse.log import Log, Source, ingest
+from timelapse.log.estimate import held_bytes
+from timelapse.log.parse import Batch
+from timelapse.log.types import event_types
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,17 +117,56 @@ def test_the_log_is_that_of_spark(
     assert refused[0] == refused[1]
 
 
-def test_only_small_files_are_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the files' size, compressed ones counted larger; what unpacks to more than memory should hold goes to Spark."""
-    (tmp_path / "a.csv").write_text("ts\n" + "1\n" * 500)
+def _room(sources: dict[type[tl.Event], Source]) -> ingest.Room:
+    return ingest.room(list(zip(event_types(sources), sources.values(), strict=True)))
+
+
+def test_rows_and_their_width_decide_not_the_size_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts that repeat take a thousandth of their length in Parquet and gzip, and numbers as text more than as numbers."""
+    read: list[int] = []
+
+    def counted(batch: Batch) -> int:
+        read.append(held_bytes(batch))
+        return read[-1]
+
+    monkeypatch.setattr(ingest, "held_bytes", counted)
+    place = "x" * 500
+    table = pa.table({"ts": range(40_000), "place": [place] * 40_000, "weight": [1.0] * 40_000})
+    pq.write_table(table, tmp_path / "repeats.parquet", row_group_size=10_000)
+    with gzip.open(tmp_path / "repeats.csv.gz", "wt") as packed:
+        packed.write("ts,place,weight\n" + "".join(f"{n},{place},1.0\n" for n in range(40_000)))
+    (tmp_path / "digits.csv").write_text(
+        "ts,place,weight\n" + "".join(f"{n:017},,{n:0300}\n" for n in range(4000))
+    )
+    lines = [
+        json.dumps({"ts": n, "place": None if n % 2 else "y" * (n % 700), "weight": 0.5})
+        for n in range(20_000)
+    ]
+    (tmp_path / "mixed.jsonl").write_text("\n".join(lines))
+    for name in ("repeats.parquet", "repeats.csv.gz", "digits.csv", "mixed.jsonl"):
+        source = Source(tmp_path / name)
+        given: dict[type[tl.Event], Source] = {Seen: source}
+        needed = _room(given).needed
+        assert needed is not None
+        read.clear()
+        Log.write(tmp_path / f"{name}.log", given)
+        held = sum(read)
+        assert 0.8 * held < needed < 1.25 * held, name
+        if "repeats" in name:
+            assert held > 8 * (tmp_path / name).stat().st_size  # what the file's size would have said
+
+
+def test_what_memory_would_not_hold_goes_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the estimate; and where that was wrong, by what was read. What is decided is told."""
     with gzip.open(tmp_path / "b.csv.gz", "wt") as packed:
-        packed.write("ts\n" + "1\n" * 500)
-    plain, small = Source(tmp_path / "a.csv"), Source(tmp_path / "b.csv.gz")
-    assert ingest.fits([plain, small])
-    monkeypatch.setattr(ingest, "HERE_BYTES", 1002)
-    assert not ingest.fits([plain])
-    assert ingest.fits([small])
-    monkeypatch.setattr(ingest, "HELD_BYTES", 100)
+        packed.write("ts,user\n" + "".join(f"{n},{'x' * 92}\n" for n in range(5_000)))
+    small: dict[type[tl.Event], Source] = {Line: Source(tmp_path / "b.csv.gz")}
+    found = _room(small)
+    assert found.here
+    assert found.why == "events of about 1 MB, of up to 1.0 GB"
+    monkeypatch.setenv("TIMELAPSE_MEMORY", "1200K")  # a third is for each of three copies
 
     class Started(Exception):
         pass
@@ -133,9 +175,16 @@ def test_only_small_files_are_read_here(tmp_path: Path, monkeypatch: pytest.Monk
         raise Started
 
     monkeypatch.setattr("timelapse.env.spark_session.session", start)
+    found = _room(small)
+    assert not found.here
+    assert found.why == "events of about 1 MB, more than 1 MB"
     with pytest.raises(Started):
-        Log.write(tmp_path / "log", {Mark: small})
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "b.csv.gz"]
+        Log.write(tmp_path / "log", small)
+    monkeypatch.setattr(ingest, "memory_of", lambda one: 0)
+    assert _room(small).here
+    with pytest.raises(Started):
+        Log.write(tmp_path / "log", small)
+    assert [p.name for p in tmp_path.iterdir()] == ["b.csv.gz"]
 
 
 def test_errors_keep_their_place_and_leave_nothing(tmp_path: Path) -> None:

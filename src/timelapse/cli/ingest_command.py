@@ -136,7 +136,8 @@ def ingest(
 ) -> None:
     """Ingest files into a log, in one total order.
 
-    Up to 256 MB of files are read in this process; more, or with --master, on Spark. The log is the same.
+    Files whose events take up to a gigabyte of memory (by rows and width, and by TIMELAPSE_MEMORY) are read in this
+    process; more, or with --master, on Spark. The log is the same.
     Rows that cannot be read go to the log's quarantine with file, line and reason, and are counted.
     """
     from timelapse.errors import UsageError
@@ -178,7 +179,8 @@ def _run(
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.spark_watch import watching
     from timelapse.log import Log
-    from timelapse.log.ingest import fits
+    from timelapse.log.ingest import room
+    from timelapse.log.types import event_types
 
     if master is not None:
         from timelapse.env.master import check_master
@@ -192,11 +194,14 @@ def _run(
             return Log.open(out).append(made, spark, max_bad=share)
         return Log.write(out, made, spark, max_bad=share, overwrite=overwrite)
 
-    small = fits(list(made.values()))  # the files' absence is an error before Spark starts, too
     with progress_for(as_json) as progress:
-        if small and master is None:
-            progress.note("ingest, in this process ...")
-            return write(None)
+        # the files' absence is an error before Spark starts, too
+        found = room(list(zip(event_types(made), made.values(), strict=True)))
+        if master is None:
+            where = "in this process" if found.here else "on Spark"
+            progress.note(f"ingest, {where} ({found.why}) ...")
+            if found.here:
+                return write(None)
         spark = start_spark(progress, master)
         with watching(spark, progress, "ingest"):
             return write(spark)

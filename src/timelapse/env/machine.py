@@ -43,6 +43,11 @@ def state_memory() -> int:
     return memory_bytes() // (2 * cores())
 
 
+def memory_alone() -> int:
+    """The budget of a task that runs alone: as the user sets it, else those of all cores."""
+    return memory_setting() or state_memory() * cores()
+
+
 def carried(budget: int) -> int:
     """The part of a task's budget that states take from one slice to the next. A table that doubles needs three times what
     it took; the rest is for what a slice puts out and does to states."""

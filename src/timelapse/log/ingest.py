@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from timelapse.env.machine import memory_alone
 from timelapse.log import lines as text_lines
 from timelapse.log.convert import wire_type
+from timelapse.log.estimate import held_bytes, memory_of
 from timelapse.log.noticed import Noticed, notice
 from timelapse.log.parse import Batch
 from timelapse.log.prepare import (
-    PACKED_FACTOR,
     Prepared,
     number_lines,
     prepare_files,
@@ -23,30 +25,66 @@ from timelapse.log.prepare import (
     read_task,
 )
 from timelapse.log.segment import fields_table, write_ordered
-from timelapse.log.source import Source, list_files
+from timelapse.log.source import Source
 from timelapse.log.task import Note, Notes, TaskReport, notes_of
 from timelapse.log.types import EventType
 
-HERE_BYTES = 256 << 20
-"""Sources of up to so many bytes are read in this process."""
-HELD_BYTES = 4 * HERE_BYTES
-"""What is read may take so many bytes of memory; files that unpack to more are left to Spark."""
+HELD_BYTES = 1 << 30
+"""Events are read in this process as long as they take no more than so many bytes as columns: beyond that a sort on all
+cores gains more than starting Spark takes."""
+_COPIES = 3
+"""So many times what events take is in memory when they are sorted, at most."""
+_ROUGH = 1.25
+"""An estimate may be off by so much before what was read is left, and read again on Spark."""
 
 
-def fits(sources: Sequence[Source]) -> bool:
-    """Whether sources are files, few enough to be ingested in this process, or tables in it. Raises IngestError for none."""
-    if not all(s.is_files or s.is_table for s in sources):
-        return False
-    found = [f for s in sources if s.is_files for f in list_files(s.paths)]
-    return sum(f.size * (PACKED_FACTOR if f.packed else 1) for f in found) <= HERE_BYTES
+@dataclass(frozen=True)
+class Room:
+    """Whether this process holds the events of an ingest, and why. `needed`: the bytes that they take (about), None for
+    Spark DataFrames, whose rows are not here. `most`: the bytes that they may."""
+
+    needed: int | None
+    most: int
+
+    @property
+    def here(self) -> bool:
+        return self.needed is not None and self.needed <= self.most
+
+    @property
+    def why(self) -> str:
+        """For the user."""
+        if self.needed is None:
+            return "a Spark DataFrame is read where it is"
+        about = f"events of about {_size(self.needed)}"
+        return (
+            f"{about}, of up to {_size(self.most)}" if self.here else f"{about}, more than {_size(self.most)}"
+        )
+
+
+def room(sources: Sequence[tuple[EventType, Source]]) -> Room:
+    """What the events of the sources would take in this process, by rows and width. Tables in memory are here already.
+
+    Raises IngestError for files that are not there, and for what can be seen to be wrong with them.
+    """
+    most = min(HELD_BYTES, memory_alone() // _COPIES)
+    if not all(s.is_files or s.is_table for _, s in sources):
+        return Room(None, most)
+    files = [
+        prepare_files(n, kind, source, None, 0) for n, (kind, source) in enumerate(sources) if source.is_files
+    ]
+    return Room(sum(memory_of(one) for one in files), most)
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GB" if count >= 2**30 else f"{-(-count // 2**20):,} MB"
 
 
 def run(
-    sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None
+    sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None, most: int
 ) -> tuple[list[Prepared], TaskReport] | None:
     """Read files, sort them, write the segments below `folder`; None, and nothing written, where memory would not do.
 
-    `floor` is the time after which all events must lie, when a log is appended to. Raises IngestError.
+    `most`: the bytes that the events may take. `floor` is the time after which all events must lie, when a log is appended to. Raises IngestError.
     """
     prepared: list[Prepared] = []
     for number, (kind, source) in enumerate(sources):
@@ -69,10 +107,12 @@ def run(
             report.noticed.setdefault(number, Noticed()).add(notice(one.plan, file, batch))
             batches.append(batch)
             times.append(batch.ts)
-            held += batch.ts.nbytes + sum(c.nbytes for c in batch.columns)
-            if held > HELD_BYTES and one.table is None:
-                return None
+            if one.table is None:
+                held += held_bytes(batch)
+                if held > _ROUGH * most:
+                    return None
         tables.append(_table(one.plan.kind, batches))
+        del batches
     kinds = [p.plan.kind for p in prepared]
     notes = Notes(report, folder / "quarantine", 0, kinds, [f.path for p in prepared for f in p.files])
     if left_out:

@@ -69,8 +69,9 @@ class Log:
         is a path (glob, folder, several), a Spark, pandas or Polars DataFrame, an Arrow table, or `tl.Source(...)`; `options` are those of tl.Source and
         apply to the plain ones. Bad rows go to the quarantine; where they are more than `max_bad` (a share) of a
         source, nothing is written. `rows` is the number of a DataFrame's rows if it is known (otherwise it is
-        counted), `partitions` the number of sorted ranges. Files of up to 256 MB in all are ingested in this process
-        unless `spark` or `partitions` is given; the log is the same. Raises IngestError, LogError.
+        counted), `partitions` the number of sorted ranges. Files whose events take up to a gigabyte of memory
+        (less where TIMELAPSE_MEMORY says so) are ingested in this process unless `spark` or `partitions` is given; the log is
+        the same. Raises IngestError, LogError.
         """
         target = as_path(path)
         types = event_types(sources)

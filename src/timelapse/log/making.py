@@ -51,20 +51,15 @@ def ingest(
     for kind, source in sources:  # before Spark is started
         if not source.is_files and not source.is_table and not hasattr(source.data, "mapInArrow"):
             raise no_source(source.data, Place(what=kind.name))
-    given = [s for _, s in sources]
-    small = in_process.fits(given)
-    if (
-        small
-        and spark is None
-        and partitions is None
-        and (done := in_process.run(sources, folder, floor)) is not None
-    ):
-        return done[0], [done[1]]
+    if spark is None and partitions is None:
+        room = in_process.room(sources)
+        if room.here and (done := in_process.run(sources, folder, floor, room.most)) is not None:
+            return done[0], [done[1]]
     from timelapse.env.spark_failures import explained, is_sparks
     from timelapse.env.spark_session import session
     from timelapse.log import ingest_spark, prepare_spark
 
-    frames = [s.data for s in given if not s.is_files and not s.is_table]
+    frames = [s.data for _, s in sources if not s.is_files and not s.is_table]
     used = session(spark or (frames[0].sparkSession if frames else None))  # type: ignore[union-attr]
     try:
         prepared = prepare_spark.prepare(used, sources, floor, rows)
