@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from timelapse.compare.labels import Labels, codes_of, lanes_of
 from timelapse.engine.progress import Progress
-from timelapse.errors import IngestError, Place, UsageError, meant
+from timelapse.errors import IngestError, Place, RunError, UsageError, meant
 from timelapse.ids import INT64_MAX, Phase
 from timelapse.log import Log
 from timelapse.log.asked import AskedLog
@@ -335,16 +335,16 @@ def _last_before(theirs: I64, ts: I64, ours: I64, times: I64) -> I64:
 
 
 def _check_record(program: Program, wanted: type[Record] | str | None) -> None:
-    """Raise UsageError (TL835) for a record type that the program cannot emit, before it is replayed."""
+    """Raise RunError (TL603) for a record type that the program cannot emit, before it is replayed."""
     if wanted is None:
         return
     name = wanted if isinstance(wanted, str) else wanted.__name__
     known = {c.__name__ for c in nameable_records(program)}
     if name not in known:
         emitted = [c.__name__ for c in record_types(program)]
-        raise _unfit(
-            f"the program emits no {name}", None,
-            f"{meant(name, known)}record types: {', '.join(emitted) or 'none'}",
+        raise RunError(
+            f"the program emits no {name}", code="TL603",
+            hint=f"{meant(name, known)}record types: {', '.join(emitted) or 'none'}",
         )  # fmt: skip
 
 
