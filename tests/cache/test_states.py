@@ -187,7 +187,7 @@ def tokens(text: str) -> Iterator[str]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         row, start = token.start
         end = token.end[1]
-        if token.type == tokenize.NUMBER:
+        if token.type == tokenize.NUMBER and token.string.isdigit():
             new = str(int(token.string) + 1)
         elif token.string == "who":
             new = "to"

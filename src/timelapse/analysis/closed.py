@@ -67,6 +67,8 @@ class Closed:
         return ast.copy_location(made, node)
 
     def _keyword(self, value: Any, depth: int) -> Any:
+        if isinstance(value, ast.keyword) and value.arg == "at":
+            return ast.copy_location(ast.keyword("at", self.expression(value.value, depth)), value)
         if isinstance(value, ast.keyword | ast.FormattedValue):
             raise NotClosed(f"the key is not computable beforehand ({self._place})")
         return value

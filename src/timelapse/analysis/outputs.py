@@ -9,6 +9,9 @@ the states it reads are not written between the read and the beginning (or the e
 value is that at a point between handlers, and can be recorded there for every event, also for those where
 a short circuit did not look. The point is told by how many of the core's handlers that may write these
 states run before it; handlers that only put out something do not count.
+
+What windows hold at such a point follows from the states' writes up to then and from the event's time, so a look back is a read
+like any other. What is put out at other times than those of the log's events needs the states.
 """
 
 from __future__ import annotations
@@ -108,8 +111,6 @@ class _Finder:
             raise NotClosed(analysis.functions.opaque[0].message)
         if graph.rejects:
             raise NotClosed("the program rejects events")
-        if any(v.found.sends for fn in analysis.functions.all for v in fn.vertices):
-            raise NotClosed("the program sends events")
         core = core_closure(analysis)
         self._core_handlers = [
             fn for fn in analysis.functions.handlers if any(v.fn is fn for v in core.vertices)
@@ -120,6 +121,7 @@ class _Finder:
             and (v.found.emits or (v not in core and v.node.main not in core))
         ]  # fmt: skip
         keep = graph.close(needed, dict.fromkeys(v.fn for v in needed), Relaxed(), lambda _: False)
+        self._check_times(keep)
         for vertex in keep.vertices:
             if vertex.found.writes:
                 raise NotClosed(f"the value of a write is used for outputs ({vertex.place})")
@@ -127,6 +129,27 @@ class _Finder:
             for read in vertex.found.reads:
                 self._hoist(vertex, read)
         return self._cut(keep)
+
+    def _check_times(self, keep: Closure) -> None:
+        """Raises NotClosed where something is put out elsewhere than at the log's own events."""
+        functions = self._analysis.functions
+        touched = {v.fn for v in keep.vertices}
+        heard: set[type[Event]] = set()
+        for spec, fn in zip(self._analysis.spec.handlers, functions.handlers, strict=True):
+            if fn not in touched:
+                continue
+            if spec.after is not None or spec.every is not None:
+                what = "@tl.every" if spec.after is None else "@tl.on(after=)"
+                raise NotClosed(f"outputs need {spec.name}, a handler of {what} ({spec.place})")
+            heard.update(spec.events)
+        for fn in functions.all:
+            for vertex in fn.vertices:
+                for send in vertex.found.sends:
+                    sent = next((e.__name__ for e in send.events if e in heard), None)
+                    if sent is not None:
+                        raise NotClosed(f"outputs need {sent}, which may be sent ({vertex.place})")
+                    if vertex in keep:
+                        raise NotClosed(f"outputs need an event that is sent ({vertex.place})")
 
     # --- sites --------------------------------------------------------------------------------------
 
@@ -203,7 +226,7 @@ class _Finder:
             kind = BOOL
         elif isinstance(node, ast.Call):
             assert isinstance(node.func, ast.Attribute)
-            if node.func.attr != "get" or node.keywords:
+            if node.func.attr != "get" or any(k.arg != "at" for k in node.keywords):
                 raise NotClosed(f"it reads {read.state} through {node.func.attr}() ({place})")
             default = node.args[1] if spec.key is not None and len(node.args) > 1 else None
             if isinstance(default, ast.Constant) and default.value is None:
@@ -223,10 +246,8 @@ class _Finder:
         self, handler: FunctionIR, event: type[Event], nodes: list[int], states: set[str], place: Place
     ) -> tuple[int, int]:
         """Behind how many of the event's handlers the value is the same as at the read, and how many write."""
-        functions = self._analysis.functions.handlers
-        listening = [
-            f for s, f in zip(self._analysis.spec.handlers, functions, strict=True) if event in s.events
-        ]
+        functions, called = self._analysis.functions.handlers, self._analysis.spec.handlers_of(event)
+        listening = [f for s, f in zip(self._analysis.spec.handlers, functions, strict=True) if s in called]
         index = listening.index(handler)
         edges = [[e.target for e in n.edges] for n in handler.nodes]
         writing = [

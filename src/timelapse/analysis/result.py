@@ -135,6 +135,8 @@ class PassProgram:
     """The logs of states that are looked back on, by what their rows say (analysis/views.py)."""
     serial: TimeUse | None = None
     """Where the program reaches into other times in a way that only the serial loop knows; it is the pass."""
+    timeless: bool = False
+    """Whether it runs at the log's events alone and looks at no other time, whatever the rest of the program does."""
 
 
 @dataclass(frozen=True)

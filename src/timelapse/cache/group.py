@@ -94,7 +94,7 @@ def _companion(
     """A program's output part, if the reads and the events' fields that the final pass has are enough for it."""
     analysis = analyse(program)
     part = output_part(analysis)
-    own = core_key(program, analysis, log_id, key.cuts)
+    own = core_key(program, analysis, log_id, key.cuts, key.until)
     if part.reason or own.reason or own.whole != key.whole:
         return None
     try:

@@ -3,8 +3,9 @@
 That is: the log (its id covers types, events and positions) and where it is cut; the statements that
 the core consists of, as they are compiled from source that was checked against the running code; all
 functions, constants, closures, defaults and classes that these reach; the parameters they name; the
-states' declarations; Python, and the Timelapse that interprets all this. What cannot be hashed for
-certain has no key.
+states' declarations; Python, and the Timelapse that interprets all this. Where the program reaches into other times also
+which states are looked back on (that decides what is kept of them), delays and calendars, and how far the clock
+goes on. What cannot be hashed for certain has no key.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from typing import Any
 from timelapse.analysis import Analysis, build_pass
 from timelapse.analysis.outputs import Site
 from timelapse.analysis.result import PassProgram, Severity
+from timelapse.model.calendar import zone_rules
 from timelapse.model.fingerprint import Unsure, Writer
 from timelapse.model.program import Program, params_of, spec_of
+from timelapse.model.times import span_of
 
 FORMAT = 1
 
@@ -37,6 +40,8 @@ class CoreKey:
     cuts: tuple[int, ...] = ()
     whole: str = ""
     """The key without the cuts."""
+    until: int | None = None
+    """How far the clock goes on after the last event."""
 
     def of(self, *more: str) -> str:
         """The key of something that depends on the core and on this."""
@@ -45,11 +50,13 @@ class CoreKey:
     def at(self, cuts: Sequence[int]) -> CoreKey:
         """The key of the same core over the same log, cut in this way."""
         text = hashlib.sha256(f"{self.whole} {list(cuts)}".encode()).hexdigest()
-        return CoreKey(text, "", tuple(cuts), self.whole)
+        return CoreKey(text, "", tuple(cuts), self.whole, self.until)
 
 
-def core_key(program: Program, analysis: Analysis, log_id: str | None, cuts: Sequence[int]) -> CoreKey:
-    """The key of a program's core over a log that is cut at `cuts`."""
+def core_key(
+    program: Program, analysis: Analysis, log_id: str | None, cuts: Sequence[int], until: int | None = None
+) -> CoreKey:
+    """The key of a program's core over a log that is cut at `cuts`; the clock goes on to `until`."""
     if log_id is None:
         return CoreKey(reason="the log is in memory: it has no identity")
     reason = refusal(analysis)
@@ -63,8 +70,9 @@ def core_key(program: Program, analysis: Analysis, log_id: str | None, cuts: Seq
         digest = _hashed(program, core).digest()
     except (Unsure, RecursionError) as unsure:
         return CoreKey(reason=f"its states depend on what cannot be hashed: {unsure}")
-    parts = [f"timelapse states {FORMAT}", software(), log_id, digest]
-    return CoreKey(whole=hashlib.sha256("\0".join(parts).encode()).hexdigest()).at(cuts)
+    end = "" if until is None or not analysis.spec.times else str(until)
+    parts = [f"timelapse states {FORMAT}", software(), log_id, digest, end]
+    return CoreKey(whole=hashlib.sha256("\0".join(parts).encode()).hexdigest(), until=until).at(cuts)
 
 
 def refusal(analysis: Analysis) -> str | None:
@@ -73,6 +81,8 @@ def refusal(analysis: Analysis) -> str | None:
         return "the program has no states"
     if analysis.opaque:
         return analysis.functions.opaque[0].message
+    if (use := analysis.serial_only) is not None:
+        return f"{use.text_of_what} ({use.place}) reaches into another time, and all runs by the serial loop"
     impure = [d for d in analysis.diagnostics if d.severity is Severity.ERROR]
     return f"it is not pure: {impure[0].message}" if impure else None
 
@@ -110,6 +120,8 @@ def _hashed(program: Program, core: PassProgram) -> Writer:
         writer.value("default", None if repr(state.default) == "ABSENT" else (state.default,))
     for event in spec.events:
         writer.add("event type", event.__name__)  # their names, where handlers of other types may reject
+    if spec.times:
+        _times(program, core, writer)
     for handler in core.handlers:
         writer.add("handler", str(len(handler.events)))
         for event in handler.events:
@@ -119,6 +131,25 @@ def _hashed(program: Program, core: PassProgram) -> Writer:
         writer.value(f"cut:{name}", member)
     _members(program, core, writer)
     return writer
+
+
+def _times(program: Program, core: PassProgram, writer: Writer) -> None:
+    """How the core reaches into other times. Raises Unsure."""
+    spec = spec_of(program)
+    writer.add("times", str(spec.loop))
+    for name, forms in sorted(core.logs.items()):
+        writer.add("log", name, str(spec.states[name].history), *forms)
+    specs = {handler.name: handler for handler in spec.handlers}
+    for handler in core.handlers:
+        declared = specs[handler.name]
+        writer.add("named", handler.name)  # dated writes say who issued them
+        if declared.after is not None:
+            writer.add("after", str(span_of(program, declared.after)))
+        if declared.every is not None:
+            rules = b"" if declared.zone == "UTC" else zone_rules(declared.zone)
+            if rules is None:
+                raise Unsure(f"the rules of the time zone {declared.zone}")
+            writer.add("every", str(span_of(program, declared.every)), hashlib.sha256(rules).hexdigest())
 
 
 def site_key(program: Program, key: CoreKey, site: Site) -> str:

@@ -15,16 +15,17 @@ from timelapse.analysis.closed import closed_function
 from timelapse.analysis.outputs import OutputPart, Site
 from timelapse.analysis.result import PassHandler, PassProgram
 from timelapse.cache.key import CoreKey, site_key
+from timelapse.cache.states import KeptStates
 from timelapse.cache.store import Store
 from timelapse.engine.driver import Driver, Outcome
-from timelapse.engine.job import Job, SliceReport, SumRow
+from timelapse.engine.job import Job, SliceReport
 from timelapse.engine.reads import ReadsReader, event_class, reads_class
 from timelapse.kernels.choose import WARM_EVENTS, cold_events, prepare, runs_compiled
 from timelapse.kernels.interpreted import RECORDER
 from timelapse.log.decoded import DecodedReader
 from timelapse.log.reader import EventReader
 from timelapse.model.events import Event
-from timelapse.model.program import Program
+from timelapse.model.program import Program, spec_of
 from timelapse.model.types import BOOL, FLOAT, INT, TIME, OptionalType, ValueType
 
 KIND = "reads"
@@ -68,20 +69,21 @@ class Reads:
         followed by another one, where it does not run compiled anyway.
         """
         program, final = job.program, job.passes[-1]
-        made = self._recording(final)
+        made = self._recording(program, final)
         events = job.reader.count if chained else _largest(job)
         fast = runs_compiled(program, made, events, final=True)
         return made, fast or not (first or runs_compiled(program, final, events, final=True))
 
-    def _recording(self, final: PassProgram) -> PassProgram:
-        handlers = list(final.handlers)
+    def _recording(self, program: Program, final: PassProgram) -> PassProgram:
+        handlers, spec = list(final.handlers), spec_of(program)
         columns = {name: list(fields) for name, fields in final.columns.items()}
         groups: dict[tuple[Any, ...], list[Site]] = {}
         for site in self.part.sites:
             scope = (id(site.function.__globals__), *((n, id(v)) for n, v in sorted(site.free.items())))
             groups.setdefault((site.event, site.after, scope), []).append(site)
         for number, ((event, after, _), sites) in enumerate(groups.items()):
-            listening = [h for h in final.handlers if event in h.events]
+            called = {h.name for h in spec.handlers_of(event)}
+            listening = [h for h in final.handlers if h.name in called]
             place = handlers.index(listening[after - 1]) + 1 if after else handlers.index(listening[0])
             handlers.insert(place, _recorder(event, number, sites))
             read = columns[event.__name__]
@@ -123,7 +125,7 @@ class Reads:
             ),
             self.part.members,
             {e.__name__: (*names, *reads.get(e.__name__, {})) for e, names in fields.items()},
-            frozenset(),
+            frozenset(), timeless=True,
         )  # fmt: skip
         return work, reads
 
@@ -146,12 +148,13 @@ class Reads:
 class OutputDriver(Driver):
     """Runs the output part over all slices at once. There is nothing to predict, nor to compare."""
 
-    def outputs(
-        self, moved: Mapping[tuple[str, int], SumRow], content: Mapping[tuple[str, int], SumRow]
-    ) -> Outcome | None:
+    def _totals(self) -> dict[str, int]:
+        return {"final": self._job.cuts[-1] - self._job.cuts[0]}
+
+    def outputs(self, kept: KeptStates) -> Outcome | None:
         """None where a handler failed: who is to blame is found by the whole program.
 
-        `moved` and `content` are what each slice is known to do to each state.
+        `kept`: what each slice is known to do to each state.
         """
         prepare(self._job.program, self._job.passes[-1], self._job.reader.count, final=True)
         loop, slices = self._loop, self._job.slices
@@ -171,16 +174,15 @@ class OutputDriver(Driver):
             loop.close()
         if len(reports) < slices:
             return None
-        return self.known(reports, moved, content)
+        return self.known(reports, kept)
 
-    def known(
-        self, reports: Mapping[int, SliceReport], moved: Mapping[tuple[str, int], SumRow],
-        content: Mapping[tuple[str, int], SumRow],
-    ) -> Outcome:  # fmt: skip
+    def known(self, reports: Mapping[int, SliceReport], kept: KeptStates) -> Outcome:
         """The outcome where what each slice puts out is known too."""
         for index, report in reports.items():
-            report.moved = {name: total for (name, number), total in moved.items() if number == index}
-            report.content = {name: total for (name, number), total in content.items() if number == index}
+            report.moved = {name: total for (name, number), total in kept.moved.items() if number == index}
+            report.content = {
+                name: total for (name, number), total in kept.content.items() if number == index
+            }
         self._accept(reports)
         return self._outcome([reports[i] for i in range(self._job.slices)])
 

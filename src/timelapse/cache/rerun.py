@@ -20,7 +20,7 @@ from timelapse.cache.states import KeptStates
 from timelapse.cache.store import Store, open_store
 from timelapse.engine.driver import Driver, Outcome
 from timelapse.engine.executor import Executor, LocalExecutor, suitable
-from timelapse.engine.job import Job
+from timelapse.engine.job import STARTS, Job
 from timelapse.engine.progress import Progress
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import leaves_lock, share_of
@@ -71,15 +71,16 @@ class Reuse:
     def of(
         cls, program: Program, analysis: Analysis, log_id: str | None, events: int, cuts: Sequence[int],
         *, least: int | None = None, several: bool = False, decoded: Path | None = None,
-        group: Group | None = None,
+        group: Group | None = None, until: int | None = None,
     ) -> Reuse:  # fmt: skip
-        """The cache for one program over a log that is cut in this way, or in any other of `least` slices or more."""
+        """The cache for one program over a log that is cut in this way, or in any other of `least` slices or more; the
+        clock goes on to `until`."""
         store = open_store()
         if store is None:
             return cls.none("the cache is switched off")
         if events < MIN_EVENTS:
             return cls.none(f"the log has fewer than {MIN_EVENTS:,} events")
-        key = core_key(program, analysis, log_id, cuts)
+        key = core_key(program, analysis, log_id, cuts, until)
         if key.reason:
             return cls.none(key.reason)
         other = None if least is None else states.known_cuts(store, key)
@@ -177,7 +178,7 @@ class Reuse:
             made, self.kept = taken
             self.what, self.alone = "states and what is read of them", True
             driver = OutputDriver(job, plan, LocalExecutor(), progress)
-            return driver.known({r.slice: r for r in made.reports}, self.kept.moved, self.kept.content)
+            return self._with_pending(job, driver.known({r.slice: r for r in made.reports}, self.kept))
         if self.store.head(states.states_key(self.key)) is None or self.reads.missing(self.store):
             return None
         names = list(spec_of(job.program).states)
@@ -192,18 +193,23 @@ class Reuse:
         here = suitable(executor, staged=job.slices > 1)
         driver = OutputDriver(alone, plan, here, progress)
         with _started(here, alone):
-            outcome = driver.outputs(kept.moved, kept.content)
+            outcome = driver.outputs(kept)
         if outcome is None:
             shutil.rmtree(job.out / "state", ignore_errors=True)
             return None
         self.kept, self.what, self.alone = kept, "states and what is read of them", True
+        return self._with_pending(job, outcome)
+
+    def _with_pending(self, job: Job, outcome: Outcome) -> Outcome:
+        """The outcome of an output part, with what lies ahead at the end of the whole program."""
+        assert self.kept is not None
+        outcome.pending = states.pending_at_end(job, self.kept)
         return outcome
 
     def _lease(self, job: Job) -> None:
         """Put kept start states in the job's place, if there are any."""
         if self.store is not None and job.slices > 1:
-            names = list(spec_of(job.program).states)
-            self.kept = states.lease(self.store, self.key, names, job.scratch)
+            self.kept = states.lease(self.store, self.key, job)
             self.what = "states" if self.kept is not None else ""
 
     def _recording(self, job: Job, *, chained: bool) -> tuple[Job | None, Job | None]:
@@ -242,7 +248,7 @@ class Reuse:
         if self.beside and self.group is not None:
             self.group.hold(job, outcome.reports, origin)
         head = self.store.head(states.states_key(self.key))
-        if head is None or (not head.data.get("starts") and (job.scratch / "starts").is_dir()):
+        if head is None or (not states.has_starts(head) and (job.scratch / STARTS).is_dir()):
             self._note(states.save(self.store, self.key, job, outcome.reports, about, origin))
 
     def _note(self, why: str | None) -> None:

@@ -1,21 +1,25 @@
 """Kept start states: what the final pass of a program with the same core needs to run on all slices at once.
 
-An entry holds the changes of every slice (`state/...`, laid out as in a run), the start states at the
-cuts where the run had to find them (`starts/...`, as in a job's scratch folder), and the hashes of
-what each slice changed. The hashes are what proves a run that uses the entry: its final pass must
-change exactly that.
+An entry holds the changes of every slice (`state/...`, laid out as in a run), what is known at the cuts where the run had
+to find that (engine/boundary.py: `starts/...`, and `rows/...` of states that are looked back on, as in a job's scratch
+folder), and the hashes of what each slice changed. The hashes are what proves a run that uses the entry: its final pass
+must change exactly that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from timelapse.cache.key import CoreKey
 from timelapse.cache.store import Head, Store, take
-from timelapse.engine.job import Job, SliceReport, SumRow
+from timelapse.engine.boundary import Boundary, boundaries, files_of
+from timelapse.engine.job import ROWS, STARTS, Job, SliceReport, SumRow
+from timelapse.kernels.source import Source
+from timelapse.kernels.steps import calls_ahead
 from timelapse.model.program import spec_of
 
 KIND = "states"
@@ -30,6 +34,8 @@ class KeptStates:
     content: dict[tuple[str, int], SumRow]
     origin: dict[str, Any]
     """The run that found them: when, how long it took, how it was validated."""
+    pending: dict[str, int] = field(default_factory=dict)
+    """What lies ahead at the end, calls of `after=` handlers not counted: by state and event type."""
 
     @property
     def seconds(self) -> float:
@@ -37,18 +43,33 @@ class KeptStates:
         return float(self.origin.get("seconds", 0.0))
 
 
-def lease(store: Store, key: CoreKey, states: list[str], scratch: Path) -> KeptStates | None:
-    """Put the start states of an entry into a job's scratch folder; None where there are none to use."""
+def lease(store: Store, key: CoreKey, job: Job) -> KeptStates | None:
+    """Put what an entry knows at a job's cuts into its scratch folder; None where it does not know all that the job's slices
+    begin with."""
     head = store.head(states_key(key))
-    if head is None or not head.data.get("starts"):
+    if head is None or not _has(head, boundaries(job)):
         return None
-    place = scratch / "kept"
+    place = job.scratch / "kept"
     taken = store.lease(states_key(key), place)
     if taken is None:
         return None
-    if (place / "starts").is_dir():
-        (place / "starts").rename(scratch / "starts")
-    return _known(taken, states)
+    for folder in (STARTS, ROWS):
+        if (place / folder).is_dir():
+            (place / folder).rename(job.scratch / folder)
+    return _known(taken, list(spec_of(job.program).states))
+
+
+def _has(head: Head, wanted: Sequence[Boundary]) -> bool:
+    """Whether an entry has boundaries at the same cuts, with all that is wanted of them. A view that looks back further than
+    those of the program that was kept may still find its rows there."""
+    try:
+        found = [Boundary.from_json(text) for text in head.data.get("boundaries", ())]
+    except (TypeError, ValueError):
+        return False
+    places = [(b.cut, b.seq, b.clock, b.states) for b in found]
+    if not found or places != [(b.cut, b.seq, b.clock, b.states) for b in wanted]:
+        return False
+    return all(name in head.files for boundary in wanted for name in boundary.names())
 
 
 def changes(store: Store, key: CoreKey, names: list[str], scratch: Path, out: Path) -> KeptStates | None:
@@ -68,7 +89,28 @@ def hold(job: Job, reports: list[SliceReport], origin: Mapping[str, Any], folder
     names = list(spec_of(job.program).states)
     moved = {(n, r.slice): r.moved[n] for n in names for r in reports}
     content = {(n, r.slice): r.content[n] for n in names for r in reports}
-    return KeptStates(moved, content, dict(origin))
+    return KeptStates(moved, content, dict(origin), _pending(job, reports))
+
+
+def _pending(job: Job, reports: Sequence[SliceReport]) -> dict[str, int]:
+    """What lies ahead at the end, beside calls of `after=` handlers: these follow from the log."""
+    found = Counter(reports[-1].pending)
+    found.subtract(_calls_at_end(job))
+    return {name: count for name, count in sorted(found.items()) if count}
+
+
+def pending_at_end(job: Job, kept: KeptStates) -> dict[str, int]:
+    """What lies ahead at the end of a run that finds these states."""
+    return dict(sorted((Counter(kept.pending) + Counter(_calls_at_end(job))).items()))
+
+
+def _calls_at_end(job: Job) -> dict[str, int]:
+    """How many calls of `after=` handlers lie beyond the end, by handler."""
+    end = job.end_of(job.slices - 1)
+    classes = job.classes
+    columns: dict[str, tuple[str, ...]] = dict.fromkeys(classes, ())
+    source = Source(job.reader, job.cuts[0], job.cuts[-1], classes, columns, end=end, is_last=True)
+    return calls_ahead(job.program, spec_of(job.program).handlers, source)
 
 
 def put_back(folder: Path, out: Path) -> None:
@@ -91,7 +133,7 @@ def _known(head: Head, states: list[str]) -> KeptStates | None:
             ):
                 moved[name, number] = SumRow(*changed)
                 content[name, number] = SumRow(*held)
-        return KeptStates(moved, content, dict(head.data["origin"]))
+        return KeptStates(moved, content, dict(head.data["origin"]), dict(head.data["pending"]))
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -103,12 +145,12 @@ def save(
     """Keep what a run found. Returns None, or why it is not kept."""
     files = {f"state/{p.relative_to(job.out / 'state')}": p for p in _files(job.out / "state")}
     names = list(spec_of(job.program).states)
-    starts = [job.start_path(cut, name) for cut in range(1, job.slices) for name in names]
-    complete = all(path.is_file() for path in starts)
-    if complete:
-        files |= {f"starts/{p.relative_to(job.scratch / 'starts')}": p for p in starts}
+    found = boundaries(job)
+    known = files_of(found, job.scratch)
+    files |= known or {}
     data = {
-        "starts": complete,
+        "boundaries": [] if known is None else [boundary.to_json().decode() for boundary in found],
+        "pending": _pending(job, reports),
         "moved": {n: [_row(r.moved[n]) for r in reports] for n in names},
         "content": {n: [_row(r.content[n]) for r in reports] for n in names},
         "origin": dict(origin),
@@ -130,6 +172,11 @@ def known_cuts(store: Store, key: CoreKey) -> tuple[int, ...] | None:
     if not isinstance(cuts, list) or store.head(states_key(key.at(cuts))) is None:
         return None
     return tuple(cuts)
+
+
+def has_starts(head: Head) -> bool:
+    """Whether an entry has more than what slices changed."""
+    return bool(head.data.get("boundaries"))
 
 
 def _row(total: SumRow) -> list[int]:

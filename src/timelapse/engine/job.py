@@ -92,7 +92,7 @@ class Job:
 
     def start_path(self, slice_id: int, state: str) -> Path:
         """The state at a slice's start (no file for slice 0: it is empty)."""
-        return self.scratch / "starts" / f"{slice_id:06d}-{state}.arrow"
+        return self.scratch / start_name(slice_id, state)
 
     def recording_path(self, pass_index: int, slice_id: int) -> Path:
         """What a pass found events to do from a guessed start (kernels/recording.py)."""
@@ -100,7 +100,7 @@ class Job:
 
     def rows_path(self, slice_id: int, state: str, form: str) -> Path:
         """What a slice did to a state that is looked back on (tables/effectlog.py)."""
-        return self.rows_folder / f"{slice_id:06d}-{form}-{state}.arrow"
+        return self.scratch / rows_name(slice_id, state, form)
 
     def found_rows_path(self, pass_index: int, slice_id: int, state: str, form: str, part: int = 0) -> Path:
         """The same, as a pass found it; by key, by one worker."""
@@ -112,11 +112,25 @@ class Job:
 
     @property
     def rows_folder(self) -> Path:
-        return self.scratch / "rows"
+        return self.scratch / ROWS
 
     def attempt_path(self, attempt: str) -> Path:
         """Where one attempt at the final pass of a slice puts its results, laid out as in a run."""
         return self.scratch / "results" / attempt
+
+
+STARTS, ROWS = "starts", "rows"
+"""Folders in a job's scratch."""
+
+
+def start_name(slice_id: int, state: str) -> str:
+    """Where a state at a slice's start is, in a job's scratch."""
+    return f"{STARTS}/{slice_id:06d}-{state}.arrow"
+
+
+def rows_name(slice_id: int, state: str, form: str) -> str:
+    """Where the rows of what a slice did to a state are."""
+    return f"{ROWS}/{slice_id:06d}-{form}-{state}.arrow"
 
 
 def change_path(run: Path, slice_id: int, state: str) -> Path:

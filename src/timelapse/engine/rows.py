@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from timelapse.engine.boundary import rows_before
 from timelapse.engine.job import Job, SliceReport, SumRow, Task
 from timelapse.kernels.windows import Earlier
 from timelapse.kinds.base import StateSpec
@@ -40,14 +41,9 @@ class Before:
         end = job.end_of(self._slice - 1) if self._slice else None
         if end is None:
             return Earlier(())
-        found, first = [], self._slice
-        for index in reversed(range(self._slice)):
-            last = job.end_of(index)
-            if last is None or last <= end - width:
-                break
-            found.append(read_table(job.rows_path(index, state, form)))
-            first = index
-        found.reverse()
+        slices = rows_before(job, self._slice, width)
+        found = [read_table(job.rows_path(index, state, form)) for index in slices]
+        first = min(slices, default=self._slice)
         if form != PRESENT:
             return Earlier(since(found, end - width), end=end)
         # Values as of a time take what stood before the first row: the rows of whole slices.

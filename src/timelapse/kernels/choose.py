@@ -242,8 +242,9 @@ class SliceKernel:
         known = {
             name: starting(states[name], table, self._events, self._memory) for name, table in starts.items()
         }
-        at_once = all(use.what == "derive" for use in spec_of(self._program).times)
-        if has_steps(self._program):
+        timeless = self._work.timeless
+        at_once = timeless or all(use.what == "derive" for use in spec_of(self._program).times)
+        if has_steps(self._program) and not timeless:
             self._python = SteppingKernel(
                 self._program, self._work, known, final=self._final, rows=self._rows, folder=self._folder,
                 quarantine=self._quarantine, gone=self._gone,

@@ -81,7 +81,7 @@ class InterpretedKernel:
             self._journal = []
         self.windows: Windows | None = None
         """Its views of the past, where the program has any."""
-        if work.logs or WRITES in self._spec.states:
+        if work.logs or (WRITES in self._spec.states and not work.timeless):
             self.windows = Windows(program, work, self._journal, final=final, folder=folder, keep=rows)
         self._deltas: dict[str, Delta] = {}
         self._tracked: dict[str, TrackedStore] = {}

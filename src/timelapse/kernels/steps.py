@@ -72,8 +72,8 @@ class SteppingKernel(InterpretedKernel):
         self._alone: dict[int, tuple[HandlerSpec, Any]] = {}
         """Handlers that are a step by themselves, by their place in the program."""
         for handler in work.handlers:
-            place, spec = specs[handler.name]
-            if spec.after is not None or spec.every is not None:
+            place, spec = specs.get(handler.name, (-1, None))  # what records reads is none of the program's
+            if spec is not None and (spec.after is not None or spec.every is not None):
                 self._alone[place] = (spec, handler.function)
                 continue
             for event in handler.events:

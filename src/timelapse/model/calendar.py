@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import datetime
 import functools
+import importlib.resources
 import zoneinfo
+from pathlib import Path
 
 from timelapse.errors import DefinitionError, TimeRange
 from timelapse.ids import DAY
@@ -70,6 +72,18 @@ def _zone(name: str) -> zoneinfo.ZoneInfo:
         raise DefinitionError(
             f"{name!r} is not a time zone", hint="a name such as Europe/Berlin, or UTC", code="TL122"
         ) from None
+
+
+def zone_rules(name: str) -> bytes | None:
+    """What the system, or the package `tzdata`, says of a zone: other bytes may give other ticks. None where it is not found."""
+    places = [Path(folder, name) for folder in zoneinfo.TZPATH]
+    found = next((path for path in places if path.is_file()), None)
+    if found is not None:
+        return found.read_bytes()
+    try:
+        return importlib.resources.files("tzdata.zoneinfo").joinpath(*name.split("/")).read_bytes()
+    except (ImportError, OSError):
+        return None
 
 
 def _offset(zone: str, at: int) -> int:

@@ -248,22 +248,18 @@ def _job(
 
 def _reuse(request: Request, cuts: list[int], least: int | None) -> Reuse:
     """What the cache has for a replay with these cuts, or with any of `least` slices or more."""
-    if times := spec_of(request.program).times:
-        return Reuse.none(f"the program reaches into other times ({times[0].text_of_what})")
     if not request.settings.reuses:
         return Reuse.none("it was not asked for")
     source, several = request.source, request.settings.several
     return Reuse.of(
         request.program, request.analysis, source.id, source.reader.count, cuts, least=least,
         several=several is not None, decoded=None if several is None else several.decoded,
-        group=None if several is None else several.group,
+        group=None if several is None else several.group, until=request.settings.until,
     )  # fmt: skip
 
 
 def kept_of(program: Program, log: Log) -> dict[str, Any]:
     """What a replay of the log could start from, or why nothing is kept: for `timelapse explain`."""
-    if times := spec_of(program).times:
-        return Reuse.none(f"the program reaches into other times ({times[0].text_of_what})").describe()
     return Reuse.of(program, analyse(program), log.id, log.count, log.reader.cuts(1), least=1).describe()
 
 

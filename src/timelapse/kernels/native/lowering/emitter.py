@@ -88,7 +88,7 @@ class Emitter:
         self._together = {name: table for table in tables for name in table}
         self._beside: dict[str, Layout] = {}
         """The layouts of states that share a table."""
-        self._views = sliding_of(program)
+        self._views = {} if work.timeless else sliding_of(program)
         for table in tables:
             alone = [self._layout(n) for n in table]
             self._beside |= dict(zip(table, beside(alone) or alone, strict=True))

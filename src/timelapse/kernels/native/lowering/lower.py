@@ -271,7 +271,8 @@ class Lowering(Rejecting):
         rest of the slice runs as Python. The index of a grouped state, and views, are not kept in tables.
         """
         grouped = any(issubclass(spec.kind, Grouped) for spec in spec_of(self._program).states.values())
-        return not (self.unit.shared or grouped or spec_of(self._program).times)
+        beyond = bool(spec_of(self._program).times) and not self._work.timeless
+        return not (self.unit.shared or grouped or beyond)
 
     def _has_tables(self) -> bool:
         """Whether every state of the pass has a table, and some events are compiled."""
