@@ -19,7 +19,7 @@ from timelapse.kernels.choose import SWITCH
 from timelapse.log import MemoryLog
 from timelapse.run import Run, replay
 from timelapse.testing.sources import load_source, random_events, random_program
-from timelapse.trace.event import event_at
+from timelapse.trace.logged import event_at
 from timelapse.trace.margins import margin_of
 from timelapse.trace.moments import Past
 from timelapse.trace.steps import MISSING, Read, Write

@@ -20,8 +20,7 @@ from timelapse.model.program import spec_of
 from timelapse.moments import time_text
 from timelapse.run import Run, replay
 from timelapse.testing.sources import load_source
-from timelapse.trace.ticking import Ticking
-from timelapse.trace.whole import Uncompiled
+from timelapse.trace.through import Through
 
 
 def ticks(run: Run, depth: int) -> list[Any]:
@@ -64,7 +63,6 @@ def test_random_ticks_are_told_as_by_the_serial_loop(depth: int, monkeypatch: py
             mine = ticks(run, depth)
         with monkeypatch.context() as patch:
             by_the_loop(patch)
-            patch.setattr(Ticking, "__init__", _refuse)
             wanted = ticks(run, depth)
         assert json.dumps(mine, default=repr) == json.dumps(wanted, default=repr), seed
         asked += len(mine)
@@ -72,12 +70,8 @@ def test_random_ticks_are_told_as_by_the_serial_loop(depth: int, monkeypatch: py
     assert answered() > (10 if not depth else 2)
 
 
-def _refuse(*_: Any) -> Any:
-    raise Uncompiled
-
-
 def _answers(patch: pytest.MonkeyPatch) -> Callable[[], int]:
-    count, observed = 0, Ticking.observed
+    count, observed = 0, Through.observed
 
     def counting(*args: Any) -> Any:
         nonlocal count
@@ -85,5 +79,5 @@ def _answers(patch: pytest.MonkeyPatch) -> Callable[[], int]:
         count += 1
         return found
 
-    patch.setattr(Ticking, "observed", counting)
+    patch.setattr(Through, "observed", counting)
     return lambda: count

@@ -105,6 +105,12 @@ def _number(side: object) -> int:
     return side if isinstance(side, int) else 0
 
 
+def writes(run: Run, place: tuple[str, int]) -> list[timed.Written]:
+    """Every write of a key, by the serial loop, oldest first."""
+    ask = timed.Ask(place)
+    return timed.All(run).newest([ask], None, 1000)[0][ask]
+
+
 def test_every_output_is_explained_by_its_time(run: Run) -> None:
     """Log events, ticks, dated events and after= calls; the reads are the sums of the writes that are named."""
     rows = run.stored("Seen").to_pylist()
@@ -128,7 +134,7 @@ def test_the_writes_are_those_between_which_the_state_changed(run: Run) -> None:
     """A key's history ends, before any time, in what the state holds then; each write begins where the last one ended."""
     steps = 0
     for key in (0, 1, 2):
-        rows = timed.writes(run, [("n", key)])["n", key]
+        rows = writes(run, ("n", key))
         for before, after in itertools.pairwise(rows):
             assert before.after == after.before
             assert before.step.number < after.step.number
@@ -148,7 +154,7 @@ def test_the_writes_are_those_between_which_the_state_changed(run: Run) -> None:
 def test_steps_are_named_by_type_or_handler_and_time(run: Run) -> None:
     """Which put nothing out; a second one by its number; and what there is not says what there is."""
     quiet = next(
-        r.step for r in timed.writes(run, [("rung", k) for k in range(3)])["rung", 0] if r.step.phase == Phase.DATED_EVENT
+        r.step for r in writes(run, ("rung", 0)) if r.step.phase == Phase.DATED_EVENT
     )  # fmt: skip
     found = run.why_not(f"Ring@{quiet.ts}")
     assert found.trace.phase == Phase.DATED_EVENT

@@ -10,6 +10,7 @@ import pytest
 from timelapse.run import travel
 from timelapse.trace.few import Few
 from timelapse.trace.knowledge import Unfocused
+from timelapse.trace.through import Through
 from timelapse.trace.whole import Uncompiled, WholePast
 
 
@@ -30,6 +31,7 @@ def by_the_loop(patch: pytest.MonkeyPatch) -> None:
 
     without_few(patch)
     patch.setattr(WholePast, "walk", refuse)
+    patch.setattr(Through, "__init__", refuse)
     patch.setattr(travel, "VIEWS", ())
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from timelapse.compare.differences import At, Change, Diff
 
 _LONGEST = 1_000_000
-"""Events of a log through which the plain loop goes, where ticks and dated events are explained."""
+"""Events of a log through which the serial loop goes, where it has to, to explain ticks and dated events."""
 _MOST_READS = 4
 """States that are named where no condition differs."""
 
@@ -110,24 +110,24 @@ def causes(diff: Diff, changes: Iterable[Change]) -> dict[At, Cause]:
     places = list(dict.fromkeys(change.place for change in changes))
     seqs = sorted(place for place in places if isinstance(place, int))
     steps = [place for place in places if not isinstance(place, int)]
-    found: dict[At, Cause] = {}
-    if steps and max(diff.a.events, diff.b.events) > _LONGEST:
-        problem = f"it stems from a tick or a dated event; with more than {_LONGEST:,} events `timelapse why` looks at it alone"
-        found, steps = {place: Cause(place[2], problem=problem) for place in steps}, []
     try:
-        sides = [_sides(run, seqs, steps) for run in (diff.a, diff.b)]
+        sides, untold = zip(*(_sides(run, seqs, steps) for run in (diff.a, diff.b)), strict=True)
     except TimelapseError as error:
-        return {p: found.get(p) or Cause(_seq(p), problem=error.message) for p in places}
-    return {p: found.get(p) or _cause(_seq(p), sides[0].get(p), sides[1].get(p)) for p in places}
+        return {p: Cause(_seq(p), problem=error.message) for p in places}
+    problem = f"only the serial loop tells it, and there are more than {_LONGEST:,} events: `timelapse why` looks at it alone"
+    left = {p: Cause(_seq(p), problem=problem) for p in set().union(*untold)}
+    return {p: left.get(p) or _cause(_seq(p), sides[0].get(p), sides[1].get(p)) for p in places}
 
 
 def _seq(place: At) -> int:
     return place if isinstance(place, int) else place[2]
 
 
-def _sides(run: Run, seqs: Sequence[int], steps: Sequence[Place]) -> dict[At, EventTrace]:
-    both: list[Mapping[Any, EventTrace]] = [_traces(run, seqs), traced_steps(run, steps)]
-    return {place: trace for found in both for place, trace in found.items()}
+def _sides(run: Run, seqs: Sequence[int], steps: Sequence[Place]) -> tuple[dict[At, EventTrace], set[Place]]:
+    """What was done at the places, and those of which that would take too long."""
+    stepped, untold = traced_steps(run, steps, most=_LONGEST)
+    both: list[Mapping[Any, EventTrace]] = [_traces(run, seqs), stepped]
+    return {place: trace for found in both for place, trace in found.items()}, untold
 
 
 def _traces(run: Run, seqs: Sequence[int]) -> dict[int, EventTrace]:

@@ -22,6 +22,11 @@ from timelapse.tables.apply import Change
 Tick = Callable[[int], None]
 """Called with the number of events done since the last call."""
 
+
+def no_tick(events: int) -> None:
+    """Nobody watches."""
+
+
 POSITION_FIELDS = [
     pa.field("ts", pa.int64(), nullable=False),
     pa.field("phase", pa.int8(), nullable=False),

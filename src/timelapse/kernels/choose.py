@@ -151,7 +151,7 @@ class SliceKernel:
 
     def _accompany(self, companions: Sequence[Companion], share: int) -> None:
         """Have companions run beside the compiled pass, if all of them run compiled."""
-        if not companions or self._native is None or self._native.steps:
+        if not companions or self._native is None or self._native.unit.steps:
             return
         units = []
         with self._clock.phase("compile"):
@@ -216,7 +216,7 @@ class SliceKernel:
                     return self._aside.run(source, tick)
                 except TooOften:
                     self._aside = None
-            if self._native.steps:
+            if self._native.unit.steps:
                 return self._native.run_steps(source, tick)
             try:
                 return self._native.run(source.chunks(), tick, source.event)

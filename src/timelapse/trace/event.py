@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from timelapse.errors import RunError
 from timelapse.ids import Phase
 from timelapse.kernels.walk import Moment
-from timelapse.log.reader import EventReader
-from timelapse.log.rows import row_maker
-from timelapse.log.types import bind as bind_types
-from timelapse.log.types import heard
 from timelapse.model.events import Event
-from timelapse.model.program import Program, spec_of
 from timelapse.run.run import Run
-from timelapse.run.takeout import reader_without
 from timelapse.trace import timed
 from timelapse.trace.knowledge import Unfocused
 from timelapse.trace.likely import Guess
+from timelapse.trace.logged import events_at, reader_of
 from timelapse.trace.moments import Past
 from timelapse.trace.steps import EventTrace
 from timelapse.trace.tracer import Tracer
+from timelapse.trace.ways import TooLong, answered
 from timelapse.trace.whole import Uncompiled, past_of
 
 
@@ -42,58 +33,86 @@ def event(run: Run, seq: int) -> EventTrace:
 
 def events(run: Run, seqs: Iterable[int]) -> dict[int, EventTrace]:
     """The same for several events, by seq: each slice is run once."""
-    wanted = sorted(set(seqs))
-    tracer = Tracer(run)
-    try:
-        return trace_all(past_of(run), tracer, wanted)[0]
-    except Uncompiled:
-        return stepped(run, tracer, wanted)
+    wanted, tracer, past = sorted(set(seqs)), Tracer(run), past_of(run)
+    if not wanted:
+        return {}
+    return answered(
+        past, wanted[-1] + 1, lambda way: _stepped(run, tracer, way, wanted), lambda: trace_all(past, tracer, wanted)[0]
+    )  # fmt: skip
 
 
-def stepped(run: Run, tracer: Tracer, wanted: Sequence[int]) -> dict[int, EventTrace]:
-    """The same for a program that reaches into other times: by the serial loop, from the log's beginning."""
+def _stepped(run: Run, tracer: Tracer, way: timed.Way, wanted: Sequence[int]) -> dict[int, EventTrace]:
+    """The same for a program that reaches into other times."""
     events_at(reader_of(run), run.need_program(), wanted)  # or an error for one that is not there
     seqs = set(wanted)
-    told = timed.All(run).observed(
+    told = way.observed(
         tracer, timed.Target(tuple(wanted)), lambda: lambda s: s.phase == Phase.LOG_EVENT and s.root in seqs,
         lambda found: len(found) == len(seqs),
     )  # fmt: skip
     return {step.root: trace for step, trace in told}
 
 
-def reader_of(run: Run) -> EventReader:
-    """The log as the run took it: without the events that were taken out."""
-    return reader_without(run.need_reader(), run.stored_quarantined()["seq"].to_pylist())
-
-
 Place = tuple[int, int, int]
 """A step's time, phase and root."""
 
 
-def steps(run: Run, places: Iterable[Place]) -> dict[Place, EventTrace]:
-    """The same for steps that need not be log events: ticks, dated events, calls of `after=` handlers.
+def steps(
+    run: Run, places: Iterable[Place], *, most: int | None = None
+) -> tuple[dict[Place, EventTrace], set[Place]]:
+    """The same for steps that need not be log events: ticks, dated events, calls of `after=` handlers. And what was left out.
 
-    By the serial loop, from the log's beginning. Several steps at one place are told as one.
+    Several steps at one place are told as one. `most`: what only the serial loop tells is left out if the log has more events.
     """
-    wanted = set(places)
     traces: dict[Place, EventTrace] = {}
+    wanted = sorted(set(places))
     if not wanted:
-        return traces
-    end = max(ts for ts, _, _ in wanted) + 1
-    told = timed.All(run).observed(
-        Tracer(run), timed.Target(before=end), lambda: lambda s: (s.ts, int(s.phase), s.root) in wanted,
-        lambda found: False,
-    )  # fmt: skip
+        return traces, set()
+    past, tracer = past_of(run), Tracer(run)
+    ticks = sorted({ts for ts, phase, _ in wanted if phase == Phase.TICK})
+    targets = [timed.Target((), ts, ts + 1) for ts in ticks]
+    others = [place for place in wanted if place[1] != Phase.TICK]
+    if others:
+        seqs = {root for _, _, root in others if root >= 0}
+        targets.append(timed.Target(tuple(sorted(seqs)), None, max(ts for ts, _, _ in others) + 1))
+    left: list[Place] = []
+    told: list[timed.Told] = []
+    for target in targets:
+        own = [p for p in wanted if p[1] == Phase.TICK and p[0] == target.tick] or others
+        try:
+            told += answered(past, past.first_after(target), _seen_at(tracer, target, own), _nowhere, most=0)
+        except TooLong:
+            left += own
+    if left and (most is None or run.events <= most):
+        target = timed.Target(before=max(ts for ts, _, _ in left) + 1)
+        told += _seen_at(tracer, target, left)(timed.All(run))
+        left.clear()
     for step, trace in told:
-        place, before = (
-            (step.ts, int(step.phase), step.root),
-            traces.get((step.ts, int(step.phase), step.root)),
-        )
+        place = _place_of(step)
+        before = traces.get(place)
         traces[place] = trace if before is None else replace(
             before, handlers=before.handlers + trace.handlers, outputs=before.outputs + trace.outputs,
             rejected=before.rejected or trace.rejected,
         )  # fmt: skip
-    return traces
+    return traces, set(left)
+
+
+def _place_of(step: timed.Step) -> Place:
+    return step.ts, int(step.phase), step.root
+
+
+def _seen_at(
+    tracer: Tracer, target: timed.Target, places: Sequence[Place]
+) -> Callable[[timed.Way], list[timed.Told]]:
+    """Asks a way for the steps of a target that stand at some places."""
+    wanted = set(places)
+    return lambda way: way.observed(
+        tracer, target, lambda: lambda s: _place_of(s) in wanted, lambda found: False
+    )
+
+
+def _nowhere() -> list[timed.Told]:
+    """Slices alone do not tell steps apart that are no log events."""
+    raise Uncompiled
 
 
 def trace_all(
@@ -132,46 +151,4 @@ def _visit(
     return event is not None
 
 
-def event_at(reader: EventReader, program: Program, seq: int) -> Event:
-    """One event with all its fields. Raises RunError (TL606) where the log has none that the program listens to."""
-    classes: dict[str, type[Event]] = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
-    found = next(iter(reader.events(seq, seq + 1, classes)), None)
-    if found is not None:
-        return found
-    others: dict[str, list[str]] = {t.name: [] for t in reader.types if t.name not in classes}
-    for chunk in reader.chunks(seq, seq + 1, others):
-        for name, table in chunk.tables.items():
-            if table.num_rows:
-                raise RunError(
-                    f"event {seq} is of type {name}, to which {spec_of(program).name} does not listen",
-                    hint=f"it listens to {', '.join(classes)}", code="TL606",
-                )  # fmt: skip
-    raise RunError(
-        f"the log has no event with seq {seq}", code="TL606",
-        hint=f"it has {reader.count:,} events; `timelapse log` tells about them",
-    )  # fmt: skip
-
-
-_TOGETHER = 1 << 15
-"""Events that are so near to one another are read together: a block of the log is read whole anyway."""
-
-
-def events_at(reader: EventReader, program: Program, seqs: Sequence[int]) -> dict[int, Event]:
-    """Several events with all their fields, by seq (ascending). Raises RunError (TL606)."""
-    classes: dict[str, type[Event]] = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
-    bind_types(reader.types, classes.values())
-    found: dict[int, Event] = {}
-    wanted = np.asarray(seqs, np.int64)
-    every = {name: [f.name for f in cls.__fields__] for name, cls in classes.items()}
-    for group in np.split(wanted, np.flatnonzero(np.diff(wanted) >= _TOGETHER) + 1) if len(wanted) else ():
-        for chunk in reader.chunks(int(group[0]), int(group[-1]) + 1, every):
-            for name, table in chunk.tables.items():
-                own = table.filter(pc.is_in(table["seq"], value_set=pa.array(group)))
-                found |= {e.seq: e for e in row_maker(classes[name], every[name])(own)}
-    for seq in seqs:
-        if seq not in found:
-            found[seq] = event_at(reader, program, seq)
-    return found
-
-
-__all__ = ["Place", "event", "event_at", "events", "steps"]
+__all__ = ["Place", "event", "events", "steps"]

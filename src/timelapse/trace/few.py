@@ -23,8 +23,8 @@ from timelapse.log.reader import EventReader
 from timelapse.model.events import Event
 from timelapse.model.program import RUNTIME_NAMES, HandlerSpec, bind
 from timelapse.trace import timed
-from timelapse.trace.event import events_at
 from timelapse.trace.knowledge import Part, Place, Unfocused
+from timelapse.trace.logged import events_at
 from timelapse.trace.matter import Matter, place_of, under
 from timelapse.trace.steps import Under
 
@@ -78,10 +78,14 @@ class Few:
             places, lambda loop: timed.seen_by(loop, tracer, wanted(), enough, target.before), target.tick
         )
 
+    def newest(self, asks: Collection[timed.Ask], before: int | None, last: int) -> timed.Newest:
+        """See timed.Way: all of them."""
+        return timed.of_asks(asks, lambda places, number: self.writes(places, number, before))
+
     def writes(
         self, places: Collection[Place], number: int | None, before: int | None
     ) -> tuple[dict[Place, list[timed.Written]], dict[Place, list[timed.Step]]]:
-        """See timed.writes_and_offers."""
+        """See timed.written_by."""
         specs = self.past.spec.states
         wanted = {
             (name, key if isinstance(key, Under) else place_of(specs[name], key)) for name, key in places
@@ -107,13 +111,18 @@ class Few:
 
     def events(self, steps: Iterable[timed.Step]) -> dict[int, Event]:
         """The events of steps with all their fields, by number."""
-        own = {s.number: s for s in steps}
-        seqs = sorted({s.root for s in own.values() if s.root >= 0})
-        found = events_at(self.past.reader, self.past.program, seqs)
-        return {
-            n: s.event if s.root < 0 else found[s.root] if s.phase == Phase.LOG_EVENT else found[s.root]._at(s.ts, s.root)
-            for n, s in own.items()
-        }  # fmt: skip
+        return events_of(self.past, steps)
+
+
+def events_of(past: Past, steps: Iterable[timed.Step]) -> dict[int, Event]:
+    """The events of steps with all their fields, by number: what stems from one of the log at its own time."""
+    own = {s.number: s for s in steps}
+    seqs = sorted({s.root for s in own.values() if s.root >= 0})
+    found = events_at(past.reader, past.program, seqs)
+    return {
+        n: s.event if s.root < 0 else found[s.root] if s.phase == Phase.LOG_EVENT else found[s.root]._at(s.ts, s.root)
+        for n, s in own.items()
+    }  # fmt: skip
 
 
 class Cut:
@@ -297,4 +306,11 @@ class _Asked:
         self.get, self.items = get, items
 
 
-__all__ = ["Few", "number_of"]
+def place_of_number(number: int) -> tuple[int, int, int, int]:
+    """The time, phase, root and place that a step's number is made of."""
+    rest, place = number >> 20, number & ((1 << 20) - 1)
+    at, root = rest >> 64, (rest & ((1 << 64) - 1)) - 1
+    return at >> 3, at & 7, root, place
+
+
+__all__ = ["Few", "events_of", "number_of", "place_of_number"]

@@ -22,13 +22,14 @@ from timelapse.model.types import DecimalType, ScalarType, TupleType, ValueType
 from timelapse.moments import time_text
 from timelapse.run.run import Run
 from timelapse.trace import timed
-from timelapse.trace.event import events_at
 from timelapse.trace.few import Few
 from timelapse.trace.knowledge import Ask, Unfocused
+from timelapse.trace.logged import events_at
 from timelapse.trace.moments import Past
 from timelapse.trace.recorder import seen
 from timelapse.trace.steps import MISSING, brief, name_of, place_text, plain
-from timelapse.trace.whole import Uncompiled, WholePast, past_of
+from timelapse.trace.ways import answered
+from timelapse.trace.whole import Uncompiled, past_of
 from timelapse.trace.writers import shown_side, writers
 
 if TYPE_CHECKING:
@@ -189,24 +190,21 @@ def _history(
         held = run.value_at_cut(state, checked, run.slices)
         return History(state, checked, at, shown_side(held), (), held is not ABSENT)
     past = past_of(run, progress)
-    if isinstance(past, WholePast):
-        with contextlib.suppress(Unfocused):
-            end = past.cuts[-1] if at is None else min(past.reader.seq_at(at), past.cuts[-1])
-            return _stepped(run, Few(past, end), state, checked, at, last)
-    try:
-        return _compiled(past, spec, checked, at, last)
-    except Uncompiled:
-        return _stepped(run, timed.All(run, progress), state, checked, at, last)
+    end = past.cuts[-1] if at is None else min(past.reader.seq_at(at), past.cuts[-1])
+    return answered(
+        past, end, lambda way: _stepped(run, way, state, checked, at, last), lambda: _compiled(past, spec, checked, at, last)
+    )  # fmt: skip
 
 
 def _stepped(run: Run, way: timed.Way, state: str, key: Any, at: int | None, last: int) -> History:
     """The same for a program that reaches into other times: step by step. Raises Unfocused, if the way does."""
-    rows = way.writes([(state, key)], None, at)[0][state, key]
+    ask = timed.Ask((state, key))
+    rows = way.newest([ask], at, last + 1)[0][ask]
     value = rows[-1].after if rows else ABSENT
-    if at is None and isinstance(way, Few):
+    if at is None and not isinstance(way, timed.All):
         held = run.value_at_cut(state, key, run.slices)
         if _counted(held) != _counted(value):
-            raise Unfocused(f"{state} ends otherwise")  # never seen
+            raise (Unfocused if isinstance(way, Few) else Uncompiled)(f"{state} ends otherwise")  # never seen
     shown = rows[len(rows) - min(last, len(rows)) :]
     events = way.events(w.step for w in shown)
     entries = tuple(

@@ -18,7 +18,7 @@ from timelapse.model.program import spec_of
 from timelapse.model.times import VIEWS
 from timelapse.moments import read_time, time_text
 from timelapse.run.run import Run
-from timelapse.trace.event import event_at
+from timelapse.trace.logged import event_at
 
 
 class Found(NamedTuple):

@@ -294,12 +294,13 @@ class Target(NamedTuple):
     """Where the steps are that somebody wants to see.
 
     `seqs`: they are these log events, or stem from them; `tick`: or they are ticks at this time. `before`: they come
-    before everything at this time; None: that is not known.
+    before everything at this time; None: that is not known. `ticks`: beside those of `seqs`, ticks at these times.
     """
 
     seqs: tuple[int, ...] = ()
     tick: int | None = None
     before: int | None = None
+    ticks: tuple[int, ...] = ()
 
 
 class Told(NamedTuple):
@@ -341,6 +342,18 @@ def written_by(
     return found, loop.offered
 
 
+class Ask(NamedTuple):
+    """Who wrote a place before a step (by its number; None: to the end), of what is shown `until` a time (None: until then)?"""
+
+    place: Place
+    number: int | None = None
+    until: int | None = None
+
+
+Newest = tuple[dict[Ask, list[Written]], dict[Place, list[Step]]]
+"""The newest writes for each question, oldest first; and the steps of all operations on the places, where windows need them."""
+
+
 class Way(Protocol):
     """A way of looking into a run: by all of its log, or by what matters of it."""
 
@@ -350,10 +363,8 @@ class Way(Protocol):
     ) -> list[Told]:  # fmt: skip
         """The steps that are wanted: see `seen_by`. `wanted` gives the test anew, should the way be gone several times."""
 
-    def writes(
-        self, places: Collection[Place], number: int | None, before: int | None
-    ) -> tuple[dict[Place, list[Written]], dict[Place, list[Step]]]:
-        """See `written_by`."""
+    def newest(self, asks: Collection[Ask], before: int | None, last: int) -> Newest:
+        """Who wrote, before everything at a time: the newest `last` writes at least. What counts of them is the caller's part."""
 
     def events(self, steps: Iterable[Step]) -> dict[int, Event]:
         """The events of steps with all their fields, by number."""
@@ -362,14 +373,17 @@ class Way(Protocol):
 class All:
     """By the serial loop over all of the log, from its beginning."""
 
-    def __init__(self, run: Run, progress: Progress | None = None) -> None:
-        self._run, self._progress = run, progress or Silent()
+    def __init__(self, run: Run, progress: Progress | None = None, why: str = "") -> None:
+        """`why`: why nothing quicker tells, in a few words."""
+        self._run, self._progress, self._why = run, progress or Silent(), why
 
     @contextmanager
     def _loop(self) -> Iterator[Watched]:
         """A loop that tells how far it is."""
         loop = Watched(self._run)
-        slowly = "this goes by the serial loop, as Python, from the log's beginning"
+        slowly = "this goes by the serial loop, as Python, from the log's beginning" + (
+            self._why and f" ({self._why})"
+        )
         with going(self._progress, "the serial loop", self._run.events, slowly=slowly) as loop.tick:
             yield loop
 
@@ -381,10 +395,13 @@ class All:
         with self._loop() as loop:
             return seen_by(loop, tracer, wanted(), enough, target.before)
 
-    def writes(
+    def newest(self, asks: Collection[Ask], before: int | None, last: int) -> Newest:
+        """See Way."""
+        return of_asks(asks, lambda places, number: self._writes(places, number, before))
+
+    def _writes(
         self, places: Collection[Place], number: int | None, before: int | None
     ) -> tuple[dict[Place, list[Written]], dict[Place, list[Step]]]:
-        """See Way."""
         with self._loop() as loop:
             return written_by(loop, places, number, before)
 
@@ -393,20 +410,31 @@ class All:
         return {s.number: s.event for s in steps}
 
 
-def writes(
-    run: Run, places: Collection[Place], number: int | None = None, before: int | None = None
-) -> dict[Place, list[Written]]:
-    """Every write of the places, by the serial loop."""
-    return All(run).writes(places, number, before)[0]
+def of_asks(
+    asks: Collection[Ask],
+    writes: Callable[
+        [Collection[Place], int | None], tuple[dict[Place, list[Written]], dict[Place, list[Step]]]
+    ],
+) -> Newest:
+    """The answers from all writes of the places before a step."""
+    numbers = [ask.number for ask in asks if ask.number is not None]
+    found, offered = writes(
+        {ask.place for ask in asks}, max(numbers) if len(numbers) == len(asks) > 0 else None
+    )
+    return {
+        ask: [w for w in found[ask.place] if ask.number is None or w.step.number < ask.number] for ask in asks
+    }, offered
 
 
-def counting(found: Sequence[Written], number: int, view: View | None) -> list[Written]:
-    """Those before a step that a read of it shows, newest first."""
-    return [w for w in reversed(found) if w.step.number < number and (view is None or view.shows(w.step.ts))]
+def counting(found: Sequence[Written], view: View | None) -> list[Written]:
+    """Those that a read shows, newest first."""
+    return [w for w in reversed(found) if view is None or view.shows(w.step.ts)]
 
 
 __all__ = [
     "All",
+    "Ask",
+    "Newest",
     "Step",
     "Target",
     "Told",
@@ -414,8 +442,8 @@ __all__ = [
     "Way",
     "Written",
     "counting",
+    "of_asks",
     "reaches",
     "seen_by",
-    "writes",
     "written_by",
 ]

@@ -83,25 +83,32 @@ class Tracer:
         found = self._told(event, outputs, rejected, kernel.records, taken_out, slice_id)
         return replace(found, views=views, shown=shown)
 
-    def trace_tick(self, step: timed.Step, place: int, native: NativeKernel) -> tuple[EventTrace, int]:
-        """Do a tick on the states of a kernel that has done everything before its time; and the ordinal of the next record there.
+    def trace_step(
+        self, step: timed.Step, place: int | None, given: Event | None, native: NativeKernel
+    ) -> tuple[EventTrace, int]:
+        """Do a step on the states of a kernel that has done everything before it; and the ordinal of the next record there.
 
-        `place`: that of the step's handler. Its writes are real.
+        `place`: that of the step's handler; None: those that the log's events call. `given`: the event that these are given; None: a
+        tick. Its writes are real.
         """
         told, views, shown = self._recorder, dict[str, View](), Chosen()
+        in_tick = step.phase == Phase.TICK
         told.clear()
-        native.look_from(step.ts, tick=True)
+        native.look_from(step.ts, tick=in_tick)
 
         def live(name: str, journal: Journal | None) -> Any:
             state = native.live(name, journal)
             if state._clock is not None:
-                state._clock = Telling(state, told.watch, views, shown, in_tick=True)
+                state._clock = Telling(state, told.watch, views, shown, in_tick=in_tick)
             return told.watch(self._spec.states[name], state)
 
-        kernel = _TickKernel(self._program, self._work, live, told)
-        kernel.numbered = (step.ts, Phase.TICK, -1), step.ordinal
+        kernel = _StepKernel(self._program, self._work, live, told)
+        kernel.numbered = (step.ts, step.phase, step.root), step.ordinal
+        order = () if place is None else (place,)
         try:
-            failure = kernel.one_step(KernelStep(step.ts, Phase.TICK, -1, (place,), None), lambda: step.event)
+            failure = kernel.one_step(
+                KernelStep(step.ts, step.phase, step.root, order, given), lambda: step.event
+            )
         finally:
             told.leave()
         if failure is not None:
@@ -280,8 +287,8 @@ class _Kernel(InterpretedKernel):
         return _in_order(self._rows)
 
 
-class _TickKernel(SteppingKernel):
-    """The same for ticks."""
+class _StepKernel(SteppingKernel):
+    """The same for steps of programs with ticks or `after=`."""
 
     def __init__(
         self, program: Program, work: PassProgram, live: Callable[[str, Journal | None], Any], told: Recorder

@@ -7,26 +7,35 @@ slice here. What does not run compiled, or reaches into other times in other way
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from timelapse.engine.progress import Progress
+from timelapse.env.machine import cores
 from timelapse.kernels.base import Abandoned, Tick
+from timelapse.kernels.choose import SliceKernel
+from timelapse.kernels.source import Source
 from timelapse.kernels.walk import Visit, Walk
 from timelapse.kinds.base import UNKEYED
 from timelapse.log.reader import EventReader
+from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.model.program import spec_of
-from timelapse.model.times import VIEWS, width_of
+from timelapse.model.times import VIEWS, span_of, width_of
 from timelapse.model.types import TupleType
 from timelapse.run.run import Run
 from timelapse.trace.columns import Columns, Pattern, Seqs
 from timelapse.trace.focus import Focus
 from timelapse.trace.knowledge import Ask, Place, Unfocused
 from timelapse.trace.moments import Past
+from timelapse.trace.telling import going
+
+if TYPE_CHECKING:
+    from timelapse.kernels.native.kernel import NativeKernel
 
 _LONGEST = 1 << 24
 """Events of a log whose columns are kept in memory, to find who may have written a key."""
@@ -83,9 +92,65 @@ class WholePast(Past):
 
     def walk(self, slice_id: int, stops: Sequence[int], visit: Visit) -> None:
         """Raises Uncompiled, also where there is more than the log's events."""
-        if any(use.what not in VIEWS for use in self.spec.times):
+        if not self.looks_only:
             raise Uncompiled
         super().walk(slice_id, stops, visit)
+
+    # --- all steps ------------------------------------------------------------------------------------
+
+    @property
+    def looks_only(self) -> bool:
+        """Whether there are windows and looks back, and nothing happens but log events."""
+        return all(use.what in VIEWS for use in self.spec.times)
+
+    @property
+    def steps(self) -> bool:
+        """Whether ticks or `after=` handlers are called, and nothing is dated."""
+        what = {use.what for use in self.spec.times}
+        return bool(what & {"after", "every"}) and what <= {*VIEWS, "after", "every", "derive"}
+
+    def stepping(self, hi: int, end: int) -> tuple[NativeKernel, Source]:
+        """A kernel for all steps up to a time, and what it reads: events seq < `hi`. Raises Uncompiled."""
+        work = self._work
+        kernel = SliceKernel(
+            self.program, work, {}, hi, final=True, prefetch=cores() > 1, alone=True, rows=False, asked=()
+        )  # fmt: skip
+        _, native = kernel.parts
+        if native is None or not native.unit.steps:
+            raise Uncompiled
+        classes = {c.__name__: c for c in heard(self.spec, self.reader.types) if c.__name__ in work.columns}
+        return native, Source(self.reader, 0, hi, classes, work.columns, begin=self.reader.ts_first, end=end)
+
+    def going(self, events: int) -> AbstractContextManager[Tick]:
+        """Progress through so many events of the log."""
+        return going(self.progress, "through the log", events)
+
+    @cached_property
+    def last_step(self) -> int:
+        """The time up to which the run went."""
+        last, until = self.reader.ts_before(self.cuts[-1]), self.run.manifest.until
+        assert last is not None
+        return last if until is None else max(last, until)
+
+    @cached_property
+    def longest_lag(self) -> int:
+        """How long after an event of the log what stems from it may happen."""
+        return max(
+            (span_of(self.program, h.after) for h in self.spec.handlers if h.after is not None), default=0
+        )
+
+    def refused_steps(self) -> frozenset[tuple[int, int, int]]:
+        """Time, phase and root of the steps that were rejected."""
+        rows = self.run.stored_rejected()
+        return frozenset(zip(*(rows.column(n).to_pylist() for n in ("ts", "phase", "seq")), strict=True))
+
+    def ticks_write(self, states: Collection[str]) -> bool:
+        """Whether ticks may write some of these states."""
+        logged = {t.name for t in self.reader.types}
+        try:
+            return any(p.type not in logged for name in states for p in self.knowledge.patterns[name])
+        except Unfocused:
+            return True
 
     def _go(self, walk: Walk, stops: Sequence[int], visit: Visit, tick: Tick) -> None:
         if not walk.compiled:

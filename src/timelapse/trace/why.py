@@ -16,11 +16,12 @@ from timelapse.model.program import spec_of
 from timelapse.run.run import Run
 from timelapse.trace import timed
 from timelapse.trace.chosen import choosers
-from timelapse.trace.event import event_at, events_at, reader_of, trace_all
+from timelapse.trace.event import trace_all
 from timelapse.trace.explanation import Cause, Explanation, Seen, Source
 from timelapse.trace.few import Few
 from timelapse.trace.knowledge import Ask, Unfocused
 from timelapse.trace.likely import Guess
+from timelapse.trace.logged import event_at, events_at, reader_of
 from timelapse.trace.moments import Past
 from timelapse.trace.questions import Found, Named, find_event, find_output, nothing_named
 from timelapse.trace.steps import (
@@ -31,9 +32,9 @@ from timelapse.trace.steps import (
     Under,
     Write,
 )
-from timelapse.trace.ticking import Ticking
 from timelapse.trace.tracer import Tracer
-from timelapse.trace.whole import Uncompiled, WholePast, past_of
+from timelapse.trace.ways import answered
+from timelapse.trace.whole import Uncompiled, past_of
 from timelapse.trace.writers import Writers, Written, shown_side, writers
 
 LAST = 3
@@ -78,19 +79,15 @@ def _answer(
     tracer, depth = Tracer(run), depth if last else 0
     past = past_of(run, progress)
     target = _target(past, found)
-    if isinstance(past, WholePast):
-        with contextlib.suppress(Unfocused):
-            return _timed(run, Few(past, past.first_after(target)), tracer, asked, found, target, depth, last)
-        if target.tick is not None:
-            with contextlib.suppress(Unfocused, Uncompiled):
-                way = Ticking(past, past.first_after(target))
-                return _timed(run, way, tracer, asked, found, target, depth, last)
-    try:
+
+    def by_slices() -> Explanation:
         if found.named is not None or found.dated is not None:
             raise Uncompiled  # a step that is told from others by its time
         return _compiled(past, tracer, asked, found, depth, last)
-    except Uncompiled:
-        return _timed(run, timed.All(run, progress), tracer, asked, found, target, depth, last)
+
+    return answered(
+        past, past.first_after(target), lambda way: _timed(run, way, tracer, asked, found, target, depth, last), by_slices
+    )  # fmt: skip
 
 
 def _target(past: Past, found: Found) -> timed.Target:
@@ -247,22 +244,26 @@ def _find_sources(
 ) -> dict[int, tuple[timed.Step, list[Source]]]:
     """Fill in who wrote what these steps read. Gives, by their numbers, the steps that were found."""
 
-    def place_of(done: _Done, seen: Seen) -> tuple[str, Any]:
-        view = done.cause.trace.views.get(seen.read.state)
-        return (seen.read.state if view is None else view.state), seen.read.key
+    def ask_of(done: _Done, seen: Seen) -> timed.Ask:
+        view, number = done.cause.trace.views.get(seen.read.state), done.step.number
+        if view is None:
+            return timed.Ask((seen.read.state, seen.read.key), number)
+        until = None if view.until is None else view.until - view.in_tick
+        return timed.Ask((view.state, seen.read.key), number, until)
 
     asked = [(done, seen) for done in level for seen in done.cause.seen if not seen.read.every]
-    found, offered = way.writes({place_of(*a) for a in asked}, max(done.step.number for done in level), None)
+    found, offered = way.newest({ask_of(*a) for a in asked}, None, last + 1)
     listed: list[tuple[Seen, timed.Step, Any, Any]] = []
     for done, seen in asked:
+        ask = ask_of(done, seen)
         if _place(seen.read) in done.cause.trace.shown:
             chosen = done.cause.trace.shown[_place(seen.read)]
             if chosen is not None and not chosen.own:
-                steps = [s for s in offered[place_of(done, seen)] if s.number < done.step.number]
+                steps = [s for s in offered[ask.place] if s.number < done.step.number]
                 listed.append((seen, steps[-chosen.place], MISSING, seen.read.value))
             continue
         view = done.cause.trace.views.get(seen.read.state)
-        rows = timed.counting(found[place_of(done, seen)], done.step.number, view)
+        rows = timed.counting(found[ask], view)
         listed += [(seen, w.step, shown_side(w.before), shown_side(w.after)) for w in rows[:last]]
         seen.older = len(rows) > last or (
             bool(rows) and (view is None or view.since is None) and rows[-1].before is not ABSENT
@@ -280,7 +281,11 @@ def _find_sources(
 def _explain_sources(
     way: timed.Way, tracer: Tracer, sources: Mapping[int, tuple[timed.Step, list[Source]]]
 ) -> list[_Done]:
-    target = timed.Target(tuple(sorted({step.root for step, _ in sources.values() if step.root >= 0})))
+    steps = [step for step, _ in sources.values()]
+    target = timed.Target(
+        tuple(sorted({s.root for s in steps if s.root >= 0})),
+        ticks=tuple(sorted({s.ts for s in steps if s.phase == Phase.TICK})),
+    )
     told = way.observed(
         tracer, target, lambda: lambda s: s.number in sources, lambda all_: len(all_) == len(sources)
     )

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels import budget
-from timelapse.kernels.base import Abandoned, PassResult, Tick
+from timelapse.kernels.base import Abandoned, PassResult, Tick, no_tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.build import compiled
@@ -51,13 +51,11 @@ if TYPE_CHECKING:
     from timelapse.kernels.native.beside import Companions
 
 Shown = Callable[[int], Event]
+Stops = Callable[[Batch], Iterable[tuple[int, Callable[[], bool]] | None]]
+"""Where to stop in a batch, before which steps by index, with what to do there; None: go no further."""
 
 PIECE = 32768
 """Events between two calls of the compiled function: tables are made large enough before each."""
-
-
-def _no_tick(events: int) -> None:
-    """Nobody watches."""
 
 
 class NativeKernel:
@@ -131,14 +129,17 @@ class NativeKernel:
 
     def run_steps(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice of a program that is called at other times than those of the log's events too."""
-        self._ticks = Ticks(self._program, source) if self._unit.ticks else None
-        self._log_begins = source.begin
-        chunks = with_ticks(with_later(source, self._unit), self._program, source, self._unit)
-        result = self.run(chunks, tick, source.event)
+        result = self.run(self._begun(source), tick, source.event)
         if self._final and source.is_last and result.failure is None:
             ahead = calls_ahead(self._program, self._spec.handlers, source, self._gone)
             result.pending = dict(sorted(ahead.items()))
         return result
+
+    def _begun(self, source: Source) -> Iterator[Chunk]:
+        """A slice of such a program begins: all its steps."""
+        self._ticks = Ticks(self._program, source) if self._unit.ticks else None
+        self._log_begins = source.begin
+        return with_ticks(with_later(source, self._unit), self._program, source, self._unit)
 
     def run(self, chunks: Iterator[Chunk], tick: Tick, shown: Shown) -> PassResult:
         """Process one slice. After a failure the kernel is of no use. `shown` gives an event by seq for errors.
@@ -192,9 +193,8 @@ class NativeKernel:
 
     def finish(self, result: PassResult) -> None:
         """The slice ends: what it did."""
-        collect(
-            [self.collected()], result, 2 if self._prefetch else 1
-        )  # the thread that decoded is done by now
+        threads = 2 if self._prefetch else 1  # the one that decoded is done by now
+        collect([self.collected()], result, threads)
         result.rows = self._logs.rows()
         self.end(result)
 
@@ -205,10 +205,7 @@ class NativeKernel:
             self._put_out(result)
         self._list_quarantined(result)
 
-    def walk(
-        self, chunks: Iterator[Chunk], shown: Shown,
-        stops: Callable[[Batch], Iterable[tuple[int, Callable[[], bool]] | None]], tick: Tick = _no_tick,
-    ) -> None:  # fmt: skip
+    def walk(self, chunks: Iterator[Chunk], shown: Shown, stops: Stops, tick: Tick = no_tick) -> None:
         """Go through a slice for its states alone. For each batch `stops` gives where to stop, by index, and a visit.
 
         What returns True has done the event there. None ends the walk. Raises TooOften and Abandoned as `run` does,
@@ -226,16 +223,24 @@ class NativeKernel:
                         if stop is None:
                             return
                         at, visit = stop
-                        self._span(batch, lo, at, position, tick, shown)
+                        self._through(batch, lo, at, position, tick, shown)
                         lo = max(lo, at)
                         if visit() and at < batch.events:
                             position[batch.kinds[at]] += 1
                             lo = at + 1
                         self._logs.keep()
-                    self._span(batch, lo, batch.events, position, tick, shown)
+                    self._through(batch, lo, batch.events, position, tick, shown)
                     self._outputs = Outputs(self._unit)
+                self._tick_until(None, tick)
         except Failed as failed:
             raise failed.failure from None
+
+    def walk_steps(self, source: Source, stops: Stops, tick: Tick = no_tick) -> None:
+        """The same of a program that is called at other times than those of the log's events too: `stops` are between steps.
+
+        Ticks that run as Python are no steps of a batch; they come before the step that they precede, and before a stop there.
+        """
+        self.walk(self._begun(source), source.event, stops, tick)
 
     def look_from(self, ts: int, *, tick: bool = False) -> None:
         """What looks back is asked for an event at this time, or for a tick."""
@@ -270,9 +275,9 @@ class NativeKernel:
         return True
 
     @property
-    def steps(self) -> bool:
-        """Whether there is more than the log's events: see `run_steps`."""
-        return self._unit.steps
+    def unit(self) -> Unit:
+        """What it runs."""
+        return self._unit
 
     @property
     def turn(self) -> object:
@@ -326,12 +331,18 @@ class NativeKernel:
 
     def feed(self, batch: Batch, tick: Tick, shown: Shown) -> None:
         """The next events. Raises Failed, TooOften, and where events are shared out Foreign."""
-        lo, position = 0, np.zeros(len(self._unit.events), np.int64)
-        while self._ticks is not None and (at := self._ticks.place(batch)) is not None:
+        position = np.zeros(len(self._unit.events), np.int64)
+        self._through(batch, 0, batch.events, position, tick, shown)
+
+    def _through(
+        self, batch: Batch, lo: int, end: int, position: npt.NDArray[np.int64], tick: Tick, shown: Shown
+    ) -> None:
+        """Steps lo to end of a batch, and the ticks that come before them or the one behind."""
+        while self._ticks is not None and (at := self._ticks.place(batch)) is not None and at <= end:
             self._span(batch, lo, at, position, tick, shown)
-            lo = at
+            lo = max(lo, at)
             self._tick_until(batch, tick, at)
-        self._span(batch, lo, batch.events, position, tick, shown)
+        self._span(batch, lo, end, position, tick, shown)
 
     def _tick_until(self, batch: Batch | None, tick: Tick, at: int = 0) -> None:
         """The ticks before a step of a batch; without one all that are left."""

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 
 from timelapse.analysis.result import PassProgram
-from timelapse.kernels.base import Abandoned, PassResult, Tick
+from timelapse.kernels.base import Abandoned, PassResult, Tick, no_tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.native.decode import Batch
 from timelapse.kernels.native.kernel import NativeKernel, Shown
@@ -60,7 +60,7 @@ class SharedKernel:
         with first.decoder.batches(chunks, clock, ahead=False) as batches:
             supply = Supply(batches, len(self._workers))
             own, *others = hands = [
-                _Hand(kernel, tick if number == 0 else _no_tick, shown, supply, number)
+                _Hand(kernel, tick if number == 0 else no_tick, shown, supply, number)
                 for number, kernel in enumerate(self._workers)
             ]
             threads = [
@@ -148,7 +148,3 @@ def _together(hands: list[_Hand]) -> PassResult:
         whole.quarantined += result.quarantined
     whole.quarantined.sort(key=lambda row: row[2])
     return whole
-
-
-def _no_tick(events: int) -> None:
-    pass

@@ -1,0 +1,69 @@
+"""Events of a run's log by their seqs, with all their fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from timelapse.errors import RunError
+from timelapse.log.reader import EventReader
+from timelapse.log.rows import row_maker
+from timelapse.log.types import bind as bind_types
+from timelapse.log.types import heard
+from timelapse.model.events import Event
+from timelapse.model.program import Program, spec_of
+from timelapse.run.run import Run
+from timelapse.run.takeout import reader_without
+
+
+def reader_of(run: Run) -> EventReader:
+    """The log as the run took it: without the events that were taken out."""
+    return reader_without(run.need_reader(), run.stored_quarantined()["seq"].to_pylist())
+
+
+def event_at(reader: EventReader, program: Program, seq: int) -> Event:
+    """One event with all its fields. Raises RunError (TL606) where the log has none that the program listens to."""
+    classes: dict[str, type[Event]] = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
+    found = next(iter(reader.events(seq, seq + 1, classes)), None)
+    if found is not None:
+        return found
+    others: dict[str, list[str]] = {t.name: [] for t in reader.types if t.name not in classes}
+    for chunk in reader.chunks(seq, seq + 1, others):
+        for name, table in chunk.tables.items():
+            if table.num_rows:
+                raise RunError(
+                    f"event {seq} is of type {name}, to which {spec_of(program).name} does not listen",
+                    hint=f"it listens to {', '.join(classes)}", code="TL606",
+                )  # fmt: skip
+    raise RunError(
+        f"the log has no event with seq {seq}", code="TL606",
+        hint=f"it has {reader.count:,} events; `timelapse log` tells about them",
+    )  # fmt: skip
+
+
+_TOGETHER = 1 << 15
+"""Events that are so near to one another are read together: a block of the log is read whole anyway."""
+
+
+def events_at(reader: EventReader, program: Program, seqs: Sequence[int]) -> dict[int, Event]:
+    """Several events with all their fields, by seq (ascending). Raises RunError (TL606)."""
+    classes: dict[str, type[Event]] = {cls.__name__: cls for cls in heard(spec_of(program), reader.types)}
+    bind_types(reader.types, classes.values())
+    found: dict[int, Event] = {}
+    wanted = np.asarray(seqs, np.int64)
+    every = {name: [f.name for f in cls.__fields__] for name, cls in classes.items()}
+    for group in np.split(wanted, np.flatnonzero(np.diff(wanted) >= _TOGETHER) + 1) if len(wanted) else ():
+        for chunk in reader.chunks(int(group[0]), int(group[-1]) + 1, every):
+            for name, table in chunk.tables.items():
+                own = table.filter(pc.is_in(table["seq"], value_set=pa.array(group)))
+                found |= {e.seq: e for e in row_maker(classes[name], every[name])(own)}
+    for seq in seqs:
+        if seq not in found:
+            found[seq] = event_at(reader, program, seq)
+    return found
+
+
+__all__ = ["event_at", "events_at", "reader_of"]

@@ -1,0 +1,52 @@
+"""The ways of looking into a run, the quickest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from timelapse.trace import timed
+from timelapse.trace.few import Few
+from timelapse.trace.knowledge import Unfocused
+from timelapse.trace.moments import Past
+from timelapse.trace.through import Through
+from timelapse.trace.whole import Uncompiled, WholePast
+
+T = TypeVar("T")
+
+
+def answered(
+    past: Past,
+    end: int,
+    ask: Callable[[timed.Way], T],
+    by_slices: Callable[[], T],
+    *,
+    most: int | None = None,
+) -> T:
+    """The answer of the first way that has one: the events that matter, alone; the log gone through compiled; the serial loop.
+
+    `end`: events from there on are not asked about. `by_slices`: what answers where nothing happens but log events. `most`: TooLong is
+    raised where the serial loop would have to go through more events.
+    """
+    why = ""
+    if isinstance(past, WholePast):
+        try:
+            return ask(Few(past, end))
+        except Unfocused as reason:
+            why = str(reason)
+        with suppress(Uncompiled):
+            return ask(Through(past, end))
+    if not isinstance(past, WholePast) or past.looks_only:
+        with suppress(Uncompiled):
+            return by_slices()
+    if most is not None and past.run.events > most:
+        raise TooLong(why)
+    return ask(timed.All(past.run, past.progress, f"{why}; it does not run compiled" if why else ""))
+
+
+class TooLong(Exception):
+    """Only the serial loop would tell, and the log is long."""
+
+
+__all__ = ["TooLong", "answered"]
