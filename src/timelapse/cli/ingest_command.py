@@ -178,8 +178,8 @@ def _run(
     from timelapse.cli.options import start_spark
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.spark_watch import watching
+    from timelapse.ingest.in_process import room
     from timelapse.log import Log
-    from timelapse.log.ingest import room
     from timelapse.log.types import event_types
 
     if master is not None:

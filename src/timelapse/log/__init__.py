@@ -1,4 +1,4 @@
-"""The event log: ingest on Spark, a total order, columnar segments, readers for any process."""
+"""The stored log: a total order, columnar segments, readers for any process."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from timelapse.log.reader import Chunk, EventReader, LogReader
 from timelapse.log.types import EventType, bind
 
 if TYPE_CHECKING:
+    from timelapse.ingest.source import Source
     from timelapse.log.info import LogInfo, TypeInfo
     from timelapse.log.log import Log
     from timelapse.log.memory import MemoryLog
-    from timelapse.log.source import Source
 
 # Loaded when first used: reading a log needs nothing of what makes one.
-_LATER = {"Log": "log", "LogInfo": "info", "TypeInfo": "info", "MemoryLog": "memory", "Source": "source"}
+_LATER = {
+    "Log": "timelapse.log.log",
+    "LogInfo": "timelapse.log.info",
+    "TypeInfo": "timelapse.log.info",
+    "MemoryLog": "timelapse.log.memory",
+    "Source": "timelapse.ingest.source",  # what Log.write takes
+}
 
 __all__ = [
     "Chunk",
@@ -35,6 +41,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'timelapse.log' has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(f"timelapse.log.{_LATER[name]}"), name)
+    value = getattr(importlib.import_module(_LATER[name]), name)
     globals()[name] = value
     return value

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from timelapse.errors import IngestError, LogError, Place
-from timelapse.log import making
+from timelapse.errors import LogError
 from timelapse.log import manifest as stored
 from timelapse.log.derived import Outputs, write_outputs
 from timelapse.log.info import LogInfo, info_of
 from timelapse.log.manifest import IngestEntry, Manifest
-from timelapse.log.place import as_path, check_free, locked, whole_folder
+from timelapse.log.place import as_path, whole_folder
+from timelapse.log.quarantine import bad_rows
 from timelapse.log.reader import LogReader, unreadable
 from timelapse.log.segment import BLOCK_EVENTS, write_events
-from timelapse.log.source import InMemory, Source, as_source
 from timelapse.log.types import EventType, bind, event_types
 from timelapse.log.without import name_of, seqs_of
 from timelapse.model.events import Event
@@ -32,6 +29,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from timelapse.charts import Figure
+    from timelapse.ingest.source import InMemory, Source
 
     SourceLike = Source | DataFrame | InMemory | str | Path | Sequence[str | Path]
 
@@ -73,21 +71,14 @@ class Log:
         (less where TIMELAPSE_MEMORY says so) are ingested in this process unless `spark` or `partitions` is given; the log is
         the same. Raises IngestError, LogError.
         """
-        target = as_path(path)
-        types = event_types(sources)
-        wanted = [(kind, as_source(s, options)) for kind, s in zip(types, sources.values(), strict=True)]
-        if not wanted:
-            raise IngestError("no sources", hint="give {EventClass: source}", code="TL411")
-        check_free(target, overwrite=overwrite)
-        with whole_folder(target, overwrite=overwrite) as folder:
-            (folder / "segments").mkdir()
-            (folder / "quarantine").mkdir()
-            prepared, reports = making.ingest(spark, wanted, folder, None, rows, partitions)
-            segments, entry = making.accepted(prepared, reports, max_bad, 1)
-            making.clean(folder, segments, entry)
-            manifest = stored.build(types, segments, [entry])
-            stored.write(folder, manifest)
-        return cls.open(target)
+        from timelapse.ingest.write import write_log
+
+        return cls.open(
+            write_log(
+                as_path(path), sources, options, spark, max_bad=max_bad, overwrite=overwrite, rows=rows,
+                partitions=partitions,
+            )
+        )  # fmt: skip
 
     @classmethod
     def from_events(
@@ -111,7 +102,7 @@ class Log:
         with whole_folder(target, overwrite=overwrite) as folder:
             (folder / "segments").mkdir()
             segments = list(write_events(folder / "segments", kinds, ordered, block))
-            entry = IngestEntry(1, len(ordered), 0.0, [], [], making.tool())
+            entry = IngestEntry(1, len(ordered), 0.0, [], [], stored.tool())
             stored.write(folder, stored.build(kinds, segments, [entry]))
         return cls.open(target)
 
@@ -141,7 +132,7 @@ class Log:
         with whole_folder(target, overwrite=overwrite) as folder:
             (folder / "segments").mkdir()
             kinds, segments = write_outputs(folder / "segments", run, events, origin)
-            entry = IngestEntry(1, sum(s.count for s in segments), 0.0, [], [], making.tool())
+            entry = IngestEntry(1, sum(s.count for s in segments), 0.0, [], [], stored.tool())
             stored.write(folder, stored.build(kinds, segments, [entry]))
         return cls.open(target)
 
@@ -176,45 +167,9 @@ class Log:
         Who has opened an earlier version goes on reading that. Raises EventOrderError, naming the first file and row,
         when an event is not later; IngestError; LogError.
         """
-        with locked(self.path):
-            current = stored.read(self.path)
-            known = {t.name: n for n, t in enumerate(current.event_types)}
-            given = [
-                (kind, as_source(s, options))
-                for kind, s in zip(event_types(sources), sources.values(), strict=True)
-            ]
-            wanted: dict[int, tuple[EventType, Source]] = {}
-            for kind, source in given:
-                if kind not in current.event_types:
-                    raise LogError(
-                        f"{kind} is not a type of this log", place=Place(str(self.path)), code="TL407",
-                        hint="its types: " + "; ".join(str(t) for t in current.event_types),
-                    )  # fmt: skip
-                wanted[known[kind.name]] = (kind, source)
-            numbers = sorted(wanted)  # the declared order of the log, whatever the order of `sources`
-            making.remove_unnamed(self.path, current)
-            staging = self.path / f".append-{making.unique()}"
-            staging.mkdir()
-            try:
-                (staging / "segments").mkdir()
-                (staging / "quarantine").mkdir()
-                prepared, reports = making.ingest(
-                    spark, [wanted[n] for n in numbers], staging, current.ts_last, rows, partitions
-                )
-                making.refuse_early(reports, current.ts_last)
-                segments, entry = making.accepted(prepared, reports, max_bad, current.version + 1)
-                segments = [making.renumbered(s, numbers) for s in segments]
-                making.adopt(staging, self.path, segments, entry)
-                manifest = stored.build(
-                    current.event_types,
-                    [*current.segments, *segments],
-                    [*current.ingests, entry],
-                    current.version + 1,
-                )
-                stored.keep(self.path, current)
-                stored.write(self.path, manifest)
-            finally:
-                shutil.rmtree(staging, ignore_errors=True)
+        from timelapse.ingest.write import append_to
+
+        append_to(self.path, sources, options, spark, max_bad=max_bad, rows=rows, partitions=partitions)
         return Log.open(self.path)
 
     def without(self, what: Any) -> Log:
@@ -291,11 +246,7 @@ class Log:
 
     def quarantine(self) -> pa.Table:
         """The bad rows: file, line (null for DataFrames), type, reason, raw text."""
-        names = [n for i in self.manifest.ingests for n in i.quarantine]
-        tables = [pq.read_table(self.path / "quarantine" / name) for name in names]
-        from timelapse.log.task import QUARANTINE
-
-        return pa.concat_tables(tables) if tables else QUARANTINE.empty_table()
+        return bad_rows(self.path, self.manifest)
 
     def __repr__(self) -> str:
         held = ", ".join(f"{t.name} {t.count:,}" for t in self.manifest.types)

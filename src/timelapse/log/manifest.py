@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
+from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -136,6 +137,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 class _Head(msgspec.Struct):
     format: str = ""
     format_version: int = 0
+
+
+def tool() -> str:
+    """What wrote a log, and its version: for the manifest."""
+    return f"timelapse {package_version('timelapse')}"
 
 
 def build(

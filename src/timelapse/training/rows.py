@@ -28,9 +28,9 @@ from timelapse.compare.labels import Labels, codes_of, lanes_of
 from timelapse.engine.progress import Progress
 from timelapse.errors import IngestError, Place, RunError, UsageError, meant
 from timelapse.ids import INT64_MAX, Phase
+from timelapse.ingest.convert import Times, convert
 from timelapse.log import Log
 from timelapse.log.asked import AskedLog
-from timelapse.log.convert import Times, convert
 from timelapse.log.types import EventType
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, as_program, spec_of

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 import timelapse as tl
 from timelapse.errors import IngestError
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.log.amounts import Unfit
-from timelapse.log.canonical import _bytes_of, canonical_bytes
-from timelapse.log.convert import Times, convert, wire_type
-from timelapse.log.lines import Lines
-from timelapse.log.parse import Batch, Plan, parse_lines, parse_table
-from timelapse.log.source import Source
+from timelapse.ingest.amounts import Unfit
+from timelapse.ingest.canonical import _bytes_of, canonical_bytes
+from timelapse.ingest.convert import Times, convert, wire_type
+from timelapse.ingest.lines import Lines
+from timelapse.ingest.parse import Batch, Plan, parse_lines, parse_table
+from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, ListType, OptionalType, ValueType
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from timelapse.errors import IngestError
-from timelapse.log.lines import (
+from timelapse.ingest.lines import (
     Lines,
     Piece,
     count_line_ends,
@@ -21,7 +21,7 @@ from timelapse.log.lines import (
     read_lines,
     with_line_numbers,
 )  # fmt: skip
-from timelapse.log.source import SourceFile
+from timelapse.ingest.source import SourceFile
 
 
 def _numbered(found: list[Lines]) -> list[tuple[int, bytes]]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from timelapse.display import moment, share
 from timelapse.ids import DAY
-from timelapse.log.parse import Batch, Plan
+from timelapse.ingest.parse import Batch, Plan
 from timelapse.model.types import TIME, OptionalType
 
 YEAR = 31_556_952 * 1_000_000

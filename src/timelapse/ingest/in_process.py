@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.env.machine import memory_alone
-from timelapse.log import lines as text_lines
-from timelapse.log.convert import wire_type
-from timelapse.log.estimate import held_bytes, memory_of
-from timelapse.log.noticed import Noticed, notice
-from timelapse.log.parse import Batch
-from timelapse.log.prepare import (
+from timelapse.ingest import lines as text_lines
+from timelapse.ingest.convert import wire_type
+from timelapse.ingest.estimate import held_bytes, memory_of
+from timelapse.ingest.noticed import Noticed, notice
+from timelapse.ingest.parse import Batch
+from timelapse.ingest.prepare import (
     Prepared,
     number_lines,
     prepare_files,
@@ -24,9 +24,9 @@ from timelapse.log.prepare import (
     read_table,
     read_task,
 )
+from timelapse.ingest.source import Source
+from timelapse.ingest.task import Note, Notes, TaskReport, notes_of
 from timelapse.log.segment import fields_table, write_ordered
-from timelapse.log.source import Source
-from timelapse.log.task import Note, Notes, TaskReport, notes_of
 from timelapse.log.types import EventType
 
 HELD_BYTES = 1 << 30

@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 
 from timelapse.errors import TimelapseError
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.log import amounts
-from timelapse.log.amounts import Unfit, no_way, short
+from timelapse.ingest import amounts
+from timelapse.ingest.amounts import Unfit, no_way, short
 from timelapse.model.types import TIME, DecimalType, ListType, OptionalType, ScalarType, ValueType
 
 Reasons = dict[int, str]

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.errors import IngestError, Place, meant
-from timelapse.log import lines as text_lines
-from timelapse.log.parse import Plan
-from timelapse.log.prepare import Prepared, number_lines, prepare_files, prepare_table
-from timelapse.log.source import Source
+from timelapse.ingest import lines as text_lines
+from timelapse.ingest.parse import Plan
+from timelapse.ingest.prepare import Prepared, number_lines, prepare_files, prepare_table
+from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from itertools import islice
 
 import pyarrow as pa
 
-from timelapse.log import lines as text_lines
-from timelapse.log.parse import Batch, parse_lines
-from timelapse.log.prepare import PACKED_FACTOR, Prepared, Task, read_task
-from timelapse.log.source import SourceFile
+from timelapse.ingest import lines as text_lines
+from timelapse.ingest.parse import Batch, parse_lines
+from timelapse.ingest.prepare import PACKED_FACTOR, Prepared, Task, read_task
+from timelapse.ingest.source import SourceFile
 
 SAMPLES = 3
 """Samples of a source: at its beginning, in its middle, near its end."""

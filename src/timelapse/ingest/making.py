@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
-from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -13,11 +12,11 @@ from uuid import uuid4
 import msgspec
 
 from timelapse.errors import EventOrderError, IngestError, Place
+from timelapse.ingest.noticed import Noticed, warnings_of
+from timelapse.ingest.source import Source, no_source
+from timelapse.ingest.task import BadRow, TaskReport
 from timelapse.log import manifest as stored
 from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry, SourceEntry
-from timelapse.log.noticed import Noticed, warnings_of
-from timelapse.log.source import Source, no_source
-from timelapse.log.task import BadRow, TaskReport
 from timelapse.log.types import EventType
 from timelapse.moments import shown_time
 from timelapse.store.parts import sync
@@ -25,17 +24,12 @@ from timelapse.store.parts import sync
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from timelapse.log.prepare import Prepared
+    from timelapse.ingest.prepare import Prepared
 
 
 def unique() -> str:
     """A name that no other folder has."""
     return uuid4().hex[:12]
-
-
-def tool() -> str:
-    """What wrote a log, and its version: for the manifest."""
-    return f"timelapse {package_version('timelapse')}"
 
 
 def ingest(
@@ -46,7 +40,7 @@ def ingest(
 
     `floor`: no event may be earlier (microseconds). `rows`, `partitions`: as for `Log.write`. Raises IngestError.
     """
-    from timelapse.log import ingest as in_process
+    from timelapse.ingest import in_process
 
     for kind, source in sources:  # before Spark is started
         if not source.is_files and not source.is_table and not hasattr(source.data, "mapInArrow"):
@@ -57,13 +51,13 @@ def ingest(
             return done[0], [done[1]]
     from timelapse.env.spark_failures import explained, is_sparks
     from timelapse.env.spark_session import session
-    from timelapse.log import ingest_spark, prepare_spark
+    from timelapse.ingest import on_spark, prepare_spark
 
     frames = [s.data for _, s in sources if not s.is_files and not s.is_table]
     used = session(spark or (frames[0].sparkSession if frames else None))  # type: ignore[union-attr]
     try:
         prepared = prepare_spark.prepare(used, sources, floor, rows)
-        reports = ingest_spark.run(used, prepared, folder, partitions)
+        reports = on_spark.run(used, prepared, folder, partitions)
     except Exception as error:
         if not is_sparks(error):
             raise
@@ -106,7 +100,7 @@ def accepted(
         )  # fmt: skip
     total = sum(s.count for s in segments)
     quarantine = [r.quarantine for r in reports if r.quarantine is not None]
-    return segments, IngestEntry(version, total, max_bad, entries, quarantine, tool())
+    return segments, IngestEntry(version, total, max_bad, entries, quarantine, stored.tool())
 
 
 def _without(one: Prepared, noticed: Noticed, good: int) -> dict[str, int]:

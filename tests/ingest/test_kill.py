@@ -26,11 +26,11 @@ CHILD = """
     import os, signal, sys
     from pathlib import Path
     import timelapse.log.log as log_module
-    import timelapse.log.making as making
+    import timelapse.ingest.making as making
     import timelapse.store.folders as place
     import timelapse.log.manifest as manifest
     from timelapse.store.parts import PartWriter
-    from tests.log.test_kill import FIRST, Hit, fake_ingest
+    from tests.ingest.test_kill import FIRST, Hit, fake_ingest
 
     target, action, where, count = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
 
@@ -67,11 +67,11 @@ CHILD = """
 
 def fake_ingest(spark, sources, folder, floor, rows, partitions):  # type: ignore[no-untyped-def]
     """What Spark's tasks leave: two segments, one of an attempt that did not count, and a quarantine file."""
-    from timelapse.log.parse import Plan
-    from timelapse.log.prepare import Prepared
+    from timelapse.ingest.parse import Plan
+    from timelapse.ingest.prepare import Prepared
+    from timelapse.ingest.source import Source
+    from timelapse.ingest.task import TaskReport
     from timelapse.log.segment import write_events
-    from timelapse.log.source import Source
-    from timelapse.log.task import TaskReport
     from timelapse.log.types import event_types
 
     kinds = event_types([Hit])

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from timelapse.errors import IngestError, Place, meant
-from timelapse.log import lines as text_lines
-from timelapse.log.parse import Batch, Plan, parse_lines, parse_table
-from timelapse.log.source import Source, SourceFile, format_of, list_files
+from timelapse.ingest import lines as text_lines
+from timelapse.ingest.parse import Batch, Plan, parse_lines, parse_table
+from timelapse.ingest.source import Source, SourceFile, format_of, list_files
 from timelapse.log.types import EventType
 
 if TYPE_CHECKING:

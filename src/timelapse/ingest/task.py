@@ -12,21 +12,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from timelapse.ingest.noticed import Noticed
+from timelapse.ingest.parse import Batch
 from timelapse.log.manifest import SegmentEntry
-from timelapse.log.noticed import Noticed
-from timelapse.log.parse import Batch
+from timelapse.log.quarantine import QUARANTINE
 from timelapse.log.segment import BLOCK_BYTES, BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter
 from timelapse.log.types import EventType
 
 SHOWN = 5
 # In place of a type's index: rows that carry something else through the shuffle.
 BAD, SKIPPED, FATAL, NOTICED = -1, -2, -3, -4
-QUARANTINE = pa.schema(
-    [
-        pa.field("file", pa.string()), pa.field("line", pa.int64()), pa.field("type", pa.string()),
-        pa.field("reason", pa.string()), pa.field("raw", pa.string()),
-    ]
-)  # fmt: skip
 
 
 class BadRow(msgspec.Struct, frozen=True):

@@ -19,9 +19,9 @@ import pytest
 
 import timelapse as tl
 from timelapse.errors import EventOrderError, IngestError, LogError, StorageError
+from timelapse.ingest.canonical import _bytes_of
 from timelapse.log import Log, MemoryLog, Source
 from timelapse.log import segment as segments
-from timelapse.log.canonical import _bytes_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -135,8 +135,8 @@ def test_files_are_ordered_by_path_and_row(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CSV, JSON lines and Parquet, in several files, pieces and row groups: ties keep (path, row)."""
-    monkeypatch.setattr("timelapse.log.lines.pieces.__defaults__", (4000,))
-    monkeypatch.setattr("timelapse.log.prepare.BIN_BYTES", 9000)
+    monkeypatch.setattr("timelapse.ingest.lines.pieces.__defaults__", (4000,))
+    monkeypatch.setattr("timelapse.ingest.prepare.BIN_BYTES", 9000)
     rows = [(n % 3, n) for n in range(ROWS)]
     parts = {"b/1": rows[:700], "a": rows[700:1900], "b/0": rows[1900:]}
     expected = []
@@ -172,8 +172,8 @@ def test_bad_rows_go_to_the_quarantine_with_their_line(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted, kept with file, line, type, reason and text, also where a file is read in many pieces."""
-    monkeypatch.setattr("timelapse.log.lines.pieces.__defaults__", (9000,))
-    monkeypatch.setattr("timelapse.log.prepare.BIN_BYTES", 9000)
+    monkeypatch.setattr("timelapse.ingest.lines.pieces.__defaults__", (9000,))
+    monkeypatch.setattr("timelapse.ingest.prepare.BIN_BYTES", 9000)
     path = tmp_path / "m.csv"
     _broken_csv(path)
     log = Log.write(tmp_path / "log", {Message: path}, max_bad=0.01, partitions=3)

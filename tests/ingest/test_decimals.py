@@ -12,8 +12,8 @@ import pytest
 
 import timelapse as tl
 from timelapse.errors import IngestError
-from timelapse.log.canonical import canonical_bytes
-from timelapse.log.convert import Times, convert, wire_type
+from timelapse.ingest.canonical import canonical_bytes
+from timelapse.ingest.convert import Times, convert, wire_type
 from timelapse.model.types import DecimalType
 from timelapse.trace.steps import brief
 

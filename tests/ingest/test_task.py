@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import timelapse as tl
+from timelapse.ingest.making import clean
+from timelapse.ingest.task import BAD, TaskReport, write_partition
 from timelapse.log import manifest as stored
-from timelapse.log.making import clean
 from timelapse.log.manifest import IngestEntry
 from timelapse.log.reader import LogReader
-from timelapse.log.task import BAD, TaskReport, write_partition
 from timelapse.log.types import event_types
 
 
@@ -79,7 +79,7 @@ def test_a_late_attempt_cannot_bring_a_removed_folder_back(tmp_path: Path) -> No
 
 def test_large_rows_make_small_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks are bounded by bytes as well, so that memory is; the log is the same."""
-    monkeypatch.setattr("timelapse.log.task.BLOCK_BYTES", 100)
+    monkeypatch.setattr("timelapse.ingest.task.BLOCK_BYTES", 100)
     folder = _folder(tmp_path / "log")
     batches = [_batch().slice(1)] * 5
     report = write_partition(batches, folder, 0, KINDS, [])

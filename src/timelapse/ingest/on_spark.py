@@ -18,14 +18,14 @@ import pyarrow as pa
 
 from timelapse.errors import TimelapseError
 from timelapse.ids import INT64_MIN
-from timelapse.log.canonical import canonical_bytes
-from timelapse.log.convert import wire_type
-from timelapse.log.noticed import notice
-from timelapse.log.parse import Bad, Batch, Plan, parse_table
-from timelapse.log.prepare import Prepared, Task, read_task
-from timelapse.log.prepare_spark import collect
+from timelapse.ingest.canonical import canonical_bytes
+from timelapse.ingest.convert import wire_type
+from timelapse.ingest.noticed import notice
+from timelapse.ingest.parse import Bad, Batch, Plan, parse_table
+from timelapse.ingest.prepare import Prepared, Task, read_task
+from timelapse.ingest.prepare_spark import collect
+from timelapse.ingest.task import FATAL, Note, TaskReport, notes_of, noticed_note, write_partition
 from timelapse.log.segment import SEGMENT_EVENTS
-from timelapse.log.task import FATAL, Note, TaskReport, notes_of, noticed_note, write_partition
 from timelapse.log.types import EventType
 from timelapse.model.decimals import DIGITS
 from timelapse.model.types import DecimalType, ListType, OptionalType, ValueType

@@ -14,9 +14,10 @@ import pytest
 
 import timelapse as tl
 from timelapse.errors import EventOrderError, IngestError
-from timelapse.log import Log, Source, ingest
-from timelapse.log.estimate import held_bytes
-from timelapse.log.parse import Batch
+from timelapse.ingest import in_process as ingest
+from timelapse.ingest.estimate import held_bytes
+from timelapse.ingest.parse import Batch
+from timelapse.log import Log, Source
 from timelapse.log.types import event_types
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def test_the_log_is_that_of_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All formats, in small pieces and blocks; a log and what is appended to it; then an append that comes too early."""
-    monkeypatch.setattr("timelapse.log.lines.pieces.__defaults__", (9000,))
+    monkeypatch.setattr("timelapse.ingest.lines.pieces.__defaults__", (9000,))
     first, more = _sources(tmp_path / "first", 0, 400), _sources(tmp_path / "more", 100, 150)
     on_spark = Log.write(tmp_path / "spark", first, spark, max_bad=0.2)
     monkeypatch.setattr("timelapse.env.spark_session.session", lambda *_, **__: pytest.fail("starts Spark"))

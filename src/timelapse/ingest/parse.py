@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from timelapse.errors import IngestError, Place, meant
-from timelapse.log.amounts import Unfit
-from timelapse.log.convert import Reasons, Times, convert, plain, value_checker, wire_type
-from timelapse.log.lines import Lines
-from timelapse.log.source import Format, Source
+from timelapse.ingest.amounts import Unfit
+from timelapse.ingest.convert import Reasons, Times, convert, plain, value_checker, wire_type
+from timelapse.ingest.lines import Lines
+from timelapse.ingest.source import Format, Source
 from timelapse.log.types import EventType
 from timelapse.model.types import (
     BOOL,

@@ -1,0 +1,85 @@
+"""Taking sources into a log: a new one, or more of it. What comes out is `log/`'s; its readers need nothing of this."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from timelapse.errors import IngestError, LogError, Place
+from timelapse.ingest import making
+from timelapse.ingest.source import Source, as_source
+from timelapse.log import manifest as stored
+from timelapse.log.place import check_free, locked, whole_folder
+from timelapse.log.types import EventType, event_types
+from timelapse.model.events import Event
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def write_log(
+    target: Path, sources: Mapping[type[Event], Any], options: Mapping[str, Any], spark: SparkSession | None, *,
+    max_bad: float, overwrite: bool, rows: int | None, partitions: int | None,
+) -> Path:  # fmt: skip
+    """Ingest sources into a new log at `target`: the work of `Log.write`. Raises IngestError, LogError."""
+    types = event_types(sources)
+    wanted = [(kind, as_source(s, options)) for kind, s in zip(types, sources.values(), strict=True)]
+    if not wanted:
+        raise IngestError("no sources", hint="give {EventClass: source}", code="TL411")
+    check_free(target, overwrite=overwrite)
+    with whole_folder(target, overwrite=overwrite) as folder:
+        (folder / "segments").mkdir()
+        (folder / "quarantine").mkdir()
+        prepared, reports = making.ingest(spark, wanted, folder, None, rows, partitions)
+        segments, entry = making.accepted(prepared, reports, max_bad, 1)
+        making.clean(folder, segments, entry)
+        stored.write(folder, stored.build(types, segments, [entry]))
+    return target
+
+
+def append_to(
+    path: Path, sources: Mapping[type[Event], Any], options: Mapping[str, Any], spark: SparkSession | None, *,
+    max_bad: float, rows: int | None, partitions: int | None,
+) -> None:  # fmt: skip
+    """Add later events to the log at `path`: the work of `Log.append`. Raises EventOrderError, IngestError, LogError."""
+    with locked(path):
+        current = stored.read(path)
+        known = {t.name: n for n, t in enumerate(current.event_types)}
+        given = [
+            (kind, as_source(s, options))
+            for kind, s in zip(event_types(sources), sources.values(), strict=True)
+        ]
+        wanted: dict[int, tuple[EventType, Source]] = {}
+        for kind, source in given:
+            if kind not in current.event_types:
+                raise LogError(
+                    f"{kind} is not a type of this log", place=Place(str(path)), code="TL407",
+                    hint="its types: " + "; ".join(str(t) for t in current.event_types),
+                )  # fmt: skip
+            wanted[known[kind.name]] = (kind, source)
+        numbers = sorted(wanted)  # the declared order of the log, whatever the order of `sources`
+        making.remove_unnamed(path, current)
+        staging = path / f".append-{making.unique()}"
+        staging.mkdir()
+        try:
+            (staging / "segments").mkdir()
+            (staging / "quarantine").mkdir()
+            prepared, reports = making.ingest(
+                spark, [wanted[n] for n in numbers], staging, current.ts_last, rows, partitions
+            )
+            making.refuse_early(reports, current.ts_last)
+            segments, entry = making.accepted(prepared, reports, max_bad, current.version + 1)
+            segments = [making.renumbered(s, numbers) for s in segments]
+            making.adopt(staging, path, segments, entry)
+            manifest = stored.build(
+                current.event_types,
+                [*current.segments, *segments],
+                [*current.ingests, entry],
+                current.version + 1,
+            )
+            stored.keep(path, current)
+            stored.write(path, manifest)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
