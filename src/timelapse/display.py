@@ -58,6 +58,11 @@ def took(seconds: float) -> str:
     return f"{minutes // 60}h{minutes % 60:02d}m" if minutes >= 60 else f"{minutes}m{rest:02d}s"
 
 
+def foretold(seconds: float) -> str:
+    """A predicted duration, perhaps of a small log: `4 ms`, `0.42 s`."""
+    return f"{max(1, round(seconds * 1000))} ms" if seconds < 0.1 else took(seconds)
+
+
 def size(count: float) -> str:
     """Bytes in decimal units."""
     for unit in ("bytes", "kB", "MB", "GB", "TB"):

@@ -16,6 +16,11 @@ from examples.antispam import Antispam
 from tests.plan.programs import Ledger, Login
 from timelapse.errors import PlanError, UsageError
 from timelapse.plan import Explanation, explain
+from timelapse.plan.summary import summary
+
+
+class Daily(tl.Record):
+    n: int
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +158,59 @@ def test_the_text_shows_everything(ledger: Explanation) -> None:
     ):
         assert word in text
     assert max(len(line) for line in text.splitlines()) < 200
+
+
+def test_a_summary_comes_first(ledger: Explanation, antispam: Explanation) -> None:
+    """How it runs, what it takes, the strategies, and which states would be faster if written otherwise."""
+    for e in (ledger, antispam):
+        found = dict(summary(e))
+        assert {"replay", "time", "states"} <= {*found}
+        lines = [line.split()[0] for line in str(e).splitlines() if line]
+        assert lines[2 : 2 + len(found)] == [*found]
+        for text in (rendered(e, 200), e._repr_html_()):
+            assert all(said.split(":")[0] in text for said in found.values())
+    assert dict(summary(ledger))["advice"].startswith("balance, credit, score ")
+    assert "advice" not in dict(summary(antispam))
+    assert "12: 9 scan, 1 by key, 2 chain" in str(ledger)
+
+
+def test_advice_to_states_that_depend_on_one_another_is_told_once(ledger: Explanation) -> None:
+    """Below the last of them, with their names; what holds for both is not said again."""
+    advice = row(ledger, "balance").rewrite
+    assert advice == row(ledger, "credit").rewrite
+    for text in (str(ledger), rendered(ledger, 400), ledger.svg().replace("&#x27;", "'")):
+        assert text.count(advice) == 1
+        assert f"rewrite (balance, credit): {advice}" in text
+    assert str(ledger).count(row(ledger, "balance").because) == 1
+    assert "as balance" in str(ledger)
+
+
+def test_a_small_log_is_told_in_seconds() -> None:
+    """Relative to the serial loop over one event a replay takes thousands of times as long, which says nothing."""
+    text = str(explain(Antispam, {"Message": 1, "Friendship": 0}, cores=2))
+    assert "of the serial time" not in text
+    assert " ms " in text
+    assert "most of it is the start" in text
+    large = str(explain(Antispam, {"Message": 10**7, "Friendship": 10**6}, cores=2))
+    assert "of the serial time" in large
+
+
+class Ticks(tl.Program):
+    n: tl.Counter[int]
+
+    @tl.on(Login)
+    def count(self, e: Login) -> None:
+        self.n[e.user] += 1
+
+    @tl.every(tl.DAY)
+    def day(self) -> None:
+        self.emit(Daily(n=len(self.n.items())))
+
+
+def test_what_ticks_put_out_is_from_ticks() -> None:
+    found = explain(Ticks)
+    assert "ticks" in next(line for line in str(found).splitlines() if line.startswith("Daily"))
+    assert "from ticks at" in rendered(found, 200)
 
 
 def rendered(e: Explanation, width: int = 100) -> str:

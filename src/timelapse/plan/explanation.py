@@ -196,7 +196,16 @@ class Explanation:
         return as_svg(self)
 
     def _repr_html_(self) -> str:
-        return f'<div style="max-width:1100px">{self.svg()}</div>'
+        from html import escape
+
+        from timelapse.plan.summary import summary
+        from timelapse.plan.text import clean
+
+        rows = "".join(
+            f'<tr><th style="text-align:left">{word}</th><td style="text-align:left">{escape(clean(text))}</td></tr>'
+            for word, text in summary(self)
+        )
+        return f'<div style="max-width:1100px"><table>{rows}</table>{self.svg()}</div>'
 
 
 def _plain(value: Any) -> Any:

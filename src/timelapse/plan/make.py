@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from timelapse.analysis.keys import NotByKey
 from timelapse.analysis.result import ByKey, PassProgram
 from timelapse.analysis.views import LOOKING, beyond_sums
+from timelapse.display import foretold
 from timelapse.errors import PlanError, meant
 from timelapse.model.program import Program, TimeUse
 from timelapse.plan.cost import TYPICAL_CONFLICTS, IsCompiled, Measured, cost_of, law_of
@@ -398,9 +399,16 @@ def _mode(
         return mode, reason
     keyed, other = plan.ratio("by key", slices), plan.ratio(mode, slices)
     if keyed < other * _WORTH_SHARING:
-        times = f"{keyed:.2f} of the serial time against {other:.2f} {'in time slices' if mode == 'staged' else 'as a chain'}"
+        times = f"{_against(plan, keyed, other)} {'in time slices' if mode == 'staged' else 'in log order'}"
         return "by key", f"events are shared out among {plan.threads} threads, {plan.whole.text}: {times}"
     return mode, reason
+
+
+def _against(plan: Plan, one: float, other: float) -> str:
+    """Two predictions: in seconds where the log is known, else of the serial time."""
+    if not plan.events:
+        return f"{one:.2f} of the serial time against {other:.2f}"
+    return f"{foretold(one * plan.law.serial_seconds)} against {foretold(other * plan.law.serial_seconds)}"
 
 
 def _elsewhere(plan: Plan) -> str:
@@ -424,7 +432,7 @@ def _sliced(plan: Plan, slices: int | None, force: str | Mapping[str, str] | Non
     if stages and not scans:
         return "chain", "no state can be found without running the slices before"
     staged, one = plan.ratio("staged", slices), plan.ratio("chain", slices)
-    times = f"{staged:.2f} of the serial time against {one:.2f}, on {cores} core{'s' if cores != 1 else ''}"
+    times = f"{_against(plan, staged, one)}, on {cores} core{'s' if cores != 1 else ''}"
     if staged < one * _WORTH_IT:
         return "staged", f"it takes {times}"
     return "chain", f"time slices would take {times}"

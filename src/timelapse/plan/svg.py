@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from timelapse.plan.layout import Item, Layout, lay_out
 from timelapse.plan.strategy import Strategy
-from timelapse.plan.text import clean
+from timelapse.plan.summary import advice_at, summary, time_text
+from timelapse.plan.text import clean, rewrite_text
 
 if TYPE_CHECKING:
     from timelapse.plan.explanation import Explanation, StateRow
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _WIDTH = 1060.0
 """What is aimed at: shrunk to 800 pixels it can still be read."""
 _MARGIN = 24.0
-_TOP = 104.0
+_TOP = 122.0
 _PAD = 12.0
 _CHAR = 7.45
 """Width of a character of a name."""
@@ -106,6 +107,7 @@ def as_svg(e: Explanation) -> str:
 class _Picture:
     def __init__(self, e: Explanation) -> None:
         self.e = e
+        self.advice = advice_at(e)
         levels = {stage.index + 1: stage.level for stage in e.plan.stages}
         self.level = {row.state: levels[row.stage] for row in e.states}
         self.last = 1 + max(self.level.values(), default=0)
@@ -150,7 +152,7 @@ class _Picture:
     def _state(self, row: StateRow) -> _Box:
         tip = [f"{row.state}: {row.kind}", f"{row.strategy}, stage {row.stage}: {row.because} ({row.place})"]
         tip += [f"<- {d.source}: {d.via}, {d.place}" for d in row.depends_on]
-        if row.rewrite is not None:
+        if row.rewrite is not None and len(self.advice.get(row.state, ())) == 1:
             tip.append(f"rewrite: {row.rewrite}")
         loop = any(d.source == row.state for d in row.depends_on)
         css = row.strategy.replace(" ", "-")
@@ -255,6 +257,8 @@ class _Picture:
             f"<title>{_e(e.reason)}</title></text>"
         )
         yield _text(_MARGIN, 57, _cut(doc, int((width - 2 * _MARGIN) / 6.4)), "soft", doc)
+        line = f"{time_text(e)}{f'; {advice}' if (advice := dict(summary(e)).get('advice')) else ''}"
+        yield _text(_MARGIN, 76, _cut(line, int((width - 2 * _MARGIN) / 6.4)), "soft", line)
         stages: dict[int, list[int]] = {}
         for stage in e.plan.stages:
             stages.setdefault(stage.level, []).append(stage.index + 1)
@@ -307,7 +311,16 @@ class _Picture:
                 f'<rect class="group" x="{_n(x - 9)}" y="{_n(_TOP + item.top)}" width="{_n(self.width + 18)}" '
                 f'height="{_n(item.height)}" rx="12"/>'
             )
-            yield _text(x, _TOP + item.top + 17, "depend on each other", "kind")
+            told = [
+                row
+                for box in block.boxes
+                for row in self.e.states
+                if row.state == box.name and row.state in self.advice
+            ]
+            tips = [
+                rewrite_text(row, self.advice[row.state]) for row in told if len(self.advice[row.state]) > 1
+            ]
+            yield _text(x, _TOP + item.top + 17, "depend on each other", "kind", "\n".join(tips))
         for box, top in self._boxes_at(block):
             yield f'<g><title>{_e(box.tip)}</title><rect class="box" x="{_n(x)}" y="{_n(top)}" width="{_n(self.width)}" height="{_n(box.height)}" rx="8"/>'
             yield f'<rect class="{box.css}" x="{_n(x)}" y="{_n(top + 8)}" width="3.5" height="{_n(box.height - 16)}" rx="1.75"/>'

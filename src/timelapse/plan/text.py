@@ -6,10 +6,13 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from timelapse.display import foretold
+from timelapse.plan.summary import advice_at, because_of, of_use, summary, time_text
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from timelapse.plan.explanation import Explanation, Note, PassRow, StateRow
+    from timelapse.plan.explanation import Explanation, Note, OutputRow, PassRow, StateRow
 
 COLOURS = {"scan": "green", "by key": "cyan", "iterate": "yellow", "chain": "red"}
 _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
@@ -25,13 +28,15 @@ def as_text(e: Explanation) -> str:
     lines = [_title(e)]
     lines.extend(f"  {line}" for line in e.doc.splitlines()[:1])
     lines.append("")
+    lines.extend(f"{word:<9} {text}" for word, text in summary(e))
+    lines.append("")
     lines.extend(_states(e))
     lines.append("")
     lines.extend(_passes(e))
     if e.outputs:
         lines.append("")
         rows = [("output", "from", "line", "with")]
-        rows += [(o.record, ", ".join(o.events), ", ".join(o.places), ", ".join(o.states)) for o in e.outputs]
+        rows += [(o.record, _from(o), ", ".join(o.places), ", ".join(o.states)) for o in e.outputs]
         lines.extend(table(rows))
     lines.append("")
     lines.extend(law_lines(e))
@@ -51,7 +56,8 @@ def _states(e: Explanation) -> list[str]:
     if not e.states:
         return ["no states: every slice runs by itself"]
     rows = [("stage", "state", "kind", "strategy", "because", "line")]
-    rows += [(str(r.stage), r.state, r.kind, r.strategy, r.because, r.place) for r in e.states]
+    because, advice = because_of(e), advice_at(e)
+    rows += [(str(r.stage), r.state, r.kind, r.strategy, because[r.state], r.place) for r in e.states]
     lines = table(rows)
     out = [lines[0]]
     for row, line in zip(e.states, lines[1:], strict=True):
@@ -60,9 +66,20 @@ def _states(e: Explanation) -> list[str]:
         links = dependency_text(row)
         if links:
             out.append(f"{indent}<- {links}")
-        if row.rewrite is not None:
-            out.append(f"{indent}rewrite: {row.rewrite}")
+        if row.state in advice:
+            out.append(f"{indent}{rewrite_text(row, advice[row.state])}")
     return out
+
+
+def rewrite_text(row: StateRow, names: Sequence[str]) -> str:
+    """What to write instead, for a state or several."""
+    which = f" ({', '.join(names)})" if len(names) > 1 else ""
+    return f"rewrite{which}: {row.rewrite}"
+
+
+def _from(output: OutputRow) -> str:
+    """What puts records of a type out."""
+    return ", ".join(output.events) or "ticks"
 
 
 def dependency_text(row: StateRow) -> str:
@@ -126,26 +143,24 @@ def law_lines(e: Explanation) -> list[str]:
     lines.append(f"mode      {e.mode}: {e.reason}")
     if e.plan.not_whole and e.plan.choices:
         lines.append(f"          not one pass by key: {e.plan.not_whole}")
-    slices = f", {e.slices} slices" if e.slices else ""
-    lines.append(
-        f"predicted {e.ratio:.2f} of the serial time on {e.cores} core{'s' if e.cores != 1 else ''}{slices}"
-    )
-    if e.seconds is not None:
-        parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in e.phases.items() if seconds)
-        lines.append(f"          {e.seconds:.2f} s; all passes: {parts}")
+    lines.append(f"predicted {time_text(e)}")
+    parts = [f"{name} {foretold(seconds)}" for name, seconds in e.phases.items() if seconds]
+    if e.seconds is not None and parts:
+        lines.append(f"          all passes: {', '.join(parts)}")
+    if not of_use(e):
+        return lines
     law = f"{', '.join(f'{v:.2f} on {n}' for n, v in e.law.items())} cores"
-    if e.foretold:
-        # where passes before the final one do not run, what they would cost says nothing of this replay
-        gain = _gain(e) if e.mode == "staged" else ""
-        lines.append(f"          on one machine with other numbers of cores: {law}{gain}")
-    else:
-        lines.append(f"cores     of the serial time: {law}{_gain(e)}")
+    by = "on one machine" if e.foretold else "by the cost law alone"
+    lines.append(f"cores     {by}, of the serial time: {law}")
+    # where passes before the final one do not run, what they would cost says nothing of this replay
+    if not e.foretold or e.mode == "staged":
+        lines.append(f"          {_gain(e)}")
     return lines
 
 
 def _gain(e: Explanation) -> str:
     """What more cores share out, and what they do not: the work that goes from slice to slice."""
-    text = f"; all passes together are {e.total:.2f}"
+    text = f"all passes before the final one together are {e.total:.2f} of it"
     return text + (f", {e.chained:.2f} of it slice after slice, whatever the cores" if e.chained else "")
 
 
@@ -174,18 +189,25 @@ def as_rich(e: Explanation) -> RenderableType:
     ]
     parts.extend(text(line, "dim") for line in e.doc.splitlines()[:1])
     parts.append(Text(""))
+    head = Table(box=None, pad_edge=False, show_header=False)
+    head.add_column(style="dim", no_wrap=True)
+    head.add_column(overflow="fold")
+    for word, said in summary(e):
+        head.add_row(text(word), text(said))
+    parts += [head, Text("")]
+    because, advice = because_of(e), advice_at(e)
     if e.states:
         states = Table(box=None, pad_edge=False, header_style="dim")
         for name in ("stage", "state", "strategy", "because", "line"):
             states.add_column(name, overflow="fold", no_wrap=name in ("stage", "strategy"))
         for row in e.states:
             colour = COLOURS[row.strategy]
-            why = text(row.because)
+            why = text(because[row.state])
             links = dependency_text(row)
             if links:
                 why.append(f"\n<- {clean(links)}", style="dim")
-            if row.rewrite is not None:
-                why.append(f"\nrewrite: {clean(row.rewrite)}", style="yellow")
+            if row.state in advice:
+                why.append(f"\n{clean(rewrite_text(row, advice[row.state]))}", style="yellow")
             label = text(row.state, "bold")
             label.append(f"\n{clean(row.kind)}", style="dim")
             states.add_row(str(row.stage), label, text(row.strategy, colour), why, text(row.place, "dim"))
@@ -203,7 +225,7 @@ def as_rich(e: Explanation) -> RenderableType:
         parts.append(
             Text.assemble(
                 ("output ", "dim"), (clean(output.record), "bold"),
-                clean(f"  from {', '.join(output.events)} at {', '.join(output.places)}"),
+                clean(f"  from {_from(output)} at {', '.join(output.places)}"),
                 clean(f", with {', '.join(output.states)}" if output.states else ""),
             )
         )  # fmt: skip
