@@ -147,6 +147,36 @@ def test_it_fits_a_phone(browser: Browser, files: dict[str, Path], name: str) ->
     assert min(ink) > 200
 
 
+@pytest.mark.parametrize("name", ["run", "diff", "sweep"])
+def test_wide_tables_scroll_on_a_phone(browser: Browser, files: dict[str, Path], name: str) -> None:
+    """Nothing of a table is left out or cut: what is too wide scrolls, and names break at sensible places only."""
+    browser.open(files[name], width=360, height=740, phone=True)
+    assert browser.evaluate(
+        "[...document.querySelectorAll('table.rows')].every(t => { const box = t.closest('.wide');"
+        " return box && getComputedStyle(box).overflowX === 'auto' && box.scrollWidth >= t.offsetWidth - 1; })"
+    )
+    hidden = (
+        "[...document.querySelectorAll('table *')].filter(e => getComputedStyle(e).display === 'none').length"
+    )
+    assert browser.evaluate(hidden) == 0
+    inside = "[...document.querySelectorAll('h1,h3,dt,th')].filter(e => e.scrollWidth > e.clientWidth + 1 && !e.title && e.clientWidth).length"
+    assert browser.evaluate(inside) == 0
+
+
+def test_an_opened_plan_is_whole_on_paper(browser: Browser, files: dict[str, Path]) -> None:
+    """Before it is printed everything is opened; no line of the plan runs out of the page."""
+    browser.open(files["run"], width=700)
+    browser.evaluate("dispatchEvent(new Event('beforeprint'))")
+    browser.call("Emulation.setEmulatedMedia", media="print", features=[])
+    assert browser.evaluate("[...document.querySelectorAll('details')].every(d => d.open)")
+    plans = "[...document.querySelectorAll('pre')].map(p => [p.scrollWidth - p.clientWidth, p.textContent.length])"
+    found = browser.evaluate(plans)
+    assert found
+    assert all(over <= 1 and length > 100 for over, length in found)
+    browser.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert not browser.evaluate("[...document.querySelectorAll('details')].some(d => d.open)")
+
+
 def test_it_prints(browser: Browser, files: dict[str, Path]) -> None:
     """On paper it is dark on light, whatever the screen prefers, and some pages long."""
     browser.open(files["run"], dark=True)

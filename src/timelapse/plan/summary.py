@@ -54,7 +54,9 @@ def _compiled(e: Explanation) -> str:
 
 def time_text(e: Explanation) -> str:
     """What a replay is predicted to take: seconds where a log is known, and of the serial loop's time."""
-    cores = f"on {many(e.cores, 'core', 'cores')}{f', {e.slices} slices' if e.slices else ''}"
+    cores = f"on {many(e.cores, 'core', 'cores')}"
+    if e.slices:
+        cores += f", {many(e.slices, 'slice', 'slices')}"
     if e.seconds is None:
         return f"{e.ratio:.2f} of the serial time {cores}, for a large log"
     known = sum(n for n in e.events.values() if n is not None)
