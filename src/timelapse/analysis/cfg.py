@@ -19,6 +19,16 @@ def reachable(graph: Graph, start: int) -> set[int]:
     return seen
 
 
+def on_cycles(graph: Graph) -> set[int]:
+    """The nodes that can be reached from themselves."""
+    found = {n for n, targets in enumerate(graph) if n in targets}
+    named = {str(n): [str(t) for t in targets] for n, targets in enumerate(graph)}
+    for part in components(named):
+        if len(part) > 1:
+            found.update(map(int, part))
+    return found
+
+
 def dominators(graph: Graph, start: int) -> list[int]:
     """For each node the bits of its dominators, itself included (all bits where it is not reachable)."""
     count = len(graph)

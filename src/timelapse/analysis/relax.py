@@ -103,22 +103,26 @@ def _drop(graph: Graph, state: str, guard: Vertex, relaxed: Relaxed) -> Relaxed 
     fn, test = guard.fn, guard.node
     if _ends_loop(fn, test.ast):
         return None
+    region = _decided_by(fn, test.index)
+    written = [(v, w) for v, w in graph.writes[state] if v.fn is fn and v.node.index in region]
+    if not written:
+        return None
+    verdicts = []
+    for vertex, write in written:
+        verdict = _verdict(graph, state, guard, vertex, write)
+        if verdict is None:
+            return None
+        verdicts.append((write, verdict))
     trial = relaxed.copy()
     trial.guards[guard] = True
     closure = _closure(graph, state, trial)
     if guard in closure:
         return None
-    region = _decided_by(fn, test.index)
     inside = [v for v in closure.vertices if v.fn is fn and v.node.index in region]
-    written = [(v, w) for v, w in graph.writes[state] if v.fn is fn and v.node.index in region]
-    if not written or not _harmless(fn, guard, inside, closure):
+    if not _harmless(fn, guard, inside, closure):
         return None
     outcomes: set[bool] = set()
-    for vertex, write in written:
-        verdict = _verdict(graph, state, guard, vertex, write)
-        if verdict is None:
-            return None
-        outcome, effect, value, name = verdict
+    for write, (outcome, effect, value, name) in verdicts:
         key = id(write.node)
         if trial.effects.get(key, effect) != effect:
             return None
@@ -204,7 +208,7 @@ def _harmless(fn: FunctionIR, guard: Vertex, inside: list[Vertex], closure: Clos
     test = guard.node.index
     real = [[e.target for e in n.edges if e.real] for n in fn.nodes]
     dominators = cfg.dominators(real, 0)
-    around = [[t for t in out if t != test] for out in real]
+    again = cfg.on_cycles([[t for t in out if t != test] for out in real])
     members = set(inside)
     for vertex in inside:
         index = vertex.node.index
@@ -218,7 +222,7 @@ def _harmless(fn: FunctionIR, guard: Vertex, inside: list[Vertex], closure: Clos
             or vertex.node.kind in ("loop", "with")
         ):
             return False
-        if any(index in cfg.reachable(around, t) for t in around[index]):
+        if index in again:
             return False
         for name in vertex.node.strong | vertex.node.weak:
             if index in fn.reaching.get(test, {}).get(name, ()):
