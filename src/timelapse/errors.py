@@ -175,7 +175,7 @@ class EventOrderError(ReplayError):
 
 
 class SilentLog(ReplayError):
-    """A log is without events for longer than a program with ticks allows."""
+    """A log is without events for longer than a program with ticks, or with timers that start themselves again, allows."""
 
     code = "TL510"
 

@@ -54,6 +54,55 @@ class Untimed(tl.Program):
         self.seen.add(e.user)
 
 
+class Ping(tl.Event):
+    user: int
+
+
+class Pong(tl.Event):
+    user: int
+
+
+class Again(tl.Program):
+    """Its timer starts itself again, by way of another and a helper."""
+
+    seen: tl.Counter[int]
+
+    @tl.on(Login)
+    def login(self, e: Login) -> None:
+        self.send(Ping(user=e.user), after=tl.DAY, key=e.user)
+
+    @tl.on(Ping)
+    def ping(self, e: Ping) -> None:
+        self.seen[e.user] += 1
+        self.send(Pong(user=e.user), after=tl.DAY, key=e.user)
+
+    @tl.on(Pong)
+    def pong(self, e: Pong) -> None:
+        self.more(e.user)
+
+    def more(self, user: int) -> None:
+        self.send(Ping(user=user), at=self.now + tl.DAY)
+
+
+class Once(tl.Program):
+    """Its timers end."""
+
+    seen: tl.Counter[int]
+
+    @tl.on(Login)
+    def login(self, e: Login) -> None:
+        self.send(Ping(user=e.user), after=tl.DAY)
+
+    @tl.on(Ping)
+    def ping(self, e: Ping) -> None:
+        self.seen[e.user] += 1
+        self.send(Pong(user=e.user))
+
+    @tl.on(Pong)
+    def pong(self, e: Pong) -> None:
+        self.seen[e.user] += 1
+
+
 def logins(*times: int) -> list[tl.Event]:
     return [Login(user=n, ts=ts) for n, ts in enumerate(times)]
 
@@ -183,3 +232,36 @@ def test_progress_counts_ticks(slices: int) -> None:
     assert run.verify(progress=checked).ok
     assert checked.totals == {"serial reference": len(events) + ticks}
     assert checked.done["serial reference"][-1] == len(events) + ticks
+
+
+def test_timers_that_start_themselves_again_are_like_ticks(tmp_path: Path) -> None:
+    """Said by replays, the serial meaning, explain, check and the harness; a timer that ends goes over any gap."""
+    log = stored(tmp_path, six())
+    said = r"Login at 2900-01-01.*Ping, a timer that may start itself again .*test_silence"
+    with pytest.raises(SilentLog, match=said):
+        tl.replay(Again, log, spark=False)
+    with pytest.raises(SilentLog, match=said):
+        tl.run_serial(Again, log)
+    note = next(n for n in tl.explain(Again, log).diagnostics if n.code == "TL510")
+    assert note.severity == "error"
+    assert tl.check(Again, log, spark=False).worst == "error"
+    harness = tl.testing.Harness(Again)
+    harness.feed(*six()[:5])
+    with pytest.raises(SilentLog, match="seq 5"):
+        harness.feed(six()[5])
+    harness.advance(3 * tl.DAY)
+    harness.feed(Login(user=9, ts=4 * tl.DAY))
+    assert harness.state("seen")[0] == 2
+
+    assert tl.replay(Once, log, slices=2, spark=False).digest == tl.run_serial(Once, log).digest
+    assert "TL510" not in {n.code for n in tl.explain(Once, log).diagnostics}
+
+
+def test_explain_check_and_the_harness_tell_of_ticks_too(tmp_path: Path) -> None:
+    log = stored(tmp_path, six())
+    assert "TL510" in str(tl.explain(Daily, log))
+    found = tl.check(Daily, log, spark=False)
+    assert [f.name for f in found.findings][-2:] == ["gaps", "replay"]
+    with pytest.raises(SilentLog):
+        tl.testing.Harness(Daily).feed(*six())
+    assert "TL510" not in str(tl.explain(Patient, log))

@@ -12,7 +12,7 @@ from timelapse.checks.findings import Check, Finding
 from timelapse.checks.reads import missing_reads
 from timelapse.checks.warmup import settling
 from timelapse.engine.progress import Progress, Silent
-from timelapse.errors import UsageError
+from timelapse.errors import SilentLog, UsageError
 from timelapse.log import Log
 from timelapse.log.part import PartLog
 from timelapse.log.types import heard
@@ -20,6 +20,7 @@ from timelapse.model.program import Program, as_program, spec_of
 from timelapse.model.times import VIEWS, width_of
 from timelapse.moments import time_text
 from timelapse.run import Run, replay
+from timelapse.run.source import refuse_silence
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +84,12 @@ def _findings(
         return
     if not log.count:
         yield Finding("replay", "note", "the log is empty")
+        return
+    try:
+        refuse_silence(program, log.reader)
+    except SilentLog as error:
+        yield Finding("gaps", "error", f"{error.code} {error.message}", error.hint or "")
+        yield Finding("replay", "note", "what needs a replay was left out: a replay refuses this log")
         return
     whole = run(log)
     yield _truncated(log, whole, run)

@@ -247,7 +247,7 @@ TL509 Two record types of one name
 A run keeps outputs by the name of the record class. Rename one of the two.
 
 TL510 A gap without events, and ticks
-A program with `@tl.every` ticks on between two events of the log, however far apart they are: one row dated 2900 by mistake would be hundreds of thousands of ticks. So a gap of more than 400 days between two events, of whatever types, is an error, found before the work begins. It names the event behind the gap. Where its time is wrong, correct or leave it out (`--without`); where the gap is real, allow it: `class P(tl.Program, gap=4000 * tl.DAY)`. `until=` may go further: it is asked for.
+A program with `@tl.every` ticks on between two events of the log, however far apart they are: one row dated 2900 by mistake would be hundreds of thousands of ticks. So does a timer whose handler starts it again (`self.send(..., after=)`). So a gap of more than 400 days between two events, of whatever types, is an error, found before the work begins. It names the event behind the gap. Where its time is wrong, correct or leave it out (`--without`); where the gap is real, allow it: `class P(tl.Program, gap=4000 * tl.DAY)`. `until=` may go further: it is asked for.
 
 TL511 A worker of Spark died
 A Python worker or an executor ended before its task did, most often because the system took it for want of memory (`dmesg` tells). Nothing was published. Run fewer tasks at a time (`--master 'local[1]'`), set TIMELAPSE_MEMORY, or run it where there is more memory.

@@ -8,7 +8,7 @@ from typing import Any
 
 from timelapse.analysis.result import PassProgram
 from timelapse.env.cores import usable_cores
-from timelapse.errors import UsageError
+from timelapse.errors import SilentLog, UsageError
 from timelapse.kernels.choose import COLD_EVENTS, NOT_ALONE, Choice, choice, foresee, share_of
 from timelapse.kernels.lowered import kept_whole
 from timelapse.model.program import Program, as_program, spec_of
@@ -18,6 +18,7 @@ from timelapse.plan.explanation import (
     LAW_CORES,
     Explanation,
     HandlerRow,
+    Note,
     PassRow,
     counts_of,
     explain_analysis,
@@ -26,6 +27,7 @@ from timelapse.plan.plan import Plan
 from timelapse.plan.scale import ScaleRow
 from timelapse.plan.scale import scale as foretold
 from timelapse.run.foresight import file_of, why_text
+from timelapse.run.source import refuse_silence
 
 
 class Compiler:
@@ -99,11 +101,17 @@ def explain(
         found = plan if n == cores else make(n, n)
         return found.ratio(None, slices) * found.law.serial_seconds / whole if whole else 1.0
 
-    return explain_analysis(
+    found = explain_analysis(
         bound, analyse(bound), log, slices=slices, cores=cores, force=force,
         kernels=Compiler(bound, reader.count, slices, cores), plan=plan,
         foretold={n: relative(n) for n in sorted({*LAW_CORES, cores})},
     )  # fmt: skip
+    try:
+        refuse_silence(bound, reader)
+    except SilentLog as error:
+        note = Note(error.code, "error", str(getattr(log, "path", "")), error.message, error.hint or "")
+        found = dataclasses.replace(found, diagnostics=(*found.diagnostics, note))
+    return found
 
 
 def planner(

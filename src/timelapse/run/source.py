@@ -14,7 +14,7 @@ from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
-from timelapse.model.silence import has_ticks, silent
+from timelapse.model.silence import goes_on, silent
 from timelapse.moments import shown_time
 
 _SHIPPED_EVENTS = 20_000
@@ -53,12 +53,12 @@ def open_source(log: Any, program: Program) -> Source:
 
 
 def refuse_silence(program: Program, reader: EventReader) -> None:
-    """Raise SilentLog where a program has ticks and a log has a gap without events that is longer than it allows.
+    """Raise SilentLog where a program has ticks, or timers that start themselves again, and a log a gap without events longer than it allows.
 
     Found from the log's statistics: few blocks are read, wherever the gap is.
     """
     at = reader.ts_first
-    if at is None or not has_ticks(program):
+    if at is None or not goes_on(program):
         return
     gap = spec_of(program).gap
     while True:

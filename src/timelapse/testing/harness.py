@@ -13,6 +13,7 @@ from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, spec_of
+from timelapse.model.silence import is_silent, silent
 from timelapse.serial import Loop, Refusal
 
 R = TypeVar("R", bound=Record)
@@ -113,11 +114,14 @@ class Harness:
 
         An event whose `ts` is 0 (none was given) stands one step after the one before it; `at` puts all of them at one
         time. `seq` is assigned where there is none. Raises EventOrderError for an event that is not after the last
-        one, HandlerError for a handler's exception.
+        one, SilentLog for one so long after it that ticks and timers may not go on until then (`advance` takes them there),
+        HandlerError for a handler's exception.
         """
         before = len(self._loop.outcome.outputs)
         for event in events:
             placed = self._place(event, at)
+            if self._last is not None and is_silent(self.program, self.now, placed.ts):
+                raise silent(self.program, self.now, type(placed).__name__, placed.ts, placed.seq)
             self._last = placed
             self._loop.step(placed)
         return [o.record for o in self._loop.outcome.outputs[before:]]
