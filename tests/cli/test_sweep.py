@@ -42,7 +42,7 @@ def test_a_sweep(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [("limit=1,5", [1, 5]), ("limit=1..4", [1, 2, 3, 4]), ("limit=4..1/2", [4, 1]), ("limit=1..2/5", [1, 2]),
-     ("limit=-1..1", [-1, 0, 1])],
+     ("limit=-1..1", [-1, 0, 1]), ("limit=100..120:5", [100, 105, 110, 115, 120]), ("limit=9..1:4", [9, 5, 1])],
 )  # fmt: skip
 def test_values(place: Path, values: str, expected: list[int]) -> None:
     """Lists, and ranges of whole numbers."""
@@ -58,6 +58,8 @@ def test_values_of_floats(place: Path) -> None:
     base = load_program("more_to_sweep.py:P")()
     found: dict[str, Any] = grid_of(base, ["x=0.1..0.5/5", "s=a..b,c"])
     assert found == {"x": [0.1, 0.2, 0.3, 0.4, 0.5], "s": ["a..b", "c"]}
+    assert grid_of(base, ["x=1..2:0.25"]) == {"x": [1.0, 1.25, 1.5, 1.75, 2.0]}
+    assert grid_of(base, ["x=0.3..0.1:0.1"]) == {"x": [0.3, 0.2, 0.1]}
     assert grid_of(base, ["x=3..1"]) == {"x": [3.0, 2.0, 1.0]}
     with pytest.raises(UsageError, match=r"x=0\.1\.\.0\.5 does not say"):
         grid_of(base, ["x=0.1..0.5"])
@@ -66,7 +68,7 @@ def test_values_of_floats(place: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [(["x=1"], "TL820"), (["limit"], "TL820"), (["limit=1", "limit=2"], "TL820"), (["limit=a"], "TL806"),
-     (["limit=1..1"], "TL820"), (["limit=1..9/x"], "TL820"), (["limit=1..999999"], "TL820"),
+     (["limit=1..1"], "TL820"), (["limit=1..9/x"], "TL820"), (["limit=1..9:0"], "TL820"), (["limit=1..9:2/3"], "TL820"), (["limit=1..9:20"], "TL820"), (["limit=1..999999"], "TL820"),
      (["limit=1", "--plot", "x.txt"], "TL820"), (["limit=1", "--weight", "n"], "TL800")],
 )  # fmt: skip
 def test_mistakes(place: Path, arguments: list[str], code: str, capsys: pytest.CaptureFixture[str]) -> None:

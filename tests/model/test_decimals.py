@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import timelapse as tl
+from timelapse.cli.sweep_command import grid_of
 from timelapse.errors import (
     DefinitionError,
     HandlerError,
@@ -188,6 +190,14 @@ class Rounded(tl.Program):
         self.emit(Seen(user=e.user, amount=self.share[e.user] or 0, rate=None, mean=float(e.amount / 7)))  # type: ignore[arg-type]
 
 
+class Watched(Rounded):
+    @tl.every(tl.DAY)
+    def day(self) -> None:
+        for user, share in self.share.items():
+            if share is not None:
+                self.emit(Seen(user=user, amount=(share / 7).quantize(Decimal("0.01")), rate=None, mean=0.0))
+
+
 def test_handlers_compute_in_the_usual_context_whatever_the_threads_is() -> None:
     events = random_log([Pay], seed=1)
     usual = tl.run_serial(Rounded, events)
@@ -198,6 +208,49 @@ def test_handlers_compute_in_the_usual_context_whatever_the_threads_is() -> None
         h.feed(Pay(user=1, to=2, amount=Decimal("100.01"), rate=None, parts=[]))
         assert h.state("share")[1] == Decimal("33.34")
         assert decimal.getcontext().prec == 3
+
+
+@pytest.mark.parametrize("windows", [False, True])
+def test_looking_into_a_run_computes_in_the_usual_context_too(windows: bool, tmp_path: Path) -> None:
+    """What is done again is what the run did; also of a program with ticks, by the serial loop, and in the middle of a slice."""
+    events = random_log([Pay], seed=1)
+    log = tl.Log.from_events(tmp_path / "log", events)
+    cls = Watched if windows else Rounded
+    run = tl.replay(cls, log, tmp_path / "run", slices=2, spark=False)
+    rows = run.stored("Seen").to_pylist()
+    row = next(r for r in rows[len(rows) // 3 :] if r["phase"] == 3)
+    wanted = (
+        run.why(row["seq"]).text,
+        run.history("share", row["user"]).text,
+        run.state("share", at=row["ts"]),
+    )
+    with decimal.localcontext(decimal.Context(prec=3, rounding=decimal.ROUND_UP)):
+        again = tl.Run.open(tmp_path / "run")
+        found = (
+            again.why(row["seq"]).text,
+            again.history("share", row["user"]).text,
+            again.state("share", at=row["ts"]),
+        )
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("1..2:0.5", ["1", "1.5", "2"]),
+        ("0.10..0.40/4", ["0.1", "0.2", "0.3", "0.4"]),
+        ("1..0/3", ["1", "0.5", "0"]),
+    ],
+)
+def test_decimal_parameters_are_swept_over_ranges(text: str, values: list[str]) -> None:
+    class Limited(tl.Program):
+        limit: Money = Decimal("1.00")
+
+        @tl.on(Pay)
+        def pay(self, e: Pay) -> None:
+            pass
+
+    assert grid_of(Limited(), [f"limit={text}"]) == {"limit": [Decimal(v) for v in values]}
 
 
 class OwnContext(tl.Program):

@@ -20,6 +20,8 @@ from tests.native.fuzz.kinds import Reached, reached_all, try_one
 SECONDS = float(os.environ.get("TIMELAPSE_FUZZ", "0"))
 SEED = int(os.environ.get("TIMELAPSE_FUZZ_SEED") or (time.time() // 86400 * 1_000_000 if SECONDS else 0))
 
+pytestmark = pytest.mark.timeout(900 + SECONDS)
+
 
 def seeds(share: float, count: int) -> Iterator[int]:
     """The seeds of one test: `count` of them, or for its share of the seconds."""

@@ -375,7 +375,7 @@ TL819 A condition that cannot be decided
 --fail-if takes figures of the diff, numbers, + - * /, comparisons, and, or, not. A precision of nothing is not known: then the command ends with 2, so that CI does not pass by accident.
 
 TL820 A sweep that makes no sense, or cannot be drawn
-Write NAME=1,2,3, NAME=1..10 for whole numbers, NAME=0.1..0.5/5 for five values from 0.1 to 0.5. A plot is a file called .svg, .png or .pdf.
+Write NAME=1,2,3, NAME=1..10 for whole numbers, NAME=100..120:5 for every fifth, NAME=0.1..0.5/5 for five values from 0.1 to 0.5. A plot is a file called .svg, .png or .pdf.
 
 TL821 Flags that cannot be enforced
 Enforcing rewrites the places where the program's own methods put out a flag: each must be a statement `self.emit(Spam(...))` of its own, and for a ban the field that names who is banned a plain expression. Programs that send events or are called later (`after=`) are refused, because whether that is blocked too has no one meaning.

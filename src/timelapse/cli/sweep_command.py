@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -180,33 +180,67 @@ def _values(param: ParamSpec, text: str) -> list[Any]:
     from timelapse.compare.sweeps import MOST
     from timelapse.errors import UsageError
 
-    if ".." not in text or param.text not in ("int", "float"):
+    if ".." not in text or not _is_number(param.text):
         return [read_value(param, part.strip()) for part in text.split(",")]
     ends, slash, count_text = text.partition("/")
+    ends, colon, step_text = ends.partition(":")
     first, _, last = ends.partition("..")
-    low, high = read_value(param, first), read_value(param, last)
-    whole = param.text == "int"
-    wrong = f"{param.name}={text}"
-    if not (math.isfinite(low) and math.isfinite(high)) or (not slash and low % 1 + high % 1):
-        five = f"{param.name}={first.strip()}..{last.strip()}/5"
+    low, high = (_number(param, read_value(param, end)) for end in (first, last))
+    wrong, span = f"{param.name}={text}", f"{param.name}={first.strip()}..{last.strip()}"
+    if slash and colon:
         raise UsageError(
-            f"{wrong} does not say how many values", hint=f"{five} for five of them", code="TL820"
+            f"{wrong} says both how many values and their distance",
+            hint=f"{span}/5 or {span}:1",
+            code="TL820",
         )
-    if not slash:
-        count = int(abs(high - low)) + 1
+    if not (low.is_finite() and high.is_finite()) or (not slash and not colon and low % 1 + high % 1):
+        raise UsageError(
+            f"{wrong} does not say how many values", hint=f"{span}/5 for five of them, {span}:0.5 for one every 0.5", code="TL820"
+        )  # fmt: skip
+    if colon:
+        step = abs(_number(param, read_value(param, step_text)))
+        if not step.is_finite() or step == 0:
+            raise UsageError(
+                f"{wrong}: {step_text.strip()!r} is no distance", hint=f"write {span}:0.5", code="TL820"
+            )
+        count = int(abs(high - low) // step) + 1
+        step = step if high >= low else -step
+    elif not slash:
+        count, step = int(abs(high - low)) + 1, Decimal(1 if high >= low else -1)
     elif count_text.strip().isdecimal():
         count = int(count_text)
+        step = (high - low) / max(1, count - 1)
     else:
         raise UsageError(
             f"{wrong}: {count_text!r} is no number of values", hint="write 0.1..0.5/5", code="TL820"
         )
     if not 2 <= count <= MOST:
         raise UsageError(f"{wrong} are {count:,} values", hint=f"2 to {MOST:,}", code="TL820")
-    steps = count - 1
-    if whole:
-        return list(dict.fromkeys(low + round((high - low) * n / steps) for n in range(count)))
-    # 0.1..0.5/5 is to mean 0.2, not 0.2 and a last bit: as a person would write it
-    return [param.check(float(f"{low + (high - low) * n / steps:.12g}")) for n in range(count)]
+    if param.text in ("int", "Time"):  # offsets are rounded, so that a range that is moved has the same ones
+        return list(dict.fromkeys(param.check(int(low) + round(step * n)) for n in range(count)))
+    return list(dict.fromkeys(_value(param, low + step * n, exact=not slash) for n in range(count)))
+
+
+def _is_number(kind: str) -> bool:
+    return kind in ("int", "float", "Time") or (kind.startswith("Decimal") and not kind.endswith("None"))
+
+
+def _number(param: ParamSpec, value: Any) -> Decimal:
+    """A parameter's value as it is written: 0.1 is a tenth."""
+    return Decimal(repr(value)) if param.text == "float" else Decimal(value)
+
+
+def _value(param: ParamSpec, found: Decimal, *, exact: bool) -> Any:
+    """The parameter's value at a place of a range: 0.1..0.5/5 is to mean 0.2, not 0.2 and a last bit. Decimals are the
+    nearest ones of the parameter's scale, unless the range is `exact`."""
+    if param.text == "float":
+        return param.check(float(f"{found:.12g}"))
+    if exact:
+        return param.check(found)
+    if "[" not in param.text:
+        return param.check(Decimal(f"{found:.12g}"))
+    places = int(param.text.removeprefix("Decimal[").rstrip("]"))
+    return param.check(found.quantize(Decimal(1).scaleb(-places)))
 
 
 # --- printing -------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from timelapse.kernels.repair import RepairKernel, guess, specs_of
 from timelapse.kernels.source import Source
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
+from timelapse.model.decimals import in_usual_context
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import kept
 from timelapse.plan import make_plan
@@ -31,6 +32,7 @@ _QUARTER = 750
 """Events in each quarter of the sample."""
 
 
+@in_usual_context
 def measured(
     program: Program, plan: Plan, reader: EventReader, known: dict[str, Measured | None]
 ) -> Measured | None:

@@ -20,6 +20,7 @@ from timelapse.kernels.walk import Walk, walker
 from timelapse.kinds.base import StateSpec
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
+from timelapse.model.decimals import in_usual_context
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import VIEWS
 from timelapse.run.takeout import reader_without
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from timelapse.run.run import Run
 
 
+@in_usual_context
 def states_before(run: Run, at: int, specs: Sequence[StateSpec]) -> list[pa.Table]:
     """The tables of some states before everything at a time, in any order; hashes may be missing. What happened since the
     slice's start happens once for all.

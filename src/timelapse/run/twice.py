@@ -14,6 +14,7 @@ from timelapse.analysis import Analysis
 from timelapse.errors import HandlerError, ImpureProgram, Place
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
+from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import calendar_of
@@ -27,6 +28,7 @@ _TICKS = 64
 """So many ticks between two events are too many to be part of a sample."""
 
 
+@in_usual_context
 def run_twice(program: Program, analysis: Analysis, reader: EventReader) -> int:
     """Process the log's first events twice, and return how many. Raises ImpureProgram (TL113) at the first difference.
 

@@ -8,6 +8,7 @@ from functools import partial
 
 from timelapse.ids import Phase
 from timelapse.kernels.walk import Moment
+from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
 from timelapse.run.run import Run
 from timelapse.trace import timed
@@ -31,6 +32,7 @@ def event(run: Run, seq: int) -> EventTrace:
     return events(run, [seq])[seq]
 
 
+@in_usual_context
 def events(run: Run, seqs: Iterable[int]) -> dict[int, EventTrace]:
     """The same for several events, by seq: each slice is run once."""
     wanted, tracer, past = sorted(set(seqs)), Tracer(run), past_of(run)
@@ -56,6 +58,7 @@ Place = tuple[int, int, int]
 """A step's time, phase and root."""
 
 
+@in_usual_context
 def steps(
     run: Run, places: Iterable[Place], *, most: int | None = None
 ) -> tuple[dict[Place, EventTrace], set[Place]]:

@@ -16,7 +16,7 @@ from timelapse.ids import Phase
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import ABSENT, UNKEYED, StateSpec
 from timelapse.kinds.sum import shown_amount
-from timelapse.model.decimals import of_text
+from timelapse.model.decimals import in_usual_context, of_text
 from timelapse.model.events import Event
 from timelapse.model.types import DecimalType, ScalarType, TupleType, ValueType
 from timelapse.moments import time_text
@@ -156,6 +156,7 @@ def _column(values: list[Any]) -> pa.Array:
     return pa.array([None if v is None else brief(v) for v in plain_values], pa.string())
 
 
+@in_usual_context
 def history(
     run: Run,
     state: str,

@@ -12,6 +12,7 @@ from timelapse.engine.progress import Progress
 from timelapse.errors import RunError, UsageError
 from timelapse.ids import Phase
 from timelapse.kinds.base import ABSENT
+from timelapse.model.decimals import in_usual_context
 from timelapse.model.program import spec_of
 from timelapse.run.run import Run
 from timelapse.trace import timed
@@ -41,6 +42,7 @@ LAST = 3
 """Events shown that wrote a value, when nobody says how many."""
 
 
+@in_usual_context
 def why(
     run: Run, output: str | int, *, depth: int = 1, last: int = LAST, progress: Progress | None = None
 ) -> Explanation:
@@ -54,6 +56,7 @@ def why(
     return _answer(run, "why", found, depth, last, progress)
 
 
+@in_usual_context
 def why_not(
     run: Run, event: str | int, *, depth: int = 1, last: int = LAST, progress: Progress | None = None
 ) -> Explanation:
