@@ -288,3 +288,62 @@ def test_parameters_keep_their_digits() -> None:
     for wrong in (1.5, Decimal("NaN"), Decimal("1E-19")):
         with pytest.raises(tl.TimelapseError):
             Ledger(limit=wrong)
+
+
+class Fine(tl.Event):
+    k: Rate
+    v: int
+
+
+class Coarse(tl.Event):
+    k: Money
+    v: int
+
+
+class Shared(tl.Program):
+    """One key, in two scales."""
+
+    last: tl.Value[Rate, int] = tl.state(default=0)
+
+    @tl.on(Fine)
+    def fine(self, e: Fine) -> None:
+        self.last[e.k] = self.last[e.k] * 5 % 1000 + e.v
+
+    @tl.on(Coarse)
+    def coarse(self, e: Coarse) -> None:
+        self.last[e.k] = self.last[e.k] * 3 % 1000 + e.v
+
+
+class Alike(Shared):
+    """The same scale."""
+
+    @tl.on(Coarse)
+    def coarse(self, e: Coarse) -> None:
+        pass
+
+
+def test_keys_of_other_scales_are_not_shared_out_among_workers() -> None:
+    """A number has one hash for each scale: by key only where an event's field has the type of the state's key."""
+    assert [row.strategy for row in tl.explain(Shared).states] == ["chain"]
+    assert "as many places as its keys" in str(tl.explain(Shared))
+    assert [row.strategy for row in tl.explain(Alike).states] == ["by key"]
+    events = [(Fine, Coarse)[n % 3 == 1](k=Decimal(n % 7), v=n % 5, ts=n) for n in range(300)]
+    for cls in (Shared, Alike):
+        check_replay(cls, events)
+
+
+class Looked(tl.Program):
+    """A key of decimals in a state with a past: it is looked up in a slice's start."""
+
+    seen: tl.Max[Money, int] = tl.state(default=0, history=100)
+
+    @tl.on(Pay)
+    def pay(self, e: Pay) -> None:
+        self.seen.add(e.amount, e.user)
+        self.emit(Seen(user=self.seen.get(e.amount, at=self.now - 5), amount=e.amount, rate=None, mean=None))
+
+
+def test_keys_of_decimals_are_looked_up_in_start_states() -> None:
+    run = tl.replay(Looked, random_log([Pay], seed=4), slices=3, strategy="staged", spark=False)
+    assert run.certificate["fallback"] is None
+    check_replay(Looked, random_log([Pay], seed=4))

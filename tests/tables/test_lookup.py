@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 import timelapse as tl
 from timelapse.kernels.starts import KEY_BYTES, bytes_of, starting
 from timelapse.kinds.base import ABSENT, StateOptions, StateSpec
+from timelapse.model.types import DecimalType
 from timelapse.tables import lookup
 from timelapse.tables.lookup import LazyDict, MappedTable
 from timelapse.tables.scalarhash import key_hash
-from timelapse.tables.table import key_arrays, key_hashes, state_table, to_dict
+from timelapse.tables.table import key_arrays, key_hashes, state_table, to_dict, value_array
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 INTS = st.integers(-(2**63), 2**63 - 1)
@@ -49,6 +51,10 @@ def test_the_hash_of_one_key_is_that_of_a_column(a: list[int], b: list[str], c: 
     for i in range(4):
         alone = [(k[i],) for k in keys]
         assert [key_hash(k) for k in alone] == key_hashes([columns[i]], len(keys)).tolist()
+    amounts = [Decimal(n).scaleb(-2) for n in (0, 1, -1, 150, -(2**63), 2**63 - 1)]
+    assert [key_hash((a,)) for a in amounts] == key_hashes(
+        [value_array(DecimalType.of(2), amounts)], len(amounts)
+    ).tolist()
     none = key_hashes([pa.array([None], pa.int64()), columns[0][:1]], 1).tolist()
     assert [key_hash((None, a[0]))] == none
 

@@ -27,7 +27,7 @@ from timelapse.errors import Place
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.grouped import Grouped
 from timelapse.model.events import Event
-from timelapse.model.types import TupleType
+from timelapse.model.types import DecimalType, TupleType
 
 if TYPE_CHECKING:
     from timelapse.analysis.analyse import Analysis
@@ -146,7 +146,29 @@ def _settled(
             text, tuple(names), _plain(expression, names),
             function_of(expression, access.fn.function, {}, "tl_key"), access.place,
         )  # fmt: skip
+    for name, part in parts.items():
+        odd = _of_other_scale(analysis.spec.states[name], part, listed, made)
+        if odd is not None:
+            return NotByKey(
+                f"{odd.event.__name__} uses {name} under {ast.unparse(keys[odd.event])}, which need not have as many places as its keys",
+                odd.place, f"give the field of {odd.event.__name__} the type of {name}'s key",
+            )  # fmt: skip
     return ByKey(made, {s: parts[s] for s in analysis.spec.states if s in parts})
+
+
+def _of_other_scale(
+    spec: StateSpec, part: int | None, listed: Mapping[type[Event], Access], made: Mapping[str, EventKey]
+) -> Access | None:
+    """The first access whose key is not of just the state's type, where that has decimals: one number has a hash for each scale."""
+    kind = spec.key.items[part] if part is not None and isinstance(spec.key, TupleType) else spec.key
+    wanted = kind.items if isinstance(kind, TupleType) else (kind,)
+    if not any(isinstance(t, DecimalType) for t in wanted):
+        return None
+    for event, access in listed.items():
+        types = {f.name: f.type for f in event.__fields__}
+        if tuple(types[name] for name in made[event.__name__].plain) != tuple(wanted):
+            return access
+    return None
 
 
 def _plain(expression: ast.expr, fields: Sequence[str]) -> tuple[str, ...]:

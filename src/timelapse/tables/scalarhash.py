@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from timelapse.tables.loops import STEP
@@ -23,7 +24,8 @@ def mix(x: int) -> int:
 
 
 def key_hash(parts: Sequence[Any]) -> int:
-    """`tables.table.key_hashes` of one key, given as its parts: int, bool, str, bytes or None."""
+    """`tables.table.key_hashes` of one key, given as its parts: int, bool, str, bytes, None, or a Decimal in its type's one form,
+    with all its places."""
     h = KEY_SEED ^ _SALT
     for part in parts:
         h = mix(h * _STEP + _part(part) & _MASK)
@@ -33,6 +35,10 @@ def key_hash(parts: Sequence[Any]) -> int:
 def _part(part: Any) -> int:
     if part is None:
         return _NULL ^ _SALT
+    if isinstance(part, Decimal):  # as the whole number of its smallest unit
+        sign, digits, _ = part.as_tuple()
+        whole = int("".join(map(str, digits)))
+        part = -whole if sign else whole
     if isinstance(part, int):  # a bool is 0 or 1
         return mix((part & _MASK) + _SALT & _MASK)
     data: bytes = part.encode() if isinstance(part, str) else bytes(part)
