@@ -137,6 +137,8 @@ class PassProgram:
     """Where the program reaches into other times in a way that only the serial loop knows; it is the pass."""
     timeless: bool = False
     """Whether it runs at the log's events alone and looks at no other time, whatever the rest of the program does."""
+    takes_out: bool = False
+    """Whether events at which a handler raises may be taken out of the log."""
 
 
 @dataclass(frozen=True)

@@ -230,7 +230,6 @@ class SliceKernel:
             if result.failure is None:
                 done.join(result.outputs, result.rejected)
                 result.outputs, result.rejected = done.outputs, done.rejected
-                result.quarantined = done.quarantined + result.quarantined
             return result
         assert self._python is not None
         if isinstance(self._python, SteppingKernel):

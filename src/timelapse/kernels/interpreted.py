@@ -331,6 +331,15 @@ class InterpretedKernel:
         """The events taken out of the log in the slice so far."""
         return self._quarantined
 
+    def add_quarantined(self, rows: list[Quarantined]) -> None:
+        """Somebody else took these out, in the same slice."""
+        self._quarantined += rows
+
+    @property
+    def quarantined_count(self) -> int:
+        """How many events were taken out of the log in the slice so far."""
+        return len(self._quarantined)
+
     def _take_out(self, event: Event, failure: Exception) -> bool:
         """Undo an event that failed, if such events are to be taken out of the log."""
         if (

@@ -54,7 +54,8 @@ def compiling(program: Program, plan: Plan, job: Job, cores: int) -> Iterator[No
     each = share_of(job.reader.count, job.slices if plan.mode == "staged" else 1, cores)
     works = [(job.passes[-1], each, True)]
     if plan.mode == "staged" and job.slices > 1:
-        works += [(s.work, each, False) for s in plan.stages if s.strategy is not Strategy.ITERATE]
+        stages = zip(plan.stages, job.passes, strict=False)
+        works += [(work, each, False) for s, work in stages if s.strategy is not Strategy.ITERATE]
     if job.reader.count < WARM_EVENTS:
         yield
         return
@@ -81,10 +82,9 @@ def foreseen(program: Program, plan: Plan, job: Job, cores: int) -> dict[str, st
         why = f"Python: {TOO_FEW}"
         return {**{stage.name: why for stage in plan.stages}, "final": why, **_guessed(plan)}
     guessed = [stage.name for stage in plan.stages if stage.strategy is Strategy.ITERATE]
-    stages = plan.stages if plan.mode == "staged" else ()
-    works = [(s.name, s.work, False) for s in stages if s.name not in guessed] + [
-        ("final", job.passes[-1], True)
-    ]
+    stages = list(zip(plan.stages, job.passes, strict=False)) if plan.mode == "staged" else []
+    works = [(s.name, work, False) for s, work in stages if s.name not in guessed]
+    works += [("final", job.passes[-1], True)]
     events = share_of(job.reader.count, job.slices if plan.mode == "staged" else 1, cores)
     found = _guessed(plan)
     for name, work, final in works:

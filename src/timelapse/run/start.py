@@ -6,6 +6,7 @@ import shutil
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -213,6 +214,8 @@ def _job(
     source, settings = request.source, request.settings
     reader = source.reader if isinstance(executor, LocalExecutor) else spilled(source.reader, partial.scratch)
     passes = (*(stage.work for stage in plan.stages), plan.last)
+    if settings.quarantine and taking:
+        passes = tuple(replace(work, takes_out=True) for work in passes)
     memory = memory_setting()
     tasks = executor.cores if plan.mode == "staged" else 1
     if memory is None and isinstance(executor, LocalExecutor):

@@ -17,7 +17,7 @@ from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
 from timelapse.kernels.native.fallback import Credit, Fallback, handed_over
-from timelapse.kernels.native.later import Ticks, calls_of_gone, with_later, with_ticks
+from timelapse.kernels.native.later import Ticks, with_later, with_ticks
 from timelapse.kernels.native.leaving import Failed, TooOften
 from timelapse.kernels.native.logs import NEAR_THE_END, Logs
 from timelapse.kernels.native.memory import loops
@@ -32,6 +32,7 @@ from timelapse.kernels.native.memory.table import NativeTable, undo
 from timelapse.kernels.native.outputs import Outputs
 from timelapse.kernels.native.starting import start_tables
 from timelapse.kernels.native.steady import Reach
+from timelapse.kernels.native.taken import TakenOut
 from timelapse.kernels.native.ticks import TickRoom
 from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, LISTED, ROOM, SPENT, Unit, left
 from timelapse.kernels.native.views import Foreign, live_state
@@ -76,18 +77,14 @@ class NativeKernel:
         gone: set[int] | None = None,
     ) -> None:  # fmt: skip
         loops.install()
-        self._asked = asked
         self._program, self._work, self._unit, self._final = program, work, unit, final
-        self._prefetch, self._quarantine = prefetch, quarantine
+        self._prefetch, self._quarantine, self._asked = prefetch, quarantine, asked
         self._gone: set[int] = set() if gone is None else gone
-        self._log_begins: int | None = None
         self._rounds = budget.ROUNDS if ahead else budget.UNBOUNDED
-        self._function = compiled(unit)
-        self._spec = spec_of(program)
+        self._function, self._spec = compiled(unit), spec_of(program)
         self._interned = Interned(unit.texts) if interned is None else interned
-        self._share: list[Any] = []
-        if unit.shared:
-            self._share = [np.zeros((LISTED + 1, 2), np.int64), *(np.int64(n) for n in share)]
+        own = [np.zeros((LISTED + 1, 2), np.int64), *(np.int64(n) for n in share)]
+        self._share: list[Any] = own if unit.shared else []
         self.decoder = Decoder(unit, self._interned)
         self._params = unit.settings(params_of(program))
         self._starts = {n: whole(t) for n, t in starts.items() if n in work.exact and n not in unit.layouts}
@@ -119,13 +116,13 @@ class NativeKernel:
         self._growth = [Growth(events, table.rows) for table in self._hashes]
         self._outputs = Outputs(unit)
         self._tick_room = TickRoom(unit, self._members.values())
+        self._taken = TakenOut(unit, self._gone)
         self._fallback: Fallback | None = None
         self._ticks: Ticks | None = None
         self.credit = Credit()
         self.companions: Companions | None = None
         """What takes part in `run`: given before it, if at all."""
-        self._done = 0
-        self.left = 0
+        self._done = self.left = 0
 
     def run_steps(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice of a program that is called at other times than those of the log's events too."""
@@ -138,7 +135,7 @@ class NativeKernel:
     def _begun(self, source: Source) -> Iterator[Chunk]:
         """A slice of such a program begins: all its steps."""
         self._ticks = Ticks(self._program, source) if self._unit.ticks else None
-        self._log_begins = source.begin
+        self._taken.begins = source.begin
         return with_ticks(with_later(source, self._unit), self._program, source, self._unit)
 
     def run(self, chunks: Iterator[Chunk], tick: Tick, shown: Shown) -> PassResult:
@@ -298,17 +295,20 @@ class NativeKernel:
         done = PassResult(self._done)
         if self._final:
             self._put_out(done)
-        self._list_quarantined(done)
         starts = {name: to_dict(self._spec.states[name], table) for name, table in self._starts.items()}
         tables = self._tables
         python = handed_over(
             self._program, self._work, tables, starts, final=self._final, quarantine=self._quarantine
         )
+        self._list_quarantined(done)
+        python.add_quarantined(done.quarantined)
         return done, python
 
     def _list_quarantined(self, result: PassResult) -> None:
+        result.quarantined = self._outputs.take_raised(self._interned)
         if self._fallback is not None:
-            result.quarantined = self._fallback.python.take_quarantined()
+            found = [*self._fallback.python.take_quarantined(), *result.quarantined]
+            result.quarantined = sorted(found, key=lambda row: row[2])
 
     def _put_out(self, result: PassResult) -> None:
         result.outputs = self._outputs.tables(self._interned)
@@ -369,13 +369,8 @@ class NativeKernel:
             self._done += to - lo
             lo = to
 
-        skipped = calls_of_gone(self._gone, self._unit, batch, lo, end)
         while lo < end:
-            if skipped and skipped[0] == lo:
-                position[batch.kinds[lo]] += 1
-                advance(skipped.pop(0) + 1)
-                continue
-            hi = min(lo + PIECE, end, *skipped[:1])
+            hi = min(lo + PIECE, end)
             if not self._reach.goes_on(hi - lo):
                 self._hand_back(self._place(batch, lo, position)[2])
             at, entries, why = left(self._call(batch, lo, hi, position))
@@ -401,11 +396,8 @@ class NativeKernel:
             elif why != LEAVE:
                 self._tick_room.grow(why)
             else:
-                seq = self._place(batch, at, position)[2]
                 self._as_python(batch, at, position, since, shown)
                 advance(at + 1)
-                if seq in self._gone:
-                    skipped = sorted([*skipped, *calls_of_gone((seq,), self._unit, batch, lo, end)])
 
     def _call(self, batch: Batch, lo: int, hi: int, position: npt.NDArray[np.int64]) -> int:
         """Let the compiled function handle events lo to hi, or up to where it leaves."""
@@ -421,13 +413,20 @@ class NativeKernel:
             rest += [table.slots, table.mask, table.description(*pool), table.base]
         for name in unit.windows:
             rest += self._ready(self._logs[name], unit.pushes[name] * (hi - lo), batch, lo, position)
-        rest += self._tick_room.arguments(self._interned) + self._params
+        rest += self._tick_room.arguments(self._interned)
+        rest += self._taken.arguments(hi - lo, self._may_take()) + self._params
         rest += outputs.buffers(hi - lo)
         head = [position, counts, outputs.used, self._undo, outputs.refused(hi - lo), self._rounds]
         status = self._function(batch.kinds, lo, hi, *head, *batch.arrays, *rest, *self._share)
         for table, rows in zip(self._hashes, counts.tolist(), strict=True):
             table.rows = rows
+        self._taken.note()
         return status
+
+    def _may_take(self) -> int:
+        """How many more events may be taken out of the slice."""
+        python = 0 if self._fallback is None else self._fallback.python.quarantined_count
+        return max(0, (self._quarantine or 0) - self._outputs.raised - python)
 
     def _ready(
         self, log: EffectLog, more: int, batch: Batch, at: int, position: npt.NDArray[np.int64]
@@ -474,7 +473,7 @@ class NativeKernel:
         if self._fallback is None:
             self._fallback = Fallback(
                 self._program, self._work, self._unit, self._tables, self._logs, self._members, self._tick_room,
-                final=self._final, quarantine=self._quarantine, gone=self._gone, begin=self._log_begins,
+                final=self._final, quarantine=self._quarantine, gone=self._gone, begin=self._taken.begins,
             )  # fmt: skip
         return self._fallback
 
@@ -487,6 +486,7 @@ class NativeKernel:
         if not self.credit.spend(since):
             self._hand_back(seq)
         fallback = self._python()
+        fallback.python.add_quarantined(self._outputs.take_raised(self._interned))
         try:
             failure = fallback.one(batch.chunk, kind, row, lambda: shown(seq))
         except Foreign as foreign:

@@ -92,24 +92,6 @@ def with_later(source: Source, unit: Unit) -> Iterator[Chunk]:
             yield Chunk(place, source.hi, tables)
 
 
-def calls_of_gone(gone: Collection[int], unit: Unit, batch: Batch, lo: int, end: int) -> list[int]:
-    """The steps from lo to end of a batch that are calls of `after=` handlers for events taken out of the log."""
-    found: list[int] = []
-    if gone and unit.later and lo < end:
-        wanted = np.fromiter(gone, np.int64, len(gone))
-        for kind in unit.later:
-            seqs = batch.arrays[2 * kind + 1]
-            rows = np.searchsorted(seqs, wanted)
-            rows = (
-                rows[(rows < len(seqs)) & (seqs[np.minimum(rows, len(seqs) - 1)] == wanted)]
-                if len(seqs)
-                else rows[:0]
-            )
-            if len(rows):
-                found += np.flatnonzero(batch.kinds == kind)[rows].tolist()
-    return sorted(at for at in found if lo <= at < end)
-
-
 def _stream(source: Source, unit: Unit, number: int) -> _Stream:
     event, lag = unit.events[number], unit.later[number].lag
     lo = 0 if source.since is None else source.reader.seq_at(source.since - lag + 1)

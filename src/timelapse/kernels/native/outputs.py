@@ -15,8 +15,10 @@ from timelapse.kernels.native.decode import Array
 from timelapse.kernels.native.lowering.emitter import scalar
 from timelapse.kernels.native.lowering.records import LATER, record_columns
 from timelapse.kernels.native.memory.strings import Interned
-from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.native.raised import raised_rows
+from timelapse.kernels.native.unit import REFUSED, Unit
 from timelapse.model.events import Record
+from timelapse.model.failure import Quarantined
 from timelapse.model.types import BYTES, INT, STR, OptionalType
 
 Ints = npt.NDArray[np.int64]
@@ -37,14 +39,18 @@ class Outputs:
         self._least = 0
         self._buffers: list[list[Array]] = [[] for _ in unit.records]
         self._kept: list[list[list[Array]]] = [[] for _ in unit.records]
-        self._refused: Ints = np.zeros((1, 5), np.int64)
+        self._width = REFUSED + max((place.words for place in unit.raising), default=0)
+        self._refused: Ints = np.zeros((1, self._width), np.int64)
         self._kept_refused: list[Ints] = []
+        self._raised: list[Ints] = []
+        self.raised = 0
+        """So many events were taken out by the compiled function: see `take_raised`."""
         self.used: Ints = np.zeros(2 * len(unit.records) + 1, np.int64)
 
     def refused(self, events: int) -> Ints:
         """Room for a rejection of each event."""
         if self._unit.rejects and len(self._refused) < events:
-            self._refused = np.zeros((events, 5), np.int64)
+            self._refused = np.zeros((events, self._width), np.int64)
         return self._refused
 
     def buffers(self, events: int) -> list[Array]:
@@ -97,8 +103,22 @@ class Outputs:
             elif count:
                 kept.append([b[:count].copy() for b in buffers])
         if refused:
-            self._kept_refused.append(self._refused[:refused].copy())
+            self._keep_refused(self._refused[:refused].copy())
         self.used[:] = 0
+
+    def _keep_refused(self, rows: Ints) -> None:
+        raised = rows[:, 3] < 0
+        if raised.any():
+            self._raised.append(rows[raised])
+            self.raised += int(np.count_nonzero(raised))
+            rows = rows[~raised]
+        if len(rows):
+            self._kept_refused.append(rows[:, :REFUSED])
+
+    def take_raised(self, interned: Interned) -> list[Quarantined]:
+        """Take out the events at which a handler raised, and that the compiled function took out of the log."""
+        rows, self._raised, self.raised = self._raised, [], 0
+        return raised_rows(self._unit, np.concatenate(rows), interned) if rows else []
 
     def keep_reads(self, reads: Mapping[type[Record], list[Record]], interned: Interned) -> None:
         """Add what an event that ran as Python has recorded of reads, after what was put in before."""

@@ -60,6 +60,36 @@ class Instant(Event):
     __abstract__ = True
 
 
+class Word(NamedTuple):
+    """A part of an error's text that is a word of the compiled function's: its kind, and how it is written."""
+
+    kind: str
+    conversion: int = -1
+    spec: str = ""
+
+
+class Raised(NamedTuple):
+    """A place at which a handler raises: of which event's handlers, where, and what.
+
+    `text` is the error's, where it is always the same. Else `error` is its class, with an argument for each of `args`:
+    a constant, a word, or in a list the parts of an f-string.
+    """
+
+    event: str
+    handler: str
+    file: str
+    line: int
+    text: str
+    error: type[Exception] | None = None
+    args: tuple[Any, ...] = ()
+
+    @property
+    def words(self) -> int:
+        """How many words it takes to tell the text."""
+        parts = [p for arg in self.args for p in (arg if isinstance(arg, list) else [arg])]
+        return sum(isinstance(part, Word) for part in parts)
+
+
 @dataclass
 class Unit:
     """One pass. The function's arguments, in order: see `Lowering.arguments`.
@@ -96,6 +126,10 @@ class Unit:
     emits: dict[type[Record], int] = field(default_factory=dict)
     undo: int = 0
     rejects: bool = False
+    raising: list[Raised] = field(default_factory=list)
+    """Where a handler raises, and the function itself takes the event out of the log."""
+    takes: bool = False
+    """Whether it does so, or is told which events are taken out (`TAKES`)."""
     loops: bool = False
     shared: bool = False
     """Several workers share out the events by key: the last arguments list its own, its number, and how many."""
@@ -156,6 +190,13 @@ _PUT_OUT = 3
 """What was put out is there so many times where it becomes a file."""
 _REJECTED = 160
 """Bytes that a rejected event takes, with its reason's text."""
+
+REFUSED = 5
+"""Words that tell of an event that is rejected, or taken out: time, seq, type, handler, reason. Where the handler is
+below 0 it is taken out: -1 stands for the first of `Unit.raising`, and the words of its text follow."""
+TAKES = 3
+"""So many words say how many events may be taken out, the time at which none may, and how many are. After them: for each
+of `Unit.later` which of these comes next."""
 
 LISTED = 2048
 """By key: so many events are looked through at a time for a worker's own. Their list stays in the nearest cache."""

@@ -7,12 +7,11 @@ import builtins
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.native.lowering.comparisons import truth
-from timelapse.kernels.native.lowering.flow import Join, Level, Line, Moves, is_simple
+from timelapse.kernels.native.lowering.flow import Join, Level, Line, Moves, Rejected, is_simple
 from timelapse.kernels.native.lowering.states import StateCode
 from timelapse.kernels.native.lowering.values import (
     NOT_CONSTANT,
@@ -28,7 +27,7 @@ from timelapse.kernels.native.lowering.values import (
 from timelapse.kernels.native.memory.layout import Layout, beside, layout_of
 from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, ROOM, SPENT, Column, Unit
 from timelapse.kernels.native.windows import sliding_of, views_in
-from timelapse.model.events import Event, Field, Record
+from timelapse.model.events import Event, Field
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.source import function_source
 from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType
@@ -42,15 +41,6 @@ LEAVE_ALL = f"return left(j, u, {ABROAD})"
 GIVE_UP = f"return left(j, u, {HOPELESS})"
 REJECT = "  # reject"
 """Ends the lines that leave an event's code because it is rejected."""
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """A place that rejects: the event's type, and the record that it puts out, with its fields' names."""
-
-    event: int
-    record: type[Record] | None
-    fields: list[str]
 
 
 class Frame:
@@ -175,6 +165,10 @@ class Emitter:
         """Leave where the condition holds."""
         self.line(f"if {condition}:")
         self.line(f"    return left(j, u, {LEAVE})")
+
+    def raises_if(self, condition: str, error: Exception, also: str = "") -> None:
+        """Leave where the condition holds, as Python would raise this error; and where `also` does."""
+        self.exit_if(f"{condition} or {also}" if also else condition)
 
     def give_up_if(self, condition: str) -> None:
         """Where the condition holds, the whole pass has to run as Python."""
@@ -311,7 +305,8 @@ class Emitter:
         """The lists that grow while code is written."""
         unit = self.unit
         return [
-            unit.columns, unit.params, unit.records, unit.states, unit.tables, self._rejections, self._slides, self._sent,
+            unit.columns, unit.params, unit.records, unit.states, unit.tables, unit.raising, self._rejections, self._slides,
+            self._sent,
             *(frame.result.values for frame in self._stack), *(level.outs for level in self._levels),
         ]  # fmt: skip
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from timelapse.kernels.native.lowering.values import NOT_CONSTANT, Env, Value, common, fitted
+from timelapse.model.events import Record
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -74,6 +75,17 @@ def variables(shape: Value, stem: str) -> Value:
         items = tuple(variables(item, f"{stem}_{i}") for i, item in enumerate(shape.items))
         return Value(shape.kind, items=items, cls=shape.cls)
     return Value(shape.kind, stem)
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A place that rejects: the event's type, and the record that it puts out, with its fields' names. Or one that raises:
+    then `fields` are the words of which the error's text is made."""
+
+    event: int
+    record: type[Record] | None
+    fields: list[str]
+    raises: bool = False
 
 
 @dataclass

@@ -67,6 +67,9 @@ def builtin(
     if found in (min, max) and len(numbers) >= 2:
         return extreme(out, numbers, least=found is min)
     if found is divmod and len(numbers) == 2:
+        divisor = numbers[1]
+        if type(divisor.const) not in (int, float) or divisor.const == 0:  # it raises another text than `//`
+            out.exit_if(f"{divisor.code} == 0")
         pair = [arithmetic(out, op, *numbers) for op in (ast.FloorDiv(), ast.Mod())]
         return Value("tuple", items=tuple(pair))
     if found is pow and len(numbers) == 2:

@@ -24,7 +24,7 @@ from timelapse.kernels.native.lowering.states.base import UNDO, word
 from timelapse.kernels.native.lowering.states.counter import CounterCode
 from timelapse.kernels.native.lowering.values import EventRef, ReadsAll, Refused, SelfRef
 from timelapse.kernels.native.lowering.wide import WIDTHS, wide
-from timelapse.kernels.native.unit import LISTED, Instant, Later, Ticking, Unit
+from timelapse.kernels.native.unit import LISTED, TAKES, Instant, Later, Ticking, Unit
 from timelapse.kernels.native.windows import KEPT, USED, members_spec
 from timelapse.kinds.grouped import Grouped
 from timelapse.model.events import Event
@@ -200,6 +200,7 @@ class Lowering(Rejecting):
         self._count_rows(written)
         unit.undo = max((sum(line.endswith(UNDO) for line in body) for body in written), default=0)
         unit.rejects = bool(self._rejections)
+        unit.takes = bool(unit.raising) or (self._work.takes_out and bool(unit.later))
         bodies = [
             [*look_ahead(body, i, shared=unit.shared), *self._sliding(i), *body]
             for i, body in enumerate(bodies)
@@ -366,6 +367,8 @@ class Lowering(Rejecting):
             found.append(("ticked", "INTS"))
         if unit.sends:
             found.append(("sent", "TABLE"))
+        if unit.takes:
+            found += [("takes", "INTS"), ("gone", "INTS")]
         found += [(f"p_{n}", {"float": "float64", "bool": "boolean"}.get(k, "int64")) for n, k in unit.params]
         for i, record in enumerate(unit.records):
             found.append((f"o{i}_place", "TABLE"))
@@ -415,6 +418,12 @@ class Lowering(Rejecting):
             lines.append(f"        {'if' if i == 0 else 'elif'} k == {i}:")
             if unit.shared:
                 lines += [f"            q{i} = own", *heads[i][:-1]]
+            if unit.takes and i in unit.later:  # of an event that was taken out nothing comes later
+                turn = TAKES + list(unit.later).index(i)
+                body = [
+                    f"            if not is_gone(takes, gone, {turn}, seq{i}[q{i}]):",
+                    *("    " + b for b in body),
+                ]
             if i in unit.ticking:  # records of one tick are numbered through all its handlers
                 now = f"ts{i}[q{i}]"
                 lines += [f"            ordinal = ticked[1] if ticked[0] == {now} else 0", *body]

@@ -8,7 +8,8 @@ exactly.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Protocol
@@ -30,6 +31,10 @@ _WORDS = {
     ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.MatMult: "@",
 }  # fmt: skip
 
+_DIVIDES: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+}  # fmt: skip
+
 
 class Writer(Protocol):
     """Where generated statements go."""
@@ -39,6 +44,9 @@ class Writer(Protocol):
 
     def exit_if(self, condition: str) -> None:
         """Leave the function where the condition holds."""
+
+    def raises_if(self, condition: str, error: Exception, also: str = "") -> None:
+        """The same where Python would raise this error, and where `also` holds."""
 
 
 def as_float(value: Value) -> str:
@@ -83,6 +91,16 @@ def _product_bound(x: Value, y: Value) -> int | None:
     return a * b if a is not None and b is not None and a * b < _SMALL else None
 
 
+def by_zero(op: ast.operator, *, floats: bool) -> Exception:
+    """What Python raises where a divisor is zero."""
+    one, zero = (1.0, 0.0) if floats else (1, 0)
+    try:
+        _DIVIDES[type(op)](one, zero)
+    except ZeroDivisionError as error:
+        return error.with_traceback(None)
+    raise TypeError(op)
+
+
 def arithmetic(out: Writer, op: ast.operator, a: Value, b: Value) -> Value:
     """`a op b` of numbers. Raises Refused for anything else."""
     a, b = _number(out, op, a, b, a), _number(out, op, a, b, b)
@@ -97,7 +115,7 @@ def arithmetic(out: Writer, op: ast.operator, a: Value, b: Value) -> Value:
         return out.temp("float", f"{x} {_WORDS[type(op)]} {y}")
     if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod):
         if type(b.const) not in (int, float) or b.const == 0:
-            out.exit_if(f"{y} == 0.0")
+            out.raises_if(f"{y} == 0.0", by_zero(op, floats=True))
         return out.temp("float", f"{x} {_WORDS[type(op)]} {y}")
     raise Refused(f"`{_WORDS[type(op)]}` of floats")
 
@@ -208,13 +226,13 @@ def _integers(out: Writer, op: ast.operator, x: Value, y: Value) -> Value:
             if not is_exact(side):
                 out.exit_if(f"not (-{EXACT} <= {side.code} <= {EXACT})")
         if type(y.const) is not int or y.const == 0:
-            out.exit_if(f"{b} == 0")
+            out.raises_if(f"{b} == 0", by_zero(op, floats=False))
         return out.temp("float", f"{as_float(x)} / {as_float(y)}")
     if isinstance(op, ast.FloorDiv | ast.Mod):
         if y.const == -1:
             return negated(out, x) if isinstance(op, ast.FloorDiv) else Value("int", "0", const=0)
         if not (type(y.const) is int and y.const not in (0, -1)):
-            out.exit_if(f"{b} == 0 or {b} == -1")
+            out.raises_if(f"{b} == 0", by_zero(op, floats=False), f"{b} == -1")
         return out.temp("int", f"{a} {_WORDS[type(op)]} {b}")
     if isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor):
         return out.temp("int", f"{a} {_WORDS[type(op)]} {b}")

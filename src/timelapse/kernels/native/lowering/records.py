@@ -7,7 +7,8 @@ from typing import Any
 
 from timelapse.kernels.native.lowering.columns import Columns
 from timelapse.kernels.native.lowering.comparisons import present
-from timelapse.kernels.native.lowering.emitter import REJECT, Frame, Rejected
+from timelapse.kernels.native.lowering.emitter import REJECT, Frame
+from timelapse.kernels.native.lowering.flow import Rejected
 from timelapse.kernels.native.lowering.numbers import as_float, fitting
 from timelapse.kernels.native.lowering.values import NONE, Env, Refused, Value, absent, kind_of, places_of
 from timelapse.model.events import Event, Field, Record

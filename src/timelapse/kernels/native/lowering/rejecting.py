@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from timelapse.kernels.native.lowering.flow import rendered
 from timelapse.kernels.native.lowering.folds import Folds
+from timelapse.kernels.native.unit import REFUSED
 from timelapse.kernels.native.windows import KEPT, USED
 
 
@@ -36,7 +37,7 @@ class Rejecting(Folds):
         lines = ["        rejected = 0", "        while True:", *inner, "            break", *undone]
         return [*_chain(own), *lines, *_chain(ends)]
 
-    def _undone(self, event: str, places: Iterable[int]) -> list[str]:
+    def _undone(self, event: str, places: Sequence[int]) -> list[str]:
         """Where one of these places has rejected: undo. `event`: the number of the log event's type."""
         unit = self.unit
         self._lines, self._indent = [], 3
@@ -69,11 +70,27 @@ class Rejecting(Folds):
                     if place.record is not None:
                         with self.block(f"if rejected == {number + 1}:"):
                             self._write_record(place.record, place.fields)
-                self.line(f"n = emitted[{len(unit.records)}]")
-                for i, word in enumerate((self.now, own, event, "handler", "reason")):
-                    self.line(f"refused[n, {i}] = {word}")
-                self.line(f"emitted[{len(unit.records)}] = n + 1")
+            if self._final or unit.raising:
+                self._write_refused(event, places)
         return self._without_idle_room(rendered(self._lines))
+
+    def _write_refused(self, event: str, places: Iterable[int]) -> None:
+        """A row for an event that was rejected, or at which a handler raised. Only the final pass lists the former."""
+        unit = self.unit
+        self.line(f"n = emitted[{len(unit.records)}]")
+        for i, word in enumerate((self.now, self.root, event, "handler", "reason")):
+            self.line(f"refused[n, {i}] = {word}")
+        raising = [n for n in places if self._rejections[n].raises]
+        for number in (n for n in raising if self._rejections[n].fields):
+            with self.block(f"if rejected == {number + 1}:"):
+                for i, word in enumerate(self._rejections[number].fields, REFUSED):
+                    self.line(f"refused[n, {i}] = {word}")
+        if raising and unit.later:
+            with self.block("if handler < 0:"):
+                self.line("gone[takes[2]] = refused[n, 1]")
+                self.line("takes[2] += 1")
+        ahead = "" if self._final else " if handler < 0 else n"
+        self.line(f"emitted[{len(unit.records)}] = n + 1{ahead}")
 
 
 def _chain(bodies: list[list[str]]) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from timelapse.kernels.native.lowering.values import Refused
+
 
 def assigned(node: ast.AST) -> set[str]:
     """Names that a statement assigns or deletes."""
@@ -50,3 +52,20 @@ def returns_in_place(body: Sequence[ast.stmt], depth: int = 0) -> bool:
                 return False
         return returns_in_place(yes, depth + 1) and returns_in_place(no, depth + 1)
     return True
+
+
+def pattern_test(pattern: ast.pattern, subject: str) -> ast.expr | None:
+    """The test of a name that a pattern stands for; None: it always holds. Raises Refused."""
+    name = ast.Name(subject, ast.Load())
+    match pattern:
+        case ast.MatchAs(pattern=None):
+            return None
+        case ast.MatchValue(value=value):
+            return ast.copy_location(ast.Compare(name, [ast.Eq()], [value]), pattern)
+        case ast.MatchSingleton(value=value):
+            return ast.copy_location(ast.Compare(name, [ast.Is()], [ast.Constant(value)]), pattern)
+        case ast.MatchOr(patterns=patterns):
+            tests = [pattern_test(p, subject) for p in patterns]
+            if all(tests):
+                return ast.copy_location(ast.BoolOp(ast.Or(), [t for t in tests if t]), pattern)
+    raise Refused("this `case`", pattern.lineno)

@@ -14,7 +14,8 @@ from typing import Any
 from timelapse.analysis.result import PassHandler
 from timelapse.kernels.native.lowering.emitter import SPEND, Frame
 from timelapse.kernels.native.lowering.flow import Level, rendered
-from timelapse.kernels.native.lowering.records import Records, record_columns
+from timelapse.kernels.native.lowering.raising import Raising
+from timelapse.kernels.native.lowering.records import record_columns
 from timelapse.kernels.native.lowering.values import (
     NONE,
     Env,
@@ -35,11 +36,8 @@ SENT = "queued += 1"
 """The line after which an event is in the queue."""
 
 
-class Sending(Records):
+class Sending(Raising):
     """Writes sends, and the code of what is sent."""
-
-    _derived: type[Event] | None = None
-    """The type of the derived event whose code is being written."""
 
     # --- sends ------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from timelapse.kernels.native.lowering.emitter import Frame, node_of
 from timelapse.kernels.native.lowering.evaluation import Evaluation
 from timelapse.kernels.native.lowering.flow import Join, Level, Moves, Widened, variables
 from timelapse.kernels.native.lowering.iteration import Rounds
-from timelapse.kernels.native.lowering.scopes import assigned, leaves_always, returns_in_place
+from timelapse.kernels.native.lowering.scopes import assigned, leaves_always, pattern_test, returns_in_place
 from timelapse.kernels.native.lowering.states import StateCode
 from timelapse.kernels.native.lowering.values import NONE, Bound, Env, Refused, Value, common
 
@@ -28,7 +28,8 @@ class Statements(Evaluation):
     # --- functions --------------------------------------------------------------------------------
 
     def _call_handler(self, handler: PassHandler, given: list[Any]) -> None:
-        self._call(handler.function, given, {}, 0, handler.text)
+        with self._raising_in(handler.function):
+            self._call(handler.function, given, {}, 0, handler.text)
 
     def _call(
         self, function: types.FunctionType, args: Sequence[Any], named: Mapping[str, Any], depth: int,
@@ -95,8 +96,13 @@ class Statements(Evaluation):
 
     def _block(self, body: Sequence[ast.stmt], env: Env, frame: Frame) -> Env | None:
         """Write statements; the names after them, or None where nothing comes after them."""
+        with self._standing():
+            return self._statements(body, env, frame)
+
+    def _statements(self, body: Sequence[ast.stmt], env: Env, frame: Frame) -> Env | None:
         for place, statement in enumerate(body):
             self._line = getattr(statement, "lineno", self._line)
+            self._stand_at(statement, frame)
             try:
                 left: Env | None
                 if isinstance(statement, ast.If):
@@ -184,7 +190,7 @@ class Statements(Evaluation):
             case ast.Pass() | ast.Expr(value=ast.Constant()):
                 pass
             case ast.Raise():
-                self.leave()
+                self._raise(statement, env, frame)
                 return None
             case (
                 ast.Expr(value=ast.Call(func=ast.Attribute(attr="reject", value=owner)) as call)
@@ -222,7 +228,7 @@ class Statements(Evaluation):
             case ast.Assert(test=test):
                 code = self._test(test, env, frame)
                 if code != "True":
-                    self.exit_if(f"not {code}")
+                    self._assert(statement, f"not {code}", env, frame)
             case ast.While():
                 return self._while(statement, env, frame)
             case ast.For():
@@ -283,7 +289,7 @@ class Statements(Evaluation):
         env[subject] = self._fixed(self._expr(statement.subject, env, frame))
         chain: list[ast.stmt] = []
         for case in reversed(statement.cases):
-            test = self._pattern(case.pattern, subject)
+            test = pattern_test(case.pattern, subject)
             body: list[ast.stmt] = list(case.body)
             if isinstance(case.pattern, ast.MatchAs) and case.pattern.name is not None:
                 body.insert(0, _assignment(case.pattern.name, subject, statement))
@@ -295,22 +301,6 @@ class Statements(Evaluation):
         for node in chain:
             ast.fix_missing_locations(node)
         return self._block(chain, env, frame)
-
-    def _pattern(self, pattern: ast.pattern, subject: str) -> ast.expr | None:
-        """The test that a pattern stands for; None: it always holds."""
-        name = ast.Name(subject, ast.Load())
-        match pattern:
-            case ast.MatchAs(pattern=None):
-                return None
-            case ast.MatchValue(value=value):
-                return ast.copy_location(ast.Compare(name, [ast.Eq()], [value]), pattern)
-            case ast.MatchSingleton(value=value):
-                return ast.copy_location(ast.Compare(name, [ast.Is()], [ast.Constant(value)]), pattern)
-            case ast.MatchOr(patterns=patterns):
-                tests = [self._pattern(p, subject) for p in patterns]
-                if all(tests):
-                    return ast.copy_location(ast.BoolOp(ast.Or(), [t for t in tests if t]), pattern)
-        raise Refused("this `case`", pattern.lineno)
 
     # --- loops ------------------------------------------------------------------------------------
 

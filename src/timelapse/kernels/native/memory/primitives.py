@@ -28,6 +28,16 @@ def owner(h, workers):  # type: ignore[no-untyped-def]
 
 
 @primitive()
+def is_gone(takes, gone, turn, seq):  # type: ignore[no-untyped-def]
+    """Whether an event is among those taken out of the log. Asked in log order; `takes[turn]` is how far that is."""
+    at = takes[turn]
+    while at < takes[2] and gone[at] < seq:
+        at += 1
+    takes[turn] = at
+    return at < takes[2] and gone[at] == seq
+
+
+@primitive()
 def find1(slots, mask, a):  # type: ignore[no-untyped-def]
     """The row of a key; an unoccupied row where it is not there."""
     i = mix(a) & mask

@@ -1,0 +1,119 @@
+"""What events cost that fail and are taken out of the log (`--quarantine`): compiled, with windows, with timers.
+
+python -m benchmarks.failing --events 1000000
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import timelapse as tl
+
+SHARES = (0, 10_000, 100)
+"""One event in so many fails; 0: none."""
+
+
+class Pay(tl.Event):
+    who: int
+    to: int
+    amount: int
+
+
+class Due(tl.Event):
+    who: int
+
+
+class Big(tl.Record):
+    who: int
+    total: int
+
+
+class Failing(tl.Program):
+    """A counter and a set; one event in `bad` fails after its writes."""
+
+    bad: int = 100
+    total: tl.Counter[int]
+    seen: tl.Set[tuple[int, int]]
+
+    @tl.on(Pay)
+    def pay(self, p: Pay) -> None:
+        self.total[p.who] += p.amount
+        self.seen.add((p.who, p.to))
+        if self.bad and p.amount % self.bad == 7:
+            raise ValueError(f"bad {p.amount}")
+        if self.total[p.who] > 100_000 and (p.to, p.who) in self.seen:
+            self.emit(Big(who=p.who, total=self.total[p.who]))
+
+
+class FailingWindows(Failing):
+    @tl.on(Pay)
+    def lately(self, p: Pay) -> None:
+        if self.total.last(tl.HOUR)[p.who] > 60_000:
+            self.emit(Big(who=p.who, total=self.total.last(tl.HOUR)[p.who]))
+
+
+class FailingTimers(Failing):
+    late: tl.Counter[int]
+
+    @tl.on(Pay)
+    def arm(self, p: Pay) -> None:
+        self.send(Due(who=p.who), after=10 * tl.MINUTE, key=p.who)
+
+    @tl.on(Due)
+    def due(self, d: Due) -> None:
+        self.late[d.who] += 1
+
+
+def log_of(folder: Path, events: int) -> tl.Log:
+    """Payments among a fiftieth as many people, fifty a second."""
+    rng = np.random.default_rng(1)
+    people = max(2, events // 50)
+    table = pa.table(
+        {
+            "ts": np.sort(rng.integers(0, events * 20_000, events)) + 1_759_276_800_000_000,
+            "who": rng.integers(0, people, events),
+            "to": rng.integers(0, people, events),
+            "amount": rng.integers(0, 10_000, events),
+        }
+    )
+    return tl.Log.write(folder / "log", {Pay: table}, ts="ts", unit="us")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=2, help="the last is shown; the first compiles")
+    given = parser.parse_args()
+    os.environ["TIMELAPSE_KERNEL"] = "native"  # waits for the compiler
+    print("| program | " + " | ".join(f"1 in {n:,}" if n else "no bad event, s" for n in SHARES) + " |")
+    print("|---|---:|---:|---:|")
+    with tempfile.TemporaryDirectory(prefix="timelapse-failing-") as folder:
+        log = log_of(Path(folder), given.events)
+        for cls in (Failing, FailingWindows, FailingTimers):
+            for _ in range(given.rounds):
+                took = [_replayed(cls(bad=bad), log) for bad in SHARES]
+            print(
+                f"| {cls.__name__} | {took[0]:.2f} | "
+                + " | ".join(f"{t / took[0]:.2f}" for t in took[1:])
+                + " |",
+                flush=True,
+            )
+
+
+def _replayed(program: tl.Program, log: tl.Log) -> float:
+    began = time.process_time()
+    tl.replay(program, log, spark=False, quarantine=True, cache=False, max_quarantined=log.count)
+    return time.process_time() - began
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The events at which a handler raised in the compiled function, as rows of `Run.quarantined`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timelapse.ids import Phase
+from timelapse.kernels.native.memory.strings import Interned
+from timelapse.kernels.native.unit import Raised, Unit, Word
+from timelapse.model.failure import Quarantined, cause_of
+
+_CONVERSIONS: dict[int, Callable[[object], str]] = {ord("s"): str, ord("r"): repr, ord("a"): ascii}
+
+
+def raised_rows(unit: Unit, rows: npt.NDArray[np.int64], interned: Interned) -> list[Quarantined]:
+    """`rows` as the function put them out: see `REFUSED`."""
+    found: list[Quarantined] = []
+    for ts, seq, _, number, _, *words in rows.tolist():
+        place = unit.raising[-1 - number]
+        text = place.text if place.error is None else _text(place, iter(words), interned)
+        found.append((ts, Phase.LOG_EVENT, seq, place.event, place.handler, text, place.file, place.line))
+    return found
+
+
+def _text(place: Raised, words: Iterator[int], interned: Interned) -> str:
+    assert place.error is not None
+    try:
+        error: Exception = place.error(*(_argument(arg, words, interned) for arg in place.args))
+    except Exception as other:  # Python raises that one instead
+        error = other
+    return cause_of(error)
+
+
+def _argument(arg: Any, words: Iterator[int], interned: Interned) -> Any:
+    if isinstance(arg, list):
+        return "".join(_formatted(part, words, interned) for part in arg)
+    return _value(arg, next(words), interned) if isinstance(arg, Word) else arg
+
+
+def _formatted(part: Any, words: Iterator[int], interned: Interned) -> str:
+    if not isinstance(part, Word):
+        return str(part)
+    value = _value(part, next(words), interned)
+    if part.conversion in _CONVERSIONS:
+        value = _CONVERSIONS[part.conversion](value)
+    return format(value, part.spec)
+
+
+def _value(word: Word, code: int, interned: Interned) -> Any:
+    """What a word stands for."""
+    if word.kind in ("str", "bytes"):
+        return interned.value(code)
+    if word.kind == "float":
+        return float(np.int64(code).view(np.float64))
+    return bool(code) if word.kind == "bool" else code

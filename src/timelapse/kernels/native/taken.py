@@ -1,0 +1,50 @@
+"""What a compiled pass is told of events that are taken out of the log, and what it tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from timelapse.ids import INT64_MIN
+from timelapse.kernels.native.unit import TAKES, Unit
+
+
+class TakenOut:
+    """`gone`: the events that are taken out, by seq; those that the compiled function takes out are added where their
+    calls may still come (`Unit.later`)."""
+
+    def __init__(self, unit: Unit, gone: set[int]) -> None:
+        self._unit, self._gone = unit, gone
+        self.begins: int | None = None
+        """The time at which ticks begin with an event, and none is taken out."""
+        self._takes = np.zeros(TAKES + len(unit.later), np.int64)
+        self._seqs = np.zeros(1, np.int64)
+        self._known = 0
+
+    def arguments(self, events: int, most: int) -> list[Any]:
+        """What the compiled function takes for so many events, of which it may take out `most`."""
+        if not self._unit.takes:
+            return []
+        self._takes[:2] = most, INT64_MIN if self.begins is None else self.begins
+        if self._unit.later:
+            self._bring_up(events)
+        return [self._takes, self._seqs]
+
+    def note(self) -> None:
+        """The function has run."""
+        count = int(self._takes[2])
+        if count > self._known:
+            self._gone.update(self._seqs[self._known : count].tolist())
+            self._known = count
+
+    def _bring_up(self, events: int) -> None:
+        """All that are gone, in order, and room for more."""
+        if len(self._gone) != self._known:  # Python took some out, each after those before
+            seqs = np.array(sorted(self._gone), np.int64)
+            self._known = self._takes[2] = len(seqs)
+        else:
+            seqs = self._seqs[: self._known]
+        if len(self._seqs) < len(seqs) + events:
+            self._seqs = np.zeros(2 * (len(seqs) + events), np.int64)
+        self._seqs[: len(seqs)] = seqs
