@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import conflict, keyed, look, replays, scaling, streams, suites, windows
+from benchmarks import conflict, growing, keyed, look, replays, scaling, streams, suites, windows
 from benchmarks.process import OutOfTime, end_at, seconds_left
 from benchmarks.report import Report
 from benchmarks.suites import Settings
@@ -32,7 +32,7 @@ SUITES: dict[str, tuple[Callable[[Settings], Report], float]] = {
     "toll": (streams.toll, 2),
     "scale": (scaling.scaling, 2),
     "look": (look.looking, 1),
-    "memory": (replays.memory, 2),
+    "memory": (growing.memory, 4),
 }
 """Each benchmark and its share of the time."""
 QUICK_EVENTS = 100_000

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks import growing
+
 Values = Mapping[str, Mapping[str, float]]
 """The `values` of each report, by the benchmark's name."""
 
@@ -110,6 +112,15 @@ TARGETS: tuple[Target, ...] = (
     Target("seconds to compile a program's passes", 5, _worst_compile),
     Target("times faster than plain Python, by key", 15, _of("keyed", "python / by key"), least=True),
     Target("times faster by key than a chain", 1.3, _of("keyed", "chain / by key"), least=True),
+    *(
+        Target(
+            f"of its budget of {budget}, a key and a record per event",
+            growing.ALLOWED,
+            _of("memory", f"growing, {budget}: peak / budget"),
+        )
+        for budget in growing.BUDGETS
+        if budget
+    ),
     Target("times faster than plain Python, windows", 10, _of("windows", "python / timelapse"), least=True),
     Target(
         "million transfers per second, Streaming Ledger",

@@ -23,8 +23,8 @@ from timelapse.engine.job import (
 )
 from timelapse.engine.results import keep_beside, keep_results
 from timelapse.engine.spill import Spill
-from timelapse.env.garbage import collected_rarely, give_back
-from timelapse.env.machine import carried, state_memory
+from timelapse.env.garbage import collected_rarely, give_back, keep_little
+from timelapse.env.machine import carried, memory_setting, state_memory
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import Abandoned, PassResult
 from timelapse.kernels.budget import Spent
@@ -63,6 +63,8 @@ def execute(job: Job, task: Task, report: Report) -> TaskResult:
     Several threads may do tasks at the same time.
     """
     started = time.perf_counter()
+    if job.memory is not None and memory_setting() is not None:
+        keep_little()
     if task.kind == "merge":
         result = _merge(job, task)
     else:
