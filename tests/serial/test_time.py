@@ -711,6 +711,13 @@ def test_what_is_refused() -> None:
             def tick(self, e: E) -> None:
                 pass
 
+    def unread() -> None:
+        class P(Base):
+            x: tl.SetOf[int, int] = tl.state(history=tl.DAY)
+
+            def step(self, e: E) -> None:
+                pass
+
     def history() -> None:
         class P(Base):
             x: tl.Counter[int] = tl.state(history=-1)
@@ -724,7 +731,7 @@ def test_what_is_refused() -> None:
 
     expected = {
         unkeyed: "TL121", length: "TL120", lengths: "TL120", no_history: "TL121", no_date: "TL121", param: "TL122",
-        tick: "TL105", twice: "TL105", history: "TL121", loop: "TL105",
+        tick: "TL105", twice: "TL105", history: "TL121", unread: "TL121", loop: "TL105",
     }  # fmt: skip
     for define, code in expected.items():
         with pytest.raises(DefinitionError) as caught:

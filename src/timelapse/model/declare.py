@@ -142,12 +142,21 @@ def _declare_state(base: type, name: str, alias: StateAlias, default: Any, line:
     if history is not None and (type(history) is not int or history < 1):
         raise _error(base, line, f"the history of {name!r} is {history!r}", "TL121",
                      "a positive number of microseconds, such as 7 * tl.DAY")  # fmt: skip
+    if history is not None and not _reads_back(alias.kind):
+        raise _error(base, line, f"{name!r} keeps a history that nothing reads: {alias.kind.__name__} has no get(at=)", "TL121",
+                     "leave history= out; `ago` and `last` need none")  # fmt: skip
     try:
         return replace(alias.kind.declare(name, alias.args, options, line), history=history)
     except TimelapseError as error:
         code = error.code if isinstance(error, DefinitionError) and error.code != "TL100" else "TL102"
         hint = error.hint or f"it is declared as {alias.kind.__name__}[...]: give a value of that type"
         raise _error(base, line, f"state {name!r}: {error.message}", code, hint) from None
+
+
+def _reads_back(kind: type[StateBase]) -> bool:
+    """Whether some operation of a kind reads what stood at a time."""
+    reads = [getattr(kind, name, None) for name, op in kind.ops.items() if op.effect is None]
+    return any("at" in inspect.signature(read).parameters for read in reads if callable(read))
 
 
 def _check_literal_default(base: type, name: str, line: int | None) -> None:
