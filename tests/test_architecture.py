@@ -18,7 +18,7 @@ SRC = ROOT / "src"
 LAYERS: list[set[str]] = [
     {"errors", "ids", "moments", "depth"},
     {"store"},
-    {"display", "charts", "cards"},
+    {"display", "charts", "cards", "progress"},
     {"model.decimals", "model.types", "model.events", "model.source", "model.resource"},
     {"kinds"},
     {"model"},
@@ -26,6 +26,7 @@ LAYERS: list[set[str]] = [
     {"tables", "divergence"},
     {"analysis"},
     {"plan"},
+    {"explanation"},
     {"log", "env"},  # the stored log; `log.log` is below, with what stands on it
     {"ingest"},
     {

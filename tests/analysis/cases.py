@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import timelapse as tl
+from tests.writers.sources import load_source
 from timelapse.analysis import Analysis, analyse
-from timelapse.testing.sources import load_source
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.writers.sources import load_source
 from timelapse.analysis import Analysis, analyse, build_pass
-from timelapse.testing.sources import load_source
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "antispam.py"
 

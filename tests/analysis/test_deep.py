@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import timelapse as tl
+from tests.writers.sources import load_source
 from timelapse.checks.driver import check
 from timelapse.depth import roomy
 from timelapse.kernels.choose import SWITCH
 from timelapse.model.events import Event
-from timelapse.testing.sources import load_source
 
 _TEXT = """
 import timelapse as tl

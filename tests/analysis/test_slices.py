@@ -13,9 +13,9 @@ import pytest
 from pyspark import cloudpickle
 
 from tests.analysis.cases import analysis, program, source
+from tests.writers.sources import load_source
 from timelapse.analysis import PassProgram, analyse, build_pass, final_pass
 from timelapse.errors import AnalysisError
-from timelapse.testing.sources import load_source
 
 
 def cut(body: str, *targets: str, delta: bool = True, **parts: str) -> PassProgram:

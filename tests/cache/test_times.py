@@ -14,6 +14,9 @@ from tests.cache.programs import events, written
 from tests.cache.test_reads import ALL, what
 from tests.cache.test_states import tokens
 from tests.depth import DEPTH, deep
+from tests.writers.looking import looking
+from tests.writers.sending import sending
+from tests.writers.sources import in_other_times, load_source, random_events, random_program
 from timelapse.analysis import analyse
 from timelapse.analysis.outputs import output_part
 from timelapse.cache import rerun
@@ -22,9 +25,6 @@ from timelapse.divergence import assert_same
 from timelapse.errors import DefinitionError, HandlerError, UsageError
 from timelapse.model.program import spec_of
 from timelapse.run import Run
-from timelapse.testing.looking import looking
-from timelapse.testing.sending import sending
-from timelapse.testing.sources import in_other_times, load_source, random_events, random_program
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.run_cli import command
 from timelapse.cli.progress_view import PlainProgress
-from timelapse.engine.progress import Progress
+from timelapse.progress import Progress
 
 
 def test_plain_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

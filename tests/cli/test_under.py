@@ -9,9 +9,9 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.cli.progress_view import looking
-from timelapse.engine.progress import Silent
 from timelapse.errors import UsageError
 from timelapse.log import Log
+from timelapse.progress import Silent
 
 PROGRAM = """
 import timelapse as tl

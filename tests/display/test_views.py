@@ -148,7 +148,7 @@ def test_progress_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bars that end full, names as text; a short job shows nothing; elsewhere nothing is shown at all."""
     import IPython.display
 
-    from timelapse.engine import notebook
+    from timelapse.progress import notebook
 
     shell = _Shell()
     monkeypatch.setattr(IPython.display, "display", shell.display)

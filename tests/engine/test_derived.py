@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 import timelapse as tl
 from tests.depth import deep
+from tests.writers.sending import sending
+from tests.writers.sources import in_other_times, load_source, random_events, random_program
 from timelapse.analysis import analyse, build_pass
 from timelapse.errors import HandlerError
 from timelapse.model.program import spec_of
 from timelapse.plan import make_plan
 from timelapse.testing import assert_same, check_replay, random_log
-from timelapse.testing.sending import sending
-from timelapse.testing.sources import in_other_times, load_source, random_events, random_program
 
 
 class Message(tl.Event):

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 import timelapse as tl
 from tests.depth import deep
+from tests.writers.sending import sending
+from tests.writers.sources import in_other_times, load_source, random_events, random_program
 from timelapse.analysis import analyse
 from timelapse.errors import HandlerError, RunError
 from timelapse.kernels.pending import Pending
@@ -20,8 +22,6 @@ from timelapse.model.pending import PENDING
 from timelapse.model.program import spec_of
 from timelapse.plan import make_plan
 from timelapse.testing import assert_same, check_replay, random_log
-from timelapse.testing.sending import sending
-from timelapse.testing.sources import in_other_times, load_source, random_events, random_program
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,6 +13,7 @@ import pytest
 import timelapse as tl
 from tests.engine.planned import replay_by
 from tests.engine.repair_programs import Bank, Bold, Fill, Fragile, Mixed, Move, Ranking, Relay, Wander
+from tests.writers.sources import load_source, random_events, random_program
 from timelapse.analysis import analyse
 from timelapse.cli.run_commands import repair_text
 from timelapse.divergence import assert_same
@@ -27,7 +28,6 @@ from timelapse.plan.cost import Measured
 from timelapse.plan.strategy import Strategy
 from timelapse.run import Run, conflicts, replay, run_serial
 from timelapse.run.conflicts import plan_of
-from timelapse.testing.sources import load_source, random_events, random_program
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

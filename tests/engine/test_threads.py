@@ -20,11 +20,11 @@ from tests.engine.programs import ALL, A, B, Chained
 from tests.engine.test_equivalence import Failing, assert_equal, memory
 from tests.native.fuzz.emulate import emulated
 from timelapse.engine import thread_executor
-from timelapse.engine.progress import Silent
 from timelapse.engine.tasks import execute
 from timelapse.errors import Cancelled, HandlerError
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build, kernel
+from timelapse.progress import Silent
 from timelapse.run import planning, replay, run_serial
 
 EVENTS = [A(k=i % 7, v=i % 3, s="xy"[i % 2], ts=i) for i in range(600)]

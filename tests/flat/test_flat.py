@@ -15,6 +15,7 @@ from tests.native.fuzz.logs import random_log
 from tests.native.fuzz.writer import random_handlers
 from tests.programs.catalogue import CATALOGUE
 from tests.programs.data import make
+from tests.writers.sources import load_source, random_events, random_program
 from timelapse.analysis import analyse, final_pass
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import SWITCH
@@ -27,7 +28,6 @@ from timelapse.log import MemoryLog
 from timelapse.model.order import in_order
 from timelapse.model.program import spec_of
 from timelapse.testing import check_replay
-from timelapse.testing.sources import load_source, random_events, random_program
 
 
 def _cuts(rng: random.Random, count: int) -> list[int]:

@@ -8,11 +8,11 @@ import pytest
 
 import timelapse as tl
 from tests.flat.agree import agree
+from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.flat.kernel import FlatKernel
 from timelapse.model.order import in_order
 from timelapse.model.program import spec_of
-from timelapse.testing.sources import load_source
 
 _HEAD = """
 import timelapse as tl

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import timelapse as tl
 from tests.analysis.test_passes import check_interference, check_passes
+from tests.writers.sources import load_source, random_events, random_program
 from timelapse import serial
 from timelapse.errors import DefinitionError, IntRange, PlanError, TypeMismatch
 from timelapse.kernels.stores import NullStore, PlainStore, TrackedStore
@@ -26,7 +27,6 @@ from timelapse.tables.apply import apply, changes_table, empty
 from timelapse.tables.lookup import LazyDict, MappedTable
 from timelapse.tables.table import effect_table, state_table, to_dict
 from timelapse.testing import Harness, assert_same, check_replay, random_log
-from timelapse.testing.sources import load_source, random_events, random_program
 
 Op = tuple[str, tuple[Any, ...]]
 KEYS = st.integers(0, 2)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.native.oracle import assert_equal, passes
+from tests.writers.sources import load_source
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.choose import SWITCH, SliceKernel, choice
 from timelapse.kernels.source import Source
@@ -17,7 +18,6 @@ from timelapse.log import MemoryLog
 from timelapse.model.decimals import of_int
 from timelapse.model.events import Event
 from timelapse.model.program import as_program, spec_of
-from timelapse.testing.sources import load_source
 
 INTS = [0, 1, -1, 2, 3, 7, 10, 100, -5, 2**31, 2**53 + 1, 2**63 - 1, -(2**63)]
 FLOATS = [0.0, -0.0, 0.5, -1.5, 2.0, 3.0, 1e300, float("inf"), float("nan")]

@@ -9,10 +9,10 @@ import pytest
 from tests.native.agree import agree
 from tests.native.fuzz.emulate import emulated
 from tests.native.oracle import passes
+from tests.writers.sources import load_source
 from timelapse.kernels.choose import choice
 from timelapse.kernels.native import build
 from timelapse.model.program import as_program
-from timelapse.testing.sources import load_source
 
 HEAD = """
 from decimal import Decimal

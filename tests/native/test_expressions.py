@@ -7,12 +7,12 @@ from typing import Any
 
 import timelapse as tl
 from tests.native.oracle import same
+from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.lowering.lower import Lowering
 from timelapse.log import MemoryLog
-from timelapse.testing.sources import load_source
 
 INTS = [
     0,

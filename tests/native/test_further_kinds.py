@@ -6,11 +6,11 @@ import pytest
 
 from tests.native.agree import agree
 from tests.native.fuzz.emulate import emulated
+from tests.writers.sources import load_source
 from timelapse.kernels.choose import SWITCH, choice
 from timelapse.kernels.native import build
 from timelapse.model.program import spec_of
 from timelapse.testing import check_replay, random_log
-from timelapse.testing.sources import load_source
 
 HEAD = """
 import timelapse as tl

@@ -14,13 +14,13 @@ import timelapse as tl
 from tests.cache.programs import PROGRAM, written
 from tests.depth import deep
 from tests.native.fuzz.emulate import emulated
+from tests.writers.sources import load_source
 from timelapse.analysis import Severity, analyse, final_pass
 from timelapse.cache.key import CoreKey, core_key
 from timelapse.kernels.choose import SWITCH, choice
 from timelapse.kernels.native import build
 from timelapse.model.source import function_source
 from timelapse.testing import check_replay
-from timelapse.testing.sources import load_source
 
 
 def body_of(function: Any) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.native.agree import agree
+from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.native.lowering.lower import Lowering
 from timelapse.kernels.native.lowering.values import Refused
-from timelapse.testing.sources import load_source
 
 HEAD = """
 import math

@@ -10,6 +10,7 @@ import pytest
 
 from tests.native.fuzz.emulate import emulated
 from tests.native.window_programs import windowed_log, windowed_program
+from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import SWITCH, choice
@@ -18,7 +19,6 @@ from timelapse.kernels.native.lowering.lower import lowered
 from timelapse.model.program import spec_of
 from timelapse.run import replay, run_serial
 from timelapse.testing import assert_same
-from timelapse.testing.sources import load_source
 
 
 @pytest.mark.parametrize(("piece", "seeds"), [(32768, (0, 7)), (3, (7, 15))])

@@ -9,11 +9,11 @@ import pytest
 
 import timelapse as tl
 from tests.native.agree import agree, events_of
+from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.choose import SWITCH, choice
 from timelapse.model.program import spec_of
 from timelapse.testing import check_replay
-from timelapse.testing.sources import load_source
 
 HEAD = """
 import timelapse as tl

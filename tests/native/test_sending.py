@@ -13,6 +13,7 @@ from tests.native.fuzz import compare
 from tests.native.fuzz.compare import Tally, check, replayed
 from tests.native.fuzz.emulate import emulated
 from tests.native.fuzz.sending import random_senders
+from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
 from timelapse.env import machine
 from timelapse.errors import HandlerError
@@ -21,7 +22,6 @@ from timelapse.kernels.choose import SWITCH, choice
 from timelapse.kernels.native import build
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.testing import assert_same, check_replay
-from timelapse.testing.sources import load_source
 
 
 @pytest.fixture(autouse=True)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from tests.native.agree import agree
+from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.native import steady
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.lowering.lower import lowered
 from timelapse.kernels.native.unit import Unit
 from timelapse.model.program import as_program
-from timelapse.testing.sources import load_source
 
 PROGRAM = """
 import timelapse as tl

@@ -13,6 +13,7 @@ import pytest
 from tests.native.fuzz.emulate import emulated
 from tests.native.test_windows import SOURCE
 from tests.native.window_programs import windowed_log, windowed_program
+from tests.writers.sources import load_source
 from timelapse.errors import TimelapseError
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.choose import NOT_ALONE, SWITCH, SliceKernel, choice
@@ -26,7 +27,6 @@ from timelapse.run import replay, run_serial
 from timelapse.run.explain import explain
 from timelapse.tables.effectlog import rows_sum
 from timelapse.testing import assert_same
-from timelapse.testing.sources import load_source
 
 
 @pytest.fixture

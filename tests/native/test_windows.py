@@ -13,6 +13,7 @@ import pytest
 from tests.native.fuzz.emulate import emulated
 from tests.native.oracle import assert_equal
 from tests.native.window_programs import windowed_log, windowed_program
+from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
 from timelapse.kernels.base import Abandoned, PassResult
 from timelapse.kernels.choose import SWITCH, SliceKernel, choice
@@ -26,7 +27,6 @@ from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
 from timelapse.run import replay, run_serial
 from timelapse.testing import assert_same
-from timelapse.testing.sources import load_source
 
 
 def slices(

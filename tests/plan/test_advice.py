@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import timelapse as tl
-from timelapse.plan.explanation import StateRow
+from timelapse.explanation.model import StateRow
 from timelapse.testing import check_replay
 
 

@@ -15,8 +15,8 @@ import timelapse as tl
 from examples.antispam import Antispam
 from tests.plan.programs import Ledger, Login
 from timelapse.errors import PlanError, UsageError
-from timelapse.plan import Explanation, explain
-from timelapse.plan.summary import summary
+from timelapse.explanation import Explanation, explain
+from timelapse.explanation.summary import summary
 
 
 class Daily(tl.Record):

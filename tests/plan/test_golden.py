@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from timelapse.explanation import explain
 from timelapse.model.load import load_program
-from timelapse.plan import explain, make_plan
+from timelapse.plan import make_plan
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -45,7 +46,8 @@ def test_the_plan_is_the_golden_one(name: str) -> None:
 SCRIPT = """
 import sys
 from timelapse.model.load import load_program
-from timelapse.plan import explain, make_plan
+from timelapse.explanation import explain
+from timelapse.plan import make_plan
 for reference in sys.argv[1:]:
     program = load_program(reference)
     print(make_plan(program).text())

@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.plan.programs import Ledger, Login, Report, Transfer
+from tests.writers.sources import load_source, random_events, random_program
 from timelapse import serial
+from timelapse.explanation import explain
 from timelapse.model.program import Program, spec_of
-from timelapse.plan import Strategy, explain, make_plan
+from timelapse.plan import Strategy, make_plan
 from timelapse.run import replay
 from timelapse.testing import assert_same
-from timelapse.testing.sources import load_source, random_events, random_program
 
 
 def program_of(seed: int) -> type[Program]:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from examples.antispam import Antispam
 from tests.plan.programs import Ledger
-from timelapse.plan import Explanation, explain
-from timelapse.plan.layout import GAP, Layout, lay_out
-from timelapse.plan.svg import _CHAR, _SMALL
+from timelapse.explanation import Explanation, explain
+from timelapse.explanation.layout import GAP, Layout, lay_out
+from timelapse.explanation.svg import _CHAR, _SMALL
 
 SVG = "{http://www.w3.org/2000/svg}"
 Box = tuple[float, float, float, float]

@@ -14,10 +14,10 @@ from tests.depth import deep
 from tests.quarantine.test_times import Later
 from tests.quarantine.test_times import Move as LaterMove
 from timelapse import serial
-from timelapse.engine.progress import Silent
 from timelapse.errors import HandlerError, TooManyQuarantined, UsageError
 from timelapse.kernels import taking
 from timelapse.kernels.choose import SWITCH
+from timelapse.progress import Silent
 from timelapse.run import Run, start
 from timelapse.run.reference import run_serial
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import timelapse as tl
+from tests.writers.sources import load_source
 from timelapse.log import Log
 from timelapse.run import Run, replay, run_serial
-from timelapse.testing.sources import load_source
 
 MODULE = """
 from __future__ import annotations

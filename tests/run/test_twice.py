@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import timelapse as tl
+from tests.writers.sources import load_source
 from timelapse.analysis.purity import purity_findings
 from timelapse.analysis.result import Severity
 from timelapse.kernels.choose import SWITCH
 from timelapse.model.events import Event
-from timelapse.testing.sources import load_source
 
 _TEXT = """
 import contextvars

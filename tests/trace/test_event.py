@@ -13,12 +13,12 @@ import pytest
 import timelapse as tl
 from tests.trace import programs
 from tests.trace.programs import Antispam, Friendship, Grouped, Louder, Message, Odd, Spam, Tangled, Timed
+from tests.writers.sources import load_source, random_events, random_program
 from timelapse import trace
 from timelapse.errors import ReplayError, RunError, TimelapseError
 from timelapse.kernels.choose import SWITCH
 from timelapse.log import MemoryLog
 from timelapse.run import Run, replay
-from timelapse.testing.sources import load_source, random_events, random_program
 from timelapse.trace.logged import event_at
 from timelapse.trace.margins import margin_of
 from timelapse.trace.moments import Past

@@ -12,12 +12,12 @@ import timelapse as tl
 from tests.native.window_programs import windowed_log, windowed_program
 from tests.trace.test_whole import alike, told
 from tests.trace.ways import answers_of_few, by_the_loop
+from tests.writers.sources import load_source
 from timelapse.errors import RunError
 from timelapse.log import MemoryLog
 from timelapse.model.program import spec_of
 from timelapse.moments import time_text
 from timelapse.run import Run, replay
-from timelapse.testing.sources import load_source
 from timelapse.trace import timed
 
 

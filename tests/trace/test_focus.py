@@ -14,13 +14,13 @@ import timelapse as tl
 from tests.trace.programs import Antispam, Friendship, Message, pair
 from tests.trace.test_event import messages
 from tests.trace.test_why import Derived, all_writes
+from tests.writers.sources import load_source, random_events, random_program
 from timelapse.analysis.origins import Origins, origins
 from timelapse.kinds.base import ABSENT
 from timelapse.log import MemoryLog
 from timelapse.model.load import load_program
 from timelapse.model.program import spec_of
 from timelapse.run import Run, replay
-from timelapse.testing.sources import load_source, random_events, random_program
 from timelapse.trace import focus as focus_module
 from timelapse.trace.event import events
 from timelapse.trace.knowledge import Unfocused

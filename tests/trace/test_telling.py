@@ -11,7 +11,7 @@ from tests.cli.run_cli import cli
 from tests.trace.test_few import Hours, payments
 from tests.trace.ways import by_the_loop
 from timelapse.cli import progress_view
-from timelapse.engine.progress import Silent
+from timelapse.progress import Silent
 from timelapse.run import replay
 from timelapse.trace import telling
 

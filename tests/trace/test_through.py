@@ -13,12 +13,12 @@ from tests.native.window_programs import windowed_log, windowed_program
 from tests.trace.test_few import _outputs
 from tests.trace.test_whole import told
 from tests.trace.ways import by_the_loop, without_few
+from tests.writers.sources import load_source
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build
 from timelapse.log import MemoryLog
 from timelapse.model.program import spec_of
 from timelapse.run import replay
-from timelapse.testing.sources import load_source
 from timelapse.trace import passing, through
 
 SEEDS = [40, 41, 44, 45, 47, 52, 60]

@@ -12,6 +12,7 @@ from tests.native.fuzz.emulate import emulated
 from tests.native.window_programs import windowed_log, windowed_program
 from tests.trace.test_whole import alike
 from tests.trace.ways import by_the_loop, without_few
+from tests.writers.sources import load_source
 from timelapse.errors import RunError
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build
@@ -19,7 +20,6 @@ from timelapse.log import MemoryLog
 from timelapse.model.program import spec_of
 from timelapse.moments import time_text
 from timelapse.run import Run, replay
-from timelapse.testing.sources import load_source
 from timelapse.trace.through import Through
 
 

@@ -12,13 +12,13 @@ import pytest
 from tests.native.fuzz.emulate import emulated
 from tests.native.window_programs import windowed_log, windowed_program
 from tests.trace.ways import answers_of_few, by_the_loop, without_few
+from tests.writers.sources import load_source
 from timelapse.errors import RunError
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build
 from timelapse.log import MemoryLog
 from timelapse.model.program import spec_of
 from timelapse.run import Run, replay
-from timelapse.testing.sources import load_source
 from timelapse.trace import whole as whole_module
 from timelapse.trace.whole import Uncompiled, WholePast
 

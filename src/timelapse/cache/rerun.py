@@ -21,7 +21,6 @@ from timelapse.cache.store import Store, open_store
 from timelapse.engine.driver import Driver, Outcome
 from timelapse.engine.executor import Executor, LocalExecutor, suitable
 from timelapse.engine.job import STARTS, Job
-from timelapse.engine.progress import Progress
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import leaves_lock, share_of
 from timelapse.kernels.interpreted import RECORDER
@@ -30,6 +29,7 @@ from timelapse.model.program import Program, spec_of
 from timelapse.plan import Plan
 from timelapse.plan.plan import Stage
 from timelapse.plan.strategy import Strategy
+from timelapse.progress import Progress
 
 MIN_EVENTS = 50_000
 """Logs below this size are replayed as fast as anything could be looked up."""

@@ -11,7 +11,6 @@ from timelapse.checks.fields import arrival, times_of_fields
 from timelapse.checks.findings import Check, Finding
 from timelapse.checks.reads import missing_reads
 from timelapse.checks.warmup import settling
-from timelapse.engine.progress import Progress, Silent
 from timelapse.errors import SilentLog, UsageError
 from timelapse.log import Log
 from timelapse.log.part import PartLog
@@ -19,6 +18,7 @@ from timelapse.log.types import heard
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.model.times import VIEWS, width_of
 from timelapse.moments import time_text
+from timelapse.progress import Progress, Silent
 from timelapse.run import Run, replay
 from timelapse.run.source import refuse_silence
 

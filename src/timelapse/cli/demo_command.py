@@ -12,9 +12,9 @@ import typer
 from timelapse.cli.options import examples
 
 if TYPE_CHECKING:
-    from timelapse.engine.progress import Progress
     from timelapse.log import Log
     from timelapse.model.program import Program
+    from timelapse.progress import Progress
     from timelapse.run import Run
 
 _VERIFIED = 300_000

@@ -14,9 +14,9 @@ from timelapse.cli.options import Json, Local, Master, examples
 
 if TYPE_CHECKING:
     from timelapse.compare import Condition, Counterfactual, Diff, Judgement
-    from timelapse.engine.progress import Progress
     from timelapse.log import Log
     from timelapse.model.program import Program
+    from timelapse.progress import Progress
     from timelapse.run import Run
     from timelapse.run.request import Several
 

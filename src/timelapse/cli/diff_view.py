@@ -11,7 +11,7 @@ from timelapse.cli.console import clean, console, line, one_line, print_json
 from timelapse.cli.progress_view import looking
 from timelapse.cli.view import date, moment, share, sparkline
 from timelapse.compare.score import notes_of
-from timelapse.engine.progress import Progress, Silent
+from timelapse.progress import Progress, Silent
 
 if TYPE_CHECKING:
     from timelapse.compare import Cause, Change, Counterfactual, Diff, Judgement, RecordDiff, Score, Scores

@@ -10,7 +10,7 @@ import typer
 from timelapse.cli.options import Json, ProgramArg, Sets, examples
 
 if TYPE_CHECKING:
-    from timelapse.plan import Explanation
+    from timelapse.explanation import Explanation
 
 TOO_SLOW = "TL352"
 
@@ -114,7 +114,7 @@ def print_scale(program: Any, log: Any, machines: str, cores: int | None, *, as_
 def print_plan(found: Explanation) -> None:
     """The passes, how each runs and why, and the cost law with the program's numbers."""
     from timelapse.cli.console import line
-    from timelapse.plan.text import clean, kernel_lines, law_lines
+    from timelapse.explanation.text import clean, kernel_lines, law_lines
 
     for text in [*found.plan.text().splitlines(), *kernel_lines(found), "", *law_lines(found)]:
         line(clean(text))

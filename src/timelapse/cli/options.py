@@ -10,8 +10,8 @@ import typer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from timelapse.engine.progress import Progress
     from timelapse.log import Log
+    from timelapse.progress import Progress
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Sets = Annotated[

@@ -13,7 +13,7 @@ from typing import Any, Self
 from timelapse.cli.console import clean, console
 from timelapse.cli.interrupt import raise_if_interrupted
 from timelapse.cli.view import took
-from timelapse.engine.progress import Progress
+from timelapse.progress import Progress
 
 _EVERY_SECONDS = 2.0
 _PATIENCE = 1.0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from timelapse.engine.progress import Progress
+from timelapse.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from timelapse.engine.progress import Progress
+    from timelapse.progress import Progress
 
 EVENT = "event"
 WARNING = (

@@ -23,13 +23,13 @@ from timelapse.compare.before import check_asked
 from timelapse.compare.differences import Diff, single
 from timelapse.compare.labels import Labels
 from timelapse.compare.score import Judgement, judge
-from timelapse.engine.progress import Progress, Silent
 from timelapse.errors import Place, RunError, UsageError, meant
 from timelapse.kernels.choose import repeated
 from timelapse.log import Log
 from timelapse.log.types import heard
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, params_of, spec_of
+from timelapse.progress import Progress, Silent
 from timelapse.run.run import Run
 from timelapse.run.several import sharing
 from timelapse.run.start import replay_one_of

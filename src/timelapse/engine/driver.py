@@ -35,7 +35,6 @@ from timelapse.engine.job import (
     same_name,
 )
 from timelapse.engine.loop import Loop
-from timelapse.engine.progress import Progress
 from timelapse.engine.results import read_quarantined
 from timelapse.engine.stages import Stages
 from timelapse.errors import HandlerError, Place
@@ -44,6 +43,7 @@ from timelapse.model.failure import Quarantined, quarantined_row, too_many
 from timelapse.model.program import spec_of
 from timelapse.model.silence import count_ticks
 from timelapse.plan.schedule import Schedule, Step
+from timelapse.progress import Progress
 from timelapse.tables.rowhash import ZERO
 
 if TYPE_CHECKING:

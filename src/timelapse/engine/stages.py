@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from timelapse.engine.job import Task
-from timelapse.engine.progress import Progress
+from timelapse.progress import Progress
 
 
 @dataclass

@@ -135,7 +135,7 @@ def _opened(path: Path) -> Run | Sweep:
 @cache
 def _assets() -> tuple[str, str]:
     """The page's style and script."""
-    from timelapse.plan.svg import STYLE as PLAN_STYLE
+    from timelapse.explanation.svg import STYLE as PLAN_STYLE
 
     style = (_FOLDER / "report.css").read_text(encoding="utf-8")
     script = (_FOLDER / "report.js").read_text(encoding="utf-8")

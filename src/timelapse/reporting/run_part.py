@@ -18,8 +18,8 @@ from timelapse.reporting.tables import Ranked, Rows, first_rows, reasons, taken_
 from timelapse.run.views import IN_ORDER
 
 if TYPE_CHECKING:
+    from timelapse.explanation import Explanation
     from timelapse.log import LogInfo
-    from timelapse.plan import Explanation
     from timelapse.run import Run
 
 
@@ -345,7 +345,7 @@ def _records(run: Run, redaction: Redaction, rows: int, ends: tuple[int, int] | 
 
 def _explained(run: Run, log: Log | None, notes: list[str]) -> Explanation | None:
     """The plan as a picture needs the program: it is loaded again, if it has not changed."""
-    from timelapse.plan import explain
+    from timelapse.explanation import explain
 
     mode = run.certificate.get("mode")
     try:

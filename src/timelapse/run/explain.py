@@ -9,12 +9,7 @@ from typing import Any
 from timelapse.analysis.result import PassProgram
 from timelapse.env.cores import usable_cores
 from timelapse.errors import SilentLog, UsageError
-from timelapse.kernels.choose import COLD_EVENTS, NOT_ALONE, Choice, choice, foresee, share_of
-from timelapse.kernels.lowered import kept_whole
-from timelapse.model.program import Program, as_program, spec_of
-from timelapse.plan import make_plan
-from timelapse.plan.cost import Measured, writes_of
-from timelapse.plan.explanation import (
+from timelapse.explanation.model import (
     LAW_CORES,
     Explanation,
     HandlerRow,
@@ -23,6 +18,11 @@ from timelapse.plan.explanation import (
     counts_of,
     explain_analysis,
 )
+from timelapse.kernels.choose import COLD_EVENTS, NOT_ALONE, Choice, choice, foresee, share_of
+from timelapse.kernels.lowered import kept_whole
+from timelapse.model.program import Program, as_program, spec_of
+from timelapse.plan import make_plan
+from timelapse.plan.cost import Measured, writes_of
 from timelapse.plan.plan import Plan
 from timelapse.plan.scale import ScaleRow
 from timelapse.plan.scale import scale as foretold

@@ -9,10 +9,10 @@ from pathlib import Path
 from timelapse.analysis import Analysis
 from timelapse.cache.group import Group
 from timelapse.engine.executor import Executor
-from timelapse.engine.progress import Progress, Silent
 from timelapse.log.reader import EventReader
 from timelapse.model.program import Program
 from timelapse.plan import Plan
+from timelapse.progress import Progress, Silent
 from timelapse.run.source import Source
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.ipc
 
-from timelapse.engine.progress import Progress
 from timelapse.errors import RunError, TimelapseError, UsageError, meant
 from timelapse.kinds.base import StateSpec
 from timelapse.model.decimals import of_text
@@ -19,6 +18,7 @@ from timelapse.model.events import Record
 from timelapse.model.program import Program, params_of, spec_of
 from timelapse.model.types import TIME
 from timelapse.moments import Moment, micros
+from timelapse.progress import Progress
 from timelapse.run.data import DirectoryData, RunData
 from timelapse.run.manifest import RunManifest, read_manifest
 from timelapse.run.shown import presentable, rows_under

@@ -17,8 +17,6 @@ from timelapse.analysis.result import Severity
 from timelapse.cache.rerun import Reuse
 from timelapse.engine.executor import Executor, LocalExecutor
 from timelapse.engine.job import Job
-from timelapse.engine.notebook import default_progress
-from timelapse.engine.progress import Progress
 from timelapse.engine.publish import PartialRun
 from timelapse.env.garbage import collected_rarely
 from timelapse.env.machine import memory_setting
@@ -32,6 +30,8 @@ from timelapse.model.program import Program, as_program, spec_of
 from timelapse.model.times import has_own_times
 from timelapse.moments import Moment, micros
 from timelapse.plan import Plan
+from timelapse.progress import Progress
+from timelapse.progress.notebook import default_progress
 from timelapse.run.data import DirectoryData
 from timelapse.run.describe import about, manifest_of
 from timelapse.run.foresight import compiling, foreseen

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from timelapse.engine.progress import Progress
 from timelapse.errors import UsageError
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.taking import Taker
@@ -18,6 +17,7 @@ from timelapse.log import MemoryLog
 from timelapse.log.reader import EventReader, LogReader
 from timelapse.model.failure import Quarantined
 from timelapse.model.program import Program
+from timelapse.progress import Progress
 
 _STAGE = "finding the events that fail"
 _OFTEN, _SELDOM = 0.25, 10.0

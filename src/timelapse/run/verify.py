@@ -16,8 +16,6 @@ from timelapse import serial
 from timelapse.display import many
 from timelapse.divergence import Divergence, Result, Row, compare_runs
 from timelapse.engine.digest import hash_outputs, hash_rejected
-from timelapse.engine.notebook import default_progress
-from timelapse.engine.progress import Progress
 from timelapse.errors import UsageError
 from timelapse.ids import Phase
 from timelapse.log.reader import EventReader
@@ -27,6 +25,8 @@ from timelapse.model.failure import quarantined_row
 from timelapse.model.program import Program, spec_of
 from timelapse.model.silence import count_ticks
 from timelapse.model.times import has_own_times
+from timelapse.progress import Progress
+from timelapse.progress.notebook import default_progress
 from timelapse.run.files import need_files
 from timelapse.run.reference import output_tables, rejected_table
 from timelapse.run.run import Run

@@ -11,9 +11,9 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from timelapse.engine.progress import Progress
 from timelapse.errors import Cancelled, LogError
 from timelapse.log.manifest import SegmentEntry
+from timelapse.progress import Progress
 from timelapse.synth.network import Network
 from timelapse.synth.write import STAGE, load_tables, segment_count, write_segment
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from timelapse.engine.notebook import default_progress
-from timelapse.engine.progress import Progress
 from timelapse.errors import TimelapseError, UsageError
 from timelapse.ids import Phase
 from timelapse.kernels.walk import Moment
@@ -20,6 +18,8 @@ from timelapse.model.decimals import in_usual_context, of_text
 from timelapse.model.events import Event
 from timelapse.model.types import DecimalType, ScalarType, TupleType, ValueType
 from timelapse.moments import time_text
+from timelapse.progress import Progress
+from timelapse.progress.notebook import default_progress
 from timelapse.run.run import Run
 from timelapse.trace import timed
 from timelapse.trace.few import Few

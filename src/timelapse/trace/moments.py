@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 
 from timelapse.analysis import analyse, final_pass
-from timelapse.engine.progress import Progress, Silent
 from timelapse.errors import HandlerError, ReplayError
 from timelapse.kernels.base import Tick
 from timelapse.kernels.source import Source
@@ -21,6 +20,7 @@ from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.model.program import spec_of
 from timelapse.model.times import span_of
+from timelapse.progress import Progress, Silent
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
 from timelapse.trace import timed

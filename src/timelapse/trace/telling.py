@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from timelapse.engine.progress import Progress
 from timelapse.kernels.base import Tick
+from timelapse.progress import Progress
 
 _SURE = 0.25
 """Seconds after which it is said how long something will take."""

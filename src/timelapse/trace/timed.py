@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from timelapse.engine.progress import Progress, Silent
 from timelapse.errors import HandlerError, ReplayError
 from timelapse.ids import INT64_MAX, Phase
 from timelapse.kernels.base import Tick
@@ -25,6 +24,7 @@ from timelapse.log.types import heard
 from timelapse.model.agenda import Dated
 from timelapse.model.events import Event
 from timelapse.model.program import HandlerSpec, spec_of
+from timelapse.progress import Progress, Silent
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
 from timelapse.serial import Loop

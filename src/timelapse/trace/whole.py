@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from timelapse.engine.progress import Progress
 from timelapse.env.machine import cores
 from timelapse.kernels.base import Abandoned, Tick
 from timelapse.kernels.choose import SliceKernel
@@ -27,6 +26,7 @@ from timelapse.model.events import Event
 from timelapse.model.program import spec_of
 from timelapse.model.times import VIEWS, span_of, width_of
 from timelapse.model.types import TupleType
+from timelapse.progress import Progress
 from timelapse.run.run import Run
 from timelapse.trace.columns import Columns, Pattern, Seqs
 from timelapse.trace.focus import Focus

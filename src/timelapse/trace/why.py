@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from timelapse.engine.notebook import default_progress
-from timelapse.engine.progress import Progress
 from timelapse.errors import RunError, UsageError
 from timelapse.ids import Phase
 from timelapse.kinds.base import ABSENT
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.program import spec_of
+from timelapse.progress import Progress
+from timelapse.progress.notebook import default_progress
 from timelapse.run.run import Run
 from timelapse.trace import timed
 from timelapse.trace.chosen import choosers

@@ -25,7 +25,6 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from timelapse.compare.labels import Labels, codes_of, lanes_of
-from timelapse.engine.progress import Progress
 from timelapse.errors import IngestError, Place, RunError, UsageError, meant
 from timelapse.ids import INT64_MAX, Phase
 from timelapse.ingest.convert import Times, convert
@@ -35,6 +34,7 @@ from timelapse.log.types import EventType
 from timelapse.model.events import Event, Record
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
+from timelapse.progress import Progress
 from timelapse.run import Run, replay
 from timelapse.run.records import nameable_records, record_types
 from timelapse.store.places import local_path

@@ -15,6 +15,7 @@ from tests.native.fuzz.emulate import emulated
 from tests.native.fuzz.logs import random_log
 from tests.native.fuzz.writer import random_handlers
 from tests.native.oracle import assert_equal
+from tests.writers.sources import load_source
 from timelapse.analysis import PassProgram, analyse, build_pass, final_pass
 from timelapse.errors import AnalysisError, HandlerError
 from timelapse.kernels.base import PassResult
@@ -25,7 +26,6 @@ from timelapse.log import MemoryLog
 from timelapse.model.events import Event
 from timelapse.model.program import spec_of
 from timelapse.testing import check_replay
-from timelapse.testing.sources import load_source
 
 
 @dataclass

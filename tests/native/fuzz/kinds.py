@@ -18,6 +18,9 @@ import pytest
 import timelapse as tl
 from tests.engine.planned import replay_by
 from tests.native.fuzz.emulate import emulated
+from tests.writers.looking import looking
+from tests.writers.sending import sending
+from tests.writers.sources import in_other_times, load_source, random_events, random_program
 from timelapse.analysis import analyse
 from timelapse.engine.executor import LocalExecutor
 from timelapse.errors import HandlerError, TimelapseError
@@ -29,9 +32,6 @@ from timelapse.model.program import spec_of
 from timelapse.plan import make_plan
 from timelapse.run import Run, run_serial
 from timelapse.testing import assert_same
-from timelapse.testing.looking import looking
-from timelapse.testing.sending import sending
-from timelapse.testing.sources import in_other_times, load_source, random_events, random_program
 
 KINDS = ("other times", "other times", "other times", "by key", "by key", "hidden")
 REACHED = (

@@ -10,7 +10,7 @@ from timelapse.display import foretold, many
 from timelapse.plan.strategy import Strategy
 
 if TYPE_CHECKING:
-    from timelapse.plan.explanation import Explanation, StateRow
+    from timelapse.explanation.model import Explanation, StateRow
 
 _SMALL = 10.0
 """Where a replay takes so many times the serial loop's time, starting it is what takes the time: ratios tell nothing then."""

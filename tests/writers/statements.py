@@ -1,4 +1,4 @@
-"""The writer behind `timelapse.testing.sources`: one random program, statement by statement."""
+"""The writer behind `tests.writers.sources`: one random program, statement by statement."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import itertools
 import random
 from collections.abc import Callable
 
-from timelapse.testing.expression_writer import Expressions
-from timelapse.testing.kind_phrases import FURTHER, KINDS
+from tests.writers.expressions import Expressions
+from tests.writers.phrases import FURTHER, KINDS
 
 
 class Writer(Expressions):

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from timelapse.plan.layout import Item, Layout, lay_out
+from timelapse.explanation.layout import Item, Layout, lay_out
+from timelapse.explanation.summary import advice_at, summary, time_text
+from timelapse.explanation.text import clean, rewrite_text
 from timelapse.plan.strategy import Strategy
-from timelapse.plan.summary import advice_at, summary, time_text
-from timelapse.plan.text import clean, rewrite_text
 
 if TYPE_CHECKING:
-    from timelapse.plan.explanation import Explanation, StateRow
+    from timelapse.explanation.model import Explanation, StateRow
 
 _WIDTH = 1060.0
 """What is aimed at: shrunk to 800 pixels it can still be read."""

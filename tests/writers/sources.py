@@ -19,10 +19,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.writers.statements import Writer
 from timelapse.model.decimals import of_int
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of
-from timelapse.testing.program_writer import Writer
 
 _COUNT = itertools.count()
 _FOLDER: list[tempfile.TemporaryDirectory[str]] = []

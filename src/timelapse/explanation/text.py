@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from timelapse.display import foretold
-from timelapse.plan.summary import advice_at, because_of, of_use, summary, time_text
+from timelapse.explanation.summary import advice_at, because_of, of_use, summary, time_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from timelapse.plan.explanation import Explanation, Note, OutputRow, PassRow, StateRow
+    from timelapse.explanation.model import Explanation, Note, OutputRow, PassRow, StateRow
 
 COLOURS = {"scan": "green", "by key": "cyan", "iterate": "yellow", "chain": "red"}
 _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from timelapse.testing.kind_phrases import FURTHER
+from tests.writers.phrases import FURTHER
 
 
 class Expressions:

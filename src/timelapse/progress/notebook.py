@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from timelapse.display import clean, took
-from timelapse.engine.progress import Progress, Silent
+from timelapse.progress import Progress, Silent
 
 _EVERY_SECONDS = 0.2
 _FIRST_SECONDS = 0.5

@@ -176,13 +176,13 @@ class Explanation:
         return values
 
     def __str__(self) -> str:
-        from timelapse.plan.text import as_text
+        from timelapse.explanation.text import as_text
 
         return as_text(self)
 
     def rich(self) -> RenderableType:
         """The same for a terminal, in colour."""
-        from timelapse.plan.text import as_rich
+        from timelapse.explanation.text import as_rich
 
         return as_rich(self)
 
@@ -191,15 +191,15 @@ class Explanation:
 
     def svg(self) -> str:
         """A picture: events, stages of states, outputs, and what depends on what."""
-        from timelapse.plan.svg import as_svg
+        from timelapse.explanation.svg import as_svg
 
         return as_svg(self)
 
     def _repr_html_(self) -> str:
         from html import escape
 
-        from timelapse.plan.summary import summary
-        from timelapse.plan.text import clean
+        from timelapse.explanation.summary import summary
+        from timelapse.explanation.text import clean
 
         rows = "".join(
             f'<tr><th style="text-align:left">{word}</th><td style="text-align:left">{escape(clean(text))}</td></tr>'
