@@ -127,7 +127,7 @@ class Reuse:
         known = None if self.kept is None else self.kept.moved
         recording, wanted = self._recording(job, chained=known is None and plan.mode != "staged")
 
-        staged = job.slices > 1 and (known is not None or plan.mode == "staged")
+        staged = job.slices - job.given > 1 and (known is not None or plan.mode == "staged")
         stages = [] if known is not None else plan.stages
         here = suitable(
             executor, staged=staged, unlocked=staged and _leaves_lock(job, stages, executor.threads)

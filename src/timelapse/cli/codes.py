@@ -261,6 +261,10 @@ Workers have another version of Python than the driver, or one in which Timelaps
 TL514 More events failed than may be taken out of the log
 The error says how many failed, and why most of them did, with the first of each. Mend the handler, or guard against such events. --max-quarantined (max_quarantined=) says how many may be taken out: by default 1,000, or one event in twenty where that is more.
 
+TL515 A run that a replay cannot start from
+`start_from=` (`--start-from`) goes on where a run ended, so program, parameters and quarantine have to be those of the run. Replay without it where they
+are not.
+
 TL600 A run that cannot be used
 The base of the errors below.
 

@@ -87,6 +87,21 @@ def replay(
             metavar="TIME", help="Move the clock on after the last event: what is due until then happens."
         ),
     ] = None,
+    start_from: Annotated[
+        str | None,
+        typer.Option(
+            "--start-from",
+            metavar="RUN",
+            help="Go on where a run of this program ended: LOG is its log, with more events, or one that follows it.",
+        ),
+    ] = None,
+    resumable: Annotated[
+        bool,
+        typer.Option(
+            "--resumable",
+            help="Keep what --start-from needs of this run later, if the program looks back on states.",
+        ),
+    ] = False,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Neither use nor keep states of earlier replays.")
     ] = False,
@@ -101,7 +116,7 @@ def replay(
     takes. A run appears whole or not at all.
     """
     from timelapse.cli.options import choose_spark, leave_out, parse_time
-    from timelapse.cli.places import new_run
+    from timelapse.cli.places import find_run, new_run
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
     from timelapse.log import Log
@@ -123,6 +138,7 @@ def replay(
             allow_impure=allow_impure, overwrite=overwrite, cache=not no_cache,
             quarantine=quarantine or max_quarantined is not None, max_quarantined=max_quarantined,
             until=None if until is None else parse_time("--until", until),
+            start_from=None if start_from is None else find_run(start_from), resumable=resumable,
         )  # fmt: skip
         proof = run.verify(covering(run, wanted), progress) if wanted else None
     if as_json:
@@ -271,6 +287,7 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
     from timelapse.cli.console import line
     from timelapse.cli.places import label
     from timelapse.cli.view import rate, span, took
+    from timelapse.run.views import started_from
 
     length = (info.ts_last or 0) - (info.ts_first or 0)
     speed = (
@@ -289,6 +306,8 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
     line(f"rejected {run.rejected_count:,}", ("      stages: ", "dim"), (_timings(run.timings), "dim"))
     print_quarantined(run)
     _print_account(run)
+    if (before := run.certificate.get("start_from")) is not None:
+        line(("from    ", "dim"), f" {started_from(before)}")
     _print_certificate(run.certificate)
     if proof is not None:
         print_proof(proof)

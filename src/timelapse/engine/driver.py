@@ -132,11 +132,10 @@ class Driver:
         self._executor = executor
         self._progress = progress
         self._states = tuple(spec_of(job.program).states)
-        self._staged = job.slices > 1 and (known is not None or plan.mode == "staged")
+        self._staged = job.slices - job.given > 1 and (known is not None or plan.mode == "staged")
         given = frozenset(self._states if known is not None else ())
-        self._spans = (
-            job.spans if self._staged and known is None else tuple((i, i) for i in range(job.slices))
-        )
+        spans = job.spans if self._staged and known is None else [(i, i) for i in range(job.slices)]
+        self._spans = tuple(span for span in spans if span[0] >= job.given)
         self._schedule = Schedule(
             plan.shapes, len(self._spans), 0 if given or not self._staged else lead, given
         )
@@ -156,12 +155,12 @@ class Driver:
 
     def run(self) -> Outcome:
         """Run everything. Raises HandlerError for the first failing event in log order."""
-        slices = self._job.slices
-        ticks = self._ticks(-1, 0, slices - 1)
+        slices, given = self._job.slices, self._job.given
+        ticks = self._ticks(-1, given, slices - 1)
         if ticks > self._job.reader.count:
             self._progress.note(f"{ticks:,} ticks beside {self._job.reader.count:,} events")
         reports: dict[int, SliceReport] = {}
-        begin, fallback = 0, None
+        begin, fallback = given, None
         try:
             if self._staged:
                 self._run_ahead()
@@ -175,10 +174,11 @@ class Driver:
         finally:
             self._loop.close()
         self._check_taken_out(reports.values(), accepted=True)
-        outcome = self._outcome([reports[i] for i in range(slices)])
-        outcome.lead = min(begin, self._spans[self._schedule.lead][0])
-        outcome.validated = max(0, min(begin - 1, self._spans[-1][0]) - outcome.lead)
-        outcome.predicted = max(0, self._spans[-1][0] - outcome.lead)
+        outcome = self._outcome([reports[i] for i in range(given, slices)])
+        led = min(begin, self._spans[self._schedule.lead][0])
+        outcome.lead = led - given
+        outcome.validated = max(0, min(begin - 1, self._spans[-1][0]) - led)
+        outcome.predicted = max(0, self._spans[-1][0] - led)
         outcome.fallback = fallback
         return outcome
 
@@ -230,7 +230,7 @@ class Driver:
         return self._task(
             step.kind, name, index=max(0, step.stage), first=self._spans[step.first][0],
             last=self._spans[step.last][1], ahead=ahead, part=step.part, parts=parts,
-            seed=self._schedule.seed if step.kind == "guess" else 0,
+            seed=self._spans[self._schedule.seed][0] if step.kind == "guess" else 0,
         )  # fmt: skip
 
     def _merge_task(self, state: str, at: int) -> Task:
@@ -318,7 +318,7 @@ class Driver:
     # --- slice after slice --------------------------------------------------------------------------
 
     def _one_by_one(self, begin: int) -> dict[int, SliceReport]:
-        name = "final" if begin == 0 else f"final, from slice {begin} one by one"
+        name = "final" if begin == self._job.given else f"final, from slice {begin} one by one"
         self._loop.submit([self._task("final_chain", name, first=begin, last=self._job.slices - 1)])
         _, result = self._loop.wait()
         if result.failure is not None:
@@ -377,7 +377,12 @@ class Driver:
             s.name: (ahead + self._ticks(s.index, first, end - 1)) * self._schedule.parts(s.index)
             for s in self._plan.stages
         }
-        return {**passes, "final": cuts[-1] - cuts[0] + self._ticks(-1, 0, self._job.slices - 1)}
+        return {
+            **passes,
+            "final": cuts[-1]
+            - cuts[self._job.given]
+            + self._ticks(-1, self._job.given, self._job.slices - 1),
+        }
 
     def _steps(self, task: Task) -> int:
         final = task.kind.startswith("final")
@@ -403,7 +408,7 @@ class Driver:
         cuts = self._job.cuts
         events = 0 if kind == "merge" else cuts[last + 1] - cuts[first]
         self._next_task += 1
-        alone = kind == "final_chain" or (kind == "final" and self._job.slices == 1)
+        alone = kind == "final_chain" or (kind == "final" and len(self._spans) == 1)
         threads = self._executor.threads if alone else 1
         share = share_of(
             self._job.reader.count, len(self._spans) if self._staged else 1, self._executor.cores, parts

@@ -62,6 +62,12 @@ class Job:
     """Whether the run is to outlive the process: then results are durable when a task ends."""
     aside: Aside | None = None
     """What runs beside the final pass. Never shipped."""
+    given: int = 0
+    """So many slices at the beginning are those of a run that this one starts from: they do not run."""
+    clock: int | None = None
+    """The time to which the clock of that run went on after its last event."""
+    resumable: bool = False
+    """Whether rows of states that are looked back on are wanted at the end, for a run that starts from this one."""
     runs: tuple[int, ...] = ()
     """The slices at which tasks begin, if a staged run takes several slices together; (): each is a task's own."""
 
@@ -82,6 +88,8 @@ class Job:
     def end_of(self, slice_id: int) -> int | None:
         """The time up to which a slice goes: its last event's, of whatever type, or `until`."""
         last = self.reader.ts_before(self.cuts[slice_id + 1])
+        if slice_id == self.given - 1 and self.clock is not None:
+            return self.clock if last is None else max(last, self.clock)
         if slice_id < self.slices - 1 or self.until is None:
             return last
         return self.until if last is None else max(last, self.until)

@@ -221,7 +221,8 @@ def _run_slices(
     gone: set[int] = set()
 
     # What compiled passes keep of most windows begins with the log, and nobody is told of it.
-    alone = task.kind == "final_chain" and task.first == 0
+    asked = job.resumable and bool(job.passes[-1].logs)
+    alone = task.kind == "final_chain" and task.first == 0 and not asked
 
     def begin(known: Mapping[str, Start], before: Before | None) -> SliceKernel | TimedKernel | RepairKernel:
         if kernel_of is not None:
@@ -232,7 +233,7 @@ def _run_slices(
             job.program, work, known, events, final=final, prefetch=task.threads > 1, memory=memory,
             ahead=task.ahead,
             quarantine=job.quarantine, workers=task.threads if final else 1,
-            before=before, rows=task.kind != "final_chain", folder=job.rows_folder, alone=alone, given_up=given_up,
+            before=before, rows=task.kind != "final_chain" or asked, folder=job.rows_folder, alone=alone, given_up=given_up,
             share=share, gone=gone,
             companions=job.aside.companions if final and job.aside is not None else (),
         )  # fmt: skip

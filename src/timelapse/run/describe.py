@@ -12,7 +12,7 @@ from timelapse import __version__
 from timelapse.cache.rerun import Reuse
 from timelapse.engine.digest import run_digest, state_digest
 from timelapse.engine.driver import Outcome
-from timelapse.engine.job import Job
+from timelapse.engine.job import Job, SumRow
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, spec_of
 from timelapse.model.versions import origin_of
@@ -75,6 +75,9 @@ def manifest_of(
         quarantined=None if job.quarantine is None else totals.quarantined,
         pending=outcome.pending,
         until=job.until,
+        content={name: SumRow.of(total) for name, total in sorted(totals.content.items())},
+        rejected_sum=SumRow.of(totals.rejected),
+        logs=[[path, log_id] for path, log_id in source.logs],
     )
 
 
@@ -108,6 +111,7 @@ def _certificate(
             for d in request.analysis.diagnostics
         ],
         "cache": reuse.certificate(seconds),
+        "start_from": None if request.earlier is None else request.earlier.describe(),
         "passes": used_kernels(foretold, outcome.compiled, outcome.why_python),
     }
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from timelapse.engine.job import SumRow
 from timelapse.errors import Place, RunError
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.counter import Counter
@@ -130,6 +131,12 @@ class RunManifest(msgspec.Struct, frozen=True):
     """What lay ahead at the end: dated writes by state, dated events by type, `after=` calls by handler."""
     until: int | None = None
     """The time to which the clock went on after the last event, where it was asked for."""
+    content: dict[str, SumRow] = {}
+    """By state the hash of all it holds at the end, for a run that starts from this one."""
+    rejected_sum: SumRow | None = None
+    """The hash of all rejections, for the same."""
+    logs: list[list[str]] = []
+    """Path and id of each log, where the run was over several, one after the other; `log` is then the first one's path."""
     files: dict[str, Part] | None = None
     """All other files by their paths in the run's folder; None: a run of a version that did not keep checksums."""
     seal: str | None = None

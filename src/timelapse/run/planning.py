@@ -82,7 +82,7 @@ class Planner:
 
         One is where the replay would be faster by more than the start takes, or a master was named and has tasks to do.
         """
-        settings, own, count = self.request.settings, usable_cores(), self.request.source.reader.count
+        settings, own, count = self.request.settings, usable_cores(), self.request.source.left
         master = wanted() if asked else None
         cores = None if master is None else local_cores(master)
         if cores is not None:

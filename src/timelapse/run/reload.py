@@ -6,7 +6,10 @@ from pathlib import Path
 
 from timelapse.errors import Place, RunError, TimelapseError
 from timelapse.log import Log
+from timelapse.log.joined import joined, version_with
+from timelapse.log.manifest import Manifest
 from timelapse.log.reader import EventReader
+from timelapse.log.without import base_of
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.kept import load_kept
 from timelapse.model.program import Program, spec_of
@@ -59,17 +62,38 @@ def _made(cls: type[Program], manifest: RunManifest) -> Program:
 
 def reopen_log(manifest: RunManifest) -> EventReader:
     """The log of a run. Raises RunError when it is gone or was written anew."""
-    if manifest.log is None or not Path(manifest.log).exists():
-        raise RunError(
-            f"the run's log is not there any more: {manifest.log or 'it was in memory'}",
-            hint="put it back at that path, or replay from another log", code="TL604",
-        )  # fmt: skip
-    log = Log.open(manifest.log)
-    if manifest.without and max(manifest.without) < log.count:
+    return log_of(manifest).reader
+
+
+def log_of(manifest: RunManifest) -> Log:
+    """The log of a run as it was then: that version, where events were appended since. Raises RunError."""
+    named = manifest.logs or [[manifest.log or "", base_of(manifest.log_id or "")]]
+    parts = [(Path(path), _version(path, log_id)) for path, log_id in named]
+    first = Path(named[0][0])
+    log = Log(first, parts[0][1] if len(parts) == 1 else joined(parts))
+    if manifest.without and max(manifest.without) < log.manifest.count:
         log = log.without(manifest.without)
     if log.id != manifest.log_id:
+        raise _another(named[0][0])
+    for path, _ in named:
+        Log.open(path)  # says what is wrong with its files
+    return log
+
+
+def _version(path: str, log_id: str) -> Manifest:
+    if not path or not Path(path).exists():
         raise RunError(
-            "the log at the run's path is another one than it was", place=Place(manifest.log),
-            hint="replay again", code="TL605",
+            f"the run's log is not there any more: {path or 'it was in memory'}",
+            hint="put it back at that path, or replay from another log", code="TL604",
         )  # fmt: skip
-    return log.reader
+    found = version_with(Path(path), log_id)
+    if found is None:
+        raise _another(path)
+    return found
+
+
+def _another(path: str) -> RunError:
+    return RunError(
+        "the log at the run's path is another one than it was", place=Place(path), hint="replay again",
+        code="TL605",
+    )  # fmt: skip

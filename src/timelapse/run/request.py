@@ -13,6 +13,7 @@ from timelapse.log.reader import EventReader
 from timelapse.model.program import Program
 from timelapse.plan import Plan
 from timelapse.progress import Progress, Silent
+from timelapse.run.earlier import Earlier
 from timelapse.run.source import Source
 
 
@@ -43,6 +44,7 @@ class Settings:
     quarantine: bool = False
     max_quarantined: int | None = None
     until: int | None = None
+    resumable: bool = False
     several: Several | None = None
 
     @property
@@ -61,6 +63,14 @@ class Request:
     settings: Settings = field(default_factory=Settings)
     twice: int | None = None
     """How many events were processed twice and compared (run/twice.py); None where that was not asked for."""
+
+    earlier: Earlier | None = None
+    """The run that it starts from."""
+
+    @property
+    def begun(self) -> Earlier | None:
+        """The run whose slices are not run again; None where all are."""
+        return None if self.earlier is None or self.earlier.reason else self.earlier
 
     def over(self, reader: EventReader) -> Request:
         """The same over a part of its log."""

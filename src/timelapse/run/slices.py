@@ -70,16 +70,19 @@ def default_slices(least: int, cores: int, plan: Plan) -> int:
     return least if plan.mode != "staged" else max(plan.slices(cores), least)
 
 
-def cut(reader: EventReader, slices: int, plan: Plan) -> tuple[list[int], int]:
-    """Slice boundaries, and how many slices lead. Slices of a staged run are not even if that is faster."""
-    even = cuts(reader, slices)
+def cut(reader: EventReader, slices: int, plan: Plan, since: int = 0) -> tuple[list[int], int]:
+    """Slice boundaries, and how many slices lead. Slices of a staged run are not even if that is faster.
+
+    The first `since` events are in slices already.
+    """
+    even = cuts(reader, slices, since)
     count = len(even) - 1
     if plan.mode != "staged" or count < 2:
         return even, 0
-    if reader.count < _UNEVEN_EVENTS:
+    if reader.count - since < _UNEVEN_EVENTS:
         return even, plan.lead or 0
     found = plan.arrange(count)
-    return cuts_at(cuts(reader, _FINE), found.shares), found.lead
+    return cuts_at(cuts(reader, _FINE, since), found.shares), found.lead
 
 
 def cut_in_runs(
@@ -102,9 +105,15 @@ def cut_in_runs(
     return found, lead, tuple(begins)
 
 
-def cuts(reader: EventReader, slices: int) -> list[int]:
+def cuts(reader: EventReader, slices: int, since: int = 0) -> list[int]:
     """Slice boundaries; never more slices than events, and no empty one."""
     if slices < 1:
         raise UsageError(f"slices must be at least 1, not {slices}", code="TL810")
-    found = reader.cuts(max(1, min(slices, reader.count)))
-    return [found[0], *(b for a, b in itertools.pairwise(found) if b > a)] if reader.count else found
+    left = reader.count - since
+    count = max(1, min(slices, left))
+    found = (
+        [reader.seq_after(since + left * n // count) for n in range(count + 1)]
+        if since
+        else reader.cuts(count)
+    )
+    return [found[0], *(b for a, b in itertools.pairwise(found) if b > a)] if left else found

@@ -30,6 +30,15 @@ class Source:
     path: str | None
     id: str | None
     without: tuple[int, ...] = ()
+    begin: int = 0
+    """So many events are done: the replay starts from a run over them."""
+    logs: tuple[tuple[str, str], ...] = ()
+    """Path and id of each log, where there are several, one after the other."""
+
+    @property
+    def left(self) -> int:
+        """How many events are to be replayed."""
+        return self.reader.count - self.begin
 
 
 def open_source(log: Any, program: Program) -> Source:

@@ -16,7 +16,7 @@ from timelapse.analysis import Analysis, analyse
 from timelapse.analysis.result import Severity
 from timelapse.cache.rerun import Reuse
 from timelapse.engine.executor import Executor, LocalExecutor
-from timelapse.engine.job import Job
+from timelapse.engine.job import ROWS, Job
 from timelapse.engine.publish import PartialRun
 from timelapse.env.garbage import collected_rarely
 from timelapse.env.machine import memory_setting
@@ -34,6 +34,7 @@ from timelapse.progress import Progress
 from timelapse.progress.notebook import default_progress
 from timelapse.run.data import DirectoryData
 from timelapse.run.describe import about, manifest_of
+from timelapse.run.earlier import Earlier, keep_rows, open_after
 from timelapse.run.foresight import compiling, foreseen
 from timelapse.run.manifest import write_manifest
 from timelapse.run.planning import Planner, in_threads
@@ -41,7 +42,7 @@ from timelapse.run.quarantine import all_taken_out, replay_without_failing
 from timelapse.run.request import Request, Settings, Several
 from timelapse.run.run import Run, RunContext
 from timelapse.run.slices import cut, cut_in_runs, default_slices, least_slices, task_memory
-from timelapse.run.source import end_of, open_source, refuse_silence, spilled
+from timelapse.run.source import Source, end_of, open_source, refuse_silence, spilled
 from timelapse.run.twice import run_twice
 from timelapse.store.places import local_path
 from timelapse.store.scratch import scratch_folder
@@ -65,6 +66,8 @@ def replay(
     quarantine: bool = False,
     max_quarantined: int | None = None,
     until: Moment | None = None,
+    start_from: Run | str | Path | None = None,
+    resumable: bool = False,
 ) -> Run:
     """Replay a program over a log. The result equals `tl.run_serial` to the last bit.
 
@@ -76,6 +79,12 @@ def replay(
     "staged", or strategies by state. `until` (microseconds UTC, ISO 8601 text or a datetime) is the time to which the clock goes on
     after the last event: everything due until then happens.
 
+    `start_from` is a run (tl.Run, or its folder) of the same program and parameters: the replay goes on where that ended. `log` is then
+    the run's log, to which events were appended, or another one whose events follow it. The new run is whole: it has
+    the outputs and states of one replay over all events, and the same digest. It does without the cache. A program that looks
+    back on states needs a run that was made `resumable`, which keeps the rows that its last slices left; otherwise, and where the
+    program runs as the serial loop, everything is replayed, and the certificate says why.
+
     With `quarantine` an event at which a handler raises is taken out, as if it had not been in the log, and the
     replay goes on; `Run.quarantined` lists them. Such a replay does without the cache. At most `max_quarantined`
     events are taken out; by default 1,000, or one in twenty of the log's if that is more.
@@ -86,11 +95,11 @@ def replay(
     """
     settings = Settings(
         slices, strategy, progress or default_progress(), allow_impure, overwrite, cache, quarantine,
-        max_quarantined, None if until is None else micros(until, "until="),
+        max_quarantined, None if until is None else micros(until, "until="), resumable,
     )  # fmt: skip
     if max_quarantined is not None:
         most_failures(max_quarantined, 0)
-    return _replay(as_program(program), log, out, spark, settings)
+    return _replay(as_program(program), log, out, spark, settings, start_from)
 
 
 def replay_one_of(
@@ -107,15 +116,20 @@ def replay_one_of(
 @lowered_once()
 def _replay(
     program: Program, log: Any, out: str | Path | None, spark: SparkSession | Literal[False] | None,
-    settings: Settings,
+    settings: Settings, start_from: Run | str | Path | None = None,
 ) -> Run:  # fmt: skip
     place = None if out is None else local_path(out, "run")
     analysis = analyse(program)
     _refuse_impure(analysis, settings.allow_impure)
-    source = open_source(log, program)
+    earlier = None
+    if start_from is None:
+        source = open_source(log, program)
+    else:
+        source, earlier = open_after(start_from, log, program, analysis, quarantine=settings.quarantine)
+        _tell_start(earlier, source, settings.progress)
     refuse_silence(program, source.reader)
     twice = None if settings.allow_impure else run_twice(program, analysis, source.reader)
-    request = Request(program, analysis, source, settings, twice)
+    request = Request(program, analysis, source, settings, twice, earlier)
     plan, executor, why = Planner(request).settle(spark)
     keep: list[Any] = []
     if place is None:
@@ -131,6 +145,13 @@ def _replay(
     run = replay_without_failing(request, plan, attempt)
     run.use_reader(request.source.reader)
     return run
+
+
+def _tell_start(earlier: Earlier, source: Source, progress: Progress) -> None:
+    if earlier.reason:
+        progress.note(f"everything is replayed, also what the run before has: {earlier.reason}")
+    else:
+        progress.note(f"{earlier.events:,} events were replayed by the run before; {source.left:,} follow")
 
 
 _SMALL = 100_000
@@ -171,6 +192,8 @@ def run_plan(
             lambda job: compiling(program, plan, job, executor.cores),
         )  # fmt: skip
         outcome.account.add("plan", prepared)
+        if request.begun is not None:
+            request.begun.add_to(outcome, job)
         seconds = time.perf_counter() - clock
         manifest = manifest_of(
             request, plan, job, outcome, reuse, foretold, started=started, seconds=seconds, why=why
@@ -184,6 +207,10 @@ def run_plan(
             )
         keep_sources(type(program), manifest.source, partial.path)
         written = {name: part for r in outcome.reports for name, part in r.parts.items()}
+        if request.begun is not None:
+            written |= {name: part for name, part in request.begun.parts.items() if part is not None}
+        if settings.resumable and (unkept := keep_rows(job, partial.path)):
+            settings.progress.note(f"a run that starts from this one will replay everything: {unkept}")
         files = partial.settle(written)
         whole = time.perf_counter() - clock
         outcome.account.add("publish", whole - seconds)
@@ -220,12 +247,13 @@ def _job(
     tasks = executor.cores if plan.mode == "staged" else 1
     if memory is None and isinstance(executor, LocalExecutor):
         memory = task_memory(tasks)
-    least = least_slices(request.program, passes[-1], reader.count, memory, tasks)
+    begun = request.begun
+    least = least_slices(request.program, passes[-1], source.left, memory, tasks)
     slices = settings.slices or default_slices(least, executor.cores, plan)
-    cuts, lead = cut(reader, slices, plan)
+    cuts, lead = cut(reader, slices, plan, source.begin)
     runs: tuple[int, ...] = ()
     together, leading = max(executor.threads, least, 2), lead
-    if in_threads(plan) and together < slices and not spec_of(request.program).times:
+    if begun is None and in_threads(plan) and together < slices and not spec_of(request.program).times:
         cuts, leading, runs = cut_in_runs(reader, slices, together, plan)
     reuse = _reuse(request, cuts, None if settings.slices is not None else least)
     if reuse.store is None:
@@ -233,24 +261,36 @@ def _job(
     else:  # what is kept for later replays has the start of every slice
         runs = ()
     most = most_failures(settings.max_quarantined, reader.count + gone)
+    taken = 0 if begun is None else begun.manifest.quarantined or 0
     job = Job(
         request.program,
         passes,
         reader,
-        reuse.cuts(cuts),
+        reuse.cuts(cuts) if begun is None else (*begun.manifest.cuts, *cuts[1:]),
         partial.scratch,
         partial.path,
         memory,
-        quarantine=most - gone if settings.quarantine and taking else None,
+        quarantine=most - gone - taken if settings.quarantine and taking else None,
         until=settings.until,
         lasting=partial.lasting,
         runs=runs,
+        given=0 if begun is None else begun.slices,
+        clock=None if begun is None else begun.manifest.until,
+        resumable=settings.resumable,
     )
+    if settings.resumable:
+        (partial.scratch / ROWS).mkdir(exist_ok=True)
+    if begun is not None:
+        begun.begin(job)
+        if plan.mode == "staged":
+            begun.put_starts(job)
     return job, lead, reuse
 
 
 def _reuse(request: Request, cuts: list[int], least: int | None) -> Reuse:
     """What the cache has for a replay with these cuts, or with any of `least` slices or more."""
+    if request.earlier is not None:
+        return Reuse.none("the replay starts from a run")
     if not request.settings.reuses:
         return Reuse.none("it was not asked for")
     source, several = request.source, request.settings.several

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from timelapse.cards import Card, Table
 from timelapse.charts import Timeline, timeline
-from timelapse.display import rate, took
+from timelapse.display import many, rate, took
 
 if TYPE_CHECKING:
     from timelapse.run.run import Run
@@ -24,6 +25,14 @@ def outputs_chart(run: Run, record: str | None = None) -> Timeline:
     names = [record] if record is not None else list(run.counts)
     times = {name: np.asarray(run.stored(name).column("ts")).astype(np.int64, copy=False) for name in names}
     return timeline(f"{record or run.program} outputs", times)
+
+
+def started_from(found: Mapping[str, Any]) -> str:
+    """What is said of the run that a run started from, as its certificate has it."""
+    if found["reason"]:
+        return f"everything was replayed, also what {found['run']} has: {found['reason']}"
+    slices = many(found["slices"], "slice", "slices")
+    return f"{found['run']}: {found['events']:,} events in {slices} are of that run"
 
 
 def card(run: Run) -> Card:
@@ -49,6 +58,8 @@ def card(run: Run) -> Card:
         )
     elif found.get("mode") == "chain":
         facts.append(("in order", IN_ORDER))
+    if found.get("start_from"):
+        facts.append(("goes on from", started_from(found["start_from"])))
     if found.get("fallback"):
         facts.append(("fallback", str(found["fallback"].get("reason", ""))))
     if run.path is not None:

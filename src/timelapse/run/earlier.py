@@ -1,0 +1,309 @@
+"""Going on from a run: a replay of what follows its log, with the result of one replay over all of it.
+
+The slices of the run stay as they are: the new run has their files too, linked where the disk can. Later slices begin with
+the states at the run's end, with what is pending there and what is dated, and with the rows of states that are looked
+back on (engine/boundary.py). Calls of `after=` handlers and ticks follow from the log and the calendar.
+
+Where a run does not have all of that, everything is replayed, and the new run says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+
+from timelapse.analysis import Analysis, final_pass
+from timelapse.engine.boundary import Boundary, rows_before
+from timelapse.engine.digest import hash_rejected
+from timelapse.engine.driver import Outcome
+from timelapse.engine.job import ROWS, Job, change_path, rows_name
+from timelapse.errors import EventOrderError, Place, ReplayError, UsageError
+from timelapse.log import Log, MemoryLog
+from timelapse.log.joined import joined, version_with
+from timelapse.log.reader import EventReader
+from timelapse.log.without import base_of
+from timelapse.model.events import Event
+from timelapse.model.fingerprint import fingerprint
+from timelapse.model.program import Program, spec_of
+from timelapse.model.times import has_own_times, kept
+from timelapse.moments import shown_time
+from timelapse.run.manifest import REMEDY, RunManifest
+from timelapse.run.reload import log_of
+from timelapse.run.run import Run, params_text
+from timelapse.run.source import Source, open_source
+from timelapse.store.parts import CheckedFile, Part
+from timelapse.store.scratch import process_folder
+from timelapse.tables import merge
+from timelapse.tables.apply import NO_CHANGE, empty
+from timelapse.tables.effectlog import PRESENT, since
+from timelapse.tables.rowhash import HashSum
+from timelapse.tables.table import link_or_copy, read_table, write_table
+
+_TAKEN = ("outputs/", "state/", "rejected/", "quarantined/")
+"""What a run's slices wrote."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The run that a replay starts from. `reason`: why all of the log is replayed nevertheless; empty where it is not."""
+
+    run: Run
+    events: int
+    """So many events of the log it was over."""
+    reason: str = ""
+    parts: dict[str, Part | None] = field(default_factory=dict)
+    """Its files that are of use, by their names; those of an older version have no checksums."""
+
+    @property
+    def manifest(self) -> RunManifest:
+        return self.run.manifest
+
+    @property
+    def slices(self) -> int:
+        return self.run.slices
+
+    def begin(self, job: Job) -> None:
+        """Put what the later slices stand on into a job's folders. Raises StorageError (TL931) for a file that was altered."""
+        folder = self.run.path
+        assert folder is not None
+        (job.scratch / ROWS).mkdir(exist_ok=True)
+        for name, part in self.parts.items():
+            target = (job.scratch if name.startswith(f"{ROWS}/") else job.out) / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            link_or_copy(folder / name, target)
+            if part is not None and name.startswith(("state/", f"{ROWS}/")):
+                CheckedFile(target, part, REMEDY).need()
+
+    def put_starts(self, job: Job) -> None:
+        """Write the states at the run's end, and those that look-backs begin with, for tasks that start at a slice."""
+        boundary = Boundary.of(job, job.given)
+        wanted = {(job.given, name) for name in boundary.states}
+        # A later slice looks back less far: it may begin with the state at any slice from the first on.
+        for row in boundary.rows:
+            if row.form == PRESENT:
+                wanted |= {(index, row.state) for index in range(max(1, row.first), job.given)}
+        for slice_id, name in sorted(wanted):
+            spec, path = spec_of(job.program).states[name], job.start_path(slice_id, name)
+            path.parent.mkdir(exist_ok=True)
+            changes = [change_path(job.out, index, name) for index in range(slice_id)]
+            tables = [read_table(change) for change in changes if change.exists()]
+            merge.fold_to(spec, empty(spec), tables, path, job.memory)
+
+    def add_to(self, outcome: Outcome, job: Job) -> None:
+        """Add what the run did to what the later slices did."""
+        totals = outcome.totals
+        for entry in self.manifest.records:
+            if entry.rows:
+                there = HashSum(int(entry.hash[16:], 16), int(entry.hash[:16], 16), entry.rows)
+                found = totals.outputs.get(entry.name)
+                totals.outputs[entry.name] = there if found is None else there + found
+                outcome.schemas.setdefault(entry.name, pa.ipc.read_schema(pa.py_buffer(entry.schema)))
+        refused = self.manifest.rejected_sum
+        totals.rejected = totals.rejected + (
+            hash_rejected(self.run.stored_rejected()) if refused is None else refused.sum()
+        )
+        for name in spec_of(job.program).states:
+            held = self.manifest.content.get(name)
+            content = self._content(job, name) if held is None else held.sum()
+            found = totals.content.get(name)
+            totals.content[name] = content if found is None else content + found
+        totals.quarantined += self.manifest.quarantined or 0
+
+    def _content(self, job: Job, name: str) -> HashSum:
+        """The hash of a state at the run's end, where its manifest does not have it."""
+        spec = spec_of(job.program).states[name]
+        changes = [change_path(job.out, index, name) for index in range(job.given)]
+        tables = [read_table(path) for path in changes if path.exists()]
+        return sum(merge.prefix(spec, empty(spec), tables, [None] * len(tables)), NO_CHANGE).content
+
+    def describe(self) -> dict[str, Any]:
+        """For the new run's certificate."""
+        return {
+            "run": str(self.run.path),
+            "digest": self.run.digest,
+            "events": self.events,
+            "slices": self.slices,
+            "reason": self.reason,
+        }
+
+
+def open_after(
+    given: Run | str | Path, log: Any, program: Program, analysis: Analysis, *, quarantine: bool
+) -> tuple[Source, Earlier]:
+    """What a replay that starts from a run reads, and what of the run it stands on.
+
+    `log` is the run's log, to which events were appended, or another one that follows it. Raises ReplayError (TL515) where
+    the run is of another program, EventOrderError (TL408) where the events do not follow it.
+    """
+    run = Run.of(given)
+    manifest = run.manifest
+    if run.path is None:
+        raise UsageError(
+            "start_from= is a run that is only in memory", code="TL810",
+            hint="start from a run that tl.replay returned, or from its folder",
+        )  # fmt: skip
+    if manifest.fingerprint != fingerprint(program) or manifest.params != params_text(program):
+        raise ReplayError(
+            f"the run is of another program, version or parameters than this {spec_of(program).name}",
+            place=Place(str(run.path)), code="TL515",
+            hint="start from a run of the same code and parameters, or replay without it",
+        )  # fmt: skip
+    if manifest.quarantined and not quarantine:
+        raise ReplayError(
+            f"the run took {manifest.quarantined:,} events out of the log at which a handler raised",
+            place=Place(str(run.path)), hint="pass quarantine=True (--quarantine) here too", code="TL515",
+        )  # fmt: skip
+    source = _source_after(run, log, program)
+    end, seq = manifest.cuts[-1], source.reader.seq_after(source.reader.count)
+    events = manifest.events + (0 if not has_own_times(program) else manifest.quarantined or 0)
+    if source.reader.count > events and manifest.until is not None:
+        _refuse_before(source.reader, events, manifest.until, run.path)
+    reason = _unfit(run, program, analysis, quarantine=quarantine)
+    parts: dict[str, Part | None] = {}
+    if not reason:
+        parts = {name: part for name, part in _files(run) if name.startswith(_TAKEN)}
+        probe = Job(
+            program, (final_pass(analysis),), source.reader, (*manifest.cuts, seq), Path(), Path(),
+            given=run.slices, clock=manifest.until,
+        )  # fmt: skip
+        known = dict(_files(run))
+        rows = [name for name in Boundary.of(probe, run.slices).names() if name.startswith(f"{ROWS}/")]
+        if any(name not in known for name in rows):
+            reason = "it was not made with resumable=True (--resumable), and the program looks back on states"
+        parts |= {name: known[name] for name in rows if name in known}
+    if reason:
+        return source, Earlier(run, events, reason)
+    counts = {t.name: source.reader.rows(t.name, end, seq) for t in source.reader.types}
+    return replace(source, counts=counts, begin=events), Earlier(run, events, "", parts)
+
+
+def _refuse_before(reader: EventReader, events: int, until: int, path: Path) -> None:
+    """Raise EventOrderError where the first event after a run is before the time to which its clock went on."""
+    first = reader.ts_before(reader.seq_after(events + 1))
+    if first is not None and first < until:
+        raise EventOrderError(
+            f"an event at {shown_time(first)} follows a run whose clock went on to {shown_time(until)}",
+            place=Place(str(path)), hint="replay without start_from, or make the run without until", code="TL408",
+        )  # fmt: skip
+
+
+def _unfit(run: Run, program: Program, analysis: Analysis, *, quarantine: bool) -> str:
+    """Why a run's states are of no use; empty where they are."""
+    if analysis.serial_only is not None:
+        return "the program runs as the serial loop, which begins with the log's first event"
+    if has_own_times(program) and (quarantine or run.manifest.quarantined is not None):
+        return "an event that fails after its own time is taken out with all that stems from it"
+    return ""
+
+
+def _files(run: Run) -> Iterator[tuple[str, Part | None]]:
+    """The run's files by their names."""
+    if run.manifest.files is not None:
+        yield from run.manifest.files.items()
+        return
+    assert run.path is not None
+    for path in sorted(run.path.rglob("*")):
+        if path.is_file():
+            yield path.relative_to(run.path).as_posix(), None
+
+
+# --- the log ------------------------------------------------------------------------------------------
+
+
+def _source_after(run: Run, log: Any, program: Program) -> Source:
+    manifest = run.manifest
+    if isinstance(log, str | Path):
+        log = Log.open(log)
+    if isinstance(log, Log):
+        if _begins_with(log, manifest):
+            return open_source(log, program)
+        return _open_joined(run, log, program, lasting=manifest.log is not None)
+    later = open_source(log, program).reader
+    assert isinstance(later, MemoryLog)
+    before = run.need_reader()
+    if isinstance(before, MemoryLog):
+        end = before.seq_after(before.count)
+        classes = list(dict.fromkeys([*before.classes, *later.classes]))
+        events = [*_all(before), *(e._at(e.ts, end + e.seq) for e in _all(later))]
+        return open_source(MemoryLog(events, classes), program)
+    return _open_joined(run, _stored(later), program, lasting=False)
+
+
+def _begins_with(log: Log, manifest: RunManifest) -> bool:
+    """Whether a log is the one of a run, perhaps with more events at its end."""
+    if manifest.log_id is None:
+        return False
+    found = version_with(log.path, base_of(manifest.log_id))
+    own = [seq for seq in log.left_out if found is not None and seq < found.count]
+    return found is not None and own == manifest.without
+
+
+def _log_before(run: Run) -> Log:
+    """The log of a run as it was."""
+    if run.manifest.log is not None:
+        return log_of(run.manifest)
+    reader = run.need_reader()
+    assert isinstance(reader, MemoryLog)
+    return _stored(reader)
+
+
+def _stored(reader: MemoryLog) -> Log:
+    """Events in memory as a log that lasts as long as this process."""
+    events = _all(reader)
+    if events and (events[0].seq != 0 or events[-1].seq != len(events) - 1):
+        raise UsageError(
+            "the events have numbers (seq) with gaps, and a log numbers its events from 0", code="TL810",
+            hint="leave seq out: it is given in the order of the list",
+        )  # fmt: skip
+    return Log.from_events(process_folder("log", large=True) / "log", events, reader.classes)
+
+
+def _all(reader: MemoryLog) -> list[Event]:
+    end = reader.seq_after(reader.count)
+    return list(reader.events(0, end, {cls.__name__: cls for cls in reader.classes}))
+
+
+def _open_joined(run: Run, later: Log, program: Program, *, lasting: bool) -> Source:
+    """The run's log followed by another. `lasting`: both can be opened again."""
+    before = _log_before(run)
+    whole = joined([(before.path, before.manifest), (later.path, later.manifest)])
+    left = (*before.left_out, *(before.manifest.count + seq for seq in later.left_out))
+    found = open_source(Log(before.path, whole, left), program)
+    if not lasting:
+        return replace(found, path=None)
+    names = run.manifest.logs or [[str(before.path), before.manifest.id]]
+    names = [*names, [str(later.path), later.manifest.id]]
+    return replace(found, logs=tuple((path, log_id) for path, log_id in names))
+
+
+# --- what a later run needs ---------------------------------------------------------------------------
+
+
+def keep_rows(job: Job, out: Path) -> str:
+    """Keep, beside a run, the rows that a run which starts from it looks back on. Returns why not, if it cannot be."""
+    rows = Boundary.of(job, job.slices).rows
+    end = job.end_of(job.slices - 1)
+    if end is None:
+        return ""
+    widths = kept(job.program)
+    for row in rows:
+        for index in rows_before(job, job.slices, widths[row.state]):
+            path, target = (
+                job.rows_path(index, row.state, row.form),
+                out / rows_name(index, row.state, row.form),
+            )
+            if not path.is_file():
+                return f"the rows of {row.state} were not written"
+            target.parent.mkdir(exist_ok=True)
+            table = read_table(path)
+            recent = since([table], end - widths[row.state])
+            if row.form == PRESENT or (recent and recent[0].num_rows == table.num_rows):
+                link_or_copy(path, target)
+            else:
+                write_table(recent[0] if recent else table.slice(0, 0), target)
+    return ""
