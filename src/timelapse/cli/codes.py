@@ -265,6 +265,10 @@ TL515 A run that a replay cannot start from
 `start_from=` (`--start-from`) goes on where a run ended, so program, parameters and quarantine have to be those of the run. Replay without it where they
 are not.
 
+TL516 Timelapse failed inside a handler
+What a handler asked of a state could not be read or kept, and the handler is not the reason: a file is gone or damaged, or Timelapse has a bug. The event
+cannot be taken out of the log for it.
+
 TL600 A run that cannot be used
 The base of the errors below.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sysconfig
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,6 +27,10 @@ SHARE_OF_FAILURES = 20
 _REASONS = 5
 
 _NOTES = str(Path("kinds", "past.py"))
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
+_LIBRARIES = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib"))
+_OWN = tuple(f"{_PACKAGE}{room}{os.sep}" for room in ("cache", "engine", "log", "store", "tables"))
+"""Folders whose functions no handler calls: kinds and kernels call them."""
 
 
 def is_reproducible(error: BaseException) -> bool:
@@ -33,7 +39,18 @@ def is_reproducible(error: BaseException) -> bool:
     Memory and stack depth are the machine's: an event that meets their end cannot be taken out of the log, as
     another machine would keep it.
     """
-    return not isinstance(error, MemoryError | RecursionError)
+    return not isinstance(error, MemoryError | RecursionError) and not is_own(error)
+
+
+def is_own(error: BaseException) -> bool:
+    """Whether an exception comes from where Timelapse reads and keeps data, and so says nothing of the handler that asked for it."""
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        file = frame.f_code.co_filename
+        if file.startswith(_PACKAGE):
+            return file.startswith(_OWN)
+        if os.path.isabs(file) and not file.startswith(_LIBRARIES):
+            return False
+    return False
 
 
 def cause_of(error: BaseException) -> str:
@@ -72,13 +89,18 @@ def handler_error(
         )
     file, line = (codes[user[0]].co_filename, frames[user[0]][1]) if user else (None, None)
     qualname = f"{spec_of(program).name}.{handler}"
+    what, code = "", "TL502"
+    hint = "fix the handler, guard against such an event, or replay with quarantine=True (--quarantine)"
+    if is_own(error):
+        what, code = "Timelapse failed where the handler uses a state: ", "TL516"
+        hint = "look whether files of the log or the run were removed; otherwise it is a bug in Timelapse: please report it with its traceback"
     return HandlerError(
-        f"{type(error).__name__}: {error} at {shown}",
+        f"{what}{type(error).__name__}: {error} at {shown}",
         place=Place(file, line, qualname),
         ts=ts, seq=seq, handler=handler, event=shown, user_traceback=text,
         event_type=type(event).__name__ if isinstance(event, Event) else "", cause=cause_of(error),
         reproducible=is_reproducible(error),
-        hint="fix the handler, guard against such an event, or replay with quarantine=True (--quarantine)",
+        hint=hint, code=code,
     )  # fmt: skip
 
 
