@@ -197,7 +197,7 @@ def test_who_runs_a_plan_on_this_machine(
     remote: bool, threads: int, staged: bool, unlocked: bool, found: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A single task and compiled tasks run in the driver, where that is on the same machine."""
-    given: Any = SimpleNamespace(remote=remote, threads=threads, text="Spark")
+    given: Any = SimpleNamespace(remote=remote, threads=threads, text="Spark", pinned=False)
     monkeypatch.delenv(SWITCH, raising=False)
     chosen = suitable(given, staged=staged, unlocked=unlocked)
     assert (chosen is given) is (found is None)

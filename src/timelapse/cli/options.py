@@ -22,6 +22,13 @@ Master = Annotated[
     str | None,
     typer.Option("--master", metavar="URL", help="Spark master, such as local[4] or spark://host:7077."),
 ]
+Engine = Annotated[
+    Literal["auto", "local", "spark"],
+    typer.Option(
+        "--engine",
+        help="spark: all passes are tasks of Spark, on --master (by default this machine). local: never Spark. auto: what is quicker.",
+    ),
+]
 Local = Annotated[bool, typer.Option("--local", help="Stay in this process, without Spark.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 ProgramArg = Annotated[
@@ -79,6 +86,7 @@ def choose_spark(
     local: bool,
     limit: int | None = None,
     at_once: bool = False,
+    engine: str = "auto",
 ) -> SparkSession | Literal[False] | None:
     """The session for a job; False: stay in process; None: the replay decides, and says so when it starts one.
 
@@ -89,6 +97,18 @@ def choose_spark(
         from timelapse.errors import UsageError
 
         raise UsageError("--local and --master exclude each other", hint="give one of them")
+    if engine == "local" and master:
+        from timelapse.errors import UsageError
+
+        raise UsageError("--engine local and --master exclude each other", hint="give one of them")
+    if engine == "local":
+        return False
+    if engine == "spark":
+        if local:
+            from timelapse.errors import UsageError
+
+            raise UsageError("--engine spark and --local exclude each other", hint="give one of them")
+        return start_spark(progress, master)
     if limit is None:
         from timelapse.run.planning import IN_PROCESS_EVENTS
 

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from timelapse.cli.options import Json, Local, LogArg, Master, Overwrite, ProgramArg, Sets, Without, examples
+from timelapse.cli.options import (
+    Engine,
+    Json,
+    Local,
+    LogArg,
+    Master,
+    Overwrite,
+    ProgramArg,
+    Sets,
+    Without,
+    examples,
+)
 
 if TYPE_CHECKING:
     from timelapse.log import LogInfo
@@ -107,6 +118,7 @@ def replay(
     ] = False,
     master: Master = None,
     local: Local = False,
+    engine: Engine = "auto",
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -132,13 +144,13 @@ def replay(
     wanted = None if check is None else _amount(check, opened.count)
     place = new_run(spec_of(made).name) if out is None else nullcontext(out)
     with place as target, progress_for(as_json) as progress:
-        spark = choose_spark(opened.count, progress, master=master, local=local)
+        spark = choose_spark(opened.count, progress, master=master, local=local, engine=engine)
         run = run_replay(
             made, opened, target, slices, spark, strategy=_strategy(strategy), progress=progress,
             allow_impure=allow_impure, overwrite=overwrite, cache=not no_cache,
             quarantine=quarantine or max_quarantined is not None, max_quarantined=max_quarantined,
             until=None if until is None else parse_time("--until", until),
-            start_from=None if start_from is None else find_run(start_from), resumable=resumable,
+            start_from=None if start_from is None else find_run(start_from), resumable=resumable, engine=engine,
         )  # fmt: skip
         proof = run.verify(covering(run, wanted), progress) if wanted else None
     if as_json:

@@ -86,6 +86,8 @@ class Outcome:
     """What lies ahead at the end, by state, event type and handler."""
     executor: str = ""
     """Who ran the tasks, for people."""
+    counted: dict[str, Any] = field(default_factory=dict)
+    """What a cluster did for it: application, executors, jobs, tasks."""
     workers: int = 1
     """By key: how many threads shared out the events of the whole program."""
     abandoned: str = ""
@@ -440,6 +442,7 @@ class Driver:
             reports=reports,
             pending=dict(reports[-1].pending) if reports else {},
             executor=self._executor.text,
+            counted=self._executor.counted(),
             workers=self._workers,
             abandoned=self._abandoned,
             repairs=self._repairs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from timelapse.engine.job import Job, Task, TaskResult
 from timelapse.engine.tasks import execute
@@ -36,8 +36,15 @@ class Executor(Protocol):
         """How many cores a task may use that runs alone."""
 
     @property
+    def pinned(self) -> bool:
+        """Whether tasks run here also where this process would be quicker: it was asked for."""
+
+    @property
     def text(self) -> str:
         """What it is, for people."""
+
+    def counted(self) -> dict[str, Any]:
+        """What a cluster did since `start`: application, executors, jobs, tasks; empty for this process."""
 
     def start(self, job: Job) -> None:
         """The job whose tasks follow."""
@@ -73,6 +80,11 @@ class OwnProcess:
     @property
     def text(self) -> str:
         return self._text
+
+    pinned = False
+
+    def counted(self) -> dict[str, Any]:
+        return {}
 
     def start(self, job: Job) -> None:
         self._job = job
@@ -137,7 +149,7 @@ def suitable(executor: Executor, *, staged: bool, unlocked: bool = False) -> Exe
     lock alone, so that tasks in threads do not wait for each other.
     """
     switch = task_switch()
-    if executor.threads < 2:
+    if executor.pinned or executor.threads < 2:
         return executor
     if staged:
         if switch == "spark" and executor.remote:

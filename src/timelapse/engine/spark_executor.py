@@ -28,6 +28,7 @@ from timelapse.engine.spark_shipping import job_id, pack, unpack
 from timelapse.engine.tasks import Report, execute
 from timelapse.env.spark_failures import explained
 from timelapse.errors import ReplayError
+from timelapse.model.program import spec_of
 from timelapse.tables.apply import Change
 
 if TYPE_CHECKING:
@@ -38,12 +39,14 @@ _CANCEL_SECONDS = 10.0
 
 
 class SparkExecutor:
-    """Runs tasks on an existing SparkSession."""
+    """Runs tasks on an existing SparkSession. `pinned`: all of them, also where this process would be quicker."""
 
     remote = True
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, *, pinned: bool = False) -> None:
         self._spark = spark
+        self._pinned = pinned
+        self._submitted = [0, 0]
         self._job: Job | None = None
         self._data = b""
         self._key = ""
@@ -72,8 +75,27 @@ class SparkExecutor:
         context = self._context()
         return f"Spark {self._spark.version}, {context.master if context is not None else 'Connect'}"
 
+    @property
+    def pinned(self) -> bool:
+        return self._pinned
+
+    def counted(self) -> dict[str, Any]:
+        jobs, tasks = self._submitted
+        if not jobs:
+            return {}
+        context = self._context()
+        # What was submitted: Spark's own numbers come later than a task's result.
+        return {
+            "application": "" if context is None else context.applicationId,
+            "executors": None if context is None else _executors(context),
+            "jobs": jobs,
+            "tasks": tasks,
+        }
+
     def start(self, job: Job) -> None:
         self._job = job
+        self._submitted = [0, 0]
+        self._tag = f"timelapse-{uuid.uuid4().hex[:12]}"
         self._data = pack(job)
         self._key = job_id(self._data)
         self._folder = job.scratch / "progress" / uuid.uuid4().hex
@@ -96,8 +118,11 @@ class SparkExecutor:
             context = self._context()
             if context is not None:
                 context.addJobTag(self._tag)
-                context.setLocalProperty("spark.job.description", f"timelapse: {names}")
+                context.setLocalProperty("spark.jobGroup.id", self._tag)
+                context.setLocalProperty("spark.job.description", self._described(job.tasks))
             count = len(job.tasks)
+            self._submitted[0] += 1
+            self._submitted[1] += count
             frame = self._spark.range(0, count, 1, count).mapInArrow(runner, "result binary")
             return [bytes(row[0]) for row in frame.collect()]
         except BaseException as error:
@@ -124,13 +149,26 @@ class SparkExecutor:
             context = self._context()
             if context is not None:
                 context.addJobTag(self._tag)
-                context.setLocalProperty("spark.job.description", f"timelapse: exchange of {task.state}")
+                context.setLocalProperty("spark.jobGroup.id", self._tag)
+                context.setLocalProperty("spark.job.description", self._described((task,)))
+            self._submitted[0] += 1
+            self._submitted[1] += 2 * parts
             sent = self._spark.range(0, parts, 1, parts).mapInArrow(send, exchange.PIECES)
             merged = sent.repartitionById(parts, "part").mapInArrow(receive, "result binary")
             rows = [bytes(row[0]) for row in merged.collect()]
         except Exception as error:
             raise explained(error, f"the exchange of {task.state}") from error
         return exchange.collect(merge, rows, parts, folder)
+
+    def _described(self, tasks: Sequence[Task]) -> str:
+        """What Spark's UI says of a job: program, log, pass and slices."""
+        assert self._job is not None
+        names = " and ".join(
+            dict.fromkeys(f"{task.name} of {task.state}" if task.state else task.name for task in tasks)
+        )
+        first, last = min(task.first for task in tasks), max(task.last for task in tasks)
+        slices = f"slice {first}" if first == last else f"slices {first} to {last}"
+        return f"timelapse: {spec_of(self._job.program).name} over {_place(self._job.reader)}: {names}, {slices} of {self._job.slices}"
 
     def poll(self) -> None:
         try:
@@ -167,6 +205,18 @@ class SparkExecutor:
             return self._spark.sparkContext
         except Exception:
             return None
+
+
+def _executors(context: Any) -> int | None:
+    """How many executors the application has; on a local master the driver is the only one."""
+    try:
+        return max(1, len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1)
+    except Exception:
+        return None
+
+
+def _place(reader: Any) -> str:
+    return getattr(reader, "root", "events in memory")
 
 
 class _SparkJob(threading.Thread):

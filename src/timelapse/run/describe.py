@@ -88,7 +88,11 @@ def _certificate(
     """What a reader of the result may rely on, and why: what was verified, what was trusted, what went otherwise."""
     return {
         "mode": plan.mode,
-        "engine": {"where": outcome.executor, "why": _why_there(outcome.executor, why)},
+        "engine": {
+            "where": outcome.executor,
+            "why": _why_there(outcome.executor, why),
+            **outcome.counted,
+        },
         "slices": job.slices,
         "leading_slices": outcome.lead,
         "validated_slices": outcome.validated,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from timelapse.engine.executor import Executor, LocalExecutor, task_switch
 from timelapse.env.cores import usable_cores
 from timelapse.env.master import local_cores, wanted
+from timelapse.errors import UsageError
 from timelapse.plan import Plan
 from timelapse.plan.cost import Measured
 from timelapse.run.conflicts import plan_of
@@ -61,7 +62,18 @@ class Planner:
     def _settle(self, spark: SparkSession | Literal[False] | None) -> Settled:
         from timelapse.env.spark_session import existing, session
 
+        engine = self.request.settings.engine
+        if engine == "local" or (engine == "spark" and spark is False):
+            if spark not in (None, False) or engine == "spark":
+                raise UsageError(
+                    f"engine={engine!r} (--engine {engine}), and spark={'False' if spark is False else 'a session'}",
+                    hint="give one of them", code="TL810",
+                )  # fmt: skip
+            spark = False
         found = None if spark is False else spark if spark is not None else existing()
+        if found is None and engine == "spark":
+            self.request.settings.progress.note("starting Spark (a few seconds) ...")
+            found = session()
         if found is None:
             here = self._here(asked=spark is not False)
             if here is not None:
@@ -70,8 +82,10 @@ class Planner:
             found = session()
         from timelapse.engine.spark_executor import SparkExecutor
 
-        executor = SparkExecutor(found)
+        executor = SparkExecutor(found, pinned=engine == "spark")
         plan = self.plan(executor.cores, executor.threads)
+        if executor.pinned:
+            return Settled(plan, executor, "engine spark was asked for")
         why = "tasks of the Spark session"
         if executor.threads > 1:
             why = _one_process(plan) or why

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from timelapse.analysis import Analysis
 from timelapse.cache.group import Group
@@ -15,6 +16,9 @@ from timelapse.plan import Plan
 from timelapse.progress import Progress, Silent
 from timelapse.run.earlier import Earlier
 from timelapse.run.source import Source
+
+Engine = Literal["auto", "local", "spark"]
+"""Where a replay runs."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Settings:
     max_quarantined: int | None = None
     until: int | None = None
     resumable: bool = False
+    engine: Engine = "auto"
     several: Several | None = None
 
     @property

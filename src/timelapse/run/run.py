@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.ipc
 
+from timelapse.display import many
 from timelapse.errors import RunError, TimelapseError, UsageError, meant
 from timelapse.kinds.base import StateSpec
 from timelapse.model.decimals import of_text
@@ -165,8 +166,9 @@ class Run:
     @property
     def engine(self) -> str:
         """Where the replay ran, and why there."""
-        why = self.certificate.get("engine", {}).get("why")
-        return f"{self.manifest.executor}: {why}" if why else self.manifest.executor
+        found = self.certificate.get("engine", {})
+        where, why = f"{self.manifest.executor}{did(found)}", found.get("why")
+        return f"{where}: {why}" if why else where
 
     def __repr__(self) -> str:
         found = ", ".join(f"{n:,} {name}" for name, n in self.counts.items()) or "no outputs"
@@ -174,7 +176,7 @@ class Run:
         spent = f", {self.seconds:.2f} s ({', '.join(f'{n} {s:.2f}' for s, n in most)})" if most else ""
         return (
             f"<Run {self.program}: {self.events:,} events, {found}, digest {self.digest[:12]}{spent}"
-            f"{f', {self.path}' if self.path else ''}, {self.manifest.executor}>"
+            f"{f', {self.path}' if self.path else ''}, {self.manifest.executor}{did(self.certificate.get('engine', {}))}>"
         )
 
     # --- rows -------------------------------------------------------------------------------------
@@ -416,6 +418,15 @@ class Run:
         from timelapse.run.views import card
 
         return card(self).html()
+
+
+def did(engine: Mapping[str, Any]) -> str:
+    """What Spark did for a run, as its certificate has it: `, application local-1: 2 jobs, 4 tasks on 1 executor`; empty for one process."""
+    if not engine.get("jobs"):
+        return ""
+    name = f", application {engine['application']}" if engine["application"] else ""
+    where = f" on {many(engine['executors'], 'executor', 'executors')}" if engine["executors"] else ""
+    return f"{name}: {many(engine['jobs'], 'job', 'jobs')}, {many(engine['tasks'], 'task', 'tasks')}{where}"
 
 
 def params_text(program: Program) -> dict[str, str]:

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
@@ -20,7 +20,7 @@ from timelapse.engine.job import ROWS, Job
 from timelapse.engine.publish import PartialRun
 from timelapse.env.garbage import collected_rarely
 from timelapse.env.machine import memory_setting
-from timelapse.errors import Cancelled, ImpureProgram
+from timelapse.errors import Cancelled, ImpureProgram, UsageError
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.lowered import lowered_once
 from timelapse.log import Log
@@ -39,7 +39,7 @@ from timelapse.run.foresight import compiling, foreseen
 from timelapse.run.manifest import write_manifest
 from timelapse.run.planning import Planner, in_threads
 from timelapse.run.quarantine import all_taken_out, replay_without_failing
-from timelapse.run.request import Request, Settings, Several
+from timelapse.run.request import Engine, Request, Settings, Several
 from timelapse.run.run import Run, RunContext
 from timelapse.run.slices import cut, cut_in_runs, default_slices, least_slices, task_memory
 from timelapse.run.source import Source, end_of, open_source, refuse_silence, spilled
@@ -68,12 +68,14 @@ def replay(
     until: Moment | None = None,
     start_from: Run | str | Path | None = None,
     resumable: bool = False,
+    engine: Engine = "auto",
 ) -> Run:
     """Replay a program over a log. The result equals `tl.run_serial` to the last bit.
 
     `log` is a tl.Log, its path, or a list of events in log order. `out` is the run's directory
     (default: a temporary one, removed with the Run). `slices` is the number of time slices
-    (default: chosen by size and cores). `spark` is the session to use; None takes the active one, or
+    (default: chosen by size and cores). `engine`: "spark" runs all passes as tasks of Spark, on the session that is given or active, or on
+    one that is started; "local" never starts or uses Spark; "auto" chooses. `spark` is the session to use; None takes the active one, or
     starts a local one where that is worth its start; False stays in this process. A local session is not used
     for a plan with a single task. `strategy` forces "chain",
     "staged", or strategies by state. `until` (microseconds UTC, ISO 8601 text or a datetime) is the time to which the clock goes on
@@ -95,8 +97,12 @@ def replay(
     """
     settings = Settings(
         slices, strategy, progress or default_progress(), allow_impure, overwrite, cache, quarantine,
-        max_quarantined, None if until is None else micros(until, "until="), resumable,
+        max_quarantined, None if until is None else micros(until, "until="), resumable, engine,
     )  # fmt: skip
+    if engine not in get_args(Engine):
+        raise UsageError(
+            f"engine= is {engine!r}", hint="one of auto, local, spark", code="TL810",
+        )  # fmt: skip
     if max_quarantined is not None:
         most_failures(max_quarantined, 0)
     return _replay(as_program(program), log, out, spark, settings, start_from)
