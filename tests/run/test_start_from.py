@@ -205,6 +205,19 @@ def test_without_what_windows_need_everything_is_replayed(tmp_path: Path) -> Non
     assert "resumable" in found._repr_html_()
 
 
+def test_a_cache_does_not_stand_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was found in the cache has no rows to keep: one that is to be gone on from does without."""
+    monkeypatch.setenv("TIMELAPSE_STATES", str(tmp_path / "cache"))
+    monkeypatch.setattr("timelapse.cache.rerun.MIN_EVENTS", 0)
+    events = _hits(200)
+    log = Log.from_events(tmp_path / "log", events[:150])
+    for number in range(3):
+        first = replay(Watch, log, tmp_path / f"first{number}", 3, spark=False, resumable=True)
+    found = replay(Watch, events[150:], tmp_path / "second", spark=False, start_from=first)
+    _same(run_serial(Watch, events), found, "cache")
+    assert not found.certificate["start_from"]["reason"]
+
+
 def test_the_clock_goes_on_from_where_it_stood(tmp_path: Path) -> None:
     """`until` of the first run; an event before it is refused."""
     events = _hits(60)

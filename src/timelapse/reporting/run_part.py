@@ -15,6 +15,7 @@ from timelapse.reporting.fields import COUNTED, FieldParts, Keys, field_parts
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
 from timelapse.reporting.states import StatePart, state_parts
 from timelapse.reporting.tables import Ranked, Rows, first_rows, reasons, taken_out, times
+from timelapse.run.run import did
 from timelapse.run.views import IN_ORDER
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def _about(run: Run, info: LogInfo | None) -> list[Fact]:
     facts.append(
         Fact(
             "replayed",
-            f"{clean(manifest.started).replace('T', ' ').replace('+00:00', ' UTC')}, {manifest.executor}, {run.slices} slice{'' if run.slices == 1 else 's'}",
+            f"{clean(manifest.started).replace('T', ' ').replace('+00:00', ' UTC')}, {manifest.executor}{did(run.certificate.get('engine', {}))}, {run.slices} slice{'' if run.slices == 1 else 's'}",
         )
     )
     facts.append(Fact("Timelapse", manifest.timelapse))

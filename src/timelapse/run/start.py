@@ -27,7 +27,7 @@ from timelapse.log import Log
 from timelapse.model.failure import Quarantined, most_failures
 from timelapse.model.kept import keep_sources
 from timelapse.model.program import Program, as_program, spec_of
-from timelapse.model.times import has_own_times
+from timelapse.model.times import has_own_times, kept
 from timelapse.moments import Moment, micros
 from timelapse.plan import Plan
 from timelapse.progress import Progress
@@ -297,6 +297,8 @@ def _reuse(request: Request, cuts: list[int], least: int | None) -> Reuse:
     """What the cache has for a replay with these cuts, or with any of `least` slices or more."""
     if request.earlier is not None:
         return Reuse.none("the replay starts from a run")
+    if request.settings.resumable and kept(request.program):
+        return Reuse.none("the run keeps what one that starts from it looks back on")
     if not request.settings.reuses:
         return Reuse.none("it was not asked for")
     source, several = request.source, request.settings.several
