@@ -47,7 +47,7 @@ def _folder(path: Path) -> Path:
 
 
 def _attempt(folder: Path) -> TaskReport:
-    return write_partition([_batch()], folder, 0, KINDS, ["f.csv"])
+    return write_partition([_batch()], folder, 0, KINDS, KINDS, ["f.csv"])
 
 
 def test_a_task_that_ran_twice_leaves_one_result(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_large_rows_make_small_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("timelapse.ingest.task.BLOCK_BYTES", 100)
     folder = _folder(tmp_path / "log")
     batches = [_batch().slice(1)] * 5
-    report = write_partition(batches, folder, 0, KINDS, [])
+    report = write_partition(batches, folder, 0, KINDS, KINDS, [])
     (segment,) = report.segments
     assert len(segment.starts) == 5
     assert segment.count == 15

@@ -213,6 +213,9 @@ A field has no column, or a column's type cannot become the field's. Map it: --m
 TL414 Too many bad rows
 More rows than --max-bad (by default 0.1%) could not be read, so nothing was written. The message shows the first ones with file and line; often the separator, the header or the unit of times is wrong.
 
+TL415 A log's definition that does not fit
+The message names the file, the source and the key. docs/ingest.md has all keys.
+
 TL430 Spark failed while generating
 Nothing was left. `timelapse doctor` checks the set-up.
 

@@ -30,6 +30,7 @@ def register(app: typer.Typer) -> None:
             "timelapse ingest logins.py logs/ssh Failed=auth.log --year 2016 --time-format '%b %d %H:%M:%S' "
             "--regex 'Failed=^(?P<ts>.{15}) .* Failed password for (?P<user>\\S+) from (?P<address>\\S+)'",
             "timelapse ingest events.py logs/oct Message=raw/nov/*.csv --append",
+            "timelapse ingest log.toml",
         )
     )(ingest)
 
@@ -38,19 +39,24 @@ def ingest(
     events: Annotated[
         str,
         typer.Argument(
-            metavar="EVENTS", help="The file (or module) with the event classes.", show_default=False
+            metavar="EVENTS|FILE.toml",
+            help="The file (or module) with the event classes; or a log's definition, which names them, the sources and all options.",
+            show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Argument(metavar="LOG", help="The log's folder.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Argument(metavar="LOG", help="The log's folder; a definition may have it.", show_default=False),
+    ] = None,
     sources: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="TYPE=PATH...",
             show_default=False,
             help="For each event type its files: a path, folder or glob. Events of the same time are in the order "
             "in which the types are named here.",
         ),
-    ],
+    ] = None,
     ts: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Column of the event time, by default ts. " + _TypeFirst),
@@ -125,8 +131,11 @@ def ingest(
         typer.Option(metavar="TIME", help="Rows of a later time go to the quarantine. " + _TypeFirst),
     ] = None,
     max_bad: Annotated[
-        str, typer.Option(metavar="SHARE", help="More bad rows than this are an error: 0.001, 0.1%, or 0.")
-    ] = "0.1%",
+        str | None,
+        typer.Option(
+            metavar="SHARE", help="More bad rows than this are an error: 0.001, 0.1% (the default), or 0."
+        ),
+    ] = None,
     append: Annotated[
         bool, typer.Option("--append", help="Add later events to the log that is there.")
     ] = False,
@@ -141,9 +150,22 @@ def ingest(
     Rows that cannot be read go to the log's quarantine with file, line and reason, and are counted.
     """
     from timelapse.errors import UsageError
-    from timelapse.log.place import as_path, check_free
     from timelapse.model.load import load_events
 
+    share = None if max_bad is None else _share(max_bad)
+    if events.endswith(".toml"):
+        layout = {
+            "ts": ts, "unit": unit, "time-format": time_format, "year": year, "tz": tz, "format": fmt, "sep": sep, "quote": quote,
+            "no-header": no_header, "columns": columns, "map": mapping, "regex": regex, "null": null, "min-ts": min_ts, "max-ts": max_ts,
+            "unmatched": unmatched != "skip",
+        }  # fmt: skip
+        _of_definition(events, out, sources, layout, share, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+        return
+    if out is None or not sources:
+        raise UsageError(
+            f"{'the sources are' if out else 'the log and its sources are'} missing", code="TL808",
+            hint=f"timelapse ingest {events} logs/oct TYPE=PATH..., or timelapse ingest log.toml",
+        )  # fmt: skip
     classes = load_events(events)
     paths = _paths(sources, classes, events)
     given = {
@@ -161,18 +183,63 @@ def ingest(
         made[classes[name]] = _source(
             files, {**options[name], "header": not no_header, "unmatched": unmatched}, fields[name]
         )
-    share = _share(max_bad)
+    _make(events, out, {cls: [one] for cls, one in made.items()}, share, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+
+
+def _of_definition(
+    file: str, out: Path | None, sources: list[str] | None, layout: dict[str, Any], share: float | None, *,
+    append: bool, overwrite: bool, master: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Ingest what a definition says."""
+    from timelapse.errors import Place, UsageError, meant
+    from timelapse.ingest.definition import Definition
+    from timelapse.model.load import load_events
+
+    given = next((name for name, value in layout.items() if value), None)
+    if given is not None or sources:
+        said = f"--{given}" if given is not None else "TYPE=PATH"
+        raise UsageError(
+            f"{said} beside a definition: {file} says how sources are read",
+            hint="write it there",
+            code="TL808",
+        )
+    found = Definition.read(Path(file))
+    classes = load_events(found.events)
+    for name in found.sources:
+        if name not in classes:
+            raise UsageError(
+                f"there is no event type {name} in {found.events}", place=Place(file), code="TL808",
+                hint=f"{meant(name, classes)}event types there: {', '.join(classes) or 'none'}",
+            )  # fmt: skip
+    target = out or found.log
+    if target is None:
+        raise UsageError(
+            "the log's folder is missing", place=Place(file), hint=f'timelapse ingest {file} LOG, or log = "logs/oct" in the file', code="TL808"
+        )  # fmt: skip
+    made = {classes[name]: own for name, own in found.sources.items()}
+    share = found.max_bad if share is None else share
+    _make(found.events, target, made, share, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+
+
+def _make(
+    events: str, out: Path, made: dict[type[Event], list[Source]], share: float | None, *, append: bool, overwrite: bool,
+    master: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    from timelapse.errors import UsageError
+    from timelapse.log.log import MAX_BAD
+    from timelapse.log.place import as_path, check_free
+
     if append and overwrite:
         raise UsageError("--append and --overwrite exclude each other", hint="give one of them")
     if not append:
         check_free(as_path(out), overwrite=overwrite)
     began = time.perf_counter()
-    log = _run(out, made, share, append=append, overwrite=overwrite, master=master, as_json=as_json)
+    log = _run(out, made, MAX_BAD if share is None else share, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
     _summary(log, time.perf_counter() - began, events, as_json=as_json)
 
 
 def _run(
-    out: Path, made: dict[type[Event], Source], share: float, *, append: bool, overwrite: bool, master: str | None,
+    out: Path, made: dict[type[Event], list[Source]], share: float, *, append: bool, overwrite: bool, master: str | None,
     as_json: bool,
 ) -> Log:  # fmt: skip
     from timelapse.cli.options import start_spark
@@ -196,7 +263,8 @@ def _run(
 
     with progress_for(as_json) as progress:
         # the files' absence is an error before Spark starts, too
-        found = room(list(zip(event_types(made), made.values(), strict=True)))
+        types = event_types(made)
+        found = room([(kind, one) for kind, own in zip(types, made.values(), strict=True) for one in own])
         if master is None:
             where = "in this process" if found.here else "on Spark"
             progress.note(f"ingest, {where} ({found.why}) ...")

@@ -23,6 +23,7 @@ from timelapse.ingest.prepare import (
     prepare_table,
     read_table,
     read_task,
+    types_of,
 )
 from timelapse.ingest.source import Source
 from timelapse.ingest.task import Note, Notes, TaskReport, notes_of
@@ -111,7 +112,11 @@ def run(
                 held += held_bytes(batch)
                 if held > _ROUGH * most:
                     return None
-        tables.append(_table(one.plan.kind, batches))
+        table = _table(one.plan.kind, batches)
+        if number and prepared[number - 1].plan.kind == one.plan.kind:
+            tables[-1] = pa.concat_tables([tables[-1], table])
+        else:
+            tables.append(table)
         del batches
     kinds = [p.plan.kind for p in prepared]
     notes = Notes(report, folder / "quarantine", 0, kinds, [f.path for p in prepared for f in p.files])
@@ -121,7 +126,7 @@ def run(
     ts = np.concatenate(times) if times else np.zeros(0, np.int64)
     # Sources, their files and the rows of these have been read in their order: only the times are left to sort by.
     order = np.argsort(ts, kind="stable")
-    report.segments = list(write_ordered(folder / "segments", kinds, tables, ts, order))
+    report.segments = list(write_ordered(folder / "segments", types_of(prepared), tables, ts, order))
     return prepared, report
 
 

@@ -38,6 +38,8 @@ def ingest(
 ) -> tuple[list[Prepared], list[TaskReport]]:  # fmt: skip
     """Read and sort the sources and write them below `folder`: in this process where that is enough, else on Spark.
 
+    Several sources of one type stand one after the other. Segments number types by their order here.
+
     `floor`: no event may be earlier (microseconds). `rows`, `partitions`: as for `Log.write`. Raises IngestError.
     """
     from timelapse.ingest import in_process
@@ -77,13 +79,13 @@ def accepted(
     entries: list[SourceEntry] = []
     files = [f.path for p in prepared for f in p.files]
     for number, one in enumerate(prepared):
-        good = sum(sum(f.rows) for s in segments for f in s.files if f.type == number)
         bad = sum(r.bad.get(number, 0) for r in reports)
         skipped = sum(r.skipped.get(number, 0) for r in reports)
         outside = sum(r.outside.get(number, 0) for r in reports)
         noticed = Noticed()
         for report in reports:
             noticed.add(report.noticed.get(number, Noticed()))
+        good = noticed.events
         without = _without(one, noticed, good)
         name = one.plan.kind.name
         if bad > max_bad * (good + bad):

@@ -48,6 +48,11 @@ class Noticed(msgspec.Struct):
     columns: list[str] = []
     times: dict[str, dict[int, Stretch]] = {}
 
+    @property
+    def events(self) -> int:
+        """How many rows became events."""
+        return sum(stretch.count for stretch in self.times.get("ts", {}).values())
+
     def add(self, other: Noticed) -> None:
         self.columns = sorted({*self.columns, *other.columns})
         for name, years in other.times.items():

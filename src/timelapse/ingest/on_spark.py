@@ -22,7 +22,7 @@ from timelapse.ingest.canonical import canonical_bytes
 from timelapse.ingest.convert import wire_type
 from timelapse.ingest.noticed import notice
 from timelapse.ingest.parse import Bad, Batch, Plan, parse_table
-from timelapse.ingest.prepare import Prepared, Task, read_task
+from timelapse.ingest.prepare import Prepared, Task, read_task, types_of
 from timelapse.ingest.prepare_spark import collect
 from timelapse.ingest.task import FATAL, Note, TaskReport, notes_of, noticed_note, write_partition
 from timelapse.log.segment import SEGMENT_EVENTS
@@ -90,9 +90,16 @@ def _spark_schema(kind: EventType) -> StructType:
 
 
 def _encode(
-    number: int, plan: Plan, file: int, batch: Batch, order: Sequence[pa.Array] = (), *, keyed: bool = False
+    number: int,
+    type_: int,
+    plan: Plan,
+    file: int,
+    batch: Batch,
+    order: Sequence[pa.Array] = (),
+    *,
+    keyed: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """A batch in wire form, in parts that Spark can take, the rows that were left out first."""
+    """A batch of source `number`, of type number `type_`, in wire form, in parts that Spark can take, the rows that were left out first."""
     schema = _wire_schema(plan.kind)
     notes = [*notes_of(number, batch), noticed_note(number, notice(plan, file, batch))]
     yield _notes(notes, file, schema, order)
@@ -110,7 +117,7 @@ def _encode(
             [pa.nulls(n, pa.bool_()), *own], fields=list(schema.field("e").type)
         )
         columns = [
-            pa.array(batch.ts[lo : lo + n]), _filled(n, number, pa.int32()), _filled(n, file, pa.int64()),
+            pa.array(batch.ts[lo : lo + n]), _filled(n, type_, pa.int32()), _filled(n, file, pa.int64()),
             pa.array(batch.rows[lo : lo + n]), key, pa.nulls(n, pa.string()), pa.nulls(n, pa.string()), event,
         ]  # fmt: skip
         yield _with_order(columns, schema, [o.slice(lo, n) for o in order])
@@ -151,7 +158,7 @@ def _fatal(error: TimelapseError, plan: Plan, order: Sequence[pa.Array] = ()) ->
 
 
 def _read_files(
-    plans: Sequence[Plan], tasks: Sequence[Task]
+    plans: Sequence[Plan], types: Sequence[int], tasks: Sequence[Task]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -160,14 +167,16 @@ def _read_files(
                 plan = plans[task.source]
                 try:
                     for file, done in read_task(task, plan):
-                        yield from _encode(task.source, plan, file, done)
+                        yield from _encode(task.source, types[task.source], plan, file, done)
                 except TimelapseError as error:
                     yield _fatal(error, plan)
 
     return read
 
 
-def _read_frame(number: int, plan: Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _read_frame(
+    number: int, type_: int, plan: Plan
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             table = pa.Table.from_batches([batch])
@@ -178,7 +187,7 @@ def _read_frame(number: int, plan: Plan) -> Callable[[Iterator[pa.RecordBatch]],
                 kept = pa.array(done.rows)
                 done.rows = np.full(len(done.ts), -1, np.int64)
                 done.bad = [Bad(-1, *b[1:]) for b in done.bad]
-                yield from _encode(number, plan, -1, done, [o.take(kept) for o in order], keyed=True)
+                yield from _encode(number, type_, plan, -1, done, [o.take(kept) for o in order], keyed=True)
             except TimelapseError as error:
                 yield _fatal(error, plan, order)
 
@@ -191,7 +200,9 @@ def _frames(spark: SparkSession, prepared: Sequence[Prepared]) -> DataFrame:
     from pyspark.sql import types as T  # noqa: N812
 
     plans = [p.plan for p in prepared]
-    structs = [_spark_struct(plan.kind) for plan in plans]
+    kinds = types_of(prepared)
+    types = [kinds.index(plan.kind) for plan in plans]
+    structs = [_spark_struct(kind) for kind in kinds]
     frames: list[DataFrame] = []
     orders: list[tuple[int, DataType]] = []
     read: list[tuple[int, DataFrame, int]] = []
@@ -201,17 +212,19 @@ def _frames(spark: SparkSession, prepared: Sequence[Prepared]) -> DataFrame:
         if one.frame is not None:
             order_types = [f.dataType for f in one.frame.schema.fields if f.name.startswith("__order")]
             extra = [T.StructField(f"__order{n}", t, True) for n, t in enumerate(order_types)]
-            made = one.frame.mapInArrow(_read_frame(number, one.plan), T.StructType([*schema.fields, *extra]))
+            made = one.frame.mapInArrow(
+                _read_frame(number, types[number], one.plan), T.StructType([*schema.fields, *extra])
+            )
         elif one.tasks:
             ids = spark.range(0, len(one.tasks), 1, len(one.tasks))
-            made = ids.mapInArrow(_read_files(plans, one.tasks), schema)
+            made = ids.mapInArrow(_read_files(plans, types, one.tasks), schema)
         else:
             continue
         orders.extend((number, t) for t in order_types)
         read.append((number, made, len(order_types)))
     for number, made, own_orders in read:
         events = [
-            (F.col("e") if n == number else F.lit(None).cast(struct)).alias(f"e{n}")
+            (F.col("e") if n == types[number] else F.lit(None).cast(struct)).alias(f"e{n}")
             for n, struct in enumerate(structs)
         ]
         mine = iter(range(own_orders))
@@ -238,7 +251,7 @@ def run(
     keys = [*KEYS, *orders, "k"]
     number = partitions or _partitions(spark, total)
     ordered = whole.repartitionByRange(number, *keys).sortWithinPartitions(*keys).drop(*orders, "k")
-    kinds = [p.plan.kind for p in prepared]
+    types, kinds = types_of(prepared), [p.plan.kind for p in prepared]
     files = [f.path for p in prepared for f in p.files]
     target = str(folder)
 
@@ -247,7 +260,7 @@ def run(
 
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
-        report = write_partition(batches, Path(target), partition, kinds, files)
+        report = write_partition(batches, Path(target), partition, types, kinds, files)
         yield pa.record_batch(
             [pa.array([partition], pa.int64()), pa.array([msgspec.json.encode(report)])], ["p", "report"]
         )

@@ -53,6 +53,15 @@ class Prepared:
     """Optional fields for which files have no column, with the number of those files (JSON lines: found while reading)."""
 
 
+def types_of(prepared: Sequence[Prepared]) -> list[EventType]:
+    """The types of sources, in order: several sources of one type stand one after the other."""
+    return [
+        one.plan.kind
+        for number, one in enumerate(prepared)
+        if not number or prepared[number - 1].plan.kind != one.plan.kind
+    ]
+
+
 def prepare_files(number: int, kind: EventType, source: Source, floor: int | None, base: int) -> Prepared:
     """Look at the files of source `number`; `base` is the number of its first file. Line numbers are not known yet.
 
@@ -160,7 +169,7 @@ def _csv_names(plan: Plan, source: Source, files: Sequence[SourceFile]) -> Seque
         elif names != first:
             raise IngestError(
                 f"its columns are {names}, those of {files[0].path} are {first}", place=Place(file.path, 1),
-                code="TL413", hint="ingest files of one layout as one source",
+                code="TL413", hint="ingest files of one layout as one source: give a list of tl.Source(...), or one [[source]] for each in a definition",
             )  # fmt: skip
     return first or plan.needed
 

@@ -163,6 +163,22 @@ def as_source(
     return replace(Source(given), **options)
 
 
+def as_sources(given: Any, options: Mapping[str, Any], kind: str) -> list[Source]:
+    """The sources of one event type, in their order: one, or a list of `tl.Source`, each with a layout of its own.
+
+    Raises IngestError for a list of several that are not all files.
+    """
+    if not isinstance(given, list | tuple) or not any(isinstance(one, Source) for one in given):
+        return [as_source(given, options)]
+    found = [as_source(one, options) for one in given]
+    if len(found) > 1 and not all(one.is_files for one in found):
+        raise IngestError(
+            "several sources of one type must all be files: rows of tables and DataFrames have no place among those of files",
+            place=Place(what=kind), code="TL411", hint="put the tables together first, or write them to Parquet files",
+        )  # fmt: skip
+    return found
+
+
 def no_source(given: object, place: Place | None = None) -> IngestError:
     """The error for something that rows cannot be read from."""
     return IngestError(

@@ -70,13 +70,14 @@ def write_partition(
     batches: Iterable[pa.RecordBatch],
     folder: Path,
     partition: int,
+    types: Sequence[EventType],
     kinds: Sequence[EventType],
     files: Sequence[str],
 ) -> TaskReport:
-    """Write a sorted range below `folder` (its `segments` and `quarantine` exist)."""
+    """Write a sorted range below `folder` (its `segments` and `quarantine` exist). `kinds`: the type of each source."""
     report = TaskReport()
     notes = Notes(report, folder / "quarantine", partition, kinds, files)
-    out = _Segments(folder / "segments", partition, kinds)
+    out = _Segments(folder / "segments", partition, types)
     for batch in batches:
         marks = batch.column("t").to_numpy()
         # what is not an event is sorted first, but a batch may hold some of each

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from timelapse.errors import IngestError, LogError, Place
 from timelapse.ingest import making
-from timelapse.ingest.source import Source, as_source
+from timelapse.ingest.source import Source, as_sources
 from timelapse.log import manifest as stored
 from timelapse.log.place import check_free, locked, whole_folder
 from timelapse.log.types import EventType, event_types
@@ -25,7 +25,11 @@ def write_log(
 ) -> Path:  # fmt: skip
     """Ingest sources into a new log at `target`: the work of `Log.write`. Raises IngestError, LogError."""
     types = event_types(sources)
-    wanted = [(kind, as_source(s, options)) for kind, s in zip(types, sources.values(), strict=True)]
+    wanted = [
+        (kind, one)
+        for kind, given in zip(types, sources.values(), strict=True)
+        for one in as_sources(given, options, kind.name)
+    ]
     if not wanted:
         raise IngestError("no sources", hint="give {EventClass: source}", code="TL411")
     check_free(target, overwrite=overwrite)
@@ -48,17 +52,17 @@ def append_to(
         current = stored.read(path)
         known = {t.name: n for n, t in enumerate(current.event_types)}
         given = [
-            (kind, as_source(s, options))
+            (kind, as_sources(s, options, kind.name))
             for kind, s in zip(event_types(sources), sources.values(), strict=True)
         ]
-        wanted: dict[int, tuple[EventType, Source]] = {}
-        for kind, source in given:
+        wanted: dict[int, list[tuple[EventType, Source]]] = {}
+        for kind, own in given:
             if kind not in current.event_types:
                 raise LogError(
                     f"{kind} is not a type of this log", place=Place(str(path)), code="TL407",
                     hint="its types: " + "; ".join(str(t) for t in current.event_types),
                 )  # fmt: skip
-            wanted[known[kind.name]] = (kind, source)
+            wanted[known[kind.name]] = [(kind, source) for source in own]
         numbers = sorted(wanted)  # the declared order of the log, whatever the order of `sources`
         making.remove_unnamed(path, current)
         staging = path / f".append-{making.unique()}"
@@ -67,7 +71,12 @@ def append_to(
             (staging / "segments").mkdir()
             (staging / "quarantine").mkdir()
             prepared, reports = making.ingest(
-                spark, [wanted[n] for n in numbers], staging, current.ts_last, rows, partitions
+                spark,
+                [one for n in numbers for one in wanted[n]],
+                staging,
+                current.ts_last,
+                rows,
+                partitions,
             )
             making.refuse_early(reports, current.ts_last)
             segments, entry = making.accepted(prepared, reports, max_bad, current.version + 1)

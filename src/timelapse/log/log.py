@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from timelapse.charts import Figure
     from timelapse.ingest.source import InMemory, Source
 
-    SourceLike = Source | DataFrame | InMemory | str | Path | Sequence[str | Path]
+    SourceLike = Source | DataFrame | InMemory | str | Path | Sequence[str | Path] | Sequence[Source]
 
 MAX_BAD = 0.001
 E = TypeVar("E", bound=Event)
@@ -64,7 +64,8 @@ class Log:
         """Ingest sources, one per event type, into a new log at `path`.
 
         The order of `sources` is the declared order of the types, which orders events of the same time. A source
-        is a path (glob, folder, several), a Spark, pandas or Polars DataFrame, an Arrow table, or `tl.Source(...)`; `options` are those of tl.Source and
+        is a path (glob, folder, several), a Spark, pandas or Polars DataFrame, an Arrow table, `tl.Source(...)`, or a list of these
+        where files of one type have several layouts (their events of the same time are in the order of the list); `options` are those of tl.Source and
         apply to the plain ones. Bad rows go to the quarantine; where they are more than `max_bad` (a share) of a
         source, nothing is written. `rows` is the number of a DataFrame's rows if it is known (otherwise it is
         counted), `partitions` the number of sorted ranges. Files whose events take up to a gigabyte of memory

@@ -1,0 +1,145 @@
+"""What a log is made of, as a TOML file beside the event classes: its sources, each with its layout.
+
+    events = "events.py"
+    log = "logs/oct"
+
+    [[source]]
+    type = "Txn"
+    files = "raw/txn/2026-10-0*.csv.gz"
+    ts = "time"
+    tz = "Europe/Berlin"
+    fields = { device = "device_id" }
+
+    [[source]]
+    type = "Txn"
+    files = ["raw/txn/new/*.parquet"]
+
+Paths are relative to the file. Keys of a source are the options of `tl.Source`. Types are ordered as they are named first.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from timelapse.errors import IngestError, Place, meant
+from timelapse.ingest.source import Source
+
+_TOP = {"events": str, "log": str, "max_bad": float, "source": list}
+_LISTS = ("columns", "order_by", "files")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A log's definition, checked. `sources`: by type name, in the order of the file."""
+
+    path: Path
+    events: str
+    log: Path | None
+    max_bad: float | None
+    sources: dict[str, list[Source]]
+
+    @classmethod
+    def read(cls, path: Path) -> Definition:
+        """Read a definition. Raises IngestError (TL415) naming the file and the table and key that is wrong."""
+        try:
+            with path.open("rb") as file:
+                found = tomllib.load(file)
+        except FileNotFoundError:
+            raise _wrong(path, "there is no such file") from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise _wrong(path, f"it cannot be read: {error}") from None
+        _check_names(path, "", found, list(_TOP))
+        for name, kind in _TOP.items():
+            value = found.get(name)
+            if (
+                value is not None
+                and not isinstance(value, kind)
+                and not (kind is float and type(value) is int)
+            ):
+                raise _wrong(path, f"{name} is {value!r}", "text, or a number for max_bad")
+        if "events" not in found:
+            raise _wrong(path, "events is missing", 'the file with the event classes: events = "events.py"')
+        max_bad = found.get("max_bad")
+        if max_bad is not None and not 0 <= max_bad <= 1:
+            raise _wrong(path, f"max_bad is {max_bad!r}", "a share from 0 to 1")
+        tables = found.get("source", [])
+        if not tables or not all(isinstance(table, dict) for table in tables):
+            raise _wrong(path, "there is no source", "add tables [[source]] with type and files")
+        sources: dict[str, list[Source]] = {}
+        for number, table in enumerate(tables, 1):
+            name, source = _source(path, number, table)
+            sources.setdefault(name, []).append(source)
+        events = found["events"]
+        if events.partition(":")[0].endswith(".py"):
+            events = str(path.parent / events)
+        log = found.get("log")
+        return cls(path, events, None if log is None else path.parent / log, max_bad, sources)
+
+
+def _source(path: Path, number: int, table: Mapping[str, Any]) -> tuple[str, Source]:
+    where = f"[[source]] {number}"
+    options = [field.name for field in fields(Source) if field.name not in ("data", "order_by")]
+    _check_names(path, where, table, ["type", "files", *options])
+    name, files = table.get("type"), table.get("files")
+    if not isinstance(name, str) or not name:
+        raise _wrong(path, f"{where}: type is missing", 'the event class: type = "Txn"')
+    files = [files] if isinstance(files, str) else files
+    if not _texts(files) or not files:
+        raise _wrong(
+            path,
+            f"{where} ({name}): files is {table.get('files')!r}",
+            "a path, folder or glob, or a list of these",
+        )
+    given = {key: table[key] for key in options if key in table}
+    for key, value in given.items():
+        _check_value(path, f"{where} ({name}): {key}", key, value)
+    if given.get("quote") in ("", "none"):
+        given["quote"] = None
+    places = [one if "://" in one else str(path.parent / one) for one in files]
+    try:
+        return name, Source(places if len(places) > 1 else places[0], **given)
+    except IngestError as error:
+        raise _wrong(path, f"{where} ({name}): {error.message}", error.hint or "") from None
+
+
+def _check_value(path: Path, where: str, key: str, value: Any) -> None:
+    """Raise IngestError where an option has a value of another form."""
+    if key in _LISTS:
+        fits, what = _texts(value), "a list of texts"
+    elif key == "fields":
+        fits = isinstance(value, dict) and _texts(list(value.values()))
+        what = 'a table of columns by field: { device = "device_id" }'
+    elif key == "header":
+        fits, what = isinstance(value, bool), "true or false"
+    elif key == "year":
+        fits, what = type(value) is int, "a year"
+    elif key in ("min_ts", "max_ts"):
+        fits, what = (
+            value is not None and not isinstance(value, bool | list | dict | float),
+            "a time: 2026-10-01T00:00:00Z",
+        )
+    else:
+        fits, what = isinstance(value, str), "text"
+    if not fits:
+        raise _wrong(path, f"{where} is {value!r}", what)
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _check_names(path: Path, where: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
+    for name in table:
+        if name not in known:
+            raise _wrong(
+                path, f"{where}{': ' if where else ''}there is no key {name!r}",
+                f"{meant(name, known)}keys: {', '.join(known)}",
+            )  # fmt: skip
+
+
+def _wrong(path: Path, what: str, hint: str = "") -> IngestError:
+    return IngestError(what, place=Place(str(path)), hint=hint or "see docs/ingest.md", code="TL415")
