@@ -230,3 +230,81 @@ def test_the_command_says_what_does_not_fit(tmp_path: Path) -> None:
     assert found.code == 2
     assert "there is no event type Tnx" in found.err
     assert "Txn" in found.err
+
+
+def test_values_inside_objects_and_columns_of_folders(tmp_path: Path, spark: SparkSession) -> None:
+    """`user.card` is a path, or a key of that name; folders `dt=...` name columns; missing and null objects are None."""
+    for day, lines in (
+        ("2026-10-01", ['{"at": 1, "user": {"id": 7, "device": {"name": "a"}}}', '{"at": 3, "user": {"id": 8}}']),
+        ("2026-10-02", ['{"at": 2, "user": {"id": 9, "device": null}}', '{"at": 4, "user": {"id": 1, "device": {"name": null}}}',
+                        '{"at": 5}', '{"at": 6, "user": {"id": "x"}}', '{"at": 7, "user": 3}']),
+    ):  # fmt: skip
+        folder = tmp_path / "raw" / f"dt={day}" / "zone=%C3%A4%20b"
+        folder.mkdir(parents=True)
+        (folder / "part.jsonl").write_text("\n".join(lines) + "\n")
+    source = Source(
+        str(tmp_path / "raw"), ts="at", fields={"user": "user.id", "device": "user.device.name", "day": "dt"}
+    )
+    sources: dict[type[tl.Event], Any] = {Seen: source}
+    here = Log.write(tmp_path / "here", sources, max_bad=0.5)
+    there = Log.write(tmp_path / "there", sources, spark, max_bad=0.5, partitions=2)
+    found = [(e.ts, e.user, e.device, e.day, e.zone) for e in here.events(Seen)]
+    first, second = "2026-10-01", "2026-10-02"
+    assert found == [
+        (1, 7, "a", first, "ä b"), (2, 9, None, second, "ä b"), (3, 8, None, first, "ä b"), (4, 1, None, second, "ä b"),
+    ]  # fmt: skip
+    assert (here.id, here.count) == (there.id, 4)
+    reasons = here.quarantine()["reason"].to_pylist()
+    assert len(reasons) == 3
+    assert "missing required field" in reasons[0]
+    assert "$.user.id" in reasons[1]
+
+
+def test_a_key_with_dots_is_a_key_where_the_first_object_has_it(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"ts": 1, "user.id": 5, "user": {"id": 6}}\n')
+    log = Log.write(
+        tmp_path / "log", {Plainly: Source(str(tmp_path / "a.jsonl"), fields={"user": "user.id"})}
+    )
+    assert [e.user for e in log.events(Plainly)] == [5]
+
+
+def test_folders_name_columns_of_csv_and_parquet_too(tmp_path: Path) -> None:
+    """A column of the file goes before the folder's; Hive's name of no value is None."""
+    for day in ("2026-10-01", "__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / "csv" / f"dt={day}").mkdir(parents=True)
+        (tmp_path / "csv" / f"dt={day}" / "a.csv").write_text("ts,user\n1,1\n")
+        (tmp_path / "pq" / f"dt={day}" / "user=4").mkdir(parents=True)
+        pq.write_table(
+            pa.table({"ts": [1], "user": [2]}), tmp_path / "pq" / f"dt={day}" / "user=4" / "a.parquet"
+        )
+    for name, user in (("csv", 1), ("pq", 2)):
+        log = Log.write(tmp_path / f"{name}-log", {Daily: Source(str(tmp_path / name), fields={"day": "dt"})})
+        assert [(e.user, e.day) for e in log.events(Daily)] == [(user, "2026-10-01"), (user, None)]
+    assert not log.manifest.ingests[0].sources[0].without
+
+
+def test_a_value_is_not_read_whole_and_in_parts(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"ts": 1, "user": {"id": 6}}\n')
+    with pytest.raises(IngestError, match="mapped whole"):
+        Log.write(tmp_path / "log", {Twice: Source(str(tmp_path / "a.jsonl"), fields={"part": "user.id"})})
+
+
+class Seen(tl.Event):
+    user: int
+    device: str | None
+    day: str
+    zone: str
+
+
+class Plainly(tl.Event):
+    user: int
+
+
+class Daily(tl.Event):
+    user: int
+    day: str | None
+
+
+class Twice(tl.Event):
+    user: int
+    part: int

@@ -67,7 +67,7 @@ CHILD = """
 
 def fake_ingest(spark, sources, folder, floor, rows, partitions):  # type: ignore[no-untyped-def]
     """What Spark's tasks leave: two segments, one of an attempt that did not count, and a quarantine file."""
-    from timelapse.ingest.parse import Plan
+    from timelapse.ingest.plan import Plan
     from timelapse.ingest.prepare import Prepared
     from timelapse.ingest.source import Source
     from timelapse.ingest.task import TaskReport

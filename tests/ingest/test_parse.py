@@ -20,7 +20,8 @@ from timelapse.ingest.amounts import Unfit
 from timelapse.ingest.canonical import _bytes_of, canonical_bytes
 from timelapse.ingest.convert import Times, convert, wire_type
 from timelapse.ingest.lines import Lines
-from timelapse.ingest.parse import Batch, Plan, parse_lines, parse_table
+from timelapse.ingest.parse import Batch, parse_lines, parse_table
+from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, ListType, OptionalType, ValueType

@@ -46,7 +46,7 @@ def memory_of(one: Prepared) -> int:
     for task in sampled:
         for lines in islice(text_lines.read_lines(task.pieces[0], _SAMPLE_BYTES), 1):
             text += len(lines.data) + 1
-            taken += held_bytes(parse_lines(one.plan, lines))
+            taken += held_bytes(parse_lines(one.plan.within(task.pieces[0].file.partition), lines))
     return _text_bytes(one.files) * taken // max(text, 1)
 
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from timelapse.display import moment, share
 from timelapse.ids import DAY
-from timelapse.ingest.parse import Batch, Plan
+from timelapse.ingest.parse import Batch
+from timelapse.ingest.plan import Plan
 from timelapse.model.types import TIME, OptionalType
 
 YEAR = 31_556_952 * 1_000_000

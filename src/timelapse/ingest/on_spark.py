@@ -21,7 +21,8 @@ from timelapse.ids import INT64_MIN
 from timelapse.ingest.canonical import canonical_bytes
 from timelapse.ingest.convert import wire_type
 from timelapse.ingest.noticed import notice
-from timelapse.ingest.parse import Bad, Batch, Plan, parse_table
+from timelapse.ingest.parse import Bad, Batch, parse_table
+from timelapse.ingest.plan import Plan
 from timelapse.ingest.prepare import Prepared, Task, read_task, types_of
 from timelapse.ingest.prepare_spark import collect
 from timelapse.ingest.task import FATAL, Note, TaskReport, notes_of, noticed_note, write_partition

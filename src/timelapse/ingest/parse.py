@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import csv
-import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
-from functools import cached_property
-from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -18,18 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest.amounts import Unfit
 from timelapse.ingest.convert import Reasons, Times, convert, plain, value_checker, wire_type
 from timelapse.ingest.lines import Lines
-from timelapse.ingest.source import Format, Source
-from timelapse.log.types import EventType
+from timelapse.ingest.objects import getter
+from timelapse.ingest.plan import NO_PARTITION, PYTHON, Plan
 from timelapse.model.types import (
-    BOOL,
-    BYTES,
-    FLOAT,
-    INT,
-    STR,
     TIME,
     DecimalType,
     ListType,
@@ -39,9 +29,6 @@ from timelapse.model.types import (
 from timelapse.moments import time_text
 
 RAW_LIMIT = 4096
-_PYTHON: dict[str, Any] = {
-    INT.text: int, FLOAT.text: float, BOOL.text: bool, STR.text: str, BYTES.text: bytes, TIME.text: int | float | str,
-}  # fmt: skip
 csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 
@@ -68,120 +55,6 @@ class Batch:
     skipped: int = 0
     seen: frozenset[str] = frozenset()
     """JSON lines: which of the needed columns some object had. Other formats say what they have beforehand."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How one source is read. Travels to the tasks.
-
-    `names`: the source's columns (CSV: of all; else those needed). `floor`: the time after which all events
-    must lie, when a log is appended to. `bounds`: times before the first or after the second are put aside.
-    `mapped`: columns that the user has named.
-    """
-
-    kind: EventType
-    format: Format | None
-    names: tuple[str, ...]
-    columns: tuple[str, ...]
-    """The source column of each field."""
-    ts: str
-    times: Times
-    sep: str
-    quote: str | None
-    header: bool
-    regex: str | None
-    skip_unmatched: bool
-    null: str
-    floor: int | None = None
-    bounds: tuple[int | None, int | None] = (None, None)
-    mapped: tuple[str, ...] = ()
-
-    @classmethod
-    def of(
-        cls, kind: EventType, source: Source, format_: Format | None, names: Sequence[str], floor: int | None
-    ) -> Plan:
-        """Raises IngestError when a mapped column is missing."""
-        for name in source.fields:
-            if kind.field(name) is None:
-                raise IngestError(
-                    f"{kind.name} has no field {name!r}, which fields= (--map) maps", place=Place(what=kind.name), code="TL411",
-                    hint=f"{meant(name, [f.name for f in kind.fields])}fields: {', '.join(f.name for f in kind.fields)}",
-                )  # fmt: skip
-        sep = source.sep.replace("\\t", "\t")
-        return cls(
-            kind=kind, format=format_, names=tuple(names), ts=source.ts,
-            columns=tuple(source.fields.get(f.name, f.name) for f in kind.fields),
-            times=Times(source.unit, source.time_format, source.year, source.tz),
-            sep=sep, quote=source.quote if len(sep) == 1 else None,
-            header=source.header, regex=source.regex, skip_unmatched=source.unmatched == "skip",
-            null=source.null, floor=floor, bounds=source.bounds, mapped=tuple(dict.fromkeys(source.fields.values())),
-        )  # fmt: skip
-
-    @property
-    def needed(self) -> list[str]:
-        """Source columns that are read, each once."""
-        return list(dict.fromkeys((self.ts, *self.columns)))
-
-    def check_columns(self, have: Sequence[str], place: str) -> None:
-        """Raises IngestError when `have` lacks a column of a field that must not be null, or of the time.
-
-        `have` may be the columns of one file of several; `check_mapped` looks at those of all.
-        """
-        lacking = [
-            c
-            for c, optional in ((self.ts, False), *((c, f.type.nullable) for c, f in zip(self.columns, self.kind.fields, strict=True)))
-            if c not in have and not optional
-        ]  # fmt: skip
-        if lacking:
-            option = "ts= (--ts)" if lacking[0] == self.ts else "fields= (--map)"
-            raise IngestError(
-                f"{self.kind.name} needs the column {lacking[0]!r}, which is not there",
-                place=Place(place), code="TL413",
-                hint=f"{meant(lacking[0], have)}columns: {', '.join(map(repr, have)) or 'none'}; map another with {option}",
-            )  # fmt: skip
-
-    def check_mapped(self, have: Collection[str], place: str) -> None:
-        """Raises IngestError when a column that the user has named is nowhere in the source: a slip of the pen."""
-        for own, column in zip(self.kind.fields, self.columns, strict=True):
-            if column in self.mapped and column not in have:
-                raise IngestError(
-                    f"{self.kind.name}.{own.name} is mapped to the column {column!r}, which is not there",
-                    place=Place(place), code="TL413",
-                    hint=f"{meant(column, have)}columns: {', '.join(map(repr, have)) or 'none'}; "
-                    "an optional field that is not mapped may be without a column",
-                )  # fmt: skip
-
-    def without_column(self, have: Collection[str]) -> list[str]:
-        """The fields that no column of `have` feeds: they are None in every event."""
-        return [f.name for f, c in zip(self.kind.fields, self.columns, strict=True) if c not in have]
-
-    @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        return re.compile(self.regex or "")
-
-    @cached_property
-    def decoder(self) -> msgspec.json.Decoder[Any]:
-        """Reads one JSON object as a struct with the needed columns as c0, c1, ..."""
-        wanted: dict[str, list[ValueType]] = {self.ts: [TIME]}
-        for column, own in zip(self.columns, self.kind.fields, strict=True):
-            wanted.setdefault(column, []).append(own.type)
-        members: list[Any] = []
-        for number, (_, kinds) in enumerate(wanted.items()):
-            # a column mapped to several fields is read loosely, and checked for each
-            python = _python_type(kinds[0]) if len(kinds) == 1 else Any
-            unset = (f"c{number}", python if python is Any else python | msgspec.UnsetType, msgspec.UNSET)
-            members.append(unset if kinds[0].nullable else (f"c{number}", python))
-        rename = {f"c{number}": column for number, column in enumerate(wanted)}
-        struct = msgspec.defstruct("Line", members, kw_only=True, rename=rename)
-        return msgspec.json.Decoder(struct)
-
-
-def _python_type(kind: ValueType) -> Any:
-    if isinstance(kind, OptionalType):
-        return _python_type(kind.inner) | None
-    if isinstance(kind, ListType):
-        return list[_python_type(kind.inner)]  # type: ignore[misc]
-    return Decimal if isinstance(kind, DecimalType) else _PYTHON[kind.text]
 
 
 def show(raw: bytes) -> str:
@@ -333,13 +206,14 @@ def _finish_json(
     plan: Plan, rows: list[Any], numbers: npt.NDArray[np.int64], raw: Callable[[int], str]
 ) -> Batch:
     """Decoded objects as typed columns."""
-    names = plan.needed
     if not rows:
         return _no_rows(plan)
+    constants = dict(plan.constants)
+    names = [name for name in plan.needed if name not in constants]
     values: dict[str, list[Any]] = {}
     seen: set[str] = set()
-    for n, name in enumerate(names):
-        own = list(map(attrgetter(f"c{n}"), rows))
+    for name in names:
+        own = list(map(getter(type(rows[0]), plan.path_of(name)), rows))
         if msgspec.UnsetType in set(map(type, own)):
             given = [None if v is msgspec.UNSET else v for v in own]
             if any(v is not msgspec.UNSET for v in own):
@@ -349,14 +223,26 @@ def _finish_json(
             seen.add(name)
         values[name] = own
     reasons: Reasons = {}
-    ts = _from_python("ts", values[plan.ts], TIME, plan.times, reasons)
-    columns = [
-        _from_python(f.name, values[column], f.type, plan.times, reasons)
-        for f, column in zip(plan.kind.fields, plan.columns, strict=True)
-    ]
+
+    def typed(name: str, column: str, kind: ValueType) -> pa.Array:
+        if column in constants:
+            return _constant(plan, name, column, kind, len(rows), reasons)
+        return _from_python(name, values[column], kind, plan.times, reasons)
+
+    ts = typed("ts", plan.ts, TIME)
+    columns = [typed(f.name, c, f.type) for f, c in zip(plan.kind.fields, plan.columns, strict=True)]
     batch = _batch(plan, ts, columns, numbers, reasons, raw)
-    batch.seen = frozenset(seen)
+    batch.seen = frozenset({*seen, *constants})
     return batch
+
+
+def _constant(plan: Plan, name: str, column: str, kind: ValueType, count: int, reasons: Reasons) -> pa.Array:
+    """A column that the file's path gives: the same text in every row."""
+    text = pa.array([dict(plan.constants)[column]] * count, pa.string())
+    values, own = convert(name, text, kind, plan.times, texts=True, null=NO_PARTITION)
+    for row, reason in own.items():
+        reasons.setdefault(row, reason)
+    return values
 
 
 def _from_python(name: str, values: list[Any], kind: ValueType, times: Times, reasons: Reasons) -> pa.Array:
@@ -381,7 +267,7 @@ def _from_python(name: str, values: list[Any], kind: ValueType, times: Times, re
 def _same_types(values: list[Any], kind: ValueType) -> bool:
     """Whether all values have the kind's own Python type, so that Arrow converts nothing."""
     inner = kind.inner if isinstance(kind, OptionalType) else kind
-    allowed = {_PYTHON[inner.text], type(None)} if kind.nullable else {_PYTHON[inner.text]}
+    allowed = {PYTHON[inner.text], type(None)} if kind.nullable else {PYTHON[inner.text]}
     return set(map(type, values)) <= allowed
 
 
@@ -416,11 +302,17 @@ def _finish(
     texts: bool,
 ) -> Batch:
     reasons: Reasons = {}
-    ts, own = convert("ts", columns[plan.ts], TIME, plan.times, texts=texts, null=plan.null)
-    reasons.update(own)
+    constants = dict(plan.constants)
+    if plan.ts in constants:
+        ts = _constant(plan, "ts", plan.ts, TIME, len(rows), reasons)
+    else:
+        ts, own = convert("ts", columns[plan.ts], TIME, plan.times, texts=texts, null=plan.null)
+        reasons.update(own)
     made: list[pa.Array] = []
     for field_, column in zip(plan.kind.fields, plan.columns, strict=True):
-        if column in columns:
+        if column in constants:
+            values = _constant(plan, field_.name, column, field_.type, len(rows), reasons)
+        elif column in columns:
             given = columns[column]
             values, own = convert(field_.name, given, field_.type, plan.times, texts=texts, null=plan.null)
             for row, reason in own.items():

@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest import lines as text_lines
-from timelapse.ingest.parse import Batch, Plan, parse_lines, parse_table
+from timelapse.ingest.parse import Batch, parse_lines, parse_table
+from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source, SourceFile, format_of, list_files
 from timelapse.log.types import EventType
 
@@ -88,15 +90,40 @@ def prepare_files(number: int, kind: EventType, source: Source, floor: int | Non
             )  # fmt: skip
         names = list(plan.pattern.groupindex)
     without: dict[str, int] = {}
+    folders = _folders(plan, names if format_ != "json" else (), files)
     if format_ != "json":
-        plan.check_columns(names, files[0].path)
-        plan.check_mapped(names, files[0].path)
-        without = dict.fromkeys(plan.without_column(names), len(files))
+        plan.check_columns([*names, *folders], files[0].path)
+        plan.check_mapped([*names, *folders], files[0].path)
+        without = dict.fromkeys(plan.without_column([*names, *folders]), len(files))
     plan = Plan.of(kind, source, format_, names, floor)
+    if format_ == "json":
+        keys = _first_keys(files)
+        plan = replace(plan, paths=tuple(c for c in plan.needed if "." in c and c not in keys))
+        _ = plan.decoder  # what cannot be read is an error now
+    plan = replace(plan, partitions=tuple(folders))
     pieces = [p for n, file in enumerate(files) for p in text_lines.pieces(file, base + n)]
     tasks = [Task(number, tuple(group)) for group in _bins(pieces)]
     size = sum(f.size * (PACKED_FACTOR if f.packed else 1) for f in files)
     return Prepared(plan, source, tasks, size // 50, files, without=without)
+
+
+def _folders(plan: Plan, have: Sequence[str], files: Sequence[SourceFile]) -> list[str]:
+    """The needed columns that files lack and the folders of all of them name: `dt=2026-10-01`."""
+    named = [set(file.partition) for file in files]
+    return [c for c in plan.needed if c not in have and all(c in one for one in named)]
+
+
+def _first_keys(files: Sequence[SourceFile]) -> set[str]:
+    """The keys of the first JSON object: a column with dots is one of them, or else a path into nested objects."""
+    for file in files:
+        line = text_lines.header_line(file)
+        if line.strip():
+            try:
+                found = msgspec.json.decode(line)
+            except (msgspec.DecodeError, RecursionError):
+                return set()  # it is a bad row
+            return set(found) if isinstance(found, dict) else set()
+    return set()
 
 
 def prepare_table(number: int, kind: EventType, source: Source, floor: int | None) -> Prepared:
@@ -178,6 +205,8 @@ def _prepare_parquet(
     number: int, kind: EventType, source: Source, files: list[SourceFile], floor: int | None, base: int
 ) -> Prepared:
     plan = Plan.of(kind, source, "parquet", (), floor)
+    folders = _folders(plan, _parquet_names(files[0]), files)
+    plan = replace(plan, partitions=tuple(folders))
     groups: list[tuple[SourceFile, int, int, int]] = []
     rows = 0
     everywhere: dict[str, None] = {}
@@ -186,7 +215,7 @@ def _prepare_parquet(
         system, path = file.locate()
         try:
             with pq.ParquetFile(system.open_input_file(path)) as opened:
-                have = opened.schema_arrow.names
+                have = [*opened.schema_arrow.names, *folders]
                 plan.check_columns(have, file.path)
                 everywhere.update(dict.fromkeys(have))
                 without.update(plan.without_column(have))
@@ -208,6 +237,16 @@ def _prepare_parquet(
     per_task = max(1, BIN_BYTES // size)
     tasks = [Task(number, (), tuple(groups[k : k + per_task])) for k in range(0, len(groups), per_task)]
     return Prepared(plan, source, tasks, rows, files, without=dict(without))
+
+
+def _parquet_names(file: SourceFile) -> Sequence[str]:
+    """The columns of a Parquet file; none where it cannot be read, which is found out later."""
+    system, path = file.locate()
+    try:
+        with pq.ParquetFile(system.open_input_file(path)) as opened:
+            return list(opened.schema_arrow.names)
+    except (OSError, pa.ArrowInvalid):
+        return ()
 
 
 def _bins(pieces: Sequence[text_lines.Piece]) -> Iterator[list[text_lines.Piece]]:
@@ -250,15 +289,18 @@ def read_task(task: Task, plan: Plan) -> Iterator[tuple[int, Batch]]:
     """What a task reads, in the order of its files and their rows: (the file's number, events). Raises IngestError."""
     for piece in task.pieces:
         for block in text_lines.read_lines(piece):
-            yield piece.number, parse_lines(plan, block)
+            yield piece.number, parse_lines(plan.within(piece.file.partition), block)
     for file, file_number, group, first in task.groups:
         system, path = file.locate()
         try:
             with pq.ParquetFile(system.open_input_file(path)) as opened:
-                names = [c for c in plan.needed if c in opened.schema_arrow.names]
+                names = [
+                    c for c in plan.needed if c in opened.schema_arrow.names and c not in plan.partitions
+                ]
                 row = first
                 for part in opened.iter_batches(READ_ROWS, [group], names, use_threads=False):
-                    yield file_number, parse_table(plan, pa.Table.from_batches([part]), row)
+                    table = pa.Table.from_batches([part])
+                    yield file_number, parse_table(plan.within(file.partition), table, row)
                     row += part.num_rows
         except (OSError, pa.ArrowInvalid) as error:
             raise IngestError(

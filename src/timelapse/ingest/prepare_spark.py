@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest import lines as text_lines
-from timelapse.ingest.parse import Plan
+from timelapse.ingest.plan import Plan
 from timelapse.ingest.prepare import Prepared, number_lines, prepare_files, prepare_table
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+from urllib.parse import unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
@@ -240,6 +241,12 @@ class SourceFile:
     @property
     def packed(self) -> bool:
         return Path(self.path).suffix in _PACKED
+
+    @property
+    def partition(self) -> dict[str, str]:
+        """Columns that folders of its path name, `dt=2026-10-01`, with their values."""
+        parts = [part.partition("=") for part in self.path.split("/")[:-1]]
+        return {name: unquote(value) for name, equals, value in parts if equals and name.isidentifier()}
 
     def locate(self) -> tuple[pafs.FileSystem, str]:
         return _locate(self.path)

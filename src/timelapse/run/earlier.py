@@ -144,7 +144,7 @@ def open_after(
     manifest = run.manifest
     if run.path is None:
         raise UsageError(
-            "start_from= is a run that is only in memory", code="TL810",
+            "start_from= (--start-from) is a run that is only in memory", code="TL810",
             hint="start from a run that tl.replay returned, or from its folder",
         )  # fmt: skip
     if manifest.fingerprint != fingerprint(program) or manifest.params != params_text(program):

@@ -65,10 +65,10 @@ class Planner:
         engine = self.request.settings.engine
         if engine == "local" or (engine == "spark" and spark is False):
             if spark not in (None, False) or engine == "spark":
+                what = "and Spark is ruled out" if spark is False else "and a Spark session is given"
                 raise UsageError(
-                    f"engine={engine!r} (--engine {engine}), and spark={'False' if spark is False else 'a session'}",
-                    hint="give one of them", code="TL810",
-                )  # fmt: skip
+                    f"engine {engine} (--engine) was asked for, {what}", hint="give one of them", code="TL810"
+                )
             spark = False
         found = None if spark is False else spark if spark is not None else existing()
         if found is None and engine == "spark":

@@ -101,7 +101,7 @@ def replay(
     )  # fmt: skip
     if engine not in get_args(Engine):
         raise UsageError(
-            f"engine= is {engine!r}", hint="one of auto, local, spark", code="TL810",
+            f"engine= (--engine) is {engine!r}", hint="one of auto, local, spark", code="TL810",
         )  # fmt: skip
     if max_quarantined is not None:
         most_failures(max_quarantined, 0)
