@@ -308,3 +308,32 @@ class Daily(tl.Event):
 class Twice(tl.Event):
     user: int
     part: int
+
+
+def test_again_takes_what_is_new(tmp_path: Path) -> None:
+    """The same definition again: nothing; with another file: that one; with a file that changed: an error; --overwrite: all."""
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "events.py").write_text(EVENTS)
+    path = tmp_path / "log.toml"
+    path.write_text('events = "events.py"\nlog = "log"\n[[source]]\ntype = "Txn"\nfiles = "raw/*.csv"\n')
+    for day in (1, 2):
+        (tmp_path / "raw" / f"{day}.csv").write_text(f"ts,user,cents\n{day}0,1,{day}\n")
+        found = cli("ingest", path)
+        assert found.code == 0, found.err
+        assert [e.ts for e in Log.open(tmp_path / "log").events()] == [10, 20][:day]
+        again = cli("ingest", path, "--json")
+        assert (again.code, again.json["added"], again.json["version"]) == (0, 0, day)
+    assert "nothing new: all 2 files are in" in cli("ingest", path, "--append").out
+    (tmp_path / "raw" / "0.csv").write_text("ts,user,cents\n5,1,1\n")
+    early = cli("ingest", path)
+    assert early.code == 2
+    assert "TL408" in early.err
+    (tmp_path / "raw" / "0.csv").unlink()
+    (tmp_path / "raw" / "1.csv").write_text("ts,user,cents\n10,1,1\n11,1,1\n")
+    changed = cli("ingest", path)
+    assert changed.code == 2
+    assert "TL415" in changed.err
+    assert "1.csv" in changed.err
+    assert Log.open(tmp_path / "log").version == 2
+    assert cli("ingest", path, "--overwrite").code == 0
+    assert [e.ts for e in Log.open(tmp_path / "log").events()] == [10, 11, 20]

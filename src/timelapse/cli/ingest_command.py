@@ -192,10 +192,14 @@ def _of_definition(
 ) -> None:  # fmt: skip
     """Ingest what a definition says."""
     from timelapse.errors import Place, UsageError, meant
-    from timelapse.ingest.definition import Definition
+    from timelapse.ingest.definition import Definition, new_files
+    from timelapse.log import Log
+    from timelapse.log.manifest import NAME
     from timelapse.model.load import load_events
 
     given = next((name for name, value in layout.items() if value), None)
+    if append and overwrite:
+        raise UsageError("--append and --overwrite exclude each other", hint="give one of them")
     if given is not None or sources:
         said = f"--{given}" if given is not None else "TYPE=PATH"
         raise UsageError(
@@ -216,9 +220,30 @@ def _of_definition(
         raise UsageError(
             "the log's folder is missing", place=Place(file), hint=f'timelapse ingest {file} LOG, or log = "logs/oct" in the file', code="TL808"
         )  # fmt: skip
-    made = {classes[name]: own for name, own in found.sources.items()}
+    wanted = found.sources
+    if append or (not overwrite and (target / NAME).is_file()):
+        log = Log.open(target)
+        wanted = new_files(found, log.manifest.ingests)
+        if not wanted:
+            _nothing_new(log, as_json=as_json)
+            return
+        append = True
+    made = {classes[name]: own for name, own in wanted.items()}
     share = found.max_bad if share is None else share
     _make(found.events, target, made, share, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+
+
+def _nothing_new(log: Log, *, as_json: bool) -> None:
+    from timelapse.cli.console import line, print_json
+    from timelapse.cli.data_commands import _log_json
+
+    if as_json:
+        print_json({**_log_json(log.info()), "seconds": 0.0, "added": 0})
+        return
+    files = sum(len(s.taken) for entry in log.manifest.ingests for s in entry.sources)
+    line(
+        f"nothing new: all {files:,} files are in {log.path} already, version {log.version}, {log.count:,} events"
+    )
 
 
 def _make(

@@ -21,12 +21,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from timelapse.errors import IngestError, Place, meant
-from timelapse.ingest.source import Source
+from timelapse.ingest.source import Source, list_files
+from timelapse.log.manifest import IngestEntry
 
 _TOP = {"events": str, "log": str, "max_bad": float, "source": list}
 _LISTS = ("columns", "order_by", "files")
@@ -78,6 +79,30 @@ class Definition:
             events = str(path.parent / events)
         log = found.get("log")
         return cls(path, events, None if log is None else path.parent / log, max_bad, sources)
+
+
+def new_files(found: Definition, ingests: Sequence[IngestEntry]) -> dict[str, list[Source]]:
+    """The definition's sources, of the files that were not taken into a log by these ingests; those without any left out.
+
+    Raises IngestError (TL415) for a file that has another size than it had then.
+    """
+    taken = {
+        path: size for entry in ingests for source in entry.sources for path, size in source.taken.items()
+    }
+    left: dict[str, list[Source]] = {}
+    for name, sources in found.sources.items():
+        for source in sources:
+            files = list_files(source.paths)
+            for file in files:
+                if taken.get(file.path, file.size) != file.size:
+                    raise IngestError(
+                        f"the file has {file.size:,} bytes, and had {taken[file.path]:,} when the log took it in", place=Place(file.path),
+                        hint="give what is new a file of its own; --overwrite makes the log again from all files", code="TL415",
+                    )  # fmt: skip
+            paths = [file.path for file in files if file.path not in taken]
+            if paths:
+                left.setdefault(name, []).append(replace(source, data=paths))
+    return left
 
 
 def _source(path: Path, number: int, table: Mapping[str, Any]) -> tuple[str, Source]:

@@ -98,7 +98,8 @@ def accepted(
             )  # fmt: skip
         warnings = warnings_of(name, noticed, files, time.time_ns() // 1000)
         entries.append(
-            SourceEntry(name, one.source.describe(), good, bad, skipped, outside, without, max(len(one.files), 1), warnings)
+            SourceEntry(name, one.source.describe(), good, bad, skipped, outside, without, max(len(one.files), 1),
+                {f.path: f.size for f in one.files} if one.source.is_files else {}, warnings)
         )  # fmt: skip
     total = sum(s.count for s in segments)
     quarantine = [r.quarantine for r in reports if r.quarantine is not None]

@@ -98,6 +98,8 @@ class SourceEntry(msgspec.Struct, frozen=True):
     without: dict[str, int] = {}
     """Optional fields for which files had no column, with the number of those files."""
     files: int = 0
+    taken: dict[str, int] = {}
+    """Its files, by path, with their sizes in bytes; of a log of an older version: none."""
     warnings: list[str] = []
     """What looked wrong about the source, for people."""
 
