@@ -111,9 +111,7 @@ class _Dating(ast.NodeTransformer):
         return ast.copy_location(made, old)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        if "e" in (a.arg for a in node.args.args) or "e" in {
-            n.id for n in ast.walk(node) if isinstance(n, ast.Name)
-        }:
+        if "e" in (a.arg for a in node.args.args):  # dates may name it
             self.generic_visit(node)
         return node
 
