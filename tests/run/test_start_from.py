@@ -29,6 +29,7 @@ from timelapse.log import Log
 from timelapse.model.program import spec_of
 from timelapse.model.times import kept
 from timelapse.run import Run, replay, run_serial
+from timelapse.run.files import check_files
 from timelapse.testing import assert_same
 
 if TYPE_CHECKING:
@@ -192,6 +193,8 @@ def test_a_log_that_grew_and_a_log_that_follows(tmp_path: Path) -> None:
     )
     _same(run_serial(Watch, [*events, *more]), third, "a third log")
     assert Run.of(_path(third)).verify().ok
+    for run in (apart, same, third):
+        assert check_files(run).ok, "files are what the manifest says"
     nothing = replay(Watch, grown, tmp_path / "nothing", spark=False, start_from=same, resumable=True)
     _same(whole, nothing, "nothing new")
 

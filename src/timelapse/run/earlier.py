@@ -67,6 +67,13 @@ class Earlier:
     def slices(self) -> int:
         return self.run.slices
 
+    @property
+    def known(self) -> dict[str, Part]:
+        """The files that the new run has as they are, with their checksums. Rows are cut anew where they are kept again."""
+        return {
+            name: part for name, part in self.parts.items() if part is not None and name.startswith(_TAKEN)
+        }
+
     def begin(self, job: Job) -> None:
         """Put what the later slices stand on into a job's folders. Raises StorageError (TL931) for a file that was altered."""
         folder = self.run.path

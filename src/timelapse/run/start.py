@@ -214,7 +214,7 @@ def run_plan(
         keep_sources(type(program), manifest.source, partial.path)
         written = {name: part for r in outcome.reports for name, part in r.parts.items()}
         if request.begun is not None:
-            written |= {name: part for name, part in request.begun.parts.items() if part is not None}
+            written |= request.begun.known
         if settings.resumable and (unkept := keep_rows(job, partial.path)):
             settings.progress.note(f"a run that starts from this one will replay everything: {unkept}")
         files = partial.settle(written)
