@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import UsageError
@@ -90,6 +90,9 @@ class SliceKernel:
 
     `share`: how many events this process has for the pass, those of other kernels with them (`share_of`).
 
+    `open`: the slice goes on from run to run. A run gives what was put out, and `changes` what was done to states since it
+    was last called. Such a kernel may run for months, on any number of events a run.
+
     `companions`: output parts of other programs that run beside it, if it and they run compiled: see `accompanied`. What it
     records of reads goes to them then, and is not in the results.
     """
@@ -100,7 +103,7 @@ class SliceKernel:
         quarantine: int | None = None, workers: int = 1, before: Before | None = None, rows: bool = True,
         folder: Path | None = None, alone: bool = True, given_up: bool = False,
         asked: Collection[str] | None = None, share: int = 0,
-        companions: Sequence[Companion] = (), gone: set[int] | None = None,
+        companions: Sequence[Companion] = (), gone: set[int] | None = None, open: bool = False,  # noqa: A002
     ) -> None:  # fmt: skip
         share = max(events, share)
         looks_back, whole = viewed(work), kept_whole(program, work)
@@ -110,6 +113,7 @@ class SliceKernel:
         self._events, self._memory = events, memory
         self._rows, self._folder, self._gone = rows, folder, gone
         self._ahead, self._quarantine = ahead, quarantine
+        self._open, self._share = open, share
         self._native: NativeKernel | None = None
         self._shared: SharedKernel | None = None
         self._aside: AsideKernel | None = None
@@ -138,6 +142,7 @@ class SliceKernel:
                 ahead=ahead, quarantine=quarantine, gone=gone, asked=asked, before=before if looks_back else None,
                 logged=[n for n in work.logs if rows and not whole and (final or n in work.targets)],
             )  # fmt: skip
+            self._native.open = open
             self._accompany(companions, share)
             if workers > 1 and final and not ahead:
                 from timelapse.kernels.native.aside import AsideKernel, uses_no_state
@@ -224,6 +229,7 @@ class SliceKernel:
                 done, self._python = self._native.hand_over()
                 self._native = None
                 self.why_python = LEFT_TOO_OFTEN
+                self._python.open = self._open
                 rest = replace(source, lo=often.seq)
             result = self._python.go_on_source(rest, tick)
             result.events += done.events
@@ -248,7 +254,7 @@ class SliceKernel:
                 self._program, self._work, known, final=self._final, rows=self._rows, folder=self._folder,
                 quarantine=self._quarantine, gone=self._gone,
             )  # fmt: skip
-        elif at_once and rewritten(self._events):
+        elif at_once and rewritten(self._share if self._open else self._events):
             self._python = FlatKernel(
                 self._program, self._work, known, final=self._final, quarantine=self._quarantine
             )
@@ -257,8 +263,24 @@ class SliceKernel:
                 self._program, self._work, known, final=self._final, quarantine=self._quarantine,
                 rows=self._rows, folder=self._folder,
             )  # fmt: skip
+        self._python.open = self._open
         if self._python.windows is not None and before is not None:
             self._python.windows.start(before)
+
+    def changes(self) -> PassResult:
+        """Of an open kernel: what was done to states since this was last called. Raises Abandoned."""
+        result = PassResult()
+        kernel = self._native or self._python
+        assert kernel is not None
+        kernel.changes(result)
+        return result
+
+    def live(self, name: str) -> Any:
+        """A state as handlers use it, as it stands now. It must not be written to."""
+        if self._native is not None:
+            return self._native.live(name, None)
+        assert self._python is not None
+        return self._python.states[name]
 
     def carried(self) -> Before | None:
         """What a kernel that goes on from here takes as `before`."""

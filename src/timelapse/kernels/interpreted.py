@@ -99,6 +99,8 @@ class InterpretedKernel:
         self._current: Event | None = None
         """The one of them that is being handled."""
         self._quarantined: list[Quarantined] = []
+        self.open = self._is_begun = False
+        """Open: a slice goes on from run to run until `changes` is called; runs give what was put out."""
         self.states = states = dict[str, Any]()
         """What handlers see."""
         for name in self._spec.states:
@@ -230,13 +232,15 @@ class InterpretedKernel:
             self._tracked[name].before = before
 
     def begin(self) -> None:
-        """A new slice begins."""
-        for delta in self._deltas.values():
-            delta.clear()
-        for tracked in self._tracked.values():
-            tracked.before = {}
-        if self.windows is not None:
-            self.windows.begin()
+        """A new slice begins, or the next part of one."""
+        if not (self.open and self._is_begun):
+            self._is_begun = True
+            for delta in self._deltas.values():
+                delta.clear()
+            for tracked in self._tracked.values():
+                tracked.before = {}
+            if self.windows is not None:
+                self.windows.begin()
         self._rows = {}
         self._reads = {}
         self._refused = []
@@ -287,16 +291,24 @@ class InterpretedKernel:
         return result
 
     def _finish(self, result: PassResult) -> None:
-        """What the slice did and put out."""
+        """What the slice, or a part of it, did and put out."""
         result.quarantined = self._quarantined
+        if not self.open:
+            self.changes(result)
+        if self._final:
+            result.outputs, result.rejected = self.put_out()
+
+    def changes(self, result: PassResult) -> None:
+        """What the slice did to states. It ends here."""
+        if not self._is_begun:
+            self.begin()
         for name, delta in self._deltas.items():
             result.effects[name] = effect_table(delta)
         for name, tracked in self._tracked.items():
             result.effects[name], result.changes[name] = self._changed(name, tracked)
         if self.windows is not None:
             result.rows = self.windows.rows()
-        if self._final:
-            result.outputs, result.rejected = self.put_out()
+        self._is_begun = False
 
     def _changed(self, name: str, tracked: TrackedStore) -> tuple[pa.Table, Change]:
         """What the slice did to an exact state."""

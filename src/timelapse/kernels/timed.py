@@ -13,7 +13,7 @@ import pyarrow as pa
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import REJECTED_SCHEMA, PassResult, Tick, output_schema
 from timelapse.kernels.source import Source
-from timelapse.kinds.base import ABSENT
+from timelapse.kinds.base import ABSENT, State
 from timelapse.model.events import Event, Record
 from timelapse.model.failure import quarantined_row
 from timelapse.model.program import Program, spec_of
@@ -42,11 +42,18 @@ class TimedKernel:
         self._spec = spec_of(program)
         self._loop = Loop(program)
         self.seconds: dict[str, float] = {}
+        self.open = False
+        """Whether only what is put out is asked for."""
+
+    def state(self, name: str) -> State:
+        """A state as handlers use it, as it stands."""
+        found: State = self._loop.states[name]
+        return found
 
     def run(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice, up to its end in time. After a failure the kernel is of no use."""
         loop, outcome = self._loop, self._loop.outcome
-        before = {name: dict(data) for name, data in outcome.states.items()}
+        before = {} if self.open else {name: dict(data) for name, data in outcome.states.items()}
         outcome.outputs, outcome.refused, outcome.events = [], [], 0
         result = PassResult()
         try:
@@ -66,7 +73,8 @@ class TimedKernel:
             result.failure = error
             return result
         result.events = outcome.events
-        for name, spec in self._spec.declared.items():
+        for name in before:
+            spec = self._spec.declared[name]
             old, data = before[name], outcome.states[name]
             written = {
                 key: old.get(key, ABSENT) for key in {**old, **data}

@@ -179,7 +179,7 @@ class FlatKernel(InterpretedKernel):
 
         A copy takes as long as a few writes per hundred keys; a state that is larger than the slice is left alone.
         """
-        if self._resumed:
+        if self._resumed or self.open:
             return frozenset()
         events = source.hi - source.lo
         return frozenset(

@@ -123,6 +123,8 @@ class NativeKernel:
         self.companions: Companions | None = None
         """What takes part in `run`: given before it, if at all."""
         self._done = self.left = 0
+        self.open = self._is_begun = False
+        """Open: a slice goes on from run to run until `changes` is called; runs give what was put out."""
 
     def run_steps(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice of a program that is called at other times than those of the log's events too."""
@@ -175,7 +177,16 @@ class NativeKernel:
         return result
 
     def begin(self) -> None:
-        """A new slice begins."""
+        """A new slice begins, or the next part of one."""
+        self._outputs = Outputs(self._unit, follow=self.companions is not None)
+        if self._fallback is not None:
+            self._fallback.python.begin()
+        if self.open and self._is_begun:
+            for growth in self._growth:
+                growth.go_on(self._done)
+            self._done = 0
+            return
+        self._is_begun = True
         for number, table in enumerate(self._hashes):
             table.begin()
             if table.exact:
@@ -183,17 +194,22 @@ class NativeKernel:
             else:  # it is empty again
                 self._growth[number] = Growth(self._events, table.rows)
         self._logs.begin()
-        self._outputs = Outputs(self._unit, follow=self.companions is not None)
-        if self._fallback is not None:
-            self._fallback.python.begin()
         self._done = 0
 
     def finish(self, result: PassResult) -> None:
-        """The slice ends: what it did."""
+        """The slice ends, or a part of it: what it did."""
+        if not self.open:
+            self.changes(result)
+        self.end(result)
+
+    def changes(self, result: PassResult) -> None:
+        """What the slice did to states. It ends here. Raises Abandoned."""
+        if not self._is_begun:
+            self.begin()
         threads = 2 if self._prefetch else 1  # the one that decoded is done by now
         collect([self.collected()], result, threads)
         result.rows = self._logs.rows()
-        self.end(result)
+        self._is_begun = False
 
     def end(self, result: PassResult) -> None:
         """The same without what it did to states."""

@@ -1,0 +1,138 @@
+"""The open kernel: a program that stays where it is between epochs.
+
+An epoch is a slice of the journal. The kernel is the one on which a replay runs its final pass (kernels/choose.py); it is
+made once, and each epoch goes through it, whatever its size. So what live puts out is what replay puts out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from timelapse.analysis import analyse, final_pass
+from timelapse.kernels.base import PassResult, no_tick
+from timelapse.kernels.choose import COLD_EVENTS, SliceKernel
+from timelapse.kernels.lowered import lowered_once
+from timelapse.kernels.source import Source
+from timelapse.kernels.timed import TimedKernel
+from timelapse.kernels.windows import Earlier
+from timelapse.live.stand import Stand
+from timelapse.live.window import JournalEnd
+from timelapse.log.types import EventType, heard
+from timelapse.model.decimals import in_usual_context
+from timelapse.model.program import Program, spec_of
+from timelapse.model.times import span_of
+from timelapse.tables.apply import empty
+from timelapse.tables.effectlog import PRESENT, since
+from timelapse.tables.lookup import MappedTable
+
+
+def lag_of(program: Program) -> int:
+    """How long after an event its latest `after=` handler is called, in microseconds."""
+    handlers = spec_of(program).handlers
+    return max((span_of(program, h.after) for h in handlers if h.after is not None), default=0)
+
+
+def is_restorable(program: Program) -> bool:
+    """Whether the program can go on from its states. If not, it is begun again with the journal's first row."""
+    return final_pass(analyse(program)).serial is None
+
+
+class OpenKernel:
+    """Runs a program's epochs, one after the other.
+
+    `stand`: where it begins; `journal` then has the rows that are still needed. `quarantine`: an event at which a handler
+    raises is taken out and listed, at most so many of an epoch; without it the first one fails the epoch. `gone`: those taken
+    out before. `compiled` False: handlers run as Python, whatever they are.
+
+    It runs for months on any number of events, so it is compiled where it can be, and `why_python` says why not. A program
+    that dates writes in ways that analysis cannot follow runs as the serial loop.
+    """
+
+    def __init__(
+        self, program: Program, types: Sequence[EventType], journal: JournalEnd, stand: Stand | None = None, *,
+        quarantine: int | None = None, folder: Path | None = None, gone: set[int] | None = None, compiled: bool = True,
+    ) -> None:  # fmt: skip
+        self.program, self.journal = program, journal
+        self._spec = spec_of(program)
+        self._work = final_pass(analyse(program))
+        self._stand = Stand() if stand is None else stand
+        self.complete = self._stand.complete
+        self._classes = {c.__name__: c for c in heard(self._spec, types)}
+        columns = self._work.columns
+        if self._work.serial is not None:
+            columns = {name: tuple(f.name for f in cls.__fields__) for name, cls in self._classes.items()}
+        own = {e.__name__: e for h in self._work.handlers for e in h.events}
+        self._read = {name: own.get(name, cls) for name, cls in self._classes.items() if name in columns}
+        self._columns = columns
+        self._kernel = self._make(quarantine, folder, set() if gone is None else gone, compiled=compiled)
+
+    @lowered_once()
+    def _make(
+        self, quarantine: int | None, folder: Path | None, gone: set[int], *, compiled: bool
+    ) -> SliceKernel | TimedKernel:
+        if self._work.serial is not None:
+            loop = TimedKernel(self.program, quarantine)
+            loop.open = True
+            return loop
+        stand = self._stand
+        begun = stand.complete is not None
+        return SliceKernel(
+            self.program, self._work, dict(stand.states), 0, final=True, quarantine=quarantine, share=COLD_EVENTS,
+            before=self._before if begun else None, folder=folder, alone=False, given_up=not compiled, gone=gone,
+            open=True,
+        )  # fmt: skip
+
+    def _before(self, state: str, form: str, width: int) -> Earlier:
+        """What the windows of a new kernel begin with (kernels/windows.py)."""
+        end = self._stand.complete
+        assert end is not None
+        tables = [part.rows[state, form] for part in self._stand.seen if (state, form) in part.rows]
+        if form != PRESENT:
+            return Earlier(since(tables, end - width), end=end)
+        spec = self._spec.states[state]
+        stood = MappedTable(spec, self._stand.stood.get(state, empty(spec)))
+        return Earlier([t for t in tables if t.num_rows], 0, stood.find, end)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether handlers run as machine code."""
+        return self._kernel.compiled
+
+    @property
+    def why_python(self) -> str:
+        """Why they do not."""
+        if self._work.serial is not None:
+            return self._work.serial
+        return self._kernel.why_python
+
+    @in_usual_context
+    def run(self, lo: int, hi: int, complete: int) -> PassResult:
+        """Process the journal's rows `lo` to before `hi`, and everything up to the time `complete`, inclusive.
+
+        Gives what was put out. Raises HandlerError, and Abandoned where it has to be begun again without being compiled;
+        after both it is of no use.
+        """
+        source = Source(self.journal, lo, hi, self._read, self._columns)
+        if self._spec.times:
+            source = Source(
+                self.journal, lo, hi, self._read, self._columns, None, self.journal.ts_first, complete, self.complete
+            )  # fmt: skip
+        result = self._kernel.run(source, no_tick)
+        if result.failure is not None:
+            raise result.failure
+        self.complete = complete
+        return result
+
+    @in_usual_context
+    def changes(self) -> PassResult:
+        """What was done to states since this was last called. Raises Abandoned."""
+        assert isinstance(self._kernel, SliceKernel), "the serial loop is not restorable"
+        return self._kernel.changes()
+
+    def state(self, name: str) -> Any:
+        """A state as handlers use it, as it stands. It must not be written to."""
+        if isinstance(self._kernel, TimedKernel):
+            return self._kernel.state(name)
+        return self._kernel.live(name)

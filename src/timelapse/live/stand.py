@@ -1,0 +1,75 @@
+"""Where a live program stands: its states, and what its windows still see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from timelapse.kernels.base import PassResult
+from timelapse.kinds.base import StateSpec
+from timelapse.model.program import Program, spec_of
+from timelapse.model.times import kept
+from timelapse.tables import merge
+from timelapse.tables.apply import empty
+from timelapse.tables.effectlog import PRESENT, since
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The rows of one part of the journal, by state and form, and what that part did to states of which values as of a
+    time are asked for. `end`: the time up to which it goes."""
+
+    end: int
+    rows: Mapping[tuple[str, str], pa.Table]
+    effects: Mapping[str, pa.Table] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stand:
+    """Where a program stands after an epoch: all that a kernel needs to go on from there.
+
+    `states`: a table per state; one that is missing is empty. `seen`: of states that are looked back on, the parts whose
+    rows may still be seen, in order. `stood`: what such states held before the first of these parts. `complete`: the time up
+    to which everything has happened.
+    """
+
+    states: Mapping[str, pa.Table] = field(default_factory=dict)
+    seen: tuple[Seen, ...] = ()
+    stood: Mapping[str, pa.Table] = field(default_factory=dict)
+    complete: int | None = None
+
+    def then(self, program: Program, changes: PassResult, complete: int) -> Stand:
+        """Where the program stands after a further part of the journal, that did this."""
+        specs, widths = spec_of(program).states, kept(program)
+        states = {name: _after(specs[name], self.states, effects) for name, effects in changes.effects.items()}
+        as_of = {state for state, form in changes.rows if form == PRESENT}
+        effects = {name: changes.effects[name] for name in as_of if name in changes.effects}
+        seen = [*self.seen, Seen(complete, changes.rows, effects)] if changes.rows else []
+        stood = {name: self.stood.get(name, empty(specs[name])) for name in as_of}
+        while seen and all(seen[0].end <= complete - widths[state] for state, _ in seen[0].rows):
+            for name, table in seen[0].effects.items():
+                stood[name] = _after(specs[name], stood, table)
+            del seen[0]
+        return Stand({**self.states, **states}, tuple(seen), stood, complete)
+
+    def trimmed(self, program: Program) -> Stand:
+        """The same without rows that no view sees any more, where whole parts are not needed."""
+        widths = kept(program)
+        assert self.complete is not None
+        found = []
+        for part in self.seen:
+            rows = {}
+            for (state, form), table in part.rows.items():
+                if form != PRESENT:
+                    left = since([table], self.complete - widths[state])
+                    table = left[0] if left else table.slice(0, 0)
+                rows[state, form] = table
+            found.append(replace(part, rows=rows))
+        return replace(self, seen=tuple(found))
+
+
+def _after(spec: StateSpec, states: Mapping[str, pa.Table], effects: pa.Table) -> pa.Table:
+    held = states.get(spec.name, empty(spec))
+    return merge.fold(spec, held, [effects]) if effects.num_rows else held

@@ -1,0 +1,131 @@
+"""The end of the journal, in memory: what the open kernel reads."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from timelapse.log.reader import Chunk, Columns
+from timelapse.log.rows import rows_of
+from timelapse.log.types import EventType
+from timelapse.model.events import Event
+
+BLOCK = 64 * 1024
+"""Rows that a chunk has at most."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive rows of the journal: `lo` to before `hi`, their times, and each type's rows (`seq`, `ts`, fields)."""
+
+    lo: int
+    hi: int
+    first: int
+    last: int
+    tables: Mapping[str, pa.Table]
+
+
+class JournalEnd:
+    """The last rows of a journal behind the interface of a log (log/reader.py).
+
+    Rows older than `keep` microseconds before the end are forgotten: no handler is called for them any more.
+    """
+
+    def __init__(self, types: Sequence[EventType], keep: int = 0) -> None:
+        self.types = tuple(types)
+        self.count = 0
+        self.ts_first: int | None = None
+        self._keep = keep
+        self._blocks: list[Block] = []
+
+    def begin(self, count: int, first: int | None, blocks: Sequence[Block]) -> None:
+        """Go on with a journal of so many rows, the first of them at `first`, that ends with these blocks."""
+        self.count, self.ts_first, self._blocks = count, first, list(blocks)
+
+    def add(self, tables: Mapping[str, pa.Table], rows: int, first: int, last: int) -> None:
+        """Add the rows of an epoch, which begin at `count`. `first`, `last`: their first and last times."""
+        if not rows:
+            return
+        if self.ts_first is None:
+            self.ts_first = first
+        lo = self.count
+        self.count += rows
+        for start in range(lo, self.count, BLOCK):
+            end = min(start + BLOCK, self.count)
+            parts = tables if rows <= BLOCK else {n: _between(t, start, end) for n, t in tables.items()}
+            parts = {name: table for name, table in parts.items() if table.num_rows}
+            times = [table.column("ts") for table in parts.values()]
+            begins = min(int(t[0].as_py()) for t in times)
+            self._blocks.append(Block(start, end, begins, max(int(t[-1].as_py()) for t in times), parts))
+
+    def forget(self, now: int) -> None:
+        """Forget what no handler is called for after this time."""
+        gone = 0
+        while gone < len(self._blocks) and self._blocks[gone].last <= now - self._keep:
+            gone += 1
+        del self._blocks[:gone]
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """What is kept."""
+        return self._blocks
+
+    # --- log.reader.EventReader ---------------------------------------------------------------------
+
+    def cuts(self, n: int) -> list[int]:
+        return [self.count * k // n for k in range(n + 1)]
+
+    def seq_after(self, events: int) -> int:
+        return min(events, self.count)
+
+    def seq_at(self, ts: int) -> int:
+        for block in self._blocks:
+            if block.last >= ts:
+                below = (np.searchsorted(t.column("ts").to_numpy(), ts) for t in block.tables.values())
+                return block.lo + int(sum(below))
+        return self.count
+
+    def ts_before(self, seq: int) -> int | None:
+        place = bisect_right([b.lo for b in self._blocks], seq - 1) - 1
+        if place < 0:
+            return None
+        times = []
+        for table in self._blocks[place].tables.values():
+            row = int(np.searchsorted(table.column("seq").to_numpy(), seq))
+            if row:
+                times.append(int(table.column("ts")[row - 1].as_py()))
+        return max(times)
+
+    def rows(self, name: str, lo: int, hi: int) -> int:
+        return sum(c.tables[name].num_rows for c in self.chunks(lo, hi, {name: ()}) if name in c.tables)
+
+    def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
+        for block in self._blocks:
+            first, last = max(lo, block.lo), min(hi, block.hi)
+            if first >= last:
+                continue
+            tables = {}
+            for name, fields in columns.items():
+                table = block.tables.get(name)
+                if table is None:
+                    continue
+                if (first, last) != (block.lo, block.hi):
+                    table = _between(table, first, last)
+                if table.num_rows:
+                    tables[name] = table if fields is None else table.select(["seq", "ts", *fields])
+            yield Chunk(first, last, tables)
+
+    def events(
+        self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Columns | None = None
+    ) -> Iterator[Event]:
+        return rows_of(self, lo, hi, classes, columns)
+
+
+def _between(table: pa.Table, lo: int, hi: int) -> pa.Table:
+    """The rows with lo <= seq < hi."""
+    first, last = np.searchsorted(table.column("seq").to_numpy(), [lo, hi]).tolist()
+    return table.slice(first, last - first)

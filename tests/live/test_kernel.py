@@ -1,0 +1,134 @@
+"""An open kernel, epoch after epoch, gives what the serial loop gives: also when it is begun again from its stand."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+import timelapse as tl
+from tests.depth import deep
+from tests.programs.catalogue import CATALOGUE, Entry
+from tests.programs.data import make
+from tests.writers.looking import looking
+from tests.writers.sending import sending
+from tests.writers.sources import in_other_times, load_source, random_events, random_program
+from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest
+from timelapse.errors import HandlerError
+from timelapse.live.kernel import OpenKernel, is_restorable, lag_of
+from timelapse.live.stand import Stand
+from timelapse.live.window import JournalEnd
+from timelapse.log.segment import table_of
+from timelapse.log.types import EventType, event_types
+from timelapse.model.program import spec_of
+from timelapse.run import Run, run_serial
+from timelapse.tables.rowhash import ZERO
+
+
+def block(types: Sequence[EventType], events: Sequence[tl.Event]) -> dict[str, pa.Table]:
+    """Events as the journal has them."""
+    found = {}
+    for kind in types:
+        own = [e for e in events if type(e).__name__ == kind.name]
+        if own:
+            table = table_of(kind, own) if kind.fields else pa.table({})
+            seq, ts = (pa.array([getattr(e, n) for e in own], pa.int64()) for n in ("seq", "ts"))
+            found[kind.name] = pa.table([seq, ts, *table.columns], ["seq", "ts", *table.column_names])
+    return found
+
+
+def epochs(events: Sequence[tl.Event], rng: random.Random, most: int) -> list[tuple[list[tl.Event], int]]:
+    """Events in epochs, each with the time up to which it goes: some without events, and some beyond their last."""
+    found: list[tuple[list[tl.Event], int]] = []
+    at = 0
+    while at < len(events):
+        end = min(len(events), at + rng.randint(1, most))
+        while end < len(events) and events[end].ts == events[end - 1].ts:
+            end += 1
+        part, last = list(events[at:end]), events[end - 1].ts
+        ahead = events[end].ts - 1 if end < len(events) else last
+        complete = rng.choice([last, last, ahead, rng.randint(last, ahead)])
+        found.append((part, complete))
+        if complete < ahead and rng.random() < 0.3:
+            found.append(([], rng.randint(complete + 1, ahead)))
+        at = end
+    return found
+
+
+def run_open(
+    program: tl.Program, events: Sequence[tl.Event], classes: Sequence[type[tl.Event]], rng: random.Random, *,
+    most: int = 40, restarts: float = 0.2, compiled: bool = True,
+) -> str:  # fmt: skip
+    """The digest of what epochs give."""
+    types = event_types(classes)
+    journal = JournalEnd(types, lag_of(program))
+    kernel = OpenKernel(program, types, journal, compiled=compiled)
+    stand, restorable = Stand(), is_restorable(program)
+    sums, schemas, rejected, seq = {}, {}, ZERO, 0
+    for part, complete in epochs(events, rng, most):
+        if part:
+            part = [e._at(e.ts, seq + n) for n, e in enumerate(part)]
+            journal.add(block(types, part), len(part), part[0].ts, part[-1].ts)
+        result = kernel.run(seq, seq + len(part), complete)
+        seq += len(part)
+        for cls, table in result.outputs.items():
+            name = cls.__name__
+            sums[name] = sums.get(name, ZERO) + hash_outputs(name, table)
+            schemas[name] = table.schema
+        assert result.rejected is not None
+        rejected = rejected + hash_rejected(result.rejected)
+        journal.forget(complete)
+        if restorable and rng.random() < restarts:
+            stand = stand.then(program, kernel.changes(), complete)
+            if rng.random() < 0.5:
+                stand = stand.trimmed(program)
+            if rng.random() < 0.6:
+                again = JournalEnd(types, lag_of(program))
+                again.begin(journal.count, journal.ts_first, journal.blocks)
+                journal = again
+                kernel = OpenKernel(program, types, journal, stand, compiled=compiled)
+    return run_digest(sums, schemas, rejected)
+
+
+def whole(program: tl.Program, events: Sequence[tl.Event]) -> Run:
+    return run_serial(program, events)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
+def test_programs(entry: Entry, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native" if compiled else "interpreted")
+    program, made = entry.program(), make(entry.mix(5), 300, seed=11)
+    classes = entry.classes()
+    events = made.events(classes)
+    expected = whole(program, events).digest
+    for seed in range(3):
+        rng = random.Random(seed)
+        assert run_open(program, events, list(classes.values()), rng, compiled=compiled) == expected, seed
+
+
+@pytest.mark.parametrize("seed", range(deep(40)))
+def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    text = random_program(rng, 3, further=rng.random() < 0.5)
+    if rng.random() < 0.5:
+        text = sending(rng, text, later=rng.random() < 0.6)
+    if rng.random() < 0.6:
+        made = in_other_times(rng, text)
+        text = made if "@tl.on(" in made else text
+    if rng.random() < 0.6:
+        text = looking(rng, text, dated=rng.choice((0.0, 0.3)))
+    program = load_source(text)
+    monkeypatch.setenv("TIMELAPSE_KERNEL", rng.choice(("interpreted", "python")))
+    events = random_events(program, random.Random(seed), 40)
+    try:
+        expected = run_serial(program, events).digest
+    except HandlerError:  # a few of these programs raise
+        return
+    classes = list(dict.fromkeys(type(e) for e in events))
+    classes += [e for e in spec_of(program).events if e not in classes and e not in spec_of(program).sent]
+    for number in range(3):
+        rng = random.Random(1000 * seed + number)
+        assert run_open(program(), events, classes, rng, most=rng.choice((3, 12))) == expected
