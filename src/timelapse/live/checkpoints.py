@@ -1,0 +1,136 @@
+"""Checkpoints: where a program stood, in files. A live run goes on from the newest one that is whole, and from the journal
+after it.
+
+A checkpoint has what was done to states since the one before; from time to time they are put together into a whole one,
+which may be done by any process: it only reads what is there and adds a file of its own.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from timelapse.errors import StorageError
+from timelapse.kernels.base import PassResult
+from timelapse.live.chain import read_epoch
+from timelapse.live.format import CHECKPOINTS, REMEDY, Checkpoint, checkpoint_name
+from timelapse.live.pack import Pack, packed
+from timelapse.live.place import RunPlace
+from timelapse.live.stand import Seen, Stand
+from timelapse.model.program import Program
+
+_END = "end"
+
+
+def write_changes(place: RunPlace, about: Checkpoint, changes: PassResult) -> tuple[str, int]:
+    """Write what was done to states since `about.parent`. Returns its name and its bytes."""
+    tables = {f"effects/{name}": table for name, table in changes.effects.items() if table.num_rows}
+    tables |= {f"rows/{form}/{name}": table for (name, form), table in changes.rows.items()}
+    return _write(place, about, tables)
+
+
+def write_whole(place: RunPlace, about: Checkpoint, stand: Stand) -> tuple[str, int]:
+    """Write where a program stands. Returns the checkpoint's name and its bytes."""
+    tables: dict[str, pa.Table] = {f"states/{name}": table for name, table in stand.states.items()}
+    tables |= {f"stood/{name}": table for name, table in stand.stood.items()}
+    for number, part in enumerate(stand.seen):
+        tables |= {f"seen/{number}/effects/{name}": table for name, table in part.effects.items()}
+        tables |= {f"seen/{number}/rows/{form}/{name}": table for (name, form), table in part.rows.items()}
+    return _write(place, about, tables)
+
+
+def _write(place: RunPlace, about: Checkpoint, tables: dict[str, pa.Table]) -> tuple[str, int]:
+    data, _ = packed(about, tables)
+    name = checkpoint_name(about.epoch, uuid.uuid4().hex)
+    place.create(name, data)
+    return name, len(data)
+
+
+class Found:
+    """A checkpoint that can be gone on from, with the whole one that it stands on and all between."""
+
+    def __init__(self, packs: list[Pack[Checkpoint]], names: list[str]) -> None:
+        self._packs, self.names = packs, names
+
+    @property
+    def about(self) -> Checkpoint:
+        return self._packs[0].about
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+    @property
+    def changes(self) -> int:
+        """How many checkpoints there are since a whole one."""
+        return sum(not pack.about.whole for pack in self._packs)
+
+    def stand(self, program: Program) -> Stand:
+        """Where the program stood. Raises StorageError (TL931)."""
+        found = Stand()
+        for pack in reversed(self._packs):
+            if pack.about.whole:
+                found = _whole(pack)
+                continue
+            found = found.then(program, _changes(pack), pack.about.complete)
+        return found
+
+
+def _whole(pack: Pack[Checkpoint]) -> Stand:
+    states = {name: pack.table(f"states/{name}") for name in pack.names("states")}
+    stood = {name: pack.table(f"stood/{name}") for name in pack.names("stood")}
+    seen = []
+    for number, end in enumerate(pack.about.seen):
+        prefix = f"seen/{number}"
+        effects = {n: pack.table(f"{prefix}/effects/{n}") for n in pack.names(f"{prefix}/effects")}
+        seen.append(Seen(end, _rows(pack, f"{prefix}/rows"), effects))
+    return Stand(states, tuple(seen), stood, pack.about.complete)
+
+
+def _changes(pack: Pack[Checkpoint]) -> PassResult:
+    effects = {name: pack.table(f"effects/{name}") for name in pack.names("effects")}
+    return PassResult(effects=effects, rows=_rows(pack, "rows"))
+
+
+def _rows(pack: Pack[Checkpoint], prefix: str) -> dict[tuple[str, str], pa.Table]:
+    found = {}
+    for name in pack.names(prefix):
+        form, _, state = name.partition("/")
+        found[state, form] = pack.table(f"{prefix}/{name}")
+    return found
+
+
+def candidates(place: RunPlace, upto: int) -> Iterator[str]:
+    """The names of checkpoints of epochs up to one, newest first."""
+    names = [n for n in place.names(CHECKPOINTS) if int(n.partition("-")[0]) <= upto]
+    return (f"{CHECKPOINTS}/{name}" for name in sorted(names, reverse=True))
+
+
+def newest_whole(place: RunPlace, upto: int, problems: list[str]) -> Found | None:
+    """The newest checkpoint that can be gone on from. What is torn, altered or gone is told in `problems`."""
+    for name in candidates(place, upto):
+        try:
+            return load(place, name)
+        except StorageError as error:
+            problems.append(str(error))
+    return None
+
+
+def load(place: RunPlace, name: str) -> Found:
+    """A checkpoint with all that it stands on, every byte checked. Raises StorageError (TL931)."""
+    packs: list[Pack[Checkpoint]] = []
+    names: list[str] = []
+    while name:
+        try:
+            pack = Pack(f"{place}/{name}", place.read(name), Checkpoint, REMEDY)
+        except FileNotFoundError:
+            raise StorageError(f"the checkpoint {name} is gone", hint=REMEDY, code="TL931") from None
+        pack.check()
+        if read_epoch(place, pack.about.epoch).hash != pack.about.hash:
+            raise StorageError(f"the checkpoint {name} is of another epoch {pack.about.epoch}", hint=REMEDY, code="TL931")
+        packs.append(pack)
+        names.append(name)
+        name = "" if pack.about.whole else pack.about.parent
+    return Found(packs, names)

@@ -1,0 +1,105 @@
+"""What a live run's files say: the run, its epochs, its checkpoints. docs/format.md describes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from timelapse.engine.job import SumRow
+from timelapse.live.streams import Partition, StreamEntry
+
+FORMAT = 1
+RUN = "live.json"
+EPOCHS, CHECKPOINTS, NEWEST = "epochs", "checkpoints", "newest"
+REMEDY = "restore it from a copy; `timelapse live` goes on from the newest epoch that is whole"
+_DIGITS = 20
+
+
+class LiveRun(msgspec.Struct, frozen=True):
+    """`live.json`: what does not change in the life of a run."""
+
+    format: int
+    timelapse: str
+    run: str
+    """A random name: what sinks know the run by."""
+    program: str
+    source: str | None
+    fingerprint: str
+    params: dict[str, str]
+    types: list[tuple[str, list[tuple[str, str]]]]
+    """Event types by number, with their fields: this order orders rows of the same time."""
+    created: str
+    start_from: dict[str, Any] | None = None
+
+
+class Epoch(msgspec.Struct, frozen=True):
+    """The manifest of an epoch. All counts and sums are of the run from its beginning to this epoch's end."""
+
+    number: int
+    run: str
+    previous: str
+    """The hash of the epoch before; of the first one, that of `live.json`."""
+    writer: str
+    attempt: str
+    written: int
+    """Wall clock, microseconds."""
+    fingerprint: str
+    lateness: int
+    late_rows: str
+    """What is done with late rows: drop or side."""
+    complete: int | None
+    """The time up to which everything has happened."""
+    begin: int | None
+    """The time of the journal's first row."""
+    first_seq: int
+    rows: int
+    """The journal's rows of this epoch."""
+    streams: list[StreamEntry]
+    partitions: list[Partition]
+    held: int
+    held_from: int
+    """The oldest epoch in which rows arrived that still wait; this one's number where there are none."""
+    outputs: dict[str, SumRow]
+    schemas: dict[str, bytes]
+    rejected: SumRow
+    quarantined: int
+    decisions: list[str] = []
+    """What a clock or an operator has decided for this epoch, for people."""
+    notes: list[tuple[int, str]] = []
+    """What sources need to know again: the stream's number, a text of the source's own."""
+    ended: bool = False
+    """Whether all streams have ended."""
+
+    @property
+    def end_seq(self) -> int:
+        """The number of rows in the journal."""
+        return self.first_seq + self.rows
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """The header of a checkpoint: where the program stood after an epoch.
+
+    A whole one has all states; another has what was done to them since its `parent`, or since the journal began.
+    """
+
+    run: str
+    epoch: int
+    hash: str
+    """That of the epoch."""
+    complete: int
+    fingerprint: str
+    whole: bool
+    parent: str = ""
+    seen: list[int] = []
+    """Of a whole one: the ends of the parts whose rows windows may still see."""
+
+
+def epoch_name(number: int) -> str:
+    """Where an epoch is."""
+    return f"{EPOCHS}/{number:0{_DIGITS}d}"
+
+
+def checkpoint_name(number: int, attempt: str) -> str:
+    """Where a checkpoint is. Each attempt has a name of its own."""
+    return f"{CHECKPOINTS}/{number:0{_DIGITS}d}-{attempt}"

@@ -1,0 +1,510 @@
+"""The head of a live run: from rows that arrive to a committed epoch. No threads and no clock: who calls brings both.
+
+What an epoch takes is decided by rows, their positions and what is recorded; the program runs over it; then all of it becomes
+one file. Memory is a cache of these files, at most one epoch ahead of them: after an error that leaves open what was
+committed, a head is thrown away and opened again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest
+from timelapse.engine.job import SumRow, record_name, same_name, schema_bytes
+from timelapse.errors import Place, RunError
+from timelapse.ids import INT64_MIN
+from timelapse.kernels.base import Abandoned, PassResult, quarantined_table
+from timelapse.live import chain, checkpoints
+from timelapse.live.arrivals import Held, Taken, arrivals
+from timelapse.live.format import Checkpoint, Epoch, LiveRun, epoch_name
+from timelapse.live.kernel import OpenKernel, is_restorable, lag_of
+from timelapse.live.pack import Pack, packed
+from timelapse.live.place import RunPlace
+from timelapse.live.stand import Stand
+from timelapse.live.streams import Admitted, I64, Limits, Partition, StreamEntry, admit, completeness
+from timelapse.live.window import JournalEnd
+from timelapse.log.types import EventType
+from timelapse.model.fingerprint import fingerprint
+from timelapse.model.program import Program
+from timelapse.model.silence import is_silent, silent
+from timelapse.tables.rowhash import ZERO
+
+
+class Bad(msgspec.Struct, frozen=True):
+    """A row of a source that is no event: its position, why, its text."""
+
+    offset: int
+    reason: str
+    raw: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of one partition of a stream, in their order. `offsets` rise; `end` is the position of the last row that was
+    read, which may be a bad one. `cursor`: what the source needs to go on behind it."""
+
+    stream: int
+    partition: str
+    ts: I64
+    fields: pa.Table
+    offsets: I64
+    end: int
+    bad: Sequence[Bad] = ()
+    cursor: str = ""
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a head is told by its user. Times in microseconds.
+
+    `late`: "drop" keeps the places of late rows, "side" the rows. `quarantine`: so many failing events of an epoch are taken out.
+    """
+
+    lateness: int = 0
+    late: str = "side"
+    limits: Limits = Limits(None, None)
+    quarantine: int | None = None
+
+
+@dataclass
+class _Sums:
+    """What was put out, in hashes that add up."""
+
+    outputs: dict[str, SumRow] = field(default_factory=dict)
+    schemas: dict[str, bytes] = field(default_factory=dict)
+    rejected: SumRow = SumRow(0, 0, 0)
+    quarantined: int = 0
+
+    @classmethod
+    def of(cls, epoch: Epoch) -> _Sums:
+        return cls(dict(epoch.outputs), dict(epoch.schemas), epoch.rejected, epoch.quarantined)
+
+    def then(self, tables: Mapping[str, pa.Table], result: PassResult) -> _Sums:
+        outputs, schemas = dict(self.outputs), dict(self.schemas)
+        for name, table in tables.items():
+            before = outputs.get(name)
+            outputs[name] = SumRow.of((ZERO if before is None else before.sum()) + hash_outputs(name, table))
+            schemas.setdefault(name, schema_bytes(table.schema))
+        assert result.rejected is not None
+        rejected = SumRow.of(self.rejected.sum() + hash_rejected(result.rejected))
+        return _Sums(outputs, schemas, rejected, self.quarantined + len(result.quarantined))
+
+
+def digest_of(epoch: Epoch) -> str:
+    """The digest of all that a live run has put out up to an epoch's end: that of a replay of its journal."""
+    schemas = {name: pa.ipc.read_schema(pa.py_buffer(data)) for name, data in epoch.schemas.items()}
+    return run_digest({n: s.sum() for n, s in epoch.outputs.items()}, schemas, epoch.rejected.sum())
+
+
+class Head:
+    """A live run that is open for writing, from its newest epoch on.
+
+    Raises RunError (TL943) where the program is another than the run's, StorageError (TL931) where the journal is damaged, HandlerError.
+    `wait` is called when an epoch cannot be written (chain.put). `tell` is told what is worth a line.
+    """
+
+    def __init__(
+        self, place: RunPlace, program: Program, run: LiveRun, run_hash: str, types: Sequence[EventType], rules: Rules, *,
+        wait: Callable[[str, float], None], tell: Callable[[str], None], folder: Path | None = None,
+    ) -> None:  # fmt: skip
+        self._place, self._program, self._types = place, program, list(types)
+        self.run, self.rules = run, rules
+        self._wait, self._tell, self._folder = wait, tell, folder
+        self.writer = uuid.uuid4().hex
+        self._fingerprint = fingerprint(program)
+        if self._fingerprint != run.fingerprint:
+            raise RunError(
+                f"the live run is of another program, version or parameters than this {type(program).__name__}",
+                place=Place(str(place)), code="TL943", hint="run the same code and parameters, or write to another directory",
+            )  # fmt: skip
+        self._lag = lag_of(program)
+        self._restorable = is_restorable(program)
+        self.partitions: dict[tuple[int, str], Partition] = {}
+        self.streams: list[StreamEntry] = []
+        self._held = Held(types)
+        self.last: Epoch | None = None
+        self._hash = run_hash
+        self._held_in: deque[tuple[int, int]] = deque()
+        """Epochs in which rows arrived that may still wait, with the greatest time among these."""
+        self._checkpoint = ""
+        self._changes_since = 0
+        self._unsaved: list[tuple[Checkpoint, PassResult]] = []
+        self.recovered = 0
+        """Rows of the journal that ran again when it was opened."""
+        self.problems: list[str] = []
+        self._open()
+
+    # --- opening ------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        number = chain.newest(self._place)
+        if number:
+            pack = chain.read_epoch(self._place, number)
+            about = self.last = pack.about
+            if about.run != self.run.run:
+                raise RunError("the epochs are of another live run", place=Place(pack.name), code="TL940")
+            self._hash = pack.hash
+            self.streams = list(about.streams)
+            self.partitions = {(p.stream, p.name): p for p in about.partitions}
+            if about.lateness != self.rules.lateness:  # marks are others now: what is complete stays so
+                self._close_all(about.complete)
+            self._recall_held(about)
+        self._begin_kernel(compiled=True)
+
+    def _recall_held(self, about: Epoch) -> None:
+        """Read the rows that wait from the epochs in which they arrived."""
+        if about.held_from > about.number or not about.held:
+            return
+        complete = INT64_MIN if about.complete is None else about.complete
+        for pack in chain.epochs(self._place, about.held_from, about.number):
+            latest = None
+            for kind in self._types:
+                if f"held/{kind.name}" not in pack.sections:
+                    continue
+                table = pack.table(f"held/{kind.name}")
+                waits = np.asarray(table.column("ts")) > complete
+                if waits.any():
+                    left = table.filter(pa.array(waits))
+                    self._held.add(kind.name, left)
+                    latest = max(latest or INT64_MIN, int(np.asarray(left.column("ts")).max()))
+            if latest is not None:
+                self._held_in.append((pack.about.number, latest))
+
+    def _begin_kernel(self, *, compiled: bool) -> None:
+        """Make the kernel, at the newest checkpoint, and bring it to the newest epoch."""
+        number = 0 if self.last is None else self.last.number
+        found = checkpoints.newest_whole(self._place, number, self.problems) if self._restorable else None
+        for problem in self.problems:
+            self._tell(f"a checkpoint is of no use, an older one is: {problem}")
+        self.problems.clear()
+        journal = self._journal = JournalEnd(self._types, self._lag)
+        stand, at, gone = Stand(), 0, set[int]()
+        self._checkpoint, self._changes_since, self._unsaved = "", 0, []
+        self.sums = _Sums()
+        if found is not None:
+            stand, at = found.stand(self._program), found.about.epoch
+            self._checkpoint, self._changes_since = found.name, found.changes
+            epoch = chain.read_epoch(self._place, at).about
+            self.sums = _Sums.of(epoch)
+            gone = self._recall_journal(epoch)
+        self.kernel = OpenKernel(
+            self._program, self._types, journal, stand, quarantine=self.rules.quarantine, folder=self._folder, gone=gone,
+            compiled=compiled,
+        )  # fmt: skip
+        if at < number:
+            try:
+                self._run_again(at + 1, number)
+            except Abandoned:
+                if not compiled:
+                    raise
+                self._begin_kernel(compiled=False)
+
+    def _recall_journal(self, epoch: Epoch) -> set[int]:
+        """Read the end of the journal, as far as `after=` handlers will still be called. Returns the events taken out of it."""
+        assert epoch.complete is not None
+        packs: deque[Pack[Epoch]] = deque()
+        gone: set[int] = set()
+        number = epoch.number if self._lag else 0
+        while number:
+            pack = chain.read_epoch(self._place, number)
+            if pack.about.complete is None or pack.about.complete <= epoch.complete - self._lag:
+                break
+            packs.appendleft(pack)
+            number -= 1
+        self._journal.begin(epoch.end_seq, epoch.begin, ())
+        if packs:
+            self._journal.begin(packs[0].about.first_seq, epoch.begin, ())
+            for pack in packs:
+                _add(self._journal, pack)
+                if "quarantined" in pack.sections:
+                    gone.update(pack.table("quarantined")["seq"].to_pylist())
+        return gone
+
+    def _run_again(self, first: int, last: int) -> None:
+        """Run epochs of the journal that came after the checkpoint. Raises RunError (TL944) where they now give something else."""
+        for pack in chain.epochs(self._place, first, last):
+            about = pack.about
+            _add(self._journal, pack)
+            self.recovered += about.rows
+            if about.complete is None or about.begin is None:
+                continue
+            result = self.kernel.run(about.first_seq, about.end_seq, about.complete)
+            self._journal.forget(about.complete)
+            self.sums = self.sums.then(_by_name(result), result)
+            if (self.sums.outputs, self.sums.rejected) != (dict(about.outputs), about.rejected):
+                raise RunError(
+                    f"epoch {about.number} has put out something else than it does now", place=Place(pack.name), code="TL944",
+                    hint="the program reads what is no part of the log, or a library has changed: `timelapse parity` shows where",
+                )  # fmt: skip
+
+    # --- an epoch -----------------------------------------------------------------------------------
+
+    @property
+    def complete(self) -> int | None:
+        """The time up to which everything has happened."""
+        return None if self.last is None else self.last.complete
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many rows wait until all before them is complete, and the memory they take."""
+        return self._held.rows, self._held.nbytes
+
+    def stream(self, entry: StreamEntry) -> None:
+        """A stream takes part from now on. Its number is its own for good."""
+        known = {s.number: s for s in self.streams}
+        known[entry.number] = entry
+        self.streams = [known[number] for number in sorted(known)]
+
+    def partition(self, stream: int, name: str) -> Partition:
+        """A partition; one that was not there before appears now."""
+        found = self.partitions.get((stream, name))
+        if found is None:
+            number = sum(p.stream == stream for p in self.partitions.values())
+            found = self.partitions[stream, name] = Partition(stream, number, name, floor=self.complete)
+        return found
+
+    def epoch(
+        self, batches: Sequence[Batch], now: int, *, idle: Sequence[tuple[int, str]] = (), active: Sequence[int] | None = None,
+        ended: bool = False,
+    ) -> Epoch | None:  # fmt: skip
+        """Take rows, process what is complete, commit. `now`: wall clock, microseconds.
+
+        `idle`: partitions that no longer hold the others back. `active`: the streams that are read now (None: all). `ended`: nothing comes any more, so all that
+        waits is processed. None, and nothing written, where nothing has happened. Rows up to a partition's position are skipped.
+        """
+        decisions: list[str] = []
+        sections: dict[str, list[pa.Table]] = {}
+        before = [(p.position, p.cursor) for p in self.partitions.values()]
+        for batch in batches:
+            self._admit(batch, now, sections, decisions)
+        for stream, name in idle:
+            partition = self.partition(stream, name)
+            if not partition.idle:
+                partition.idle = True
+                decisions.append(f"{self._shown(partition)} is idle")
+        # Rows that wait in this epoch's file: those that are not complete yet, or else they stand in the journal.
+        arrived = {name.removeprefix("held/"): tables for name, tables in sections.items() if name.startswith("held/")}
+        complete = self._completeness(active, ended=ended)
+        read = before != [(p.position, p.cursor) for p in self.partitions.values()]
+        if not (sections or decisions or read or complete != self.complete):
+            return None
+        if ended:
+            self._close_all(complete)
+        for name, tables in arrived.items():
+            for table in tables:
+                self._held.add(name, table)
+            whole = pa.concat_tables(tables)
+            left = whole if complete is None else whole.filter(pa.array(np.asarray(whole.column("ts")) > complete))
+            sections[f"held/{name}"] = [left]
+        return self._commit(batches, sections, complete, decisions, now, ended=ended)
+
+    def _admit(
+        self, batch: Batch, now: int, sections: dict[str, list[pa.Table]], decisions: list[str]
+    ) -> None:
+        partition = self.partition(batch.stream, batch.partition)
+        entry = next(s for s in self.streams if s.number == batch.stream)
+        kind = next(t for t in self._types if t.name == entry.type)
+        new = batch.offsets > partition.position
+        ts, fields, offsets = batch.ts, batch.fields, batch.offsets
+        if not new.all():
+            ts, fields, offsets = ts[new], fields.filter(pa.array(new)), offsets[new]
+        bad = [b for b in batch.bad if b.offset > partition.position]
+        if (len(ts) or bad) and partition.idle:
+            partition.idle, partition.floor = False, self.complete
+            decisions.append(f"{self._shown(partition)} is active again")
+        found = admit(partition, ts, self.rules.lateness, self.rules.limits, now)
+        partition.aside += len(bad)
+        partition.position = max(partition.position, batch.end, int(offsets[-1]) if len(offsets) else -1)
+        partition.cursor = batch.cursor or partition.cursor
+        if len(ts):
+            table = arrivals(kind, ts, fields, partition.stream, partition.number, offsets)
+            for name, rows in _parted(kind.name, table, found):
+                sections.setdefault(name, []).append(rows)
+        if bad:
+            rows = _bad_rows(bad, partition, kind.name)
+            sections.setdefault("bad", []).append(rows)
+
+    def _close_all(self, complete: int | None) -> None:
+        """No row at or before a time is accepted any more, whatever the marks say."""
+        for partition in self.partitions.values():
+            partition.floor = complete
+
+    def _shown(self, partition: Partition) -> str:
+        stream = next(s for s in self.streams if s.number == partition.stream)
+        return f"{stream.text} {partition.name}".strip()
+
+    def _completeness(self, active: Sequence[int] | None, *, ended: bool) -> int | None:
+        if ended:
+            greatest = [p.greatest for p in self.partitions.values() if p.greatest is not None]
+            known = [*greatest, *([] if self.complete is None else [self.complete])]
+            return max(known, default=None)
+        own = [p for p in self.partitions.values() if active is None or p.stream in active]
+        return completeness(own, self.rules.lateness, self.complete)
+
+    def _commit(
+        self, batches: Sequence[Batch], sections: Mapping[str, list[pa.Table]], complete: int | None, decisions: Sequence[str],
+        now: int, *, ended: bool,
+    ) -> Epoch:  # fmt: skip
+        number = 1 if self.last is None else self.last.number + 1
+        first_seq = 0 if self.last is None else self.last.end_seq
+        taken = Taken({}, 0, 0, 0) if complete is None else self._held.take(complete, first_seq)
+        begin = None if self.last is None else self.last.begin
+        begin = taken.first if begin is None and taken.rows else begin
+        tables = {name: pa.concat_tables(parts) for name, parts in sections.items()}
+        tables = {name: table for name, table in tables.items() if table.num_rows}
+        waits = [int(np.asarray(t.column("ts")).max()) for name, t in tables.items() if name.startswith("held/")]
+        if waits:
+            self._held_in.append((number, max(waits)))
+        while self._held_in and complete is not None and self._held_in[0][1] <= complete:
+            self._held_in.popleft()
+        sums = self.sums
+        if begin is not None and complete is not None:
+            result = self._process(taken, first_seq, complete)
+            outputs = _by_name(result)
+            sums = sums.then(outputs, result)
+            tables |= {f"journal/{name}": table for name, table in taken.tables.items()}
+            tables |= {f"out/{name}": table for name, table in outputs.items()}
+            if result.rejected is not None and result.rejected.num_rows:
+                tables["rejected"] = result.rejected
+            if result.quarantined:
+                tables["quarantined"] = quarantined_table(result.quarantined)
+        streams = {(b.stream, note) for b in batches for note in b.notes}
+        about = Epoch(
+            number=number, run=self.run.run, previous=self._hash, writer=self.writer, attempt=uuid.uuid4().hex, written=now,
+            fingerprint=self._fingerprint, lateness=self.rules.lateness, late_rows=self.rules.late, complete=complete, begin=begin,
+            first_seq=first_seq, rows=taken.rows, streams=self.streams,
+            partitions=sorted(self.partitions.values(), key=lambda p: (p.stream, p.number)),
+            held=self._held.rows, held_from=self._held_in[0][0] if self._held_in else number,
+            outputs=sums.outputs, schemas=sums.schemas, rejected=sums.rejected, quarantined=sums.quarantined,
+            decisions=list(decisions), notes=sorted(streams), ended=ended,
+        )  # fmt: skip
+        data, found = packed(about, self._late_as_asked(tables))
+        chain.put(self._place, number, data, self._wait)
+        self.last = msgspec.structs.replace(about, partitions=[msgspec.structs.replace(p) for p in about.partitions])
+        self._hash, self.sums = found, sums
+        self.sections = tables
+        return self.last
+
+    sections: Mapping[str, pa.Table] = {}
+    """What the last epoch has: for who follows in the same process."""
+
+    def _late_as_asked(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        if self.rules.late == "side":
+            return dict(tables)
+        places = ["ts", "@stream", "@partition", "@offset"]
+        return {n: t.select(places) if n.startswith("late/") else t for n, t in tables.items()}
+
+    def _process(self, taken: Taken, first_seq: int, complete: int) -> PassResult:
+        before = self.complete
+        if before is not None and taken.rows and is_silent(self._program, before, taken.first):
+            name = min(taken.tables, key=lambda n: int(taken.tables[n].column("seq")[0].as_py()))
+            raise silent(self._program, before, name, taken.first, first_seq)
+        self._journal.add(taken.tables, taken.rows, taken.first, taken.last)
+        try:
+            result = self.kernel.run(first_seq, first_seq + taken.rows, complete)
+        except Abandoned as why:
+            self._tell(f"handlers run as Python from now on: {why.reason}")
+            self._begin_kernel(compiled=False)
+            self._journal.add(taken.tables, taken.rows, taken.first, taken.last)
+            result = self.kernel.run(first_seq, first_seq + taken.rows, complete)
+        self._journal.forget(complete)
+        return result
+
+    # --- checkpoints ----------------------------------------------------------------------------------
+
+    def checkpoint(self) -> str | None:
+        """Write what was done to states since the last checkpoint. Returns its name; None where there is nothing to write.
+
+        Raises OSError and StorageError, after which the next one has what this one lacks.
+        """
+        if not self._restorable or self.last is None or self.last.complete is None or self.last.begin is None:
+            return None
+        about = Checkpoint(
+            self.run.run, self.last.number, self._hash, self.last.complete, self._fingerprint, whole=False
+        )
+        self._unsaved.append((about, self.kernel.changes()))
+        while self._unsaved:
+            about, changes = self._unsaved[0]
+            about = msgspec.structs.replace(about, parent=self._checkpoint)
+            self._checkpoint, _ = checkpoints.write_changes(self._place, about, changes)
+            self._changes_since += 1
+            del self._unsaved[0]
+        return self._checkpoint
+
+    @property
+    def changes_since(self) -> int:
+        """How many checkpoints there are since a whole one."""
+        return self._changes_since
+
+    def whole_at(self, name: str) -> None:
+        """A whole checkpoint was written that has all up to the checkpoint of this name."""
+        self._changes_since = 0 if name == self._checkpoint else self._changes_since
+
+
+def compact(place: RunPlace, program: Program) -> str | None:
+    """Put checkpoints together into a whole one, which any process may do. Returns its name; None where there is nothing to do."""
+    found = checkpoints.newest_whole(place, chain.newest(place), [])
+    if found is None or found.about.whole:
+        return None
+    stand = found.stand(program).trimmed(program)
+    about = msgspec.structs.replace(found.about, whole=True, parent="", seen=[part.end for part in stand.seen])
+    name, _ = checkpoints.write_whole(place, about, stand)
+    return name
+
+
+def _add(journal: JournalEnd, pack: Pack[Epoch]) -> None:
+    """Add an epoch's rows to the end of the journal."""
+    tables = {name: pack.table(f"journal/{name}") for name in pack.names("journal")}
+    if tables:
+        ts = [np.asarray(t.column("ts")) for t in tables.values()]
+        journal.add(tables, pack.about.rows, min(int(t[0]) for t in ts), max(int(t[-1]) for t in ts))
+
+
+def _by_name(result: PassResult) -> dict[str, pa.Table]:
+    """What an epoch put out, by the names of records."""
+    found: dict[str, pa.Table] = {}
+    for cls, table in result.outputs.items():
+        if table.num_rows:
+            name = record_name(cls)
+            if name in found:
+                raise same_name(name)
+            found[name] = table
+    return found
+
+
+def _parted(name: str, table: pa.Table, found: Admitted) -> list[tuple[str, pa.Table]]:
+    """Rows by what becomes of them."""
+    if found.accepted.all():
+        return [(f"held/{name}", table)]
+    parts = [("held", found.accepted), ("late", found.late), ("absurd", found.absurd)]
+    return [(f"{part}/{name}", table.filter(pa.array(mask))) for part, mask in parts if mask.any()]
+
+
+_BAD = pa.schema(
+    [
+        pa.field("type", pa.large_string(), nullable=False), pa.field("@stream", pa.int64(), nullable=False),
+        pa.field("@partition", pa.int64(), nullable=False), pa.field("@offset", pa.int64(), nullable=False),
+        pa.field("reason", pa.large_string(), nullable=False), pa.field("raw", pa.large_string()),
+    ]
+)  # fmt: skip
+
+
+def _bad_rows(bad: Sequence[Bad], partition: Partition, kind: str) -> pa.Table:
+    columns: list[list[Any]] = [
+        [kind] * len(bad), [partition.stream] * len(bad), [partition.number] * len(bad),
+        [b.offset for b in bad], [b.reason for b in bad], [b.raw for b in bad],
+    ]  # fmt: skip
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, _BAD, strict=True)], schema=_BAD)
+
+
+__all__ = ["Bad", "Batch", "Head", "Rules", "compact", "digest_of", "epoch_name"]

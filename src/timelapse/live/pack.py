@@ -1,0 +1,114 @@
+"""Packs: a header and sections of Arrow data in one file, so that one write puts all of it in place.
+
+    8 bytes "TLpack1\\n" · 4 bytes length of the header · 4 bytes CRC-32 of the header · header (JSON) · sections
+
+Numbers are little-endian. The header has each section's place, length and CRC-32. A section is an Arrow IPC stream; its
+buffers are compressed with LZ4. Sections are checked when they are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.ipc
+
+from timelapse.errors import Place, StorageError
+
+_MAGIC = b"TLpack1\n"
+_FIXED = len(_MAGIC) + 8
+H = TypeVar("H", bound=msgspec.Struct)
+
+
+class Section(msgspec.Struct, frozen=True, array_like=True):
+    """A section of a pack: where it begins behind the header, its bytes, their CRC-32, and its rows."""
+
+    at: int
+    bytes: int
+    crc32: int
+    rows: int
+
+
+class _Whole(msgspec.Struct, Generic[H]):
+    about: H
+    sections: dict[str, Section]
+
+
+def packed(about: msgspec.Struct, tables: Mapping[str, pa.Table]) -> tuple[bytes, str]:
+    """A pack's bytes, and its hash: that of the header, which has the checksums of all else."""
+    sections: dict[str, Section] = {}
+    bodies: list[bytes] = []
+    at = 0
+    for name, table in tables.items():
+        body = _stream(table)
+        sections[name] = Section(at, len(body), zlib.crc32(body), table.num_rows)
+        bodies.append(body)
+        at += len(body)
+    header = msgspec.json.encode(_Whole(about, sections))
+    head = _MAGIC + len(header).to_bytes(4, "little") + zlib.crc32(header).to_bytes(4, "little") + header
+    return b"".join([head, *bodies]), hash_of(header)
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4" if table.nbytes > 4096 else None)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def hash_of(header: bytes) -> str:
+    """The hash by which the next pack of a chain names this one."""
+    return hashlib.blake2b(header, digest_size=16).hexdigest()
+
+
+class Pack(Generic[H]):
+    """A pack that was read. Raises StorageError (TL931) that names the file where it is torn or altered."""
+
+    def __init__(self, name: str, data: bytes, kind: type[H], remedy: str) -> None:
+        self.name, self._remedy = name, remedy
+        self._data = memoryview(data)
+        size = int.from_bytes(data[8:12], "little")
+        header = bytes(data[_FIXED : _FIXED + size])
+        whole = data[:8] == _MAGIC and len(header) == size
+        if not whole or zlib.crc32(header) != int.from_bytes(data[12:16], "little"):
+            raise self._altered("its header is not what was written")
+        try:
+            found = msgspec.json.decode(header, type=_Whole[kind])  # type: ignore[valid-type]
+        except msgspec.MsgspecError as error:
+            raise StorageError(
+                f"the file was written by another version of Timelapse: {error}", place=Place(name), code="TL931",
+                hint="read it with the version that wrote it",
+            ) from None  # fmt: skip
+        self.about: H = found.about
+        self.sections: dict[str, Section] = found.sections
+        self.hash = hash_of(header)
+        self._first = _FIXED + size
+
+    def names(self, prefix: str) -> list[str]:
+        """What stands behind `prefix/` in the names of sections."""
+        return [n.removeprefix(f"{prefix}/") for n in self.sections if n.startswith(f"{prefix}/")]
+
+    def table(self, name: str) -> pa.Table:
+        """A section. Raises StorageError (TL931) where it is not what was written."""
+        section = self.sections[name]
+        body = self._data[self._first + section.at : self._first + section.at + section.bytes]
+        if len(body) != section.bytes or zlib.crc32(body) != section.crc32:
+            raise self._altered(f"its section {name} is not what was written")
+        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+            return reader.read_all()
+
+    def check(self) -> None:
+        """Check all sections."""
+        for name, section in self.sections.items():
+            body = self._data[self._first + section.at : self._first + section.at + section.bytes]
+            if len(body) != section.bytes or zlib.crc32(body) != section.crc32:
+                raise self._altered(f"its section {name} is not what was written")
+
+    def _altered(self, what: str) -> StorageError:
+        return StorageError(f"the file was altered: {what}", place=Place(self.name), hint=self._remedy, code="TL931")

@@ -1,0 +1,64 @@
+"""A place that fails: what a file system, an object store or a machine may do at any moment, by seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+class Disk:
+    """What is durable: it outlives processes."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.hints: dict[str, bytes] = {}
+
+
+class SimulatedPlace:
+    """A process's view of a disk. `crash`: how likely the process dies around a write; `trouble`: how likely an answer is
+    an error, whether the write has landed or not."""
+
+    def __init__(self, disk: Disk, rng: random.Random, crash: float = 0.0, trouble: float = 0.0) -> None:
+        self.disk, self.rng, self.crash, self.trouble = disk, rng, crash, trouble
+        self.writes = 0
+
+    def create(self, name: str, data: bytes) -> None:
+        self.writes += 1
+        if self.rng.random() < self.crash:
+            raise Crash(f"before {name}")
+        if self.rng.random() < self.trouble:
+            raise OSError(5, "it did not land")
+        if name in self.disk.files:
+            raise FileExistsError(17, name)
+        self.disk.files[name] = data
+        if self.rng.random() < self.crash:
+            raise Crash(f"after {name}")
+        if self.rng.random() < self.trouble:
+            raise FileExistsError(17, name) if self.rng.random() < 0.3 else OSError(5, "it has landed")
+
+    def read(self, name: str) -> bytes:
+        if name in self.disk.hints:
+            return self.disk.hints[name]
+        try:
+            return self.disk.files[name]
+        except KeyError:
+            raise FileNotFoundError(2, name) from None
+
+    def exists(self, name: str) -> bool:
+        return name in self.disk.files
+
+    def hint(self, name: str, data: bytes) -> None:
+        if self.rng.random() < self.crash:
+            raise Crash("at a hint")
+        if self.rng.random() < 0.7:
+            self.disk.hints[name] = data
+
+    def names(self, folder: str) -> Iterator[str]:
+        return iter(sorted(n.partition("/")[2] for n in self.disk.files if n.startswith(f"{folder}/")))
+
+    def __str__(self) -> str:
+        return "simulated"
