@@ -39,7 +39,7 @@ LAYERS: list[set[str]] = [
     {"cache"},
     {"run", "trace", "synth"},  # Run.why and the like call trace, which stands on the rest of run
     {"testing"},
-    {"compare", "live", "training", "checks"},
+    {"compare", "streaming", "training", "checks"},
     {"reporting"},
     {"cli", "__main__"},
 ]

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from timelapse.reporting import report
     from timelapse.run import Run, replay, run_serial
     from timelapse.run.explain import explain
+    from timelapse.streaming.live import Live, live
+    from timelapse.streaming.sources.push import Push
     from timelapse.training import features
 
 # Loaded when first used: `timelapse --help` needs none of them, a program's definition few. Handlers name no others than
@@ -74,7 +76,9 @@ _LATER = {
     "on": "timelapse.model.program",
     "resource": "timelapse.model.resource",
     "Time": "timelapse.model.types",
+    "Live": "timelapse.streaming.live",
     "Log": "timelapse.log",
+    "Push": "timelapse.streaming.sources.push",
     "Source": "timelapse.log",
     "Run": "timelapse.run",
     "replay": "timelapse.run",
@@ -84,15 +88,16 @@ _LATER = {
     "check": "timelapse.checks",
     "enforce": "timelapse.compare",
     "features": "timelapse.training",
+    "live": "timelapse.streaming.live",
     "report": "timelapse.reporting",
     "sweep": "timelapse.compare",
     "what_if": "timelapse.compare",
 }
 
 __all__ = [
-    "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Distinct", "Event", "First", "Frequent", "ListOf", "Log", "MapOf", "Max",
-    "Mean", "Min", "Program", "Quantiles", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Sum", "Time", "TimelapseError",
-    "Value", "check", "diff", "enforce", "every", "explain", "features", "on", "replay", "report", "resource", "run_serial",
+    "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Distinct", "Event", "First", "Frequent", "ListOf", "Live", "Log", "MapOf", "Max",
+    "Mean", "Min", "Program", "Push", "Quantiles", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Sum", "Time", "TimelapseError",
+    "Value", "check", "diff", "enforce", "every", "explain", "features", "live", "on", "replay", "report", "resource", "run_serial",
     "scale", "state", "sweep", "what_if",
 ]  # fmt: skip
 

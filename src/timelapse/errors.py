@@ -278,6 +278,12 @@ class StorageError(TimelapseError):
     code = "TL930"
 
 
+class SourceError(TimelapseError):
+    """A live stream's source is not what it was, or does not give its rows."""
+
+    code = "TL945"
+
+
 class NoSpace(StorageError, OSError):
     """There is no room for what is to be written; whoever can do without it takes it as any other OSError."""
 

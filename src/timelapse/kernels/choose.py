@@ -24,6 +24,7 @@ from timelapse.kernels.steps import SteppingKernel, has_steps
 from timelapse.kernels.windows import Before
 from timelapse.model.program import Program, spec_of
 from timelapse.tables.levels import Start
+from timelapse.tables.table import to_dict
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.aside import AsideKernel
@@ -281,6 +282,13 @@ class SliceKernel:
             return self._native.live(name, None)
         assert self._python is not None
         return self._python.states[name]
+
+    def held(self, name: str) -> Iterator[tuple[Any, Any]]:
+        """The keys of a state, with what is stored under them, as it stands now."""
+        if self._native is not None:
+            return iter(to_dict(spec_of(self._program).states[name], self._native.held(name)).items())
+        assert self._python is not None
+        return iter(self._python.store(name).items())
 
     def carried(self) -> Before | None:
         """What a kernel that goes on from here takes as `before`."""

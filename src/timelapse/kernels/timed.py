@@ -50,6 +50,10 @@ class TimedKernel:
         found: State = self._loop.states[name]
         return found
 
+    def values(self, name: str) -> dict[Any, Any]:
+        """What is stored under a state's keys, as it stands."""
+        return self._loop.outcome.states[name]
+
     def run(self, source: Source, tick: Tick) -> PassResult:
         """Process one slice, up to its end in time. After a failure the kernel is of no use."""
         loop, outcome = self._loop, self._loop.outcome
@@ -73,9 +77,8 @@ class TimedKernel:
             result.failure = error
             return result
         result.events = outcome.events
-        for name in before:
-            spec = self._spec.declared[name]
-            old, data = before[name], outcome.states[name]
+        for name, old in before.items():
+            spec, data = self._spec.declared[name], outcome.states[name]
             written = {
                 key: old.get(key, ABSENT) for key in {**old, **data}
                 if old.get(key, ABSENT) is not data.get(key, ABSENT)

@@ -23,19 +23,19 @@ from timelapse.engine.job import SumRow, record_name, same_name, schema_bytes
 from timelapse.errors import Place, RunError
 from timelapse.ids import INT64_MIN
 from timelapse.kernels.base import Abandoned, PassResult, quarantined_table
-from timelapse.live import chain, checkpoints
-from timelapse.live.arrivals import Held, Taken, arrivals
-from timelapse.live.format import Checkpoint, Epoch, LiveRun, epoch_name
-from timelapse.live.kernel import OpenKernel, is_restorable, lag_of
-from timelapse.live.pack import Pack, packed
-from timelapse.live.place import RunPlace
-from timelapse.live.stand import Stand
-from timelapse.live.streams import Admitted, I64, Limits, Partition, StreamEntry, admit, completeness
-from timelapse.live.window import JournalEnd
 from timelapse.log.types import EventType
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program
 from timelapse.model.silence import is_silent, silent
+from timelapse.streaming import chain, checkpoints
+from timelapse.streaming.arrivals import Held, Taken, arrivals
+from timelapse.streaming.format import Checkpoint, Epoch, LiveRun, epoch_name
+from timelapse.streaming.kernel import OpenKernel, is_restorable, lag_of
+from timelapse.streaming.pack import Pack, packed
+from timelapse.streaming.place import RunPlace
+from timelapse.streaming.stand import Stand
+from timelapse.streaming.streams import I64, Admitted, Limits, Partition, StreamEntry, admit, completeness
+from timelapse.streaming.window import JournalEnd
 from timelapse.tables.rowhash import ZERO
 
 
@@ -63,6 +63,10 @@ class Batch:
     notes: Sequence[str] = ()
 
 
+ANY_TIME = Limits(None, None)
+_NONE = SumRow(0, 0, 0)
+
+
 @dataclass(frozen=True)
 class Rules:
     """What a head is told by its user. Times in microseconds.
@@ -72,7 +76,7 @@ class Rules:
 
     lateness: int = 0
     late: str = "side"
-    limits: Limits = Limits(None, None)
+    limits: Limits = ANY_TIME
     quarantine: int | None = None
 
 
@@ -82,7 +86,7 @@ class _Sums:
 
     outputs: dict[str, SumRow] = field(default_factory=dict)
     schemas: dict[str, bytes] = field(default_factory=dict)
-    rejected: SumRow = SumRow(0, 0, 0)
+    rejected: SumRow = _NONE
     quarantined: int = 0
 
     @classmethod
@@ -247,6 +251,19 @@ class Head:
                     hint="the program reads what is no part of the log, or a library has changed: `timelapse parity` shows where",
                 )  # fmt: skip
 
+    def notes(self, stream: int) -> list[str]:
+        """What a stream's source has noted in all epochs, in order."""
+        if self.last is None:
+            return []
+        found = []
+        for pack in chain.epochs(self._place, 1, self.last.number):
+            found += [text for number, text in pack.about.notes if number == stream]
+        return found
+
+    def kind(self, name: str) -> EventType:
+        """An event type by its name."""
+        return next(t for t in self._types if t.name == name)
+
     # --- an epoch -----------------------------------------------------------------------------------
 
     @property
@@ -287,14 +304,22 @@ class Head:
         before = [(p.position, p.cursor) for p in self.partitions.values()]
         for batch in batches:
             self._admit(batch, now, sections, decisions)
-        for stream, name in idle:
-            partition = self.partition(stream, name)
+        # One after the other, those first that hold the others back: the last one has held back nobody.
+        reached = self._completeness(active, ended=False)
+        for partition in sorted(
+            (self.partition(*at) for at in idle), key=lambda p: p.mark(self.rules.lateness)
+        ):
             if not partition.idle:
                 partition.idle = True
                 decisions.append(f"{self._shown(partition)} is idle")
+                reached = self._completeness(active, ended=False, before=reached)
         # Rows that wait in this epoch's file: those that are not complete yet, or else they stand in the journal.
-        arrived = {name.removeprefix("held/"): tables for name, tables in sections.items() if name.startswith("held/")}
-        complete = self._completeness(active, ended=ended)
+        arrived = {
+            name.removeprefix("held/"): tables
+            for name, tables in sections.items()
+            if name.startswith("held/")
+        }
+        complete = self._completeness(active, ended=ended, before=reached)
         read = before != [(p.position, p.cursor) for p in self.partitions.values()]
         if not (sections or decisions or read or complete != self.complete):
             return None
@@ -304,7 +329,11 @@ class Head:
             for table in tables:
                 self._held.add(name, table)
             whole = pa.concat_tables(tables)
-            left = whole if complete is None else whole.filter(pa.array(np.asarray(whole.column("ts")) > complete))
+            left = (
+                whole
+                if complete is None
+                else whole.filter(pa.array(np.asarray(whole.column("ts")) > complete))
+            )
             sections[f"held/{name}"] = [left]
         return self._commit(batches, sections, complete, decisions, now, ended=ended)
 
@@ -343,13 +372,16 @@ class Head:
         stream = next(s for s in self.streams if s.number == partition.stream)
         return f"{stream.text} {partition.name}".strip()
 
-    def _completeness(self, active: Sequence[int] | None, *, ended: bool) -> int | None:
+    def _completeness(
+        self, active: Sequence[int] | None, *, ended: bool, before: int | None = None
+    ) -> int | None:
+        before = self.complete if before is None else before
         if ended:
             greatest = [p.greatest for p in self.partitions.values() if p.greatest is not None]
             known = [*greatest, *([] if self.complete is None else [self.complete])]
             return max(known, default=None)
         own = [p for p in self.partitions.values() if active is None or p.stream in active]
-        return completeness(own, self.rules.lateness, self.complete)
+        return completeness(own, self.rules.lateness, before)
 
     def _commit(
         self, batches: Sequence[Batch], sections: Mapping[str, list[pa.Table]], complete: int | None, decisions: Sequence[str],
@@ -362,7 +394,9 @@ class Head:
         begin = taken.first if begin is None and taken.rows else begin
         tables = {name: pa.concat_tables(parts) for name, parts in sections.items()}
         tables = {name: table for name, table in tables.items() if table.num_rows}
-        waits = [int(np.asarray(t.column("ts")).max()) for name, t in tables.items() if name.startswith("held/")]
+        waits = [
+            int(np.asarray(t.column("ts")).max()) for name, t in tables.items() if name.startswith("held/")
+        ]
         if waits:
             self._held_in.append((number, max(waits)))
         while self._held_in and complete is not None and self._held_in[0][1] <= complete:
@@ -390,7 +424,9 @@ class Head:
         )  # fmt: skip
         data, found = packed(about, self._late_as_asked(tables))
         chain.put(self._place, number, data, self._wait)
-        self.last = msgspec.structs.replace(about, partitions=[msgspec.structs.replace(p) for p in about.partitions])
+        self.last = msgspec.structs.replace(
+            about, partitions=[msgspec.structs.replace(p) for p in about.partitions]
+        )
         self._hash, self.sums = found, sums
         self.sections = tables
         return self.last
@@ -457,7 +493,9 @@ def compact(place: RunPlace, program: Program) -> str | None:
     if found is None or found.about.whole:
         return None
     stand = found.stand(program).trimmed(program)
-    about = msgspec.structs.replace(found.about, whole=True, parent="", seen=[part.end for part in stand.seen])
+    about = msgspec.structs.replace(
+        found.about, whole=True, parent="", seen=[part.end for part in stand.seen]
+    )
     name, _ = checkpoints.write_whole(place, about, stand)
     return name
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from timelapse.live.streams import I64, journal_order
 from timelapse.log.types import EventType
+from timelapse.streaming.streams import I64, journal_order
 
 STREAM, PARTITION, OFFSET = "@stream", "@partition", "@offset"
 """Columns beside `ts` and the fields that say where a row came from. No field has such a name."""
@@ -28,7 +28,12 @@ def arrivals(
 ) -> pa.Table:
     """Rows of one partition."""
     count = len(ts)
-    places = [pa.array(ts), pa.array(np.full(count, stream)), pa.array(np.full(count, partition)), pa.array(offsets)]
+    places = [
+        pa.array(ts),
+        pa.array(np.full(count, stream)),
+        pa.array(np.full(count, partition)),
+        pa.array(offsets),
+    ]
     return pa.table([*places, *fields.columns], schema=arrivals_schema(kind))
 
 
@@ -75,7 +80,9 @@ class Held:
 
     def greatest(self) -> int | None:
         """The greatest time that waits."""
-        return max((int(t.column("ts")[-1].as_py()) for runs in self._runs.values() for t in runs), default=None)
+        return max(
+            (int(t.column("ts")[-1].as_py()) for runs in self._runs.values() for t in runs), default=None
+        )
 
     def take(self, complete: int, first_seq: int) -> Taken:
         """Take the rows up to a time, in the order of the journal; they are numbered from `first_seq`."""

@@ -85,7 +85,9 @@ def admit(partition: Partition, ts: I64, lateness: int, limits: Limits, received
     if limits.not_before is not None:
         absurd |= ts < limits.not_before
     known = INT64_MIN if partition.greatest is None else partition.greatest
-    seen = np.maximum.accumulate(np.concatenate([np.array([known], np.int64), np.where(absurd, INT64_MIN, ts)]))
+    seen = np.maximum.accumulate(
+        np.concatenate([np.array([known], np.int64), np.where(absurd, INT64_MIN, ts)])
+    )
     # The mark before each row, without leaving int64.
     marks = np.where(seen[:-1] < INT64_MIN + lateness + 1, INT64_MIN, seen[:-1] - (lateness + 1))
     late = (ts <= marks) & (seen[:-1] > INT64_MIN)
@@ -104,7 +106,7 @@ def completeness(partitions: Iterable[Partition], lateness: int, before: int | N
     """How far all is complete now; None where time has not begun to move."""
     marks = [p.mark(lateness) for p in partitions if not p.idle]
     least = min(marks, default=INT64_MIN)
-    if least == INT64_MIN or least == INT64_MAX:
+    if least in (INT64_MIN, INT64_MAX):
         return before
     return least if before is None else max(before, least)
 

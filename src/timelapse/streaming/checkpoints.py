@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from timelapse.errors import StorageError
 from timelapse.kernels.base import PassResult
-from timelapse.live.chain import read_epoch
-from timelapse.live.format import CHECKPOINTS, REMEDY, Checkpoint, checkpoint_name
-from timelapse.live.pack import Pack, packed
-from timelapse.live.place import RunPlace
-from timelapse.live.stand import Seen, Stand
 from timelapse.model.program import Program
+from timelapse.streaming.chain import read_epoch
+from timelapse.streaming.format import CHECKPOINTS, REMEDY, Checkpoint, checkpoint_name
+from timelapse.streaming.pack import Pack, packed
+from timelapse.streaming.place import RunPlace
+from timelapse.streaming.stand import Seen, Stand
 
 _END = "end"
 
@@ -129,7 +129,9 @@ def load(place: RunPlace, name: str) -> Found:
             raise StorageError(f"the checkpoint {name} is gone", hint=REMEDY, code="TL931") from None
         pack.check()
         if read_epoch(place, pack.about.epoch).hash != pack.about.hash:
-            raise StorageError(f"the checkpoint {name} is of another epoch {pack.about.epoch}", hint=REMEDY, code="TL931")
+            raise StorageError(
+                f"the checkpoint {name} is of another epoch {pack.about.epoch}", hint=REMEDY, code="TL931"
+            )
         packs.append(pack)
         names.append(name)
         name = "" if pack.about.whole else pack.about.parent

@@ -17,14 +17,14 @@ from tests.writers.sending import sending
 from tests.writers.sources import in_other_times, load_source, random_events, random_program
 from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest
 from timelapse.errors import HandlerError
-from timelapse.live.kernel import OpenKernel, is_restorable, lag_of
-from timelapse.live.stand import Stand
-from timelapse.live.window import JournalEnd
 from timelapse.log.segment import table_of
 from timelapse.log.types import EventType, event_types
 from timelapse.model.program import spec_of
 from timelapse.run import Run, run_serial
-from timelapse.tables.rowhash import ZERO
+from timelapse.streaming.kernel import OpenKernel, is_restorable, lag_of
+from timelapse.streaming.stand import Stand
+from timelapse.streaming.window import JournalEnd
+from timelapse.tables.rowhash import ZERO, HashSum
 
 
 def block(types: Sequence[EventType], events: Sequence[tl.Event]) -> dict[str, pa.Table]:
@@ -66,7 +66,9 @@ def run_open(
     journal = JournalEnd(types, lag_of(program))
     kernel = OpenKernel(program, types, journal, compiled=compiled)
     stand, restorable = Stand(), is_restorable(program)
-    sums, schemas, rejected, seq = {}, {}, ZERO, 0
+    sums: dict[str, HashSum] = {}
+    schemas: dict[str, pa.Schema] = {}
+    rejected, seq = ZERO, 0
     for part, complete in epochs(events, rng, most):
         if part:
             part = [e._at(e.ts, seq + n) for n, e in enumerate(part)]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from timelapse.engine.job import SumRow
-from timelapse.live.streams import Partition, StreamEntry
+from timelapse.streaming.streams import Partition, StreamEntry
 
 FORMAT = 1
 RUN = "live.json"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import msgspec
 
 from timelapse.errors import Place, RunError, StorageError, TimelapseError
-from timelapse.live.format import EPOCHS, FORMAT, NEWEST, REMEDY, RUN, Epoch, LiveRun, epoch_name
-from timelapse.live.pack import Pack, hash_of
-from timelapse.live.place import RunPlace
+from timelapse.streaming.format import EPOCHS, FORMAT, NEWEST, REMEDY, RUN, Epoch, LiveRun, epoch_name
+from timelapse.streaming.pack import Pack, hash_of
+from timelapse.streaming.place import RunPlace
 
 _PAUSES = (0.0, 0.05, 0.2, 1.0, 2.0)
 """Seconds between two attempts to put an epoch; the last one again and again."""
@@ -51,12 +52,18 @@ def read_epoch(place: RunPlace, number: int) -> Pack[Epoch]:
         data = place.read(name)
     except FileNotFoundError:
         raise StorageError(
-            "the epoch is gone, and later ones need it", place=Place(f"{place}/{name}"), hint=REMEDY, code="TL931"
+            "the epoch is gone, and later ones need it",
+            place=Place(f"{place}/{name}"),
+            hint=REMEDY,
+            code="TL931",
         ) from None
     found = Pack(f"{place}/{name}", data, Epoch, REMEDY)
     if found.about.number != number:
         raise StorageError(
-            f"the file was altered: it has epoch {found.about.number}", place=Place(found.name), hint=REMEDY, code="TL931"
+            f"the file was altered: it has epoch {found.about.number}",
+            place=Place(found.name),
+            hint=REMEDY,
+            code="TL931",
         )
     return found
 
@@ -87,7 +94,10 @@ def epochs(place: RunPlace, first: int, last: int) -> Iterator[Pack[Epoch]]:
         found = read_epoch(place, number)
         if before is not None and found.about.previous != before:
             raise StorageError(
-                "the epoch does not follow the one before it", place=Place(found.name), hint=REMEDY, code="TL931"
+                "the epoch does not follow the one before it",
+                place=Place(found.name),
+                hint=REMEDY,
+                code="TL931",
             )
         before = found.hash
         yield found
@@ -115,10 +125,8 @@ def put(place: RunPlace, number: int, data: bytes, wait: Callable[[str, float], 
                     f"another process has committed epoch {number}", place=Place(f"{place}/{name}"),
                     hint="one process runs a live run at a time; this one stops, and nothing of its epoch counts",
                 ) from None  # fmt: skip
-        try:
+        with suppress(OSError, StorageError):  # the end is found without it
             place.hint(NEWEST, str(number).encode())
-        except (OSError, StorageError):
-            pass  # the end is found without it
         return
 
 

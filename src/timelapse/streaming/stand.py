@@ -43,7 +43,9 @@ class Stand:
     def then(self, program: Program, changes: PassResult, complete: int) -> Stand:
         """Where the program stands after a further part of the journal, that did this."""
         specs, widths = spec_of(program).states, kept(program)
-        states = {name: _after(specs[name], self.states, effects) for name, effects in changes.effects.items()}
+        states = {
+            name: _after(specs[name], self.states, effects) for name, effects in changes.effects.items()
+        }
         as_of = {state for state, form in changes.rows if form == PRESENT}
         effects = {name: changes.effects[name] for name in as_of if name in changes.effects}
         seen = [*self.seen, Seen(complete, changes.rows, effects)] if changes.rows else []

@@ -111,4 +111,6 @@ class Pack(Generic[H]):
                 raise self._altered(f"its section {name} is not what was written")
 
     def _altered(self, what: str) -> StorageError:
-        return StorageError(f"the file was altered: {what}", place=Place(self.name), hint=self._remedy, code="TL931")
+        return StorageError(
+            f"the file was altered: {what}", place=Place(self.name), hint=self._remedy, code="TL931"
+        )

@@ -6,7 +6,7 @@ made once, and each epoch goes through it, whatever its size. So what live puts 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,12 @@ from timelapse.kernels.lowered import lowered_once
 from timelapse.kernels.source import Source
 from timelapse.kernels.timed import TimedKernel
 from timelapse.kernels.windows import Earlier
-from timelapse.live.stand import Stand
-from timelapse.live.window import JournalEnd
 from timelapse.log.types import EventType, heard
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import span_of
+from timelapse.streaming.stand import Stand
+from timelapse.streaming.window import JournalEnd
 from timelapse.tables.apply import empty
 from timelapse.tables.effectlog import PRESENT, since
 from timelapse.tables.lookup import MappedTable
@@ -104,7 +104,7 @@ class OpenKernel:
     def why_python(self) -> str:
         """Why they do not."""
         if self._work.serial is not None:
-            return self._work.serial
+            return f"{self._work.serial.what} at {self._work.serial.place} runs as the serial loop"
         return self._kernel.why_python
 
     @in_usual_context
@@ -136,3 +136,9 @@ class OpenKernel:
         if isinstance(self._kernel, TimedKernel):
             return self._kernel.state(name)
         return self._kernel.live(name)
+
+    def items(self, name: str) -> Iterator[tuple[Any, Any]]:
+        """The keys of a state, with what is stored under them. Nothing may be processed meanwhile."""
+        if isinstance(self._kernel, TimedKernel):
+            return iter(self._kernel.values(name).items())
+        return self._kernel.held(name)

@@ -14,17 +14,17 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
-from tests.live.simulator import Crash, Disk, SimulatedPlace
-from timelapse.live import chain
-from timelapse.live.chain import Overtaken
-from timelapse.live.format import FORMAT, Epoch, LiveRun
-from timelapse.live.head import Bad, Batch, Head, Rules, compact, digest_of
-from timelapse.live.pack import Pack, hash_of
-from timelapse.live.streams import Limits, StreamEntry
+from tests.streaming.simulator import Crash, Disk, SimulatedPlace
 from timelapse.log.types import event_types
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import as_program
 from timelapse.run import run_serial
+from timelapse.streaming import chain
+from timelapse.streaming.chain import Overtaken
+from timelapse.streaming.format import FORMAT, Epoch, LiveRun
+from timelapse.streaming.head import Bad, Batch, Head, Rules, compact, digest_of
+from timelapse.streaming.pack import Pack, hash_of
+from timelapse.streaming.streams import Limits, StreamEntry
 
 
 class Hit(tl.Event):
@@ -124,7 +124,15 @@ class World:
                     jitter = rng.randint(0, disorder) if rng.random() < 0.3 else 0
                     far = 5_000 if rng.random() < 0.01 else 0
                     rows.append(
-                        Row(stream.number, partition, offset, ts - jitter + far, rng.randint(0, 3), rng.randint(0, 4), rng.random() < 0.02)
+                        Row(
+                            stream.number,
+                            partition,
+                            offset,
+                            ts - jitter + far,
+                            rng.randint(0, 3),
+                            rng.randint(0, 4),
+                            rng.random() < 0.02,
+                        )
                     )
                 world.rows[stream.number, partition] = rows
         return world
@@ -217,10 +225,15 @@ def check(disk: Disk, world: World, program: tl.Program, rules: Rules) -> Epoch:
         last = pack.about
         for name in pack.names("journal"):
             for r in pack.table(f"journal/{name}").to_pylist():
-                found.append((r["seq"], r["@stream"], r["@partition"], r["@offset"], r["ts"], r["who"], r.get("size")))
+                found.append(
+                    (r["seq"], r["@stream"], r["@partition"], r["@offset"], r["ts"], r["who"], r.get("size"))
+                )
         for what, into in aside.items():
             for name in pack.names(what):
-                into += [(r["@stream"], r["@partition"], r["@offset"]) for r in pack.table(f"{what}/{name}").to_pylist()]
+                into += [
+                    (r["@stream"], r["@partition"], r["@offset"])
+                    for r in pack.table(f"{what}/{name}").to_pylist()
+                ]
         if "bad" in pack.sections:
             bad += [(r["@stream"], r["@partition"], r["@offset"]) for r in pack.table("bad").to_pylist()]
     assert last is not None
@@ -232,7 +245,9 @@ def check(disk: Disk, world: World, program: tl.Program, rules: Rules) -> Epoch:
     assert found == wanted
     assert sorted(aside["late"]) == sorted((r.stream, int(r.partition), r.offset) for r in late)
     assert sorted(aside["absurd"]) == sorted((r.stream, int(r.partition), r.offset) for r in absurd)
-    assert sorted(bad) == sorted((r.stream, int(r.partition), r.offset) for rows in world.rows.values() for r in rows if r.bad)
+    assert sorted(bad) == sorted(
+        (r.stream, int(r.partition), r.offset) for rows in world.rows.values() for r in rows if r.bad
+    )
     events: list[tl.Event] = [
         Mark(who=r.who, ts=r.ts) if r.stream == 2 else Hit(who=r.who, size=r.size, ts=r.ts) for r in journal
     ]
@@ -243,7 +258,14 @@ def check(disk: Disk, world: World, program: tl.Program, rules: Rules) -> Epoch:
 
 
 def drive(
-    world: World, disk: Disk, program: tl.Program, rules: Rules, *, crash: float = 0.0, trouble: float = 0.0, rivals: int = 1
+    world: World,
+    disk: Disk,
+    program: tl.Program,
+    rules: Rules,
+    *,
+    crash: float = 0.0,
+    trouble: float = 0.0,
+    rivals: int = 1,
 ) -> list[str]:
     """Run heads over a world until everything is read and committed, however often they die."""
     rng, told = world.rng, list[str]()
@@ -309,7 +331,7 @@ def test_crashes_and_rivals(seed: int, program: type[tl.Program], monkeypatch: p
     rng = random.Random(seed)
     rules = Rules(lateness=rng.choice([0, 5]))
     world, disk = World.of(rng, 40, 8), Disk()
-    told = drive(
+    drive(
         world, disk, as_program(program), rules, crash=rng.choice([0.0, 0.1, 0.3]), trouble=rng.choice([0.0, 0.2]),
         rivals=rng.randint(1, 3),
     )  # fmt: skip

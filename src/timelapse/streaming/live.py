@@ -1,0 +1,298 @@
+"""`tl.live`: a program on streams, epoch by epoch."""
+
+from __future__ import annotations
+
+import datetime
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import msgspec
+
+from timelapse import __version__
+from timelapse.analysis import analyse
+from timelapse.analysis.result import Severity
+from timelapse.errors import ImpureProgram, Place, RunError, TypeMismatch, UsageError
+from timelapse.log.types import event_types, heard
+from timelapse.model.events import Event
+from timelapse.model.fingerprint import fingerprint
+from timelapse.model.kept import keep_sources
+from timelapse.model.program import Program, as_program, spec_of
+from timelapse.moments import Moment, micros
+from timelapse.progress import Progress, Silent
+from timelapse.run.describe import source_of
+from timelapse.run.run import params_text
+from timelapse.store.places import absolute_path
+from timelapse.store.scratch import scratch_folder
+from timelapse.streaming import chain
+from timelapse.streaming.format import EPOCHS, FORMAT, RUN, Epoch, LiveRun
+from timelapse.streaming.head import Head, Rules
+from timelapse.streaming.journal import types_of
+from timelapse.streaming.loop import Health, Loop, Timing
+from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.reading import Reading
+from timelapse.streaming.sources.base import LiveSource
+from timelapse.streaming.sources.choose import source_of as live_source
+from timelapse.streaming.sources.push import Push
+from timelapse.streaming.spans import Span, micros_of
+from timelapse.streaming.streams import Limits, StreamEntry
+
+Late = Literal["side", "drop"]
+
+
+def live(
+    program: Program | type[Program], streams: Mapping[Any, Any], out: str | Path, *, lateness: Span = 0,
+    trigger: Span = "500ms", idle: Span | None = "10s", late: Late = "side", ahead: Span | None = "1h",
+    not_before: Moment | None = None, checkpoint: Span = "30s", quarantine: bool = False, max_quarantined: int = 1000,
+    once: bool = False, allow_impure: bool = False, progress: Progress | None = None,
+) -> Live:  # fmt: skip
+    """Run a program on streams. Returns when it has begun; it goes on in the background until it is stopped.
+
+    `streams` says where each event type comes from: a folder or pattern of files (new ones are read as they appear), one
+    text file that grows, `tl.Source(...)` with its layout, `tl.Push()` for rows that are sent, or {name: source} for several. The order
+    of types orders rows of the same time, and then that of names.
+
+    `out` is the run's directory. Where a live run of the same program is there, this one goes on behind its last epoch.
+
+    A row may come `lateness` after later ones of its partition; one that comes later still is late: put aside ("side") or
+    counted with its place ("drop"). Rows further than `ahead` ahead of now, or before `not_before`, are put aside before they
+    count. A partition without rows for `idle` no longer holds the others back (None: it does). An epoch is committed every `trigger` at most, a
+    checkpoint every `checkpoint`. Lengths of time are "500ms", "5s", "1h", or seconds.
+
+    With `quarantine` an event at which a handler raises is taken out, and the run goes on; at most `max_quarantined` of an epoch. `once`: what
+    sources have now is processed to its end, and the run ends.
+
+    Raises UsageError, RunError (TL943) where another program's run is at `out`, ImpureProgram. What happens later is raised by `Live.wait`.
+    """
+    given = as_program(program)
+    if late not in ("side", "drop"):
+        raise UsageError(f"late= (--late) is {late!r}", hint="side or drop", code="TL810")
+    _refuse_impure(given, allowed=allow_impure)
+    rules = Rules(
+        micros_of(lateness, "lateness= (--lateness)"), late,
+        Limits(
+            None if ahead is None else micros_of(ahead, "ahead= (--ahead)"),
+            None if not_before is None else micros(not_before, "not_before="),
+        ),
+        max_quarantined if quarantine else None,
+    )  # fmt: skip
+    timing = Timing(
+        micros_of(trigger, "trigger= (--trigger)") / 1e6,
+        None if idle is None else micros_of(idle, "idle= (--idle)") / 1e6,
+        micros_of(checkpoint, "checkpoint= (--checkpoint)") / 1e6,
+    )
+    types = _types_of(given, streams)
+    place = LocalPlace(absolute_path(out, "live run"))
+    made = _made(streams, place, once=once)
+    run, run_hash = _begin(place, given, types)
+    known = types_of(run)
+    if known != event_types(types):
+        raise RunError(
+            f"the live run has the event types {', '.join(t.name for t in known)}, and these streams {', '.join(t.__name__ for t in types)}",
+            place=Place(str(place)), code="TL943", hint="give them in the same order, with the same fields",
+        )  # fmt: skip
+    sources = _numbered(made, _streams_before(place))
+    heard_by = Silent() if progress is None else progress
+    folder = scratch_folder("live")
+
+    def make_head(wait: Callable[[str, float], None]) -> Head:
+        return Head(place, given, run, run_hash, known, rules, wait=wait, tell=heard_by.note, folder=folder)
+
+    loop = Loop(make_head, place, given, sources, timing, heard_by)
+    found = Live(place.root, given, loop)
+    loop.thread.start()
+    return found
+
+
+def _refuse_impure(program: Program, *, allowed: bool) -> None:
+    bad = [d for d in analyse(program).diagnostics if d.severity is Severity.ERROR]
+    if bad and not allowed:
+        raise ImpureProgram(
+            bad[0].message, place=bad[0].place, code=bad[0].code,
+            hint=f"{bad[0].remedy.removesuffix('.')}. allow_impure=True (--allow-impure) runs it all the same, and its journal cannot be replayed",
+        )  # fmt: skip
+
+
+def _types_of(program: Program, streams: Mapping[Any, Any]) -> list[type[Event]]:
+    """The event types, in order: those of the streams. Raises UsageError where one has none."""
+    for cls in streams:
+        if not (isinstance(cls, type) and issubclass(cls, Event)):
+            raise UsageError(f"{cls!r} is no event type", hint="give {Message: source}", code="TL810")
+    spec = spec_of(program)
+    if not streams:
+        names = ", ".join(e.__name__ for e in spec.events)
+        raise UsageError("there are no streams", hint=f"give a source for {names}", code="TL810")
+    types = list(streams)
+    for cls in heard(spec, event_types(types)):
+        if cls not in types:
+            raise UsageError(
+                f"{spec.name} listens to {cls.__name__}, and no stream has it", code="TL810",
+                hint=f"give a source for {cls.__name__}; an empty folder will do",
+            )  # fmt: skip
+    return types
+
+
+def _begin(place: LocalPlace, program: Program, types: list[type[Event]]) -> tuple[LiveRun, str]:
+    """The live run at a place: the one that is there, or a new one."""
+    root = place.root
+    if not (root / RUN).is_file():
+        if root.exists() and (not root.is_dir() or any(root.iterdir())):
+            raise RunError(
+                "there is already something at the live run's place", place=Place(str(root)), code="TL940",
+                hint="give an empty or new directory, or that of a live run",
+            )  # fmt: skip
+        run = LiveRun(
+            FORMAT, __version__, uuid.uuid4().hex, spec_of(program).name, source_of(program), fingerprint(program),
+            params_text(program), [(t.name, list(t.texts)) for t in event_types(types)],
+            datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        )  # fmt: skip
+        (root / EPOCHS).mkdir(parents=True, exist_ok=True)
+        keep_sources(type(program), source_of(program), root)
+        with suppress(FileExistsError):  # another process has begun it at the same moment
+            place.create(RUN, msgspec.json.format(msgspec.json.encode(run), indent=2))
+    return chain.read_run(place)
+
+
+def _streams_before(place: LocalPlace) -> list[StreamEntry]:
+    number = chain.newest(place)
+    return list(chain.read_epoch(place, number).about.streams) if number else []
+
+
+def _made(streams: Mapping[Any, Any], place: LocalPlace, *, once: bool) -> list[tuple[str, str, LiveSource]]:
+    """The sources, with their types and names. Raises UsageError."""
+    found: list[tuple[str, str, LiveSource]] = []
+    for cls, given in streams.items():
+        named = given if isinstance(given, Mapping) else {"": given}
+        for name, one in named.items():
+            source = live_source(one, cls, once=once)
+            if isinstance(source, Push):
+                source.use(place)
+            found.append((cls.__name__, name, source))
+    return found
+
+
+def _numbered(
+    made: list[tuple[str, str, LiveSource]], before: list[StreamEntry]
+) -> list[tuple[StreamEntry, LiveSource]]:
+    """The sources with their numbers: a stream that was there before keeps its own."""
+    numbers = {(s.type, s.name): s.number for s in before}
+    found = []
+    for kind, name, source in made:
+        number = numbers.setdefault((kind, name), max(numbers.values(), default=-1) + 1)
+        found.append((StreamEntry(number, kind, name, source.text), source))
+    return found
+
+
+class Live(Reading):
+    """A live run that goes on in the background. Use it with `with`: it is stopped at the end.
+
+    What it has put out is read as of its last committed epoch (`outputs`, `digest`), its states between epochs (`state`).
+    """
+
+    def __init__(self, out: Path, program: Program, loop: Loop) -> None:
+        super().__init__(out, program)
+        self._loop = loop
+        self._told = False
+        weakref.finalize(self, loop.stop)
+
+    @property
+    def health(self) -> Health:
+        """How it goes."""
+        return self._loop.health
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has ended; whether it has. Raises what made it fail."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while not self._loop.done:
+            with self._loop.changed:
+                left = 1.0 if end is None else min(1.0, end - time.monotonic())
+                if left <= 0:
+                    return False
+                if not self._loop.done:
+                    self._loop.changed.wait(left)
+        self._loop.thread.join()
+        if self._loop.error is not None:
+            self._told = True
+            raise self._loop.error
+        return True
+
+    def until(self, condition: Callable[[Epoch], bool], timeout: float = 60.0) -> Epoch:
+        """Wait for an epoch of which something holds. Raises TimeoutError, and what made the run fail."""
+        end = time.monotonic() + timeout
+        while True:
+            head = self._loop.head
+            last = None if head is None else head.last
+            if last is not None and condition(last):
+                return last
+            if self._loop.done:
+                if self._loop.error is not None:
+                    raise self._loop.error
+                raise TimeoutError("the live run has ended before")
+            if time.monotonic() > end:
+                raise TimeoutError(
+                    f"not within {timeout} seconds; the last epoch is {None if last is None else last.number}"
+                )
+            with self._loop.changed:
+                self._loop.changed.wait(0.05)
+
+    def stop(self) -> None:
+        """Stop after the epoch that is being made, and write a checkpoint. Raises what made it fail."""
+        self._loop.stop()
+        self.wait()
+
+    def pause(self) -> None:
+        """Ask sources for nothing more until `resume`."""
+        self._loop.pause()
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._loop.resume()
+
+    def state(self, name: str) -> dict[Any, Any]:
+        """What a state holds after the last epoch. Raises UsageError for a state that is not there."""
+        self._check_state(name)
+        with self._loop.lock:
+            head = self._need_head()
+            return dict(head.kernel.items(name))
+
+    def get(self, name: str, key: Any) -> Any:
+        """What a state holds under one key after the last epoch, as a handler would read it."""
+        self._check_state(name)
+        with self._loop.lock:
+            try:
+                return self._need_head().kernel.state(name)[key]
+            except TypeMismatch:
+                raise
+            except KeyError:
+                return None
+
+    def _check_state(self, name: str) -> None:
+        declared = spec_of(self.program).declared
+        if name not in declared:
+            raise UsageError(
+                f"{self.program_name} has no state {name!r}",
+                hint=f"states: {', '.join(declared)}",
+                code="TL810",
+            )
+
+    def _need_head(self) -> Head:
+        self.until(lambda epoch: True) if self._loop.head is None else None
+        head = self._loop.head
+        assert head is not None
+        return head
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.stop()
+        self._loop.thread.join()
+        if kind is None and self._loop.error is not None and not self._told:
+            raise self._loop.error

@@ -1,0 +1,285 @@
+"""The loop that owns a live run's epochs: it asks sources for rows, commits, writes checkpoints, and says how it goes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from timelapse.errors import StorageError, TimelapseError
+from timelapse.model.program import Program
+from timelapse.progress import Progress
+from timelapse.streaming.format import Epoch
+from timelapse.streaming.head import Batch, Head, compact
+from timelapse.streaming.place import RunPlace
+from timelapse.streaming.sources.base import LiveSource
+from timelapse.streaming.streams import StreamEntry
+
+MOST_ROWS = 1_000_000
+"""Rows that one epoch asks of its sources, about."""
+MOST_WAITING = 4 << 30
+"""Bytes of rows that may wait for completeness before sources are no longer asked."""
+_WHOLE_AFTER = 8
+"""After so many checkpoints of changes a whole one is written."""
+_REMEMBERED = 512
+
+
+@dataclass(frozen=True)
+class Timing:
+    """When things happen, in seconds of wall clock. `idle`: after so long without rows, at its end, a partition no longer
+    holds the others back (None: never)."""
+
+    trigger: float = 0.5
+    idle: float | None = 10.0
+    checkpoint: float = 30.0
+
+
+@dataclass(frozen=True)
+class Committed:
+    """One committed epoch, for who watches. `seconds`: from the moment its first rows were asked for to the commit."""
+
+    epoch: Epoch
+    rows: int
+    read: int
+    seconds: float
+    at: float
+
+
+@dataclass
+class Health:
+    """How a live run goes."""
+
+    state: str = "starting"
+    """starting, running, waiting (the place takes no epoch), paused, ended, stopped, failed."""
+    problem: str = ""
+    recent: deque[Committed] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    rows: int = 0
+    read: int = 0
+    """Rows journalled and read since it was started."""
+    checkpoints: int = 0
+    started: float = 0.0
+
+
+class Stopped(Exception):
+    """The loop is to end."""
+
+
+class Loop:
+    """Runs until all streams have ended, `stop` is called, or something fails. One thread does all of it."""
+
+    def __init__(
+        self, make_head: Callable[[Callable[[str, float], None]], Head], place: RunPlace, program: Program,
+        sources: Sequence[tuple[StreamEntry, LiveSource]], timing: Timing, progress: Progress,
+        followers: Sequence[Callable[[Epoch, Mapping[str, Any]], None]] = (),
+    ) -> None:  # fmt: skip
+        self._make_head, self._place, self._program = make_head, place, program
+        self._sources, self._timing, self._progress = list(sources), timing, progress
+        self._followers = list(followers)
+        self.health = Health()
+        self.error: BaseException | None = None
+        self.head: Head | None = None
+        self._wake, self._stop, self._resumed = threading.Event(), threading.Event(), threading.Event()
+        self._resumed.set()
+        self.lock = threading.RLock()
+        """Held while the program runs: who reads its states between epochs takes it."""
+        self.changed = threading.Condition()
+        self._last_rows: dict[tuple[int, str], float] = {}
+        self._compacting: threading.Thread | None = None
+        self.thread = threading.Thread(target=self._run, name="timelapse-live", daemon=True)
+
+    # --- from outside ---------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End after the epoch that is being made."""
+        self._stop.set()
+        self._wake.set()
+        self._resumed.set()
+
+    def pause(self) -> None:
+        """Ask sources for nothing more until `resume`."""
+        self._resumed.clear()
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._resumed.set()
+        self._wake.set()
+
+    @property
+    def done(self) -> bool:
+        """Whether the loop has ended."""
+        return self.health.state in ("ended", "stopped", "failed")
+
+    # --- the thread -----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._open()
+            self._go()
+        except Stopped:
+            self._end("stopped")
+        except BaseException as error:
+            self.error = error
+            self._end("failed", str(error))
+        finally:
+            for _, source in self._sources:
+                try:
+                    source.close()
+                except Exception as error:
+                    self._progress.note(f"a source did not close: {error}")
+
+    def _end(self, state: str, problem: str = "") -> None:
+        if state in ("stopped", "ended"):
+            try:
+                self._checkpoint()
+                if self._compacting is not None:
+                    self._compacting.join()
+            except (OSError, TimelapseError) as error:
+                self._progress.note(f"the last checkpoint was not written: {error}")
+        self.health.state, self.health.problem = state, problem
+        with self.changed:
+            self.changed.notify_all()
+
+    def _open(self) -> None:
+        self.health.started = time.time()
+        head = self.head = self._make_head(self._wait)
+        for entry, source in self._sources:
+            head.stream(entry)
+            own = [p for p in head.partitions.values() if p.stream == entry.number]
+            source.start(entry.number, head.kind(entry.type), own, head.notes(entry.number), self._wake.set)
+            for name in source.partitions():
+                head.partition(entry.number, name)
+        self.health.state = "running"
+        self._last_checkpoint = time.monotonic()
+        with self.changed:
+            self.changed.notify_all()
+
+    def _go(self) -> None:
+        head = self.head
+        assert head is not None
+        while not self._stop.is_set():
+            if not self._resumed.is_set():
+                self.health.state = "paused"
+                self._resumed.wait()
+                self.health.state = "running"
+                continue
+            began = time.monotonic()
+            self._wake.clear()
+            batches = self._poll(head)
+            ended = all(source.ended for _, source in self._sources)
+            with self.lock:
+                before = 0 if head.last is None else head.last.end_seq
+                epoch = head.epoch(
+                    batches, time.time_ns() // 1000, idle=self._idle(), active=[e.number for e, _ in self._sources], ended=ended
+                )  # fmt: skip
+            if epoch is not None:
+                self._committed(epoch, batches, epoch.end_seq - before, time.monotonic() - began)
+            if time.monotonic() - self._last_checkpoint > self._timing.checkpoint:
+                self._checkpoint()
+            if ended:
+                self._end("ended")
+                return
+            full = sum(len(b.ts) for b in batches) >= MOST_ROWS
+            left = self._timing.trigger - (time.monotonic() - began)
+            if left > 0 and not full:
+                self._stop.wait(left) if batches else self._wake.wait(left)
+        raise Stopped
+
+    def _poll(self, head: Head) -> list[Batch]:
+        if head.waiting[1] > MOST_WAITING:
+            self._tell_once(
+                f"{head.waiting[0]:,} rows wait until all before them is complete: sources are not asked for more"
+            )
+            return []
+        found: list[Batch] = []
+        share = max(1, MOST_ROWS // max(1, len(self._sources)))
+        now = time.monotonic()
+        for entry, source in self._sources:
+            try:
+                batches = source.poll(share)
+            except (OSError, TimeoutError) as error:
+                self._tell_once(f"{entry.text} does not answer, and is asked again: {error}")
+                self._last_rows.update({(entry.number, name): now for name in source.partitions()})
+                continue
+            for name in source.partitions():
+                head.partition(entry.number, name)
+            for batch in batches:
+                self._last_rows[batch.stream, batch.partition] = now
+            found += batches
+        return found
+
+    _told = ""
+
+    def _tell_once(self, text: str) -> None:
+        if text != self._told:
+            self._told = text
+            self._progress.note(text)
+
+    def _idle(self) -> list[tuple[int, str]]:
+        """Partitions that have had no rows for so long, at the end of their source."""
+        if self._timing.idle is None:
+            return []
+        now, found = time.monotonic(), []
+        for entry, source in self._sources:
+            for name in source.partitions():
+                last = self._last_rows.setdefault((entry.number, name), now)
+                if now - last > self._timing.idle and source.at_end(name):
+                    found.append((entry.number, name))
+        return found
+
+    def _committed(self, epoch: Epoch, batches: Sequence[Batch], rows: int, seconds: float) -> None:
+        read = sum(len(b.ts) + len(b.bad) for b in batches)
+        self.health.rows += rows
+        self.health.read += read
+        self.health.recent.append(Committed(epoch, rows, read, seconds, time.time()))
+        for decision in epoch.decisions:
+            self._progress.note(decision)
+        for entry, source in self._sources:
+            own = [p for p in epoch.partitions if p.stream == entry.number]
+            source.committed(own)
+        assert self.head is not None
+        for follow in self._followers:
+            follow(epoch, self.head.sections)
+        with self.changed:
+            self.changed.notify_all()
+
+    def _checkpoint(self) -> None:
+        head = self.head
+        if head is None:
+            return
+        self._last_checkpoint = time.monotonic()
+        try:
+            with self.lock:
+                name = head.checkpoint()
+        except (OSError, StorageError) as error:
+            self._progress.note(f"a checkpoint was not written, the next one will have it: {error}")
+            return
+        if name is None:
+            return
+        self.health.checkpoints += 1
+        if head.changes_since >= _WHOLE_AFTER and (
+            self._compacting is None or not self._compacting.is_alive()
+        ):
+            self._compacting = threading.Thread(
+                target=self._compact, args=(name,), name="timelapse-compact", daemon=True
+            )
+            self._compacting.start()
+
+    def _compact(self, name: str) -> None:
+        try:
+            compact(self._place, self._program)
+            assert self.head is not None
+            self.head.whole_at(name)
+        except (OSError, StorageError) as error:
+            self._progress.note(f"checkpoints were not put together: {error}")
+
+    def _wait(self, what: str, seconds: float) -> None:
+        """An epoch cannot be written: wait, and say so."""
+        if self._stop.is_set():
+            raise Stopped
+        self.health.state, self.health.problem = "waiting", what
+        self._tell_once(what)
+        self._stop.wait(seconds)
+        self.health.state, self.health.problem = "running", ""

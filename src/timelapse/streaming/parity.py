@@ -1,0 +1,60 @@
+"""Parity: the journal replayed, and compared with what live has put out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from timelapse.model.program import Program
+from timelapse.run import replay
+from timelapse.streaming.head import digest_of
+from timelapse.streaming.journal import journal
+
+
+@dataclass(frozen=True)
+class Parity:
+    """What a replay of the journal has found. `same`: all outputs and rejections are equal, to the last bit."""
+
+    same: bool
+    epoch: int
+    events: int
+    digest: str
+    live: str
+    records: dict[str, tuple[int, int]]
+    """By record type: rows of live, rows of the replay."""
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        if self.same:
+            total = sum(rows for rows, _ in self.records.values())
+            return f"the same: {total:,} outputs of {self.events:,} events up to epoch {self.epoch:,}, digest {self.digest} ({self.seconds:.1f} s)"
+        lines = [f"DIFFERENT up to epoch {self.epoch:,}: live {self.live}, replay {self.digest}"]
+        lines += [
+            f"  {name}: {ours:,} rows live, {theirs:,} in the replay"
+            for name, (ours, theirs) in sorted(self.records.items())
+        ]
+        return "\n".join(lines)
+
+
+def parity(out: Path, program: Program, *, spark: Any = False, upto: int | None = None) -> Parity:
+    """Replay the journal up to its last epoch, or `upto`, and compare. Raises RunError, StorageError, HandlerError."""
+    began = time.perf_counter()
+    log, last = journal(out, upto)
+    if last is None:
+        return Parity(True, 0, 0, "", "", {}, 0.0)
+    begun = last.begin is not None
+    run = replay(
+        program, log, spark=spark, until=last.complete if begun else None, quarantine=last.quarantined > 0, cache=False,
+        allow_impure=True,
+    )  # fmt: skip
+    ours = {name: row.rows for name, row in last.outputs.items()}
+    names = sorted({*ours, *run.counts})
+    records = {name: (ours.get(name, 0), run.counts.get(name, 0)) for name in names}
+    found = digest_of(last)
+    return Parity(
+        run.digest == found, last.number, log.count, run.digest, found, records, time.perf_counter() - began
+    )

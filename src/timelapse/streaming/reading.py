@@ -1,0 +1,160 @@
+"""A live run, as others read it: what is committed, at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from timelapse.errors import Place, RunError, UsageError, meant
+from timelapse.log import Log
+from timelapse.model.events import Event, Record
+from timelapse.model.kept import load_kept
+from timelapse.model.load import load_program
+from timelapse.model.program import Program
+from timelapse.run.run import Run
+from timelapse.store.places import absolute_path
+from timelapse.streaming import chain
+from timelapse.streaming.format import Epoch, LiveRun
+from timelapse.streaming.head import digest_of
+from timelapse.streaming.journal import journal
+from timelapse.streaming.pack import Pack
+from timelapse.streaming.parity import Parity, parity
+from timelapse.streaming.place import LocalPlace
+
+
+class Reading:
+    """A live run's directory: its epochs, outputs, late rows, journal. It may be running, in this process or another."""
+
+    def __init__(self, out: Path, program: Program | None = None) -> None:
+        self.path = out
+        self._place = LocalPlace(out)
+        self._run, self._hash = chain.read_run(self._place)
+        self._program = program
+
+    @classmethod
+    def open(cls, out: str | Path, program: Program | None = None) -> Reading:
+        """Open a live run for reading. Raises RunError (TL940)."""
+        return Reading(absolute_path(out, "live run"), program)
+
+    @property
+    def run(self) -> LiveRun:
+        """What the run says of itself."""
+        return self._run
+
+    @property
+    def program_name(self) -> str:
+        return self._run.program
+
+    @property
+    def program(self) -> Program:
+        """The program. Raises RunError where it cannot be found again."""
+        if self._program is None:
+            self._program = program_of(self.path, self._run)
+        return self._program
+
+    @property
+    def last(self) -> Epoch | None:
+        """The last committed epoch; None before the first."""
+        number = chain.newest(self._place)
+        return chain.read_epoch(self._place, number).about if number else None
+
+    @property
+    def digest(self) -> str | None:
+        """The digest of all that was put out so far: that of a replay of the journal."""
+        last = self.last
+        return None if last is None else digest_of(last)
+
+    def epochs(self, first: int = 1, last: int | None = None) -> Iterator[Pack[Epoch]]:
+        """Epochs in order. Raises StorageError (TL931) for one that is damaged."""
+        yield from chain.epochs(self._place, first, chain.newest(self._place) if last is None else last)
+
+    def outputs(self, record: type[Record] | str, *, after: int = 0) -> pa.Table:
+        """Outputs of a record type in the stored columns: ts, phase, seq, ordinal, fields. `after`: of later epochs only.
+
+        Raises UsageError for a record that the run has not put out, where it has put out others.
+        """
+        name = record if isinstance(record, str) else record.__name__
+        found = self._sections(f"out/{name}", after)
+        last = self.last
+        if not found:
+            if last is not None and name in last.schemas:
+                return pa.ipc.read_schema(pa.py_buffer(last.schemas[name])).empty_table()
+            known = [] if last is None else sorted(last.schemas)
+            raise UsageError(
+                f"nothing was put out as {name}", place=Place(str(self.path)), code="TL810",
+                hint=f"{meant(name, known)}records so far: {', '.join(known) or 'none'}",
+            )  # fmt: skip
+        return pa.concat_tables(found)
+
+    def late(self, event: type[Event] | str) -> pa.Table | None:
+        """Late rows of an event type, with their places; None where there are none."""
+        name = event if isinstance(event, str) else event.__name__
+        found = self._sections(f"late/{name}", 0)
+        return pa.concat_tables(found, promote_options="permissive") if found else None
+
+    def aside(self) -> dict[str, pa.Table]:
+        """Rows that were put aside: `bad`, and by event type those of an absurd time."""
+        found: dict[str, list[pa.Table]] = {}
+        for pack in self.epochs():
+            for name in pack.sections:
+                if name == "bad" or name.startswith("absurd/"):
+                    found.setdefault(name, []).append(pack.table(name))
+        return {name: pa.concat_tables(tables) for name, tables in found.items()}
+
+    def _sections(self, name: str, after: int) -> list[pa.Table]:
+        return [pack.table(name) for pack in self.epochs(after + 1) if name in pack.sections]
+
+    def journal(self) -> Log:
+        """The journal as a log, up to the last epoch."""
+        return journal(self.path)[0]
+
+    def replay(self, **options: Any) -> Run:
+        """Replay the journal: a run, to ask `why`, `state` and `diff` of. Options are those of `tl.replay`."""
+        from timelapse.run import replay
+
+        log, last = journal(self.path)
+        until = None if last is None or last.begin is None else last.complete
+        return replay(self.program, log, until=until, **options)
+
+    def parity(self, *, spark: Any = False) -> Parity:
+        """Replay the journal and compare."""
+        return parity(self.path, self.program, spark=spark)
+
+
+def program_of(out: Path, run: LiveRun) -> Program:
+    """The program of a live run, from where it was or from the files that were kept with it."""
+    import ast
+
+    from timelapse.model.fingerprint import fingerprint
+
+    if run.source is None:
+        raise RunError(
+            f"where {run.program} was defined is not known", place=Place(str(out)), code="TL943",
+            hint="give the program: Reading.open(out, program)",
+        )  # fmt: skip
+    values = {name: ast.literal_eval(text) for name, text in run.params.items()}
+    tried: list[type[Program]] = []
+    try:
+        tried.append(load_program(run.source))
+    except Exception as error:  # it may be gone, or altered so that it does not load
+        problem: Exception | None = error
+    else:
+        problem = None
+    for cls in tried:
+        found = cls(**values)
+        if fingerprint(found) == run.fingerprint:
+            return found
+    kept = load_kept(out, run.source)
+    if kept is not None:
+        return kept(**values)
+    if tried:
+        return tried[0](**values)
+    raise RunError(
+        f"{run.source} cannot be loaded: {problem}",
+        place=Place(str(out)),
+        code="TL943",
+        hint="give the program",
+    )

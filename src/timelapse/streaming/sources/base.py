@@ -1,0 +1,75 @@
+"""What a source is: partitions of rows, each row at a position that is its own for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from timelapse.ingest.convert import wire_type
+from timelapse.ingest.parse import Batch as Parsed
+from timelapse.log.segment import fields_table
+from timelapse.log.types import EventType
+from timelapse.streaming.head import Bad, Batch
+from timelapse.streaming.streams import I64, Partition
+
+
+class LiveSource(Protocol):
+    """A stream of one event type. All calls come from one thread, but `wake` may be called from any."""
+
+    @property
+    def text(self) -> str:
+        """What it reads from, for people, and to see that it is the same after a restart."""
+
+    def start(
+        self,
+        stream: int,
+        kind: EventType,
+        partitions: Sequence[Partition],
+        notes: Sequence[str],
+        wake: Callable[[], None],
+    ) -> None:
+        """Go on behind these positions. `notes`: what the source has noted in epochs so far; `wake`: to be called when
+        there are new rows. Raises SourceError where that cannot be."""
+
+    def partitions(self) -> Sequence[str]:
+        """The partitions that there are now."""
+
+    def poll(self, most: int) -> list[Batch]:
+        """What has come since the last call: about so many rows at most, each once. It does not wait.
+
+        Raises SourceError, and OSError where the source does not answer: it is asked again.
+        """
+
+    def at_end(self, partition: str) -> bool:
+        """Whether the last poll has seen the end of a partition."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will ever come any more."""
+
+    def committed(self, partitions: Sequence[Partition]) -> None:
+        """Rows up to these positions are durable here."""
+
+    def close(self) -> None: ...
+
+
+def fields_of(kind: EventType, parsed: Parsed) -> pa.Table:
+    """The fields of parsed rows, in the log's Arrow types."""
+    columns = [
+        column.cast(field.type.arrow) if column.type == wire_type(field.type) else column
+        for column, field in zip(parsed.columns, kind.fields, strict=True)
+    ]
+    return fields_table(kind, columns, len(parsed.ts))
+
+
+def batch_of(
+    stream: int, partition: str, kind: EventType, parsed: Parsed, offsets: I64, bad_offsets: Sequence[int], end: int, *,
+    cursor: str = "", notes: Sequence[str] = (),
+) -> Batch:  # fmt: skip
+    """Parsed rows with their positions."""
+    bad = [Bad(offset, b.reason, b.raw) for offset, b in zip(bad_offsets, parsed.bad, strict=True)]
+    ts = np.asarray(parsed.ts, np.int64)
+    return Batch(stream, partition, ts, fields_of(kind, parsed), offsets, end, bad, cursor, notes)

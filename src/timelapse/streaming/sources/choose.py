@@ -1,0 +1,56 @@
+"""Which source is meant by what a user gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from timelapse.errors import Place, UsageError
+from timelapse.ingest.source import Source
+from timelapse.model.events import Event
+from timelapse.store.places import local_path
+from timelapse.streaming.sources.base import LiveSource
+from timelapse.streaming.sources.files import Files
+from timelapse.streaming.sources.follow import Follow
+from timelapse.streaming.sources.push import Push
+
+_PACKED = (".gz", ".bz2", ".zst", ".lz4", ".parquet", ".pq")
+
+
+def source_of(given: Any, cls: type[Event], *, once: bool) -> LiveSource:
+    """The source for what a user gives as one. Raises UsageError."""
+    if isinstance(given, Source):
+        return _files(given, once=once)
+    if isinstance(given, str | Path):
+        return _files(Source(local_path(given, "source")), once=once)
+    if isinstance(given, Push) or all(
+        hasattr(given, n) for n in ("start", "poll", "partitions", "at_end", "close")
+    ):
+        found: LiveSource = given
+        return found
+    raise UsageError(
+        f"{type(given).__name__} is no source of a stream", place=Place(what=cls.__name__), code="TL810",
+        hint="give a folder, a pattern, a file that grows, tl.Source(...), tl.Push(), or {name: source} for several",
+    )  # fmt: skip
+
+
+def _files(source: Source, *, once: bool) -> LiveSource:
+    if not source.is_files:
+        raise UsageError(
+            "a stream does not come from a table in memory",
+            hint="tl.replay takes tables; tl.Push() takes rows as they come",
+            code="TL810",
+        )
+    paths = source.paths
+    one = Path(paths[0]).expanduser() if len(paths) == 1 and "://" not in paths[0] else None
+    pattern = one is not None and any(c in paths[0] for c in "*?[")
+    if (
+        one is not None
+        and not pattern
+        and not one.is_dir()
+        and (one.is_file() or one.suffix)
+        and one.suffix not in _PACKED
+    ):
+        return Follow(replace(source, data=[one]), once=once)
+    return Files(source, once=once)

@@ -1,0 +1,187 @@
+"""Files as they appear in a folder, or match a pattern: each is read once, whole.
+
+The files of a stream are one partition. A row's position is the number of its file, in the order in which files were taken, and
+its line (or row) in it. Which file has which number is noted in the epoch that begins to read it. Of the files that are new
+together, older ones (by their time of change) come first, and those of one time by name.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from timelapse.errors import IngestError, Place, SourceError
+from timelapse.ingest.lines import count_line_ends
+from timelapse.ingest.parse import Batch as Parsed
+from timelapse.ingest.prepare import number_lines, prepare_files, read_task
+from timelapse.ingest.source import Source, list_files
+from timelapse.log.types import EventType
+from timelapse.streaming.head import Batch
+from timelapse.streaming.sources.base import batch_of
+from timelapse.streaming.streams import Partition
+
+ONE = "files"
+"""The name of the one partition."""
+_LINES = 1 << 32
+SETTLE = 0.2
+"""Seconds that a file must not have changed for before it is read: who writes into the folder may not be done."""
+
+
+class _Taken(msgspec.Struct, frozen=True):
+    """A file that was begun: its number, path, size."""
+
+    number: int
+    path: str
+    size: int
+
+
+class Files:
+    """A folder, a pattern, or several: new files are read as they appear. `once`: those that are there now, and no more."""
+
+    def __init__(self, source: Source, *, once: bool = False) -> None:
+        self._source, self._once = source, once
+        self._taken: dict[str, _Taken] = {}
+        self._waiting: deque[_Taken] = deque()
+        self._reading: Iterator[Parsed] | None = None
+        self._now: _Taken | None = None
+        self._position = -1
+        self._looked = False
+        self._noted: set[int] = set()
+        """Numbers of files of which some epoch has noted that they were begun."""
+
+    @property
+    def text(self) -> str:
+        return "files " + ", ".join(os.path.abspath(p) if "://" not in p else p for p in self._source.paths)
+
+    def start(
+        self,
+        stream: int,
+        kind: EventType,
+        partitions: Sequence[Partition],
+        notes: Sequence[str],
+        wake: Callable[[], None],
+    ) -> None:
+        self._stream, self._kind = stream, kind
+        self._position = next((p.position for p in partitions if p.name == ONE), -1)
+        for note in notes:
+            file = msgspec.json.decode(note, type=_Taken)
+            self._taken[file.path] = file
+            self._noted.add(file.number)
+        if self._taken:
+            last = max(self._taken.values(), key=lambda f: f.number)
+            self._check(last)
+            self._waiting.append(last)
+
+    def _check(self, file: _Taken) -> None:
+        """Raises SourceError where a file that was begun is not what it was."""
+        try:
+            size = os.stat(file.path).st_size
+        except FileNotFoundError:
+            size = -1
+        if size != file.size:
+            what = "is gone" if size < 0 else f"has {size:,} bytes, and had {file.size:,} when it was read"
+            raise SourceError(
+                f"the file {what}", place=Place(file.path), code="TL945",
+                hint="files of a stream are written once, under a name of their own; put further rows into further files",
+            )  # fmt: skip
+
+    def partitions(self) -> Sequence[str]:
+        return (ONE,)
+
+    def poll(self, most: int) -> list[Batch]:
+        found: list[Batch] = []
+        rows = 0
+        while rows < most:
+            if self._reading is None and not self._next():
+                break
+            assert self._reading is not None
+            assert self._now is not None
+            parsed = next(self._reading, None)
+            if parsed is None:
+                self._reading = None
+                continue
+            base = self._now.number * _LINES
+            offsets = np.asarray(parsed.rows, np.int64) + base
+            bad = [b.row + base for b in parsed.bad]
+            end = max([int(offsets[-1]) if len(offsets) else -1, *bad, base])
+            note = () if self._now.number in self._noted else (msgspec.json.encode(self._now).decode(),)
+            self._noted.add(self._now.number)
+            if end > self._position or note:
+                found.append(
+                    batch_of(
+                        self._stream,
+                        ONE,
+                        self._kind,
+                        parsed,
+                        offsets,
+                        bad,
+                        end,
+                        cursor=self._now.path,
+                        notes=note,
+                    )
+                )
+                rows += len(parsed.ts)
+        return found
+
+    def _next(self) -> bool:
+        """Begin the next file, if there is one."""
+        if not self._waiting and not (self._once and self._looked):
+            self._look()
+        if not self._waiting:
+            return False
+        self._now = self._waiting.popleft()
+        self._reading = self._parsed(self._now)
+        return True
+
+    def _look(self) -> None:
+        """Find files that are new."""
+        self._looked = True
+        try:
+            there = list_files(self._source.paths)
+        except IngestError as error:
+            if error.code != "TL412":
+                raise
+            there = []
+        new = []
+        for file in there:
+            known = self._taken.get(file.path)
+            if known is not None:
+                if known.size != file.size:
+                    self._check(known)
+                continue
+            changed = os.stat(file.path).st_mtime_ns
+            if not self._once and time.time_ns() - changed < SETTLE * 1e9:
+                continue
+            new.append((changed, os.fsencode(file.path), file))
+        for _, _, file in sorted(new, key=lambda one: one[:2]):
+            number = max((f.number for f in self._taken.values()), default=-1) + 1
+            taken = self._taken[file.path] = _Taken(number, file.path, file.size)
+            self._waiting.append(taken)
+
+    def _parsed(self, file: _Taken) -> Iterator[Parsed]:
+        one = prepare_files(0, self._kind, replace(self._source, data=[Path(file.path)]), None, 0)
+        number_lines([one], lambda pieces: [count_line_ends(p) for p in pieces])
+        for task in one.tasks:
+            for _, parsed in read_task(task, one.plan):
+                yield parsed
+
+    def at_end(self, partition: str) -> bool:
+        return self._reading is None and not self._waiting
+
+    @property
+    def ended(self) -> bool:
+        return self._once and self._looked and self.at_end(ONE)
+
+    def committed(self, partitions: Sequence[Partition]) -> None:
+        """Nothing to do: files stay."""
+
+    def close(self) -> None:
+        """Nothing is open between polls but what is read."""
+        self._reading = None

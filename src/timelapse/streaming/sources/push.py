@@ -1,0 +1,305 @@
+"""Rows that are sent: each is durable before its sender gets an answer, and counts once.
+
+What many senders send together becomes one segment: a pack in the run's own place, numbered, created exclusively and synced.
+The loop reads segments in their order. A row's position is its number among all rows of the stream.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from timelapse.errors import Place, SourceError, UsageError
+from timelapse.log.segment import table_of
+from timelapse.log.types import EventType
+from timelapse.model.events import Event
+from timelapse.streaming.head import Batch
+from timelapse.streaming.pack import Pack, packed
+from timelapse.streaming.place import RunPlace
+from timelapse.streaming.streams import Partition
+
+ONE = "push"
+SEGMENTS = "push"
+MOST_ROWS = 100_000
+"""Rows of one segment, about."""
+_REMEMBERED = 1_000_000
+"""So many ids of what was sent are remembered."""
+
+
+class _Segment(msgspec.Struct, frozen=True):
+    """A segment's header: the number of its first row, when it was received, what its parts were called by their senders."""
+
+    stream: int
+    number: int
+    first: int
+    rows: int
+    received: int
+    ids: list[tuple[str, int]] = []
+    """Ids of what was sent, with the number of rows of each."""
+
+
+@dataclass
+class _Sent:
+    table: pa.Table
+    id: str
+    done: Future[int]
+
+
+class Push:
+    """A stream that rows are sent to: `send` in Python, POST over HTTP (`timelapse live --listen`).
+
+    `send` returns when the rows are durable. What is sent again under the same `id` is accepted and not counted again.
+    `close` says that nothing more will come.
+    """
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[_Sent | None] = queue.Queue(10_000)
+        self._ready = threading.Event()
+        self._closed = threading.Event()
+        self._failure: BaseException | None = None
+        self._ids: dict[str, int] = {}
+        self._thread: threading.Thread | None = None
+        self._next_read = 1
+        self._next_write = 1
+        self._rows = 0
+        self._position = -1
+        self._lock = threading.Lock()
+        self._held: dict[int, pa.Table] = {}
+        """Segments that were just written, and need not be read again."""
+
+    text = "rows that are sent"
+
+    # --- senders ------------------------------------------------------------------------------------
+
+    def send(self, rows: Iterable[Event] | pa.Table, *, id: str = "", timeout: float | None = 60.0) -> int:  # noqa: A002
+        """Send events, or a table with `ts` and their fields. Returns how many rows count: 0 where this `id` was sent before.
+
+        Raises TypeMismatch and the like for rows that do not fit, TimeoutError, SourceError where the run has stopped.
+        """
+        if not self._ready.wait(timeout):
+            raise TimeoutError("the live run that is to read this stream was not started")
+        if self._closed.is_set():
+            raise SourceError("the stream was closed", hint="open another one", code="TL945")
+        if self._failure is not None:
+            raise SourceError(
+                f"the stream takes no more rows: {self._failure}", code="TL945"
+            ) from self._failure
+        table = rows if isinstance(rows, pa.Table) else self._table(rows)
+        sent = _Sent(self._checked(table), id, Future())
+        self._queue.put(sent, timeout=timeout)
+        return sent.done.result(timeout)
+
+    def _table(self, rows: Iterable[Event]) -> pa.Table:
+        events = list(rows)
+        for event in events:
+            if type(event).__name__ != self._kind.name:
+                raise UsageError(
+                    f"{event!r:.80} is no {self._kind.name}",
+                    hint="each event type has a stream of its own",
+                    code="TL810",
+                )
+        fields = table_of(self._kind, events)
+        ts = pa.array([e.ts for e in events], pa.int64())
+        return pa.table([ts, *fields.columns], ["ts", *(f.name for f in self._kind.fields)])
+
+    def _checked(self, table: pa.Table) -> pa.Table:
+        schema = pa.schema([pa.field("ts", pa.int64(), nullable=False), *self._kind.schema])
+        try:
+            found = table.select(schema.names).cast(schema)
+        except (KeyError, pa.ArrowInvalid, ValueError, pa.ArrowNotImplementedError) as error:
+            raise UsageError(
+                f"the table does not fit {self._kind}: {error}",
+                hint="give `ts` in microseconds and the event's fields",
+                code="TL810",
+            ) from None
+        found.validate(full=True)
+        for name in schema.names:
+            if not schema.field(name).nullable and found.column(name).null_count:
+                raise UsageError(f"{name} is null in some row", hint="leave those rows out", code="TL810")
+        return found
+
+    def close(self) -> None:
+        """Nothing more will come. What was sent is processed."""
+        self._closed.set()
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+
+    # --- writing segments -----------------------------------------------------------------------------
+
+    def _write_all(self) -> None:
+        while True:
+            first = self._queue.get()
+            if first is None:
+                return
+            group, rows, last = [first], first.table.num_rows, False
+            while rows < MOST_ROWS:
+                try:
+                    more = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+                if more is None:
+                    last = True
+                    break
+                group.append(more)
+                rows += more.table.num_rows
+            self._write(group)
+            if last:
+                return
+
+    def _write(self, group: Sequence[_Sent]) -> None:
+        new: list[_Sent] = []
+        again: list[_Sent] = []
+        known = set(self._ids)
+        for sent in group:
+            (again if sent.id and sent.id in known else new).append(sent)
+            if sent.id:
+                known.add(sent.id)
+        try:
+            if new:
+                self._put(new)
+        except BaseException as error:
+            self._failure = error
+            for sent in group:
+                sent.done.set_exception(error)
+            return
+        for sent in new:
+            sent.done.set_result(sent.table.num_rows)
+        for sent in again:
+            sent.done.set_result(0)
+        self._wake()
+
+    def _put(self, new: Sequence[_Sent]) -> None:
+        table = pa.concat_tables([sent.table for sent in new])
+        ids = [(sent.id, sent.table.num_rows) for sent in new if sent.id]
+        about = _Segment(
+            self._stream, self._next_write, self._rows, table.num_rows, time.time_ns() // 1000, ids
+        )
+        data, _ = packed(about, {"rows": table})
+        name = self._name(self._next_write)
+        try:
+            self._place.create(name, data)
+        except FileExistsError:
+            raise SourceError(
+                "another process writes to this stream", place=Place(name), code="TL941",
+                hint="one process runs a live run at a time",
+            ) from None  # fmt: skip
+        with self._lock:
+            self._held[self._next_write] = table
+            self._next_write += 1
+            self._rows += table.num_rows
+        self._remember(ids)
+
+    def _remember(self, ids: Iterable[tuple[str, int]]) -> None:
+        self._ids.update(ids)
+        while len(self._ids) > _REMEMBERED:
+            del self._ids[next(iter(self._ids))]
+
+    def _name(self, number: int) -> str:
+        return f"{SEGMENTS}/{self._stream:04d}-{number:016d}"
+
+    # --- the source -----------------------------------------------------------------------------------
+
+    def use(self, place: RunPlace) -> None:
+        """Where segments are."""
+        self._place = place
+
+    def start(
+        self,
+        stream: int,
+        kind: EventType,
+        partitions: Sequence[Partition],
+        notes: Sequence[str],
+        wake: Callable[[], None],
+    ) -> None:
+        self._stream, self._kind, self._wake = stream, kind, wake
+        known = next((p for p in partitions if p.name == ONE), None)
+        self._position = -1 if known is None else known.position
+        self._next_read = int(known.cursor or 1) if known is not None else 1
+        # What was sent and not yet taken is read again; ids are those of the last segments.
+        number, rows, ids = self._next_read, 0, list[tuple[str, int]]()
+        back = number - 1
+        while back > 0 and len(ids) < _REMEMBERED and self._place.exists(self._name(back)):
+            about = self._read(back).about
+            ids = [*about.ids, *ids]
+            rows = max(rows, about.first + about.rows)
+            back -= 1
+            if number - back > 1000:
+                break
+        while self._place.exists(self._name(number)):
+            about = self._read(number).about
+            ids += about.ids
+            rows = about.first + about.rows
+            number += 1
+        self._remember(ids)
+        self._next_write, self._rows = number, rows
+        self._thread = threading.Thread(target=self._write_all, name="timelapse-push", daemon=True)
+        self._thread.start()
+        self._ready.set()
+
+    def _read(self, number: int) -> Pack[_Segment]:
+        name = self._name(number)
+        return Pack(name, self._place.read(name), _Segment, "restore it from a copy")
+
+    def partitions(self) -> Sequence[str]:
+        return (ONE,)
+
+    def poll(self, most: int) -> list[Batch]:
+        found: list[Batch] = []
+        rows = 0
+        while rows < most:
+            with self._lock:
+                if self._next_read >= self._next_write:
+                    break
+                table = self._held.pop(self._next_read, None)
+            number = self._next_read
+            if table is None:
+                pack = self._read(number)
+                table, first = pack.table("rows"), pack.about.first
+            else:
+                first = self._expected(number)
+            self._next_read += 1
+            offsets = np.arange(first, first + table.num_rows, dtype=np.int64)
+            self._firsts = (self._next_read, first + table.num_rows)
+            found.append(
+                Batch(
+                    self._stream,
+                    ONE,
+                    table.column("ts").to_numpy(),
+                    table.drop_columns(["ts"]),
+                    offsets,
+                    first + table.num_rows - 1,
+                    (),
+                    str(self._next_read),
+                )
+            )
+            rows += table.num_rows
+        return found
+
+    _firsts: tuple[int, int] = (0, 0)
+
+    def _expected(self, number: int) -> int:
+        """The first row of a segment."""
+        if self._firsts[0] == number:
+            return self._firsts[1]
+        return self._read(number).about.first
+
+    def at_end(self, partition: str) -> bool:
+        with self._lock:
+            return self._next_read >= self._next_write
+
+    @property
+    def ended(self) -> bool:
+        done = self._closed.is_set() and (self._thread is None or not self._thread.is_alive())
+        return done and self.at_end(ONE)
+
+    def committed(self, partitions: Sequence[Partition]) -> None:
+        """Segments stay: they are what was received."""

@@ -1,0 +1,364 @@
+"""`tl.live` as users have it: files that appear, a file that grows, rows that are sent; stopped, killed and begun again."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import timelapse as tl
+from timelapse.errors import HandlerError, ImpureProgram, RunError, SourceError, StorageError, UsageError
+from timelapse.run import run_serial
+from timelapse.streaming.format import Epoch
+from timelapse.streaming.pack import Pack
+from timelapse.streaming.reading import Reading
+
+
+class Hit(tl.Event):
+    who: int
+    size: int
+
+
+class Mark(tl.Event):
+    who: int
+
+
+class Seen(tl.Record):
+    who: int
+    n: int
+
+
+class Watch(tl.Program):
+    least: int = 3
+    n: tl.Counter[int]
+    marked: tl.Set[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[e.who] += e.size
+        if self.n[e.who] % self.least == 0 or e.who in self.marked:
+            self.emit(Seen(who=e.who, n=self.n[e.who]))
+
+    @tl.on(Mark, after=50)
+    def mark(self, e: Mark) -> None:
+        self.marked.add(e.who)
+
+
+FAST: dict[str, Any] = {"trigger": "10ms", "ahead": None}
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+
+
+def hits(count: int, start: int = 0) -> list[Hit]:
+    return [Hit(who=n * 7 % 5, size=n % 3, ts=1000 + n * 3) for n in range(start, start + count)]
+
+
+def marks(count: int) -> list[Mark]:
+    return [Mark(who=n, ts=1001 + n * 40) for n in range(count)]
+
+
+def lines(events: list[Hit] | list[Mark]) -> str:
+    return "".join(
+        json.dumps({"ts": e.ts, **{f.name: getattr(e, f.name) for f in e.__fields__}}) + "\n" for e in events
+    )
+
+
+def put(path: Path, text: str) -> None:
+    """A file appears whole."""
+    aside = path.with_name("." + path.name)
+    aside.write_text(text)
+    os.utime(aside, (time.time() - 5, time.time() - 5))
+    aside.rename(path)
+
+
+def whole(events: list[Hit], others: list[Mark], until: int | None = None) -> str:
+    both: list[tl.Event] = sorted([*others, *events], key=lambda e: (e.ts, type(e) is Hit))
+    return run_serial(Watch, both, until=until).digest
+
+
+def test_what_is_there_once(tmp_path: Path) -> None:
+    """Two types, folders of files; the digest is that of the serial loop, of the replay and of parity."""
+    (tmp_path / "hits").mkdir()
+    (tmp_path / "marks").mkdir()
+    put(tmp_path / "hits" / "a.jsonl", lines(hits(100)))
+    put(tmp_path / "hits" / "b.jsonl", lines(hits(100, 100)))
+    put(tmp_path / "marks" / "a.jsonl", lines(marks(3)))
+    with tl.live(
+        Watch, {Mark: tmp_path / "marks", Hit: tmp_path / "hits"}, tmp_path / "out", once=True, **FAST
+    ) as run:
+        assert run.wait(30)
+    assert run.health.state == "ended"
+    assert run.digest == whole(hits(200), marks(3))
+    found = run.parity()
+    assert found.same
+    assert "the same" in found.text
+    opened = Reading.open(tmp_path / "out")
+    assert opened.digest == run.digest
+    assert opened.outputs("Seen").num_rows == found.records["Seen"][0] > 0
+    replayed = opened.replay(spark=False)
+    assert replayed.digest == run.digest
+    assert replayed.why(f"Seen:who={replayed.stored('Seen')['who'][0].as_py()}").text
+    with pytest.raises(UsageError, match="records so far: Seen"):
+        opened.outputs("Sen")
+
+
+def test_files_appear_and_the_run_is_stopped_and_begun_again(tmp_path: Path) -> None:
+    folder, out = tmp_path / "hits", tmp_path / "out"
+    folder.mkdir()
+    (tmp_path / "marks").mkdir()
+    streams = {Mark: tmp_path / "marks", Hit: folder}
+    for number in range(4):
+        with tl.live(Watch, streams, out, idle="50ms", checkpoint="100ms", **FAST) as run:
+            for part in range(3):
+                at = number * 3 + part
+                put(folder / f"{at:03}.jsonl", lines(hits(20, at * 20)))
+                run.until(lambda e, n=at: e.end_seq >= n * 20 + 19, 30)  # type: ignore[misc]
+            assert run.get("n", 1) == run.state("n")[1]
+    last = Reading.open(out).last
+    assert last is not None
+    assert last.end_seq == 239, "the last row waits: nothing says that no more of its time will come"
+    with tl.live(Watch, streams, out, once=True, **FAST) as run:
+        run.wait(30)
+    assert run.digest == whole(hits(240), [])
+    assert run.parity().same
+
+
+def test_a_file_that_grows(tmp_path: Path) -> None:
+    """Lines count when they are complete; the last one without an end counts when the source has ended."""
+    path, out = tmp_path / "hits.csv", tmp_path / "out"
+    text = "ts,who,size\n" + "".join(f"{e.ts},{e.who},{e.size}\n" for e in hits(200))
+    (tmp_path / "marks").mkdir()
+    streams = {Mark: {"m": tmp_path / "marks"}, Hit: {"h": path}}
+    cuts = [0, 5, 12, 13, 400, 401, 1000, 1003]
+    for number, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+        with open(path, "a") as file:
+            file.write(text[lo:hi])
+        with tl.live(Watch, streams, out, idle="20ms", **FAST) as run:
+            wanted = text[:hi].count("\n") - 1
+            if wanted > 1:
+                run.until(lambda e, n=wanted: sum(p.rows for p in e.partitions) >= n, 30)  # type: ignore[misc]
+            else:
+                time.sleep(0.05 + number * 0)
+    with open(path, "a") as file:
+        file.write(text[cuts[-1] : -1])
+    with tl.live(Watch, streams, out, once=True, **FAST) as run:
+        run.wait(30)
+    assert run.digest == whole(hits(200), [])
+    path.write_text("ts,who,size\n")
+    with tl.live(Watch, streams, out, **FAST) as run, pytest.raises(SourceError) as error:
+        run.wait(30)
+    assert error.value.code == "TL945"
+
+
+def test_rows_that_are_sent(tmp_path: Path) -> None:
+    """Several senders at once; what is sent again counts once, also after a restart; what was answered is never lost."""
+    out = tmp_path / "out"
+    sent = hits(300)
+    for number in range(3):
+        push, others = tl.Push(), tl.Push()
+        with tl.live(Watch, {Mark: others, Hit: push}, out, lateness="1s", **FAST) as run:
+            part = sent[number * 100 : number * 100 + 100]
+
+            def send(mine: int, part: list[Hit] = part, push: tl.Push = push) -> None:
+                for at in range(mine, 100, 4):
+                    assert push.send([part[at]], id=f"row {part[at].ts}") == 1
+
+            threads = [threading.Thread(target=send, args=(n,)) for n in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert push.send(part[:3], id=f"row {part[0].ts}") == 0
+            if number:
+                assert push.send([sent[0]], id=f"row {sent[0].ts}") == 0
+            if number == 2:
+                assert others.send(marks(3)) == 3
+                push.close()
+                others.close()
+                assert run.wait(30)
+    assert run.digest == whole(sent, marks(3))
+    assert run.parity().same
+    with pytest.raises(SourceError):
+        push.send(hits(1))
+
+
+def test_late_rows_and_absurd_times(tmp_path: Path) -> None:
+    push = tl.Push()
+    with tl.live(Plain, {Hit: push}, tmp_path / "out", lateness=0.00001, trigger="10ms", ahead="1h") as run:
+        push.send([Hit(who=1, size=1, ts=t) for t in (1000, 1005, 996, 994, 995, 1005)])
+        push.send([Hit(who=1, size=1, ts=time.time_ns() // 1000 + 7_200_000_000)])
+        push.close()
+        run.wait(30)
+    late, aside = run.late(Hit), run.aside()
+    assert late is not None
+    assert late.column("ts").to_pylist() == [994]
+    assert late.column("who").to_pylist() == [1]
+    assert aside["absurd/Hit"].num_rows == 1
+    assert run.last is not None
+    assert (run.last.end_seq, run.last.complete) == (5, 1005)
+
+
+class Plain(tl.Program):
+    n: tl.Counter[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        if e.size == 13:
+            raise ValueError("unlucky")
+        self.n[e.who] += e.size
+        self.emit(Seen(who=e.who, n=self.n[e.who]))
+
+
+def test_a_handler_that_raises(tmp_path: Path) -> None:
+    """The run stops before anything of the epoch is committed; with quarantine it goes on without the event."""
+    events = [Hit(who=1, size=13 if n == 50 else 1, ts=n) for n in range(100)]
+    put(tmp_path / "hits.jsonl", lines(events))
+    with tl.live(Plain, {Hit: tmp_path / "hits.jsonl"}, tmp_path / "out", once=True, **FAST) as run:
+        with pytest.raises(HandlerError, match="unlucky"):
+            run.wait(30)
+    assert run.last is None
+    assert run.health.state == "failed"
+    with tl.live(
+        Plain, {Hit: tmp_path / "hits.jsonl"}, tmp_path / "out", once=True, quarantine=True, **FAST
+    ) as run:
+        run.wait(30)
+    assert run.last is not None
+    assert run.last.quarantined == 1
+    assert run.digest == run_serial(Plain, events, quarantine=True).digest
+    assert run.parity().same
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (tmp_path / "in").mkdir()
+    wrong: Any
+    for wrong in ({}, {Mark: tmp_path / "in"}, {Hit: 3, Mark: tmp_path / "in"}):
+        with pytest.raises(UsageError):
+            tl.live(Watch, wrong, out)
+        assert not out.exists()
+    option: Any
+    for option in ({"lateness": "soon"}, {"trigger": -1}, {"late": "never"}):
+        with pytest.raises(UsageError):
+            tl.live(Watch, {Mark: tmp_path / "in", Hit: tmp_path / "in"}, out, **option)
+        assert not out.exists()
+    both = {Mark: tmp_path / "in", Hit: tmp_path / "in"}
+    with tl.live(Watch, both, out, once=True) as run:
+        run.wait(30)
+    with pytest.raises(RunError) as other:
+        with tl.live(Watch(least=4), both, out, once=True) as run:
+            run.wait(30)
+    assert other.value.code == "TL943"
+    with pytest.raises(RunError):
+        tl.live(Watch, {Hit: tmp_path / "in", Mark: tmp_path / "in"}, out)
+    with pytest.raises(RunError):
+        tl.live(Watch, both, tmp_path)
+    with pytest.raises(ImpureProgram):
+        tl.live(Clock, {Hit: tmp_path / "in"}, tmp_path / "clock")
+
+
+class Clock(tl.Program):
+    n: tl.Counter[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[int(time.time())] += 1
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    """A checkpoint that was altered: an older one is used. An epoch that was altered: named, and nothing goes on."""
+    folder, out = tmp_path / "hits", tmp_path / "out"
+    folder.mkdir()
+    streams = {Hit: folder}
+    for number in range(3):
+        put(folder / f"{number}.parquet", "")
+        table = pa.table({n: [getattr(e, n) for e in hits(50, number * 50)] for n in ("ts", "who", "size")})
+        pq.write_table(table, folder / f"{number}.parquet")
+        with tl.live(Plain, streams, out, once=True, **FAST) as run:
+            run.wait(30)
+    names = sorted((out / "checkpoints").iterdir())
+    assert len(names) >= 3
+    data = bytearray(names[-1].read_bytes())
+    data[-10] ^= 1
+    names[-1].write_bytes(data)
+    table = pa.table({n: [getattr(e, n) for e in hits(50, 150)] for n in ("ts", "who", "size")})
+    pq.write_table(table, folder / "3.parquet")
+    with tl.live(Plain, streams, out, once=True, **FAST) as run:
+        run.wait(30)
+    assert run.digest == run_serial(Plain, hits(200)).digest
+    first = sorted((out / "epochs").iterdir())[0]
+    data = bytearray(first.read_bytes())
+    pack = Pack(str(first), bytes(data), Epoch, "")
+    size = int.from_bytes(data[8:12], "little")
+    data[16 + size + pack.sections["journal/Hit"].at + 20] ^= 1
+    first.write_bytes(data)
+    with pytest.raises(StorageError, match=first.name):
+        Reading.open(out).journal()
+    for name in (out / "checkpoints").iterdir():
+        name.unlink()
+    with tl.live(Plain, streams, out, **FAST) as run, pytest.raises(StorageError, match=first.name):
+        run.wait(30)
+
+
+def test_killed_again_and_again(tmp_path: Path) -> None:
+    """A process that is killed at any moment and begun again: nothing is lost, nothing twice."""
+    folder, out = tmp_path / "hits", tmp_path / "out"
+    folder.mkdir()
+    script = tmp_path / "go.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import sys
+        import timelapse as tl
+
+        class Hit(tl.Event):
+            who: int
+            size: int
+
+        class Seen(tl.Record):
+            who: int
+            n: int
+
+        class Plain(tl.Program):
+            n: tl.Counter[int]
+
+            @tl.on(Hit)
+            def hit(self, e: Hit) -> None:
+                self.n[e.who] += e.size
+                self.emit(Seen(who=e.who, n=self.n[e.who]))
+
+        if __name__ == "__main__":
+            once = sys.argv[1] == "once"
+            with tl.live(Plain, {{Hit: {str(folder)!r}}}, {str(out)!r}, once=once, trigger="1ms", checkpoint="20ms", ahead=None) as run:
+                print("begun", flush=True)
+                run.wait()
+        """)
+    )
+    for number in range(6):
+        for part in range(10):
+            at = number * 10 + part
+            put(folder / f"{at:03}.jsonl", lines(hits(30, at * 30)))
+        child = subprocess.Popen([sys.executable, str(script), "go"], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "begun\n"
+        time.sleep(0.01 + 0.06 * number)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+    subprocess.run([sys.executable, str(script), "once"], check=True, timeout=60, capture_output=True)
+    opened = Reading.open(out)
+    assert opened.digest == run_serial(Plain, hits(1800)).digest
+    assert opened.parity().same
