@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from timelapse.run import Run, replay, run_serial
     from timelapse.run.explain import explain
     from timelapse.streaming.live import Live, live
+    from timelapse.streaming.sources.kafka import Kafka
     from timelapse.streaming.sources.push import Push
     from timelapse.training import features
 
@@ -76,6 +77,7 @@ _LATER = {
     "on": "timelapse.model.program",
     "resource": "timelapse.model.resource",
     "Time": "timelapse.model.types",
+    "Kafka": "timelapse.streaming.sources.kafka",
     "Live": "timelapse.streaming.live",
     "Log": "timelapse.log",
     "Push": "timelapse.streaming.sources.push",
@@ -95,7 +97,7 @@ _LATER = {
 }
 
 __all__ = [
-    "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Distinct", "Event", "First", "Frequent", "ListOf", "Live", "Log", "MapOf", "Max",
+    "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Distinct", "Event", "First", "Frequent", "Kafka", "ListOf", "Live", "Log", "MapOf", "Max",
     "Mean", "Min", "Program", "Push", "Quantiles", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Sum", "Time", "TimelapseError",
     "Value", "check", "diff", "enforce", "every", "explain", "features", "live", "on", "replay", "report", "resource", "run_serial",
     "scale", "state", "sweep", "what_if",

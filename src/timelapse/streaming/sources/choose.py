@@ -13,6 +13,7 @@ from timelapse.store.places import local_path
 from timelapse.streaming.sources.base import LiveSource
 from timelapse.streaming.sources.files import Files
 from timelapse.streaming.sources.follow import Follow
+from timelapse.streaming.sources.kafka import Kafka, KafkaSource
 from timelapse.streaming.sources.push import Push
 
 _PACKED = (".gz", ".bz2", ".zst", ".lz4", ".parquet", ".pq")
@@ -20,6 +21,10 @@ _PACKED = (".gz", ".bz2", ".zst", ".lz4", ".parquet", ".pq")
 
 def source_of(given: Any, cls: type[Event], *, once: bool) -> LiveSource:
     """The source for what a user gives as one. Raises UsageError."""
+    if isinstance(given, Kafka):
+        return KafkaSource(given, once=once)
+    if isinstance(given, str) and given.startswith("kafka://"):
+        return KafkaSource(Kafka.of(given, Source("", format="json")), once=once)
     if isinstance(given, Source):
         return _files(given, once=once)
     if isinstance(given, str | Path):
@@ -31,7 +36,7 @@ def source_of(given: Any, cls: type[Event], *, once: bool) -> LiveSource:
         return found
     raise UsageError(
         f"{type(given).__name__} is no source of a stream", place=Place(what=cls.__name__), code="TL810",
-        hint="give a folder, a pattern, a file that grows, tl.Source(...), tl.Push(), or {name: source} for several",
+        hint="give a folder, a pattern, a file that grows, tl.Source(...), tl.Kafka(...), tl.Push(), or {name: source} for several",
     )  # fmt: skip
 
 

@@ -1,0 +1,169 @@
+"""Latency and throughput of a live run, from durable in the source to the epoch's commit, at a rate and a trigger.
+
+    python -m benchmarks.live --rate 200000 --trigger 500ms --seconds 20
+    python -m benchmarks.live --rate 20000 --trigger 10ms --program WindowedSpam
+    python -m benchmarks.live --backlog 10000000
+
+The generator is a thread that sends ready-made tables (`tl.Push`); its share of the processor is told. Rows of the last
+time sent wait for the next ones, so latency includes the pause between two sends (`--pause`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import timelapse as tl
+from tests.programs.catalogue import CATALOGUE
+from tests.programs.data import Columns, make
+from timelapse.log.types import event_types
+
+
+def tables_of(columns: Columns, classes: dict[str, type[tl.Event]]) -> dict[str, pa.Table]:
+    """Each type's rows, with `ts`."""
+    found = {}
+    for place, (name, fields) in enumerate(columns.tables.items()):
+        (kind,) = event_types([classes[name]])
+        arrays = [pa.array(c, f.type.arrow) for c, f in zip(fields.values(), kind.fields, strict=True)]
+        ts = pa.array(columns.ts[columns.kinds == place])
+        found[name] = pa.table([ts, *arrays], ["ts", *(f.name for f in kind.fields)])
+    return found
+
+
+def cut(table: pa.Table, lo: int, hi: int) -> pa.Table:
+    """The rows with lo <= ts < hi."""
+    a, b = np.searchsorted(table.column("ts").to_numpy(), [lo, hi]).tolist()
+    return table.slice(a, b - a)
+
+
+def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    entry = next(e for e in CATALOGUE if e.name == args.program)
+    classes, program = entry.classes(), entry.program()
+    count = args.backlog or int(args.rate * args.seconds)
+    columns = make(entry.mix(args.keys), count)
+    tables = tables_of(columns, classes)
+    pushes = {name: tl.Push() for name in tables}
+    streams = {classes[name]: push for name, push in pushes.items()}
+    if args.backlog:
+        return backlog(args, folder, program, classes, tables)
+    step = max(1, int(args.rate * args.pause))
+    edges = [int(columns.ts[at]) for at in range(0, count, step)] + [int(columns.ts[-1]) + 1]
+    edges = sorted(set(edges))
+    sent: list[tuple[float, dict[str, int], int]] = []
+    busy = 0.0
+
+    def generate() -> None:
+        nonlocal busy
+        ends = dict.fromkeys(pushes, -1)
+        begin = time.perf_counter()
+        for number, (lo, hi) in enumerate(zip(edges, edges[1:], strict=False)):
+            left = begin + number * args.pause - time.perf_counter()
+            if left > 0:
+                time.sleep(left)
+            mine = time.thread_time()
+            rows = 0
+            for name, push in pushes.items():
+                part = cut(tables[name], lo, hi)
+                if part.num_rows:
+                    push.send(part)
+                    ends[name] += part.num_rows
+                    rows += part.num_rows
+            busy += time.thread_time() - mine
+            sent.append((time.perf_counter(), dict(ends), rows))
+        for push in pushes.values():
+            push.close()
+
+    commits: list[tuple[float, dict[str, int]]] = []
+    run = tl.live(program, streams, folder / "out", trigger=args.trigger, ahead=None, checkpoint=args.checkpoint)
+
+    def follow(epoch: Any, sections: Any) -> None:
+        names = {s.number: s.type for s in epoch.streams}
+        # A row counts when it is processed: rows that wait are not.
+        commits.append((time.perf_counter(), {"complete": epoch.complete or 0, **{names[p.stream]: p.position for p in epoch.partitions}}))
+
+    run._loop._followers.append(follow)
+    thread = threading.Thread(target=generate)
+    began = time.perf_counter()
+    thread.start()
+    thread.join()
+    run.wait()
+    took = time.perf_counter() - began
+    latencies, weights, at = [], [], 0
+    for moment, ends, rows in sent:
+        last = max(int(tables[n].column("ts")[e].as_py()) for n, e in ends.items() if e >= 0)
+        while at < len(commits) and commits[at][1]["complete"] < last:
+            at += 1
+        if at < len(commits):
+            latencies.append(commits[at][0] - moment)
+            weights.append(rows)
+    order = np.argsort(latencies)
+    share = np.cumsum(np.array(weights)[order]) / sum(weights)
+    found = {f"p{int(q * 100)}_ms": round(1000 * latencies[order[int(np.searchsorted(share, q))]], 1) for q in (0.5, 0.9, 0.99)}
+    same = run.parity() if args.parity else None
+    assert same is None or same.same, same
+    return {
+        "program": args.program, "rate": args.rate, "trigger": args.trigger, "rows_per_second": round(count / took), **found,
+        "epochs": len(commits), "generator_share": round(busy / took, 3), "compiled": run._loop.head.kernel.compiled,
+        "parity": None if same is None else same.same, "checkpoints": run.health.checkpoints,
+    }  # fmt: skip
+
+
+def backlog(args: argparse.Namespace, folder: Path, program: Any, classes: Any, tables: dict[str, pa.Table]) -> dict[str, Any]:
+    """Files that are there already: how fast they are caught up with, beside a replay of the same events."""
+    import pyarrow.parquet as pq
+
+    streams = {}
+    for name, table in tables.items():
+        (folder / name).mkdir()
+        for at in range(0, table.num_rows, 1_000_000):
+            pq.write_table(table.slice(at, 1_000_000), folder / name / f"{at:012}.parquet")
+        streams[classes[name]] = folder / name
+    began = time.perf_counter()
+    run = tl.live(program, streams, folder / "out", once=True, ahead=None, trigger=args.trigger, checkpoint=args.checkpoint)
+    run.wait()
+    live = time.perf_counter() - began
+    began = time.perf_counter()
+    log = tl.Log.write(folder / "log", streams)
+    ingest = time.perf_counter() - began
+    began = time.perf_counter()
+    replayed = tl.replay(program, log, spark=False, cache=False)
+    replay = time.perf_counter() - began
+    assert replayed.digest == run.digest
+    return {
+        "program": args.program, "events": log.count, "live_seconds": round(live, 2), "ingest_seconds": round(ingest, 2),
+        "replay_seconds": round(replay, 2), "of_ingest_and_replay": round((ingest + replay) / live, 2), "compiled": run._loop.head.kernel.compiled,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default="IpSpam")
+    parser.add_argument("--rate", type=int, default=200_000)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--trigger", default="500ms")
+    parser.add_argument("--pause", type=float, default=0.02)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--checkpoint", default="10s")
+    parser.add_argument("--backlog", type=int, default=0)
+    parser.add_argument("--parity", action="store_true")
+    args = parser.parse_args()
+    os.environ["TIMELAPSE_KERNEL"] = "native"
+    folder = Path(tempfile.mkdtemp(prefix="live-bench-"))
+    try:
+        print(json.dumps(measure(args, folder)))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

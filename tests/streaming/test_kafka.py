@@ -1,0 +1,82 @@
+"""Kafka against librdkafka's own mock cluster: partitions, restarts, messages that are no events, offsets that are gone.
+
+The mock cluster has no faithful transactions and drops old data; neither is used here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+import timelapse as tl
+from tests.streaming.test_live import FAST, Hit, Plain, hits
+from timelapse.errors import SourceError, UsageError
+from timelapse.run import run_serial
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[tuple[str, Producer]]:
+    producer = Producer({"bootstrap.servers": "nowhere:1", "test.mock.num.brokers": 1})
+    metadata = producer.list_topics(timeout=10)
+    (broker,) = metadata.brokers.values()
+    yield f"{broker.host}:{broker.port}", producer
+    producer.flush(5)
+
+
+def send(producer: Producer, topic: str, rows: list[Any]) -> None:
+    """Rows go to partitions by `who`."""
+    for row in rows:
+        value = (
+            row if isinstance(row, bytes) else json.dumps({"ts": row.ts, "who": row.who, "size": row.size})
+        )
+        producer.produce(topic, value, partition=0 if isinstance(row, bytes) else row.who % 4)
+    assert producer.flush(10) == 0
+
+
+def test_partitions_restarts_and_bad_messages(tmp_path: Path, cluster: tuple[str, Producer]) -> None:
+    """Rows of several partitions are merged by time, however the run is begun again; what is no event is put aside."""
+    brokers, producer = cluster
+    sent = hits(400)
+    topic = tl.Kafka(brokers, "hits")
+    for number in range(4):
+        send(producer, "hits", sent[number * 100 : number * 100 + 100])
+        if number == 1:
+            send(producer, "hits", [b"nonsense", b'{"ts": 1}', b'{"ts": "x", "who": 1, "size": 2}', b""])
+        with tl.live(Plain, {Hit: topic}, tmp_path / "out", lateness="1s", idle=None, **FAST) as run:
+            run.until(lambda e, n=number: sum(p.rows for p in e.partitions) >= n * 100 + 100, 30)  # type: ignore[misc]
+    with tl.live(Plain, {Hit: topic}, tmp_path / "out", lateness="1s", once=True, **FAST) as run:
+        assert run.wait(30)
+    events = sorted(sent, key=lambda e: (e.ts, e.who % 4))
+    assert run.digest == run_serial(Plain, events).digest
+    assert run.parity().same
+    assert run.aside()["bad"].num_rows == 4
+    last = run.last
+    assert last is not None
+    assert len(last.partitions) == 4
+    assert sum(p.aside for p in last.partitions) == 4
+
+
+def test_a_topic_that_was_made_anew(tmp_path: Path, cluster: tuple[str, Producer]) -> None:
+    brokers, producer = cluster
+    send(producer, "before", hits(40))
+    with tl.live(Plain, {Hit: tl.Kafka(brokers, "before")}, tmp_path / "out", once=True, **FAST) as run:
+        run.wait(30)
+    send(producer, "anew", hits(4))
+    with pytest.raises(SourceError, match="to go on at") as gone:
+        with tl.live(Plain, {Hit: tl.Kafka(brokers, "anew")}, tmp_path / "out", **FAST) as run:
+            run.wait(30)
+    assert gone.value.code == "TL945"
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    for wrong in ("kafka://broker:9092", "kafka:///topic", "kafka://b/t/u"):
+        with pytest.raises(UsageError):
+            tl.live(Plain, {Hit: wrong}, tmp_path / "out")
+    with pytest.raises(UsageError):
+        tl.Kafka("b", "t", begin="now")
+    assert not (tmp_path / "out").exists()
