@@ -11,6 +11,7 @@ time sent wait for the next ones, so latency includes the pause between two send
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -66,7 +67,7 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         nonlocal busy
         ends = dict.fromkeys(pushes, -1)
         begin = time.perf_counter()
-        for number, (lo, hi) in enumerate(zip(edges, edges[1:], strict=False)):
+        for number, (lo, hi) in enumerate(itertools.pairwise(edges)):
             left = begin + number * args.pause - time.perf_counter()
             if left > 0:
                 time.sleep(left)
@@ -84,14 +85,21 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
             push.close()
 
     commits: list[tuple[float, dict[str, int]]] = []
-    run = tl.live(program, streams, folder / "out", trigger=args.trigger, ahead=None, checkpoint=args.checkpoint)
+    run = tl.live(
+        program, streams, folder / "out", trigger=args.trigger, ahead=None, checkpoint=args.checkpoint
+    )
 
     def follow(epoch: Any, sections: Any) -> None:
         names = {s.number: s.type for s in epoch.streams}
         # A row counts when it is processed: rows that wait are not.
-        commits.append((time.perf_counter(), {"complete": epoch.complete or 0, **{names[p.stream]: p.position for p in epoch.partitions}}))
+        commits.append(
+            (
+                time.perf_counter(),
+                {"complete": epoch.complete or 0, **{names[p.stream]: p.position for p in epoch.partitions}},
+            )
+        )
 
-    run._loop._followers.append(follow)
+    run.follow(follow)
     thread = threading.Thread(target=generate)
     began = time.perf_counter()
     thread.start()
@@ -108,17 +116,22 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
             weights.append(rows)
     order = np.argsort(latencies)
     share = np.cumsum(np.array(weights)[order]) / sum(weights)
-    found = {f"p{int(q * 100)}_ms": round(1000 * latencies[order[int(np.searchsorted(share, q))]], 1) for q in (0.5, 0.9, 0.99)}
+    found = {
+        f"p{int(q * 100)}_ms": round(1000 * latencies[order[int(np.searchsorted(share, q))]], 1)
+        for q in (0.5, 0.9, 0.99)
+    }
     same = run.parity() if args.parity else None
     assert same is None or same.same, same
     return {
         "program": args.program, "rate": args.rate, "trigger": args.trigger, "rows_per_second": round(count / took), **found,
-        "epochs": len(commits), "generator_share": round(busy / took, 3), "compiled": run._loop.head.kernel.compiled,
+        "epochs": len(commits), "generator_share": round(busy / took, 3), "compiled": run.compiled,
         "parity": None if same is None else same.same, "checkpoints": run.health.checkpoints,
     }  # fmt: skip
 
 
-def backlog(args: argparse.Namespace, folder: Path, program: Any, classes: Any, tables: dict[str, pa.Table]) -> dict[str, Any]:
+def backlog(
+    args: argparse.Namespace, folder: Path, program: Any, classes: Any, tables: dict[str, pa.Table]
+) -> dict[str, Any]:
     """Files that are there already: how fast they are caught up with, beside a replay of the same events."""
     import pyarrow.parquet as pq
 
@@ -129,7 +142,15 @@ def backlog(args: argparse.Namespace, folder: Path, program: Any, classes: Any, 
             pq.write_table(table.slice(at, 1_000_000), folder / name / f"{at:012}.parquet")
         streams[classes[name]] = folder / name
     began = time.perf_counter()
-    run = tl.live(program, streams, folder / "out", once=True, ahead=None, trigger=args.trigger, checkpoint=args.checkpoint)
+    run = tl.live(
+        program,
+        streams,
+        folder / "out",
+        once=True,
+        ahead=None,
+        trigger=args.trigger,
+        checkpoint=args.checkpoint,
+    )
     run.wait()
     live = time.perf_counter() - began
     began = time.perf_counter()
@@ -141,12 +162,14 @@ def backlog(args: argparse.Namespace, folder: Path, program: Any, classes: Any, 
     assert replayed.digest == run.digest
     return {
         "program": args.program, "events": log.count, "live_seconds": round(live, 2), "ingest_seconds": round(ingest, 2),
-        "replay_seconds": round(replay, 2), "of_ingest_and_replay": round((ingest + replay) / live, 2), "compiled": run._loop.head.kernel.compiled,
+        "replay_seconds": round(replay, 2), "of_ingest_and_replay": round((ingest + replay) / live, 2), "compiled": run.compiled,
     }  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--program", default="IpSpam")
     parser.add_argument("--rate", type=int, default=200_000)
     parser.add_argument("--seconds", type=float, default=15.0)

@@ -466,6 +466,24 @@ def _source(files: list[str], options: dict[str, Any], fields: dict[str, str]) -
     return Source(files if len(files) > 1 else files[0], fields=fields, **options)
 
 
+def layouts(
+    given: dict[str, list[str] | None],
+    mapping: list[str],
+    names: list[str],
+    classes: dict[str, type[Event]],
+    program: str,
+    *,
+    header: bool,
+) -> dict[str, Source]:
+    """How the sources of each type are read, without their data. Raises UsageError, IngestError."""
+    options = _options(given, names)
+    fields = _mapping(mapping, {name: [] for name in names}, classes)
+    for own in options.values():
+        if (not header or {"sep", "columns"} & set(own)) and "regex" not in own:
+            own.setdefault("format", "csv")
+    return {name: _source([""], {**options[name], "header": header}, fields[name]) for name in names}
+
+
 def _share(text: str) -> float:
     """`0.001` or `0.1%`."""
     from timelapse.errors import UsageError

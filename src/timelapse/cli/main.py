@@ -33,6 +33,7 @@ _MODULES = {
     "data_commands": ("synth", "ingest", "log"),
     "derive_command": ("derive",),
     "run_commands": ("replay", "verify"),
+    "live_command": ("live", "parity"),
     "diff_command": ("diff",),
     "sweep_command": ("sweep",),
     "report_command": ("report",),

@@ -6,18 +6,21 @@ import datetime
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import msgspec
+import pyarrow as pa
 
 from timelapse import __version__
 from timelapse.analysis import analyse
 from timelapse.analysis.result import Severity
-from timelapse.errors import ImpureProgram, Place, RunError, TypeMismatch, UsageError
+from timelapse.errors import ImpureProgram, Place, RunError, SourceError, UsageError
+from timelapse.kinds.set import Set
 from timelapse.log.types import event_types, heard
 from timelapse.model.events import Event
 from timelapse.model.fingerprint import fingerprint
@@ -188,6 +191,20 @@ def _numbered(
     return found
 
 
+_LOOKED_BACK = 2000
+"""So many epochs are looked into for the last outputs."""
+
+
+def _looked_up(state: Any, key: Any) -> Any:
+    """What is under a key, whatever the kind: a value, whether a set has it, or the members of a group."""
+    if isinstance(state, Set):
+        return key in state
+    found = state[key]
+    return (
+        list(found) if isinstance(found, Iterable) and not isinstance(found, str | bytes | tuple) else found
+    )
+
+
 class Live(Reading):
     """A live run that goes on in the background. Use it with `with`: it is stopped at the end.
 
@@ -257,19 +274,90 @@ class Live(Reading):
         """What a state holds after the last epoch. Raises UsageError for a state that is not there."""
         self._check_state(name)
         with self._loop.lock:
-            head = self._need_head()
-            return dict(head.kernel.items(name))
+            return dict(self._need_head().kernel.items(name))
 
     def get(self, name: str, key: Any) -> Any:
-        """What a state holds under one key after the last epoch, as a handler would read it."""
+        """What a state holds under one key after the last epoch, as a handler would read it; in a Set, whether it has the key."""
+        return self.read(name, key)[0]
+
+    def read(self, name: str, key: Any) -> tuple[Any, Epoch | None]:
+        """The same, and the epoch of which it is."""
         self._check_state(name)
         with self._loop.lock:
-            try:
-                return self._need_head().kernel.state(name)[key]
-            except TypeMismatch:
-                raise
-            except KeyError:
-                return None
+            head = self._need_head()
+            state = head.kernel.state(name)
+            value = _looked_up(state, key)
+            return value, head.last
+
+    def listed(self, name: str, most: int) -> tuple[list[tuple[Any, Any]], bool, Epoch | None]:
+        """Some keys of a state with what is stored under them, whether there are more, and the epoch of which that is."""
+        self._check_state(name)
+        with self._loop.lock:
+            head = self._need_head()
+            rows = list(islice(head.kernel.items(name), most + 1))
+            return rows[:most], len(rows) > most, head.last
+
+    def latest(self, record: str, most: int) -> tuple[pa.Table, Epoch | None]:
+        """The last outputs of a record type, the newest first, and the last epoch. Raises UsageError as `outputs` does."""
+        last = self.last_here
+        if last is None or record not in last.schemas:
+            return self.outputs(record), last
+        found: list[pa.Table] = []
+        rows, number = 0, last.number
+        while number > 0 and rows < most and last.number - number < _LOOKED_BACK:
+            table = self._section(number, f"out/{record}")
+            if table is not None:
+                found.append(table)
+                rows += table.num_rows
+            number -= 1
+        if not found:
+            return pa.ipc.read_schema(pa.py_buffer(last.schemas[record])).empty_table(), last
+        whole = pa.concat_tables(reversed(found))
+        return whole.take(
+            pa.array(range(whole.num_rows - 1, max(-1, whole.num_rows - 1 - most), -1), pa.int64())
+        ), last
+
+    def outputs_after(self, record: str, epoch: int, most: int) -> list[tuple[int, pa.Table | None]]:
+        """Of the next epochs, what each has put out as a record type."""
+        last = self.last_here
+        end = 0 if last is None else last.number
+        return [(n, self._section(n, f"out/{record}")) for n in range(epoch + 1, min(end, epoch + most) + 1)]
+
+    def push_of(self, kind: str, name: str) -> Push | None:
+        """The stream that takes rows of a type, by its name; None where there is none."""
+        return self._loop.push_of(kind, name)
+
+    @property
+    def last_here(self) -> Epoch | None:
+        """The last epoch that this process has committed or found, without asking the disk."""
+        head = self._loop.head
+        return None if head is None else head.last
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Rows that wait until all before them is complete, and the bytes they take."""
+        head = self._loop.head
+        return (0, 0) if head is None else head.waiting
+
+    @property
+    def compiled(self) -> bool | None:
+        """Whether handlers run as machine code; None before it has begun."""
+        head = self._loop.head
+        return None if head is None else head.kernel.compiled
+
+    @property
+    def why_python(self) -> str:
+        """Why they do not."""
+        head = self._loop.head
+        return "" if head is None else head.kernel.why_python
+
+    def follow(self, each: Callable[[Epoch, Mapping[str, Any]], None]) -> None:
+        """Have a function called with each committed epoch and its sections, in the run's own thread: it must be quick."""
+        self._loop.followers.append(each)
+
+    def end(self) -> None:
+        """Ask it to stop after the epoch that is being made, and do not wait."""
+        self._loop.stop()
 
     def _check_state(self, name: str) -> None:
         declared = spec_of(self.program).declared
@@ -281,9 +369,11 @@ class Live(Reading):
             )
 
     def _need_head(self) -> Head:
-        self.until(lambda epoch: True) if self._loop.head is None else None
         head = self._loop.head
-        assert head is not None
+        if head is None:
+            raise SourceError(
+                "the live run has not begun", hint="wait for its first epoch: run.until(...)", code="TL945"
+            )
         return head
 
     def __enter__(self) -> Self:

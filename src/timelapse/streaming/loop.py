@@ -16,6 +16,7 @@ from timelapse.streaming.format import Epoch
 from timelapse.streaming.head import Batch, Head, compact
 from timelapse.streaming.place import RunPlace
 from timelapse.streaming.sources.base import LiveSource
+from timelapse.streaming.sources.push import Push
 from timelapse.streaming.streams import StreamEntry
 
 MOST_ROWS = 1_000_000
@@ -77,7 +78,7 @@ class Loop:
     ) -> None:  # fmt: skip
         self._make_head, self._place, self._program = make_head, place, program
         self._sources, self._timing, self._progress = list(sources), timing, progress
-        self._followers = list(followers)
+        self.followers = list(followers)
         self.health = Health()
         self.error: BaseException | None = None
         self.head: Head | None = None
@@ -111,6 +112,13 @@ class Loop:
     def done(self) -> bool:
         """Whether the loop has ended."""
         return self.health.state in ("ended", "stopped", "failed")
+
+    def push_of(self, kind: str, name: str) -> Push | None:
+        """The stream of a type that rows are sent to."""
+        for entry, source in self._sources:
+            if isinstance(source, Push) and (entry.type, entry.name) == (kind, name):
+                return source
+        return None
 
     # --- the thread -----------------------------------------------------------------------------------
 
@@ -149,6 +157,8 @@ class Loop:
             head.stream(entry)
             own = [p for p in head.partitions.values() if p.stream == entry.number]
             source.start(entry.number, head.kind(entry.type), own, head.notes(entry.number), self._wake.set)
+            if warning := getattr(source, "warning", ""):
+                self._progress.note(f"{entry.text}, {source.text}: {warning}; they are read as they appear")
             for name in source.partitions():
                 head.partition(entry.number, name)
         self.health.state = "running"
@@ -240,7 +250,7 @@ class Loop:
             own = [p for p in epoch.partitions if p.stream == entry.number]
             source.committed(own)
         assert self.head is not None
-        for follow in self._followers:
+        for follow in self.followers:
             follow(epoch, self.head.sections)
         with self.changed:
             self.changed.notify_all()

@@ -69,6 +69,18 @@ class Files:
         wake: Callable[[], None],
     ) -> None:
         self._stream, self._kind = stream, kind
+        if (
+            self._once
+            and self.warning
+            and not notes
+            and not any(os.path.isdir(p) for p in self._source.paths)
+        ):
+            raise SourceError(
+                "there are no files",
+                place=Place(", ".join(self._source.paths)),
+                hint="give a file, a folder or a glob",
+                code="TL945",
+            )
         self._position = next((p.position for p in partitions if p.name == ONE), -1)
         for note in notes:
             file = msgspec.json.decode(note, type=_Taken)
@@ -78,6 +90,15 @@ class Files:
             last = max(self._taken.values(), key=lambda f: f.number)
             self._check(last)
             self._waiting.append(last)
+
+    @property
+    def warning(self) -> str:
+        """What looks wrong before the first row; empty where nothing does."""
+        try:
+            list_files(self._source.paths)
+        except IngestError:
+            return "there are no files yet"
+        return ""
 
     def _check(self, file: _Taken) -> None:
         """Raises SourceError where a file that was begun is not what it was."""

@@ -56,8 +56,20 @@ class Follow:
         self._stream, self._kind = stream, kind
         cursor = next((p.cursor for p in partitions if p.name == ONE), "")
         self._at = int(cursor or 0)
+        if self._once and self.warning:
+            raise SourceError(
+                "there is no file",
+                place=Place(str(self._path)),
+                hint="give a file, a folder or a glob",
+                code="TL945",
+            )
         if self._once:
             self._until = self._size()
+
+    @property
+    def warning(self) -> str:
+        """What looks wrong before the first row; empty where nothing does."""
+        return "" if self._path.exists() else "the file does not exist yet"
 
     def _size(self) -> int:
         try:

@@ -11,19 +11,24 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from timelapse.errors import Place, SourceError, UsageError
+from timelapse.ingest.lines import Lines
+from timelapse.ingest.parse import parse_lines
+from timelapse.ingest.plan import Plan
+from timelapse.ingest.source import Source
 from timelapse.log.segment import table_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
 from timelapse.streaming.head import Batch
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import RunPlace
+from timelapse.streaming.sources.base import fields_of
 from timelapse.streaming.streams import Partition
 
 ONE = "push"
@@ -60,7 +65,9 @@ class Push:
     `close` says that nothing more will come.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, layout: Source | None = None) -> None:
+        """`layout`: how JSON rows are read (`ts`, `unit`, `fields` of tl.Source)."""
+        self._layout = Source("") if layout is None else layout
         self._queue: queue.Queue[_Sent | None] = queue.Queue(10_000)
         self._ready = threading.Event()
         self._closed = threading.Event()
@@ -125,6 +132,22 @@ class Push:
             if not schema.field(name).nullable and found.column(name).null_count:
                 raise UsageError(f"{name} is null in some row", hint="leave those rows out", code="TL810")
         return found
+
+    def parsed(self, lines: bytes) -> pa.Table:
+        """JSON lines as a table to send. Raises ValueError naming lines that are no events; then nothing counts."""
+        if not self._ready.wait(60):
+            raise TimeoutError("the live run that is to read this stream was not started")
+        layout = replace(self._layout, format="json")
+        plan = Plan.of(self._kind, layout, "json", Plan.of(self._kind, layout, "json", (), None).needed, None)
+        plan = replace(plan, paths=tuple(c for c in plan.needed if "." in c))
+        found = parse_lines(plan, Lines(1, lines.removesuffix(b"\n")))
+        if found.bad:
+            said = "; ".join(f"line {b.row}: {b.reason}" for b in found.bad[:5])
+            raise ValueError(f"{len(found.bad)} rows are no {self._kind.name}, and nothing was taken: {said}")
+        ts = pa.array(np.asarray(found.ts, np.int64))
+        return pa.table(
+            [ts, *fields_of(self._kind, found).columns], ["ts", *(f.name for f in self._kind.fields)]
+        )
 
     def close(self) -> None:
         """Nothing more will come. What was sent is processed."""

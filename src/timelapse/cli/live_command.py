@@ -1,0 +1,357 @@
+"""`live` and `parity`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from timelapse.cli.options import Json, ProgramArg, Sets, examples
+
+if TYPE_CHECKING:
+    from timelapse.streaming.live import Live
+
+_FIRST = "May start with TYPE= to apply to one type, and repeat."
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(
+        epilog=examples(
+            "timelapse live rules.py:Antispam out/live Friendship=in/friends Message=in/messages --lateness 5s",
+            "timelapse live rules.py:Antispam out/live Message=app.jsonl --ts sent_at --listen 8080",
+            "timelapse live rules.py:Antispam out/live Message=kafka://broker:9092/messages Friendship=push --listen 8080",
+            "timelapse live rules.py:Antispam out/live Message:web=in/web Message:app=in/app Friendship=in/friends --once",
+        )
+    )(live)
+    app.command(epilog=examples("timelapse parity out/live"))(parity)
+
+
+def live(
+    program: ProgramArg,
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT",
+            help="The live run's directory. One that is there is gone on with.",
+            show_default=False,
+        ),
+    ],
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TYPE[:NAME]=SOURCE...",
+            show_default=False,
+            help="For each event type a folder or pattern of files, a text file that grows, kafka://BROKER/TOPIC, or push (rows are sent to "
+            "--listen); with names where a type has several. Rows of the same time are in this order.",
+        ),
+    ],
+    settings: Sets = None,
+    lateness: Annotated[
+        str, typer.Option(metavar="TIME", help="So much later than others of its partition a row may come.")
+    ] = "0s",
+    trigger: Annotated[str, typer.Option(metavar="TIME", help="An epoch is committed no oftener.")] = "500ms",
+    idle: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME|never",
+            help="After so long without rows a partition no longer holds the others back.",
+        ),
+    ] = "10s",
+    late: Annotated[
+        str,
+        typer.Option(
+            metavar="side|drop", help="Late rows are put aside, or only counted, with their places."
+        ),
+    ] = "side",
+    ahead: Annotated[
+        str, typer.Option(metavar="TIME|any", help="Rows further ahead of now are put aside.")
+    ] = "1h",
+    not_before: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Rows before this time are put aside.")
+    ] = None,
+    checkpoint: Annotated[str, typer.Option(metavar="TIME", help="How often states are written.")] = "30s",
+    quarantine: Annotated[
+        bool, typer.Option("--quarantine", help="Take out events at which a handler raises, and go on.")
+    ] = False,
+    max_quarantined: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Of an epoch at most so many.")
+    ] = 1000,
+    once: Annotated[bool, typer.Option("--once", help="Process what sources have now, and end.")] = False,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT", help="Serve a page, states, outputs and metrics over HTTP, and take rows."
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        str | None,
+        typer.Option("--tls-cert", metavar="FILE", help="The certificate, for other machines than this one."),
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its key.")] = None,
+    allow_impure: Annotated[
+        bool, typer.Option("--allow-impure", help="Run handlers that read a clock, randomness or the like.")
+    ] = False,
+    ts: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Column of the event time, by default ts. " + _FIRST),
+    ] = None,
+    unit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="s|ms|us|ns", help="Unit of numeric times, by default us. " + _FIRST),
+    ] = None,
+    time_format: Annotated[
+        list[str] | None, typer.Option(metavar="FORMAT", help="strptime format of times in text. " + _FIRST)
+    ] = None,
+    year: Annotated[
+        list[str] | None, typer.Option(metavar="YEAR", help="Year of times that have none. " + _FIRST)
+    ] = None,
+    tz: Annotated[
+        list[str] | None, typer.Option(metavar="ZONE", help="Zone of times without one. " + _FIRST)
+    ] = None,
+    fmt: Annotated[
+        list[str] | None,
+        typer.Option("--format", metavar="csv|json|parquet|text", help="By default by the suffix. " + _FIRST),
+    ] = None,
+    sep: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="What separates columns. " + _FIRST)
+    ] = None,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="CSV has no header; needs --columns.")
+    ] = False,
+    columns: Annotated[
+        list[str] | None, typer.Option(metavar="A,B,C", help="Names of the columns of CSV. " + _FIRST)
+    ] = None,
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="TYPE.FIELD=COLUMN", help="The column of a field. May repeat."),
+    ] = None,
+    regex: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Text: named groups are the columns. " + _FIRST),
+    ] = None,
+    null: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="The text of a missing value. " + _FIRST)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a program on streams, epoch by epoch; a replay of its journal gives the same outputs.
+
+    Ctrl-C stops after the epoch that is being made. The same command again goes on behind the last epoch, however the run ended.
+    """
+    from timelapse.cli.console import line, print_json
+    from timelapse.cli.ingest_command import layouts
+    from timelapse.cli.options import parse_time
+    from timelapse.cli.progress_view import progress_for
+    from timelapse.cli.settings import build_program
+    from timelapse.model.program import spec_of
+    from timelapse.model.versions import load_named
+    from timelapse.streaming.live import live as begin
+    from timelapse.streaming.serve.status import status
+
+    made = build_program(load_named(program), settings or [])
+    classes = {e.__name__: e for e in spec_of(made).events}
+    given = {
+        "ts": ts, "unit": unit, "time_format": time_format, "year": year, "tz": tz, "format": fmt, "sep": sep, "columns": columns,
+        "regex": regex, "null": null,
+    }  # fmt: skip
+    named = _named(sources, classes, program)
+    layout = layouts(given, mapping or [], list(named), classes, program, header=not no_header)
+    streams = {classes[kind]: _streams(own, layout[kind]) for kind, own in named.items()}
+    with progress_for(as_json) as progress:
+        run = begin(
+            made, streams, out, lateness=lateness, trigger=trigger, idle=None if idle == "never" else idle, late=late,  # type: ignore[arg-type]
+            ahead=None if ahead == "any" else ahead, not_before=None if not_before is None else parse_time("--not-before", not_before),
+            checkpoint=checkpoint, quarantine=quarantine, max_quarantined=max_quarantined, once=once, allow_impure=allow_impure, progress=progress,
+        )  # fmt: skip
+        server = None
+        try:
+            if listen is not None:
+                from timelapse.streaming.serve.app import Server
+
+                server = Server(run, listen, certificate=tls_cert, key=tls_key)
+                progress.note(f"{server.address}  (tokens: {out}/tokens.json)")
+            _watch(run, progress)
+        finally:
+            if server is not None:
+                server.close()
+            run.end()
+    run.wait(60)
+    if as_json:
+        print_json({**status(run), "out": str(run.path)})
+        return
+    _print_end(run, line)
+
+
+def _streams(own: dict[str, str], layout: Any) -> dict[str, Any]:
+    """The sources of a type, by name."""
+    from dataclasses import replace
+
+    from timelapse.streaming.sources.kafka import Kafka
+    from timelapse.streaming.sources.push import Push
+
+    found: dict[str, Any] = {}
+    for name, text in own.items():
+        if text == "push":
+            found[name] = Push(layout)
+        elif text.startswith("kafka://"):
+            found[name] = Kafka.of(text, layout)
+        else:
+            found[name] = replace(layout, data=text)
+    return found
+
+
+def _named(sources: list[str], classes: dict[str, Any], program: str) -> dict[str, dict[str, str]]:
+    """The sources of each type by name, in the order of first mention. Raises UsageError."""
+    from timelapse.errors import Place, UsageError, meant
+
+    found: dict[str, dict[str, str]] = {}
+    for source in sources:
+        left, equals, text = source.partition("=")
+        kind, _, name = left.partition(":")
+        if not equals or not text:
+            raise UsageError(
+                f"{source!r} is not TYPE=SOURCE",
+                hint="Message=in/messages, or Message:web=in/web",
+                code="TL808",
+            )
+        if kind not in classes:
+            raise UsageError(
+                f"the program listens to no event type {kind}", place=Place(program), code="TL808",
+                hint=f"{meant(kind, classes)}event types: {', '.join(classes)}",
+            )  # fmt: skip
+        if name in found.setdefault(kind, {}):
+            raise UsageError(
+                f"{left} has two sources",
+                hint=f"give each a name: {kind}:a={found[kind][name]} {kind}:b={text}",
+                code="TL808",
+            )
+        found[kind][name] = text
+    return found
+
+
+_EVERY = 10.0
+
+
+def _watch(run: Live, progress: Any) -> None:
+    """Say how it goes until it ends, or somebody presses Ctrl-C."""
+    import signal
+    import threading
+
+    from timelapse.streaming.serve.status import status
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: run.end())
+    said = time.monotonic()
+    first = True
+    try:
+        while not run.wait(0.5):
+            now = time.monotonic()
+            if now - said < (1.5 if first else _EVERY):
+                continue
+            said, first = now, False
+            progress.note(_line(status(run)))
+    except KeyboardInterrupt:
+        progress.note("stopping after this epoch; Ctrl-C again ends at once, and loses nothing")
+        run.end()
+        while not run.wait(0.5):
+            pass
+
+
+def _line(found: dict[str, Any]) -> str:
+    """One line of how it goes."""
+    if "epoch" not in found:
+        return f"{found['state']}: no rows yet"
+    parts = [
+        f"epoch {found['epoch']:,}", f"{found['rows']:,} rows", f"{found['rows_per_second']:,.0f} rows/s",
+        f"complete up to {found['complete_text'] or '-'}",
+    ]  # fmt: skip
+    for name, what in (
+        ("waiting_rows", "wait"),
+        ("late", "late"),
+        ("aside", "aside"),
+        ("quarantined", "taken out"),
+    ):
+        if found[name]:
+            parts.append(f"{found[name]:,} {what}")
+    if found["commit_seconds"]:
+        parts.append(f"commit p99 {1000 * found['commit_seconds']['p99']:,.0f} ms")
+    if found["state"] != "running":
+        parts.insert(0, found["state"])
+    return "  ".join(parts)
+
+
+def _print_end(run: Live, line: Any) -> None:
+    from timelapse.streaming.serve.status import status
+
+    found = status(run)
+    line((f"{found['state']}", "bold"), f"  {run.path}")
+    if "epoch" not in found:
+        line("no rows were read")
+        return
+    line(
+        f"{found['rows']:,} rows in {found['epoch']:,} epochs, complete up to {found['complete_text'] or '-'}"
+    )
+    for name, rows in found["records"].items():
+        line(f"  {name}: {rows:,}")
+    for name, what in (
+        ("late", "late rows, put aside"), ("aside", "rows put aside: no events, or of absurd times"), ("waiting_rows", "rows wait for later ones"),
+        ("rejected", "events rejected"), ("quarantined", "events taken out, at which a handler raised"),
+    ):  # fmt: skip
+        if found[name]:
+            line((f"  {found[name]:,} {what}", "yellow"))
+    if not found["compiled"]:
+        line(
+            (
+                f"  handlers ran as Python: {found['why_python'] or 'they do not compile, see `timelapse explain`'}",
+                "dim",
+            )
+        )
+    line(("digest ", "dim"), found["digest"])
+    line((f"timelapse parity {run.path}", "dim"), ("  compares with a replay of the journal", "dim"))
+
+
+def parity(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A live run's directory.", show_default=False)],
+    program: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE:CLASS", help="The program, where it is not where it was.", show_default=False
+        ),
+    ] = None,
+    settings: Sets = None,
+    every: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Again and again, until it differs.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Replay a live run's journal and compare with what it has put out. Exit code 1 where something differs.
+
+    The journal is kept as a log in OUT/journal, for `timelapse replay`, `log` and `diff`. The run may go on meanwhile.
+    """
+    import dataclasses
+
+    from timelapse.cli.console import line, print_json
+    from timelapse.cli.settings import build_program
+    from timelapse.model.versions import load_named
+    from timelapse.streaming.reading import Reading
+    from timelapse.streaming.spans import micros_of
+
+    made = None if program is None else build_program(load_named(program), settings or [])
+    pause = None if every is None else micros_of(every, "every= (--every)") / 1e6
+    opened = Reading.open(out, made)
+    while True:
+        found = opened.parity()
+        if as_json:
+            print_json(dataclasses.asdict(found))
+        else:
+            line(found.text)
+            sys.stdout.flush()
+        if not found.same:
+            raise typer.Exit(1)
+        if pause is None:
+            return
+        time.sleep(pause)

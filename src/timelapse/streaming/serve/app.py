@@ -1,0 +1,259 @@
+"""The server's routes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from timelapse.errors import SourceError, TimelapseError, UsageError
+from timelapse.model.program import spec_of
+from timelapse.streaming.live import Live
+from timelapse.streaming.serve.guard import Guard, Refused, host_and_port, is_local, tokens_at
+from timelapse.streaming.serve.status import metrics, status
+from timelapse.streaming.serve.values import key_of, plain
+from timelapse.streaming.sources.push import Push
+
+MOST_BODY = 32 << 20
+MOST_LISTED = 1000
+_CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'"
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Server:
+    """Serves a live run over HTTP until `close`. Only localhost is listened on without a certificate.
+
+    Raises UsageError for an address that is none, or is of this machine's outside without TLS; OSError where it is taken.
+    """
+
+    def __init__(
+        self, run: Live, listen: str, *, certificate: str | None = None, key: str | None = None
+    ) -> None:
+        host, port = host_and_port(listen)
+        if not is_local(host) and (certificate is None or key is None):
+            raise UsageError(
+                f"--listen {listen} is reachable from other machines", code="TL810",
+                hint="give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy",
+            )  # fmt: skip
+        self.tokens = tokens_at(run.path)
+        app = _App(run, Guard(self.tokens, host)).starlette()
+        config = uvicorn.Config(
+            app, host=host, port=port, log_level="warning", access_log=False, lifespan="off", ssl_certfile=certificate,
+            ssl_keyfile=key, timeout_graceful_shutdown=2, server_header=False,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
+        self._socket = config.bind_socket() if port else _free(host)
+        self.address = (
+            f"{'http' if certificate is None else 'https'}://{_shown(host)}:{self._socket.getsockname()[1]}"
+        )
+        self._thread = threading.Thread(target=self._serve, name="timelapse-serve", daemon=True)
+        self._thread.start()
+        end = time.monotonic() + 10
+        while not self._server.started and self._thread.is_alive() and time.monotonic() < end:
+            time.sleep(0.01)
+
+    def _serve(self) -> None:
+        asyncio.run(self._server.serve([self._socket]))
+
+    def close(self) -> None:
+        """Answer what was asked, and end."""
+        self._server.should_exit = True
+        self._thread.join(5)
+        self._socket.close()
+
+
+def _free(host: str) -> Any:
+    import socket
+
+    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    found.bind((host, 0))
+    return found
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+class _App:
+    def __init__(self, run: Live, guard: Guard) -> None:
+        self._run, self._guard = run, guard
+
+    def starlette(self) -> Starlette:
+        """The application."""
+        routes = [
+            self._route("/", self._page, None),
+            self._route("/page.js", self._script, None),
+            self._route("/health", self._health, None),
+            self._route("/metrics", self._metrics, "read"),
+            self._route("/api/status", self._status, "read"),
+            self._route("/api/state/{name}", self._state, "read"),
+            self._route("/api/outputs/{record}", self._outputs, "read"),
+            self._route("/api/outputs/{record}/stream", self._follow, "read"),
+            self._route("/push/{type}", self._push, "push", "POST"),
+            self._route("/push/{type}/{stream}", self._push, "push", "POST"),
+            self._route("/api/{what}", self._operate, "operate", "POST"),
+        ]
+        return Starlette(routes=routes)
+
+    def _route(self, path: str, handler: Handler, right: str | None, method: str = "GET") -> Route:
+        async def answer(request: Request) -> Response:
+            try:
+                self._guard.check(request, right)
+                response = await handler(request)
+            except Refused as refused:
+                return refused.response()
+            except (UsageError, ValueError, LookupError) as error:
+                return JSONResponse({"error": str(error)}, 400)
+            except (SourceError, TimeoutError) as error:
+                return JSONResponse({"error": str(error)}, 503)
+            except TimelapseError as error:
+                return JSONResponse({"error": str(error)}, 500)
+            response.headers["Cache-Control"] = "no-store"
+            response.headers["X-Content-Type-Options"] = "nosniff"
+            return response
+
+        return Route(path, answer, methods=[method])
+
+    # --- the page -------------------------------------------------------------------------------------
+
+    async def _page(self, request: Request) -> Response:
+        text = files("timelapse.streaming.serve").joinpath("page.html").read_text("utf-8")
+        return HTMLResponse(text, headers={"Content-Security-Policy": _CSP, "Referrer-Policy": "no-referrer"})
+
+    async def _script(self, request: Request) -> Response:
+        text = files("timelapse.streaming.serve").joinpath("page.js").read_text("utf-8")
+        return Response(text, media_type="text/javascript")
+
+    async def _health(self, request: Request) -> Response:
+        health = self._run.health
+        good = health.state in ("starting", "running", "paused", "ended")
+        return JSONResponse({"state": health.state, "ok": good}, 200 if good else 503)
+
+    async def _metrics(self, request: Request) -> Response:
+        return PlainTextResponse(
+            await run_in_threadpool(metrics, self._run), media_type="text/plain; version=0.0.4"
+        )
+
+    async def _status(self, request: Request) -> Response:
+        return JSONResponse(plain(await run_in_threadpool(status, self._run)))
+
+    # --- reads ----------------------------------------------------------------------------------------
+
+    async def _state(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        declared = spec_of(self._run.program).declared
+        if name not in declared:
+            raise Refused(404, f"there is no state {name!r:.60}; states: {', '.join(declared)}")
+        asked = request.query_params.get("key")
+        if asked is not None:
+            try:
+                key = key_of(declared[name], json.loads(asked))
+            except json.JSONDecodeError:
+                raise ValueError("the key is no JSON: a text has quotes, a tuple is a list") from None
+            value, epoch = await run_in_threadpool(self._run.read, name, key)
+            return JSONResponse({"state": name, "key": plain(key), "value": plain(value), **_moment(epoch)})
+        limit = min(MOST_LISTED, int(request.query_params.get("limit", "100")))
+        rows, more, epoch = await run_in_threadpool(self._run.listed, name, limit)
+        listed = [{"key": plain(k), "value": plain(v)} for k, v in rows]
+        return JSONResponse({"state": name, "rows": listed, "more": more, **_moment(epoch)})
+
+    async def _outputs(self, request: Request) -> Response:
+        record = request.path_params["record"]
+        limit = min(MOST_LISTED, int(request.query_params.get("limit", "100")))
+        table, epoch = await run_in_threadpool(self._run.latest, record, limit)
+        return JSONResponse({"record": record, "rows": plain(table.to_pylist()), **_moment(epoch)})
+
+    async def _follow(self, request: Request) -> Response:
+        record = request.path_params["record"]
+        after = int(request.headers.get("last-event-id") or request.query_params.get("after", "-1"))
+        return StreamingResponse(self._events(request, record, after), media_type="text/event-stream")
+
+    async def _events(self, request: Request, record: str, after: int) -> AsyncIterator[str]:
+        """Epochs that have put out such records, as server-sent events: the id is the epoch's number."""
+        last = await run_in_threadpool(lambda: self._run.last)
+        at = after if after >= 0 else 0 if last is None else last.number
+        while not await request.is_disconnected():
+            found = await run_in_threadpool(self._run.outputs_after, record, at, 50)
+            for number, table in found:
+                at = number
+                if table is not None:
+                    yield f"id: {number}\nevent: {'outputs'}\ndata: {json.dumps(plain(table.to_pylist()))}\n\n"
+            if not found:
+                if self._run.health.state in ("ended", "stopped", "failed"):
+                    return
+                yield ": nothing new\n\n"
+                await asyncio.sleep(0.2)
+
+    # --- rows and operations ----------------------------------------------------------------------------
+
+    async def _push(self, request: Request) -> Response:
+        push = self._run.push_of(request.path_params["type"], request.path_params.get("stream", ""))
+        if push is None:
+            raise Refused(404, "no stream of this name takes rows")
+        if request.headers.get("content-encoding", "identity") != "identity":
+            raise Refused(415, "send rows as they are: compressed ones are not read")
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > MOST_BODY:
+                raise Refused(413, f"at most {MOST_BODY >> 20} MB at a time")
+        kind = request.headers.get("content-type", "application/x-ndjson").partition(";")[0].strip()
+        key = request.headers.get("idempotency-key", "")
+        if len(key) > 200:
+            raise Refused(400, "an Idempotency-Key has at most 200 characters")
+        table = await run_in_threadpool(_rows, push, bytes(body), kind)
+        counted = await run_in_threadpool(push.send, table, id=key)
+        return JSONResponse({"rows": table.num_rows, "counted": counted})
+
+    async def _operate(self, request: Request) -> Response:
+        what = request.path_params["what"]
+        doing = {"pause": self._run.pause, "resume": self._run.resume, "stop": self._run.end}
+        if what not in doing:
+            raise Refused(404, f"there is no {what!r:.60}; pause, resume, stop")
+        doing[what]()
+        return JSONResponse({"done": what})
+
+
+def _moment(epoch: Any) -> dict[str, Any]:
+    """Which moment an answer is of."""
+    if epoch is None:
+        return {"epoch": 0, "complete": None, "age_seconds": None}
+    age = max(0.0, time.time() - epoch.written / 1e6)
+    return {"epoch": epoch.number, "complete": epoch.complete, "age_seconds": round(age, 3)}
+
+
+def _rows(push: Push, body: bytes, kind: str) -> pa.Table:
+    """The rows of a request. Raises ValueError: nothing of it counts then."""
+    if kind == "application/vnd.apache.arrow.stream":
+        try:
+            with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+                table = reader.read_all()
+            table.validate(full=True)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ValueError(f"the Arrow stream cannot be read: {error}") from None
+        return table
+    if kind == "application/json":
+        try:
+            found = msgspec.json.decode(body)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ValueError(f"the body is no JSON: {error}") from None
+        rows = found if isinstance(found, list) else [found]
+        body = b"\n".join(map(msgspec.json.encode, rows))
+    elif kind not in ("application/x-ndjson", "application/jsonl", "text/plain"):
+        raise Refused(
+            415, "send application/json, application/x-ndjson or application/vnd.apache.arrow.stream"
+        )
+    return push.parsed(body)

@@ -1,0 +1,101 @@
+"use strict";
+// All that comes from the run is put in as text (textContent), never as markup.
+const $ = (id) => document.getElementById(id);
+let token = sessionStorage.getItem("token") || "";
+const number = (n, digits = 0) => n === null || n === undefined ? "–" : Number(n).toLocaleString("en", { maximumFractionDigits: digits });
+
+async function get(path) {
+  const answer = await fetch(path, { headers: token ? { Authorization: "Bearer " + token } : {} });
+  if (answer.status === 401) { $("ask").hidden = false; $("all").hidden = true; throw new Error("token"); }
+  const found = await answer.json();
+  if (!answer.ok) throw new Error(found.error);
+  return found;
+}
+
+function element(name, text, kind) {
+  const made = document.createElement(name);
+  made.textContent = text;
+  if (kind) made.className = kind;
+  return made;
+}
+
+function options(select, names) {
+  if ([...select.options].map((o) => o.value).join("\n") === names.join("\n")) return;
+  const before = select.value;
+  select.replaceChildren(...names.map((n) => { const o = element("option", n); o.value = n; return o; }));
+  if (names.includes(before)) select.value = before;
+}
+
+function chart(svg, values) {
+  const space = "http://www.w3.org/2000/svg", width = 600, height = 140;
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.replaceChildren();
+  const most = Math.max(...values, 1e-9), step = width / Math.max(values.length, 1);
+  values.forEach((value, at) => {
+    const bar = document.createElementNS(space, "rect"), size = value / most * (height - 18);
+    for (const [name, v] of Object.entries({ x: at * step, y: height - size, width: Math.max(step - 1, .5), height: size, fill: "var(--blue)" })) bar.setAttribute(name, v);
+    svg.append(bar);
+  });
+  const label = document.createElementNS(space, "text");
+  label.setAttribute("x", 2); label.setAttribute("y", 11);
+  label.textContent = values.length ? "up to " + number(most, 1) : "nothing in the last 30 seconds";
+  svg.append(label);
+}
+
+function show(s) {
+  $("ask").hidden = true; $("all").hidden = false;
+  $("program").textContent = s.program;
+  $("state").textContent = s.state;
+  $("state").className = "state " + ({ failed: "bad", waiting: "warn", paused: "warn" }[s.state] || "");
+  $("moment").textContent = s.complete_text ? `complete up to ${s.complete_text} UTC` : "no row is complete yet";
+  $("problem").hidden = !s.problem; $("problem").textContent = s.problem;
+  const p99 = s.commit_seconds.p99;
+  const figures = [
+    ["rows per second", number(s.rows_per_second)], ["rows in all", number(s.rows)], ["epochs", number(s.epoch)],
+    ["ms to commit (p50 / p99)", p99 === undefined ? "–" : number(1000 * s.commit_seconds.p50) + " / " + number(1000 * p99)],
+    ["seconds behind the clock", number(s.behind_seconds, 1)], ["rows that wait", number(s.waiting_rows)], ["late rows", number(s.late)],
+    ["put aside", number(s.aside)], ["rejected", number(s.rejected)], ["taken out", number(s.quarantined)],
+    ["handlers run as", s.compiled ? "machine code" : "Python"], ["digest", (s.digest || "–").slice(0, 12)],
+  ];
+  $("figures").replaceChildren(...figures.map(([name, value]) => { const box = element("div", ""); box.append(element("b", value), element("span", name)); return box; }));
+  chart($("rows"), s.recent.map((r) => r[1]));
+  chart($("millis"), s.recent.map((r) => 1000 * r[2]));
+  $("partitions").replaceChildren(...(s.partitions || []).map((p) => {
+    const row = document.createElement("tr");
+    row.append(element("td", p.stream), element("td", p.partition), element("td", (p.greatest || "–") + (p.idle ? "  (idle)" : ""), p.idle ? "soft" : ""),
+      ...[p.position, p.rows, p.late, p.aside].map((n) => element("td", number(n), "n")), element("td", p.source, "soft"));
+    return row;
+  }));
+  options($("states"), s.states);
+  options($("records"), Object.keys(s.records || {}));
+}
+
+async function outputs() {
+  const record = $("records").value;
+  if (!record) return;
+  const found = await get(`/api/outputs/${encodeURIComponent(record)}?limit=20`);
+  $("outputs").textContent = found.rows.map((r) => JSON.stringify(r)).join("\n") || "none in the last epochs";
+}
+
+async function turn() {
+  try { show(await get("/api/status")); await outputs(); }
+  catch (error) { if (error.message !== "token") { $("problem").hidden = false; $("problem").textContent = "no answer: " + error.message; } }
+  setTimeout(turn, 1000);
+}
+
+$("token-form").addEventListener("submit", (event) => { event.preventDefault(); token = $("token").value.trim(); sessionStorage.setItem("token", token); });
+$("look").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const key = $("key").value.trim(), state = encodeURIComponent($("states").value);
+  try { $("value").textContent = JSON.stringify(await get(`/api/state/${state}` + (key ? "?key=" + encodeURIComponent(key) : "?limit=20")), null, 2); }
+  catch (error) { $("value").textContent = error.message; }
+});
+$("operate").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const what = event.submitter.value;
+  const answer = await fetch("/api/" + what, { method: "POST", headers: { Authorization: "Bearer " + $("operator").value.trim() } });
+  const found = await answer.json();
+  $("done").textContent = answer.ok ? what + ": done" : found.error;
+});
+turn();

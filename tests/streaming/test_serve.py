@@ -1,0 +1,272 @@
+"""A live run over HTTP: rows in, states and outputs out, and who may."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import timelapse as tl
+from tests.streaming.test_live import FAST, hits, lines, marks
+from timelapse.errors import UsageError
+from timelapse.streaming.live import Live
+from timelapse.streaming.serve.app import Server
+
+WARM = '<script>alert("x")</script>'
+
+
+class Named(tl.Event):
+    name: str
+    size: int
+
+
+class Told(tl.Record):
+    name: str
+    n: int
+
+
+class Names(tl.Program):
+    n: tl.Counter[str]
+    pairs: tl.Counter[tuple[str, int]]
+    seen: tl.Set[str]
+    last: tl.Value[str, float | None]
+    friends: tl.SetOf[str, int]
+
+    @tl.on(Named)
+    def named(self, e: Named) -> None:
+        self.n[e.name] += e.size
+        self.pairs[e.name, e.size] += 1
+        self.seen.add(e.name)
+        self.last[e.name] = e.size / 3
+        self.friends.add(e.name, e.size)
+        self.emit(Told(name=e.name, n=self.n[e.name]))
+
+
+class Client:
+    """One server's client."""
+
+    def __init__(self, server: Server) -> None:
+        self.host = server.address.removeprefix("http://")
+        self.tokens = server.tokens
+
+    def ask(
+        self, path: str, body: bytes | None = None, *, right: str = "read", method: str = "", **headers: str
+    ) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection(self.host, timeout=20)
+        try:
+            sent = {"Authorization": f"Bearer {self.tokens[right]}"} if right else {}
+            sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method or ("GET" if body is None else "POST"), path, body, sent)
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            is_json = "json" in (answer.headers.get("content-type") or "")
+            return answer.status, json.loads(text) if is_json else text
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Live, Client]]:
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    push = tl.Push()
+    with tl.live(Names, {Named: push}, tmp_path / "out", idle=None, **FAST) as run:
+        server = Server(run, "127.0.0.1:0")
+        yield run, Client(server)
+        server.close()
+
+
+def rows(*names: str, start: int = 1) -> bytes:
+    return "\n".join(
+        json.dumps({"ts": start + n, "name": name, "size": n}) for n, name in enumerate(names)
+    ).encode()
+
+
+def test_rows_in_and_states_out(served: tuple[Live, Client]) -> None:
+    run, client = served
+    assert client.ask("/push/Named", rows("ann", "bob", "ann", WARM, "end"), right="push") == (
+        200,
+        {"rows": 5, "counted": 5},
+    )
+    again = {"Idempotency_Key": "a"}
+    more = rows("ann", "last", start=10)
+    assert client.ask("/push/Named", more, right="push", **again)[1]["counted"] == 2
+    assert client.ask("/push/Named", more, right="push", **again)[1]["counted"] == 0
+    run.until(lambda e: e.end_seq >= 6)
+    code, found = client.ask('/api/state/n?key="ann"')
+    assert (code, found["value"]) == (200, 2)
+    assert found["epoch"] > 0
+    assert client.ask('/api/state/pairs?key=["ann",2]')[1]["value"] == 1
+    assert client.ask('/api/state/seen?key="bob"')[1]["value"] is True
+    assert client.ask('/api/state/seen?key="eve"')[1]["value"] is False
+    assert client.ask('/api/state/last?key="bob"')[1]["value"] == 1 / 3
+    assert client.ask('/api/state/friends?key="ann"')[1]["value"] == [0, 2]
+    code, listed = client.ask("/api/state/n?limit=2")
+    assert (len(listed["rows"]), listed["more"]) == (2, True)
+    code, put_out = client.ask("/api/outputs/Told?limit=3")
+    assert [r["name"] for r in put_out["rows"]] == ["ann", "end", WARM]
+    code, status = client.ask("/api/status")
+    assert status["state"] == "running"
+    assert status["records"] == {"Told": 6}
+    assert status["partitions"][0]["rows"] == 7
+    code, text = client.ask("/metrics")
+    assert "timelapse_rows_total 6\n" in text
+    assert 'timelapse_partition_late_total{stream="Named",partition="push"} 0\n' in text
+    assert client.ask("/health", right="") == (200, {"state": "running", "ok": True})
+
+
+def test_arrow_json_and_what_is_no_event(served: tuple[Live, Client]) -> None:
+    run, client = served
+    table = pa.table(
+        {"ts": pa.array([1, 2], pa.int64()), "name": ["a", "b"], "size": pa.array([1, 2], pa.int64())}
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    arrow = {"Content_Type": "application/vnd.apache.arrow.stream"}
+    body = sink.getvalue().to_pybytes()
+    assert client.ask("/push/Named", body, right="push", **arrow)[1] == {"rows": 2, "counted": 2}
+    as_json = {"Content_Type": "application/json"}
+    assert (
+        client.ask("/push/Named", b'[{"ts": 3, "name": "c", "size": 1}]', right="push", **as_json)[0] == 200
+    )
+    for bad, headers in (
+        (b'{"ts": 4, "name": "c"}\n{"ts": 5, "name": "d", "size": 1}', {}), (b"{", {}), (b"[1]", as_json), (body[:-20], arrow),
+        (b"nonsense", arrow),
+    ):  # fmt: skip
+        code, found = client.ask("/push/Named", bad, right="push", **headers)  # type: ignore[arg-type]
+        assert code == 400, (bad, found)
+        assert found["error"]
+    assert client.ask("/push/Named", b"x", right="push", Content_Type="image/png")[0] == 415
+    assert client.ask("/push/Named", b"x", right="push", Content_Encoding="gzip")[0] == 415
+    assert client.ask("/push/Nobody", b"{}", right="push")[0] == 404
+    for path in (
+        "/api/state/n?key=ann",
+        '/api/state/n?key=["a"',
+        "/api/state/pairs?key=3",
+        "/api/outputs/Told?limit=x",
+    ):
+        assert client.ask(path)[0] == 400, path
+    assert client.ask("/api/state/nobody")[0] == 404
+    run.until(lambda e: e.partitions[0].rows == 3)
+
+
+def test_who_may(served: tuple[Live, Client]) -> None:
+    """A token for each thing; no other host, no other site; the file of tokens is its owner's."""
+    run, client = served
+    assert client.ask("/api/status", right="")[0] == 401
+    assert client.ask("/api/status", right="push")[0] == 401
+    assert client.ask("/push/Named", b"{}", right="read")[0] == 401
+    assert client.ask("/api/stop", b"", right="push")[0] == 401
+    assert client.ask("/api/status", right="", Authorization="Bearer é".encode().decode("latin-1"))[0] == 401
+    assert client.ask("/api/status", Host="evil.example")[0] == 421
+    assert client.ask("/", right="", Host="evil.example")[0] == 421
+    assert client.ask("/api/status", Origin="http://evil.example")[0] == 403
+    assert client.ask("/api/pause", b"", right="operate")[0] == 200
+    run_until(lambda: run.health.state == "paused")
+    assert client.ask("/api/resume", b"", right="operate")[0] == 200
+    run_until(lambda: run.health.state == "running")
+    assert client.ask("/api/stop", b"", right="operate")[0] == 200
+    assert run.wait(10)
+    mode = (run.path / "tokens.json").stat().st_mode
+    assert stat.S_IMODE(mode) == 0o600
+    for wrong in ("0.0.0.0:0", "x", "127.0.0.1:99999"):
+        with pytest.raises(UsageError):
+            Server(run, wrong)
+
+
+def run_until(condition: Any) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_outputs_as_they_come(served: tuple[Live, Client]) -> None:
+    run, client = served
+    connection = http.client.HTTPConnection(client.host, timeout=20)
+    client.ask("/push/Named", rows("a", "b", "c"), right="push")
+    run.until(lambda e: e.end_seq == 2)
+    connection.request(
+        "GET",
+        "/api/outputs/Told/stream?after=0",
+        headers={"Authorization": f"Bearer {client.tokens['read']}"},
+    )
+    answer = connection.getresponse()
+    client.ask("/push/Named", rows("d", "e", start=10), right="push")
+    found: list[str] = []
+    while len(found) < 4:
+        line = answer.fp.readline().decode()
+        if line.startswith("data: "):
+            found += [r["name"] for r in json.loads(line.removeprefix("data: "))]
+    assert found == ["a", "b", "c", "d"]
+    connection.close()
+
+
+def test_the_command_serves(tmp_path: Path) -> None:
+    """`timelapse live --listen` in a process of its own, stopped by SIGTERM."""
+    rules = tmp_path / "rules.py"
+    rules.write_text(
+        "import timelapse as tl\n\nclass Hit(tl.Event):\n    who: int\n    size: int\n\nclass Mark(tl.Event):\n    who: int\n\n"
+        "class Seen(tl.Record):\n    who: int\n    n: int\n\nclass Watch(tl.Program):\n    least: int = 3\n    n: tl.Counter[int]\n"
+        "    marked: tl.Set[int]\n\n    @tl.on(Hit)\n    def hit(self, e: Hit) -> None:\n        self.n[e.who] += e.size\n"
+        "        if self.n[e.who] % self.least == 0 or e.who in self.marked:\n            self.emit(Seen(who=e.who, n=self.n[e.who]))\n\n"
+        "    @tl.on(Mark, after=50)\n    def mark(self, e: Mark) -> None:\n        self.marked.add(e.who)\n"
+    )
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text(lines(marks(3)))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "timelapse.cli.main", "live", str(rules) + ":Watch", str(tmp_path / "out"), f"Mark={tmp_path / 'in'}",
+         "Hit=push", "--listen", "0", "--trigger", "20ms", "--ahead", "any", "--idle", "1s"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stderr is not None
+    address = ""
+    while not address:
+        line = child.stderr.readline()
+        assert line
+        if line.startswith("http://"):
+            address = line.split()[0]
+
+    class Given:
+        tokens = json.loads((tmp_path / "out" / "tokens.json").read_text())
+
+    given: Any = Given()
+    given.address = address
+    client = Client(given)
+    assert client.ask("/push/Hit", lines(hits(100)).encode(), right="push")[0] == 200
+    run_until(lambda: client.ask("/api/status")[1].get("rows", 0) >= 102)
+    child.terminate()
+    out, err = child.communicate(timeout=20)
+    assert child.returncode == 0, err
+    assert "stopped" in out
+    from timelapse.streaming.reading import Reading
+
+    opened = Reading.open(tmp_path / "out")
+    assert opened.parity().same
+
+
+def test_the_page_takes_nothing_as_markup(served: tuple[Live, Client]) -> None:
+    """The page holds nothing of the run, its script puts texts in as text, and no other script may run."""
+    _, client = served
+    code, page = client.ask("/", right="")
+    assert code == 200
+    assert "Names" not in page
+    script = client.ask("/page.js", right="")[1]
+    assert "textContent" in script
+    for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+        assert way not in script
+    connection = http.client.HTTPConnection(client.host, timeout=20)
+    connection.request("GET", "/")
+    policy = connection.getresponse().headers["content-security-policy"]
+    connection.close()
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
