@@ -100,9 +100,15 @@ class Browser:
         self._events.append(message)
 
     def open(
-        self, path: Path, *, width: int = 1200, height: int = 900, phone: bool = False, dark: bool = False
+        self,
+        path: Path | str,
+        *,
+        width: int = 1200,
+        height: int = 900,
+        phone: bool = False,
+        dark: bool = False,
     ) -> None:
-        """Load a file at a size, on a desktop or a phone, light or dark."""
+        """Load a file, or an address, at a size, on a desktop or a phone, light or dark."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2 if phone else 1,
             mobile=phone,
@@ -113,7 +119,7 @@ class Browser:
         )  # fmt: skip
         self.requests.clear()
         self.messages.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
         until = time.monotonic() + 30
         while time.monotonic() < until:
             if self.evaluate("document.readyState === 'complete' && location.href !== 'about:blank'"):

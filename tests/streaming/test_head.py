@@ -21,10 +21,13 @@ from timelapse.model.program import as_program
 from timelapse.run import run_serial
 from timelapse.streaming import chain
 from timelapse.streaming.chain import Overtaken
+from timelapse.streaming.checkpoints import compact
 from timelapse.streaming.format import FORMAT, Epoch, LiveRun
-from timelapse.streaming.head import Bad, Batch, Head, Rules, compact, digest_of
+from timelapse.streaming.head import Head, Rules
 from timelapse.streaming.pack import Pack, hash_of
+from timelapse.streaming.rows import Bad, Batch
 from timelapse.streaming.streams import Limits, StreamEntry
+from timelapse.streaming.sums import digest_of
 
 
 class Hit(tl.Event):

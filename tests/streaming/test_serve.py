@@ -142,7 +142,7 @@ def test_arrow_json_and_what_is_no_event(served: tuple[Live, Client]) -> None:
         (b'{"ts": 4, "name": "c"}\n{"ts": 5, "name": "d", "size": 1}', {}), (b"{", {}), (b"[1]", as_json), (body[:-20], arrow),
         (b"nonsense", arrow),
     ):  # fmt: skip
-        code, found = client.ask("/push/Named", bad, right="push", **headers)  # type: ignore[arg-type]
+        code, found = client.ask("/push/Named", bad, right="push", **headers)
         assert code == 400, (bad, found)
         assert found["error"]
     assert client.ask("/push/Named", b"x", right="push", Content_Type="image/png")[0] == 415

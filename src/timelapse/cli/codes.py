@@ -447,4 +447,25 @@ Another process is making a log or run at this place, or has put one there since
 TL934 A run or log without checksums
 An earlier version made it, so whether its files were altered cannot be checked. It can be read; `timelapse verify` compares a run's content with the
 serial meaning. Made again, it has checksums.
+
+TL940 A directory that is no live run
+`timelapse live` begins in a new or empty directory, or goes on in that of a live run; `timelapse parity` and readers need the latter. A run of a later version's format is refused too.
+
+TL941 Another process was first
+One process runs a live run at a time. This one found that another has committed the epoch that it was about to commit, or writes to the same
+stream of sent rows. It stops; nothing of its own epoch counts, and nothing is lost: the other process reads the same rows.
+
+TL942 A place that does not answer
+Whether an epoch was committed could not be found out, for the place neither took it nor said what is there. Start again: the run goes on behind what is there.
+
+TL943 A live run of another program
+The run was begun with other code, parameters or event types. Run these, or write to another directory. Parity needs the program too: `timelapse parity OUT FILE:CLASS`.
+
+TL944 A journal that gives something else now
+When a live run is opened its last epochs run again, and what they put out is compared with what was committed. It differs: the program reads
+something that is no part of the log, or a library has changed. `timelapse parity` shows which records.
+
+TL945 A source that is not what it was
+A file that was read has another size or is gone, a file that is followed was cut, a topic no longer has the offsets that come next, or a stream of sent
+rows was closed. Rows would be lost or counted twice, so the run stops. Put things right, or begin another run.
 """

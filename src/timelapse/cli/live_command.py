@@ -318,7 +318,7 @@ def parity(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A live run's directory.", show_default=False)],
     program: Annotated[
         str | None,
-        typer.Option(
+        typer.Argument(
             metavar="FILE:CLASS", help="The program, where it is not where it was.", show_default=False
         ),
     ] = None,

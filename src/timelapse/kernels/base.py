@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,11 +56,13 @@ QUARANTINED_SCHEMA = pa.schema(
 
 def quarantined_table(rows: Sequence[Quarantined]) -> pa.Table:
     """The rows as a table, in the stored columns."""
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(QUARANTINED_SCHEMA)
-    return pa.table(
-        [pa.array(column, f.type) for column, f in zip(columns, QUARANTINED_SCHEMA, strict=True)],
-        schema=QUARANTINED_SCHEMA,
-    )
+    return table_of(QUARANTINED_SCHEMA, rows)
+
+
+def table_of(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    """Rows as a table."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
 
 def output_schema(record: type[Record]) -> pa.Schema:

@@ -20,6 +20,7 @@ from timelapse.kernels.base import (
     PassResult,
     Tick,
     output_schema,
+    table_of,
 )
 from timelapse.kernels.source import Source
 from timelapse.kernels.starts import bytes_of
@@ -337,7 +338,7 @@ class InterpretedKernel:
         outputs = {cls: _table(cls, found) for cls, found in self._rows.items()}
         for cls, read in self._reads.items():
             outputs[cls] = _table(cls, [(0, 0, 0, 0, r) for r in read])
-        return outputs, _rejected_table(self._refused)
+        return outputs, table_of(REJECTED_SCHEMA, self._refused)
 
     def take_quarantined(self) -> list[Quarantined]:
         """The events taken out of the log in the slice so far."""
@@ -489,14 +490,6 @@ def _table(cls: type[Record], rows: list[Row]) -> pa.Table:
     columns += transposed([tuple(tuple.__iter__(r)) for r in records], len(cls.__fields__))
     return pa.table(
         [pa.array(column, f.type) for column, f in zip(columns, schema, strict=True)], schema=schema
-    )
-
-
-def _rejected_table(rows: list[Refusal]) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(REJECTED_SCHEMA)
-    return pa.table(
-        [pa.array(column, f.type) for column, f in zip(columns, REJECTED_SCHEMA, strict=True)],
-        schema=REJECTED_SCHEMA,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from timelapse.errors import HandlerError
-from timelapse.kernels.base import REJECTED_SCHEMA, PassResult, Tick, output_schema
+from timelapse.kernels.base import REJECTED_SCHEMA, PassResult, Tick, output_schema, table_of
 from timelapse.kernels.source import Source
 from timelapse.kinds.base import ABSENT, State
 from timelapse.model.events import Event, Record
@@ -113,9 +113,3 @@ def output_tables(outputs: list[Output]) -> dict[type[Record], pa.Table]:
 def rejected_table(refused: list[Refusal]) -> pa.Table:
     """Rejected events, in the stored columns."""
     return table_of(REJECTED_SCHEMA, [(*r.position[:3], r.event, r.handler, r.reason) for r in refused])
-
-
-def table_of(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
-    """Rows as a table."""
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 
+import msgspec
 import pyarrow as pa
 
 from timelapse.errors import StorageError
 from timelapse.kernels.base import PassResult
 from timelapse.model.program import Program
-from timelapse.streaming.chain import read_epoch
+from timelapse.streaming.chain import newest, read_epoch
 from timelapse.streaming.format import CHECKPOINTS, REMEDY, Checkpoint, checkpoint_name
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import RunPlace
@@ -136,3 +137,16 @@ def load(place: RunPlace, name: str) -> Found:
         names.append(name)
         name = "" if pack.about.whole else pack.about.parent
     return Found(packs, names)
+
+
+def compact(place: RunPlace, program: Program) -> str | None:
+    """Put checkpoints together into a whole one, which any process may do. Returns its name; None where there is nothing to do."""
+    found = newest_whole(place, newest(place), [])
+    if found is None or found.about.whole:
+        return None
+    stand = found.stand(program).trimmed(program)
+    about = msgspec.structs.replace(
+        found.about, whole=True, parent="", seen=[part.end for part in stand.seen]
+    )
+    name, _ = write_whole(place, about, stand)
+    return name

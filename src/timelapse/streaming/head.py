@@ -10,16 +10,13 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest
-from timelapse.engine.job import SumRow, record_name, same_name, schema_bytes
 from timelapse.errors import Place, RunError
 from timelapse.ids import INT64_MIN
 from timelapse.kernels.base import Abandoned, PassResult, quarantined_table
@@ -29,42 +26,17 @@ from timelapse.model.program import Program
 from timelapse.model.silence import is_silent, silent
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import Held, Taken, arrivals
-from timelapse.streaming.format import Checkpoint, Epoch, LiveRun, epoch_name
+from timelapse.streaming.format import Checkpoint, Epoch, LiveRun
 from timelapse.streaming.kernel import OpenKernel, is_restorable, lag_of
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import RunPlace
+from timelapse.streaming.rows import Batch, bad_rows, parted
 from timelapse.streaming.stand import Stand
-from timelapse.streaming.streams import I64, Admitted, Limits, Partition, StreamEntry, admit, completeness
+from timelapse.streaming.streams import Limits, Partition, StreamEntry, admit, completeness
+from timelapse.streaming.sums import Sums, by_name
 from timelapse.streaming.window import JournalEnd
-from timelapse.tables.rowhash import ZERO
-
-
-class Bad(msgspec.Struct, frozen=True):
-    """A row of a source that is no event: its position, why, its text."""
-
-    offset: int
-    reason: str
-    raw: str
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Rows of one partition of a stream, in their order. `offsets` rise; `end` is the position of the last row that was
-    read, which may be a bad one. `cursor`: what the source needs to go on behind it."""
-
-    stream: int
-    partition: str
-    ts: I64
-    fields: pa.Table
-    offsets: I64
-    end: int
-    bad: Sequence[Bad] = ()
-    cursor: str = ""
-    notes: Sequence[str] = ()
-
 
 ANY_TIME = Limits(None, None)
-_NONE = SumRow(0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -78,36 +50,6 @@ class Rules:
     late: str = "side"
     limits: Limits = ANY_TIME
     quarantine: int | None = None
-
-
-@dataclass
-class _Sums:
-    """What was put out, in hashes that add up."""
-
-    outputs: dict[str, SumRow] = field(default_factory=dict)
-    schemas: dict[str, bytes] = field(default_factory=dict)
-    rejected: SumRow = _NONE
-    quarantined: int = 0
-
-    @classmethod
-    def of(cls, epoch: Epoch) -> _Sums:
-        return cls(dict(epoch.outputs), dict(epoch.schemas), epoch.rejected, epoch.quarantined)
-
-    def then(self, tables: Mapping[str, pa.Table], result: PassResult) -> _Sums:
-        outputs, schemas = dict(self.outputs), dict(self.schemas)
-        for name, table in tables.items():
-            before = outputs.get(name)
-            outputs[name] = SumRow.of((ZERO if before is None else before.sum()) + hash_outputs(name, table))
-            schemas.setdefault(name, schema_bytes(table.schema))
-        assert result.rejected is not None
-        rejected = SumRow.of(self.rejected.sum() + hash_rejected(result.rejected))
-        return _Sums(outputs, schemas, rejected, self.quarantined + len(result.quarantined))
-
-
-def digest_of(epoch: Epoch) -> str:
-    """The digest of all that a live run has put out up to an epoch's end: that of a replay of its journal."""
-    schemas = {name: pa.ipc.read_schema(pa.py_buffer(data)) for name, data in epoch.schemas.items()}
-    return run_digest({n: s.sum() for n, s in epoch.outputs.items()}, schemas, epoch.rejected.sum())
 
 
 class Head:
@@ -194,12 +136,12 @@ class Head:
         journal = self._journal = JournalEnd(self._types, self._lag)
         stand, at, gone = Stand(), 0, set[int]()
         self._checkpoint, self._changes_since, self._unsaved = "", 0, []
-        self.sums = _Sums()
+        self.sums = Sums()
         if found is not None:
             stand, at = found.stand(self._program), found.about.epoch
             self._checkpoint, self._changes_since = found.name, found.changes
             epoch = chain.read_epoch(self._place, at).about
-            self.sums = _Sums.of(epoch)
+            self.sums = Sums.of(epoch)
             gone = self._recall_journal(epoch)
         self.kernel = OpenKernel(
             self._program, self._types, journal, stand, quarantine=self.rules.quarantine, folder=self._folder, gone=gone,
@@ -244,7 +186,7 @@ class Head:
                 continue
             result = self.kernel.run(about.first_seq, about.end_seq, about.complete)
             self._journal.forget(about.complete)
-            self.sums = self.sums.then(_by_name(result), result)
+            self.sums = self.sums.then(by_name(result), result)
             if (self.sums.outputs, self.sums.rejected) != (dict(about.outputs), about.rejected):
                 raise RunError(
                     f"epoch {about.number} has put out something else than it does now", place=Place(pack.name), code="TL944",
@@ -357,10 +299,10 @@ class Head:
         partition.cursor = batch.cursor or partition.cursor
         if len(ts):
             table = arrivals(kind, ts, fields, partition.stream, partition.number, offsets)
-            for name, rows in _parted(kind.name, table, found):
+            for name, rows in parted(kind.name, table, found):
                 sections.setdefault(name, []).append(rows)
         if bad:
-            rows = _bad_rows(bad, partition, kind.name)
+            rows = bad_rows(bad, partition, kind.name)
             sections.setdefault("bad", []).append(rows)
 
     def _close_all(self, complete: int | None) -> None:
@@ -404,7 +346,7 @@ class Head:
         sums = self.sums
         if begin is not None and complete is not None:
             result = self._process(taken, first_seq, complete)
-            outputs = _by_name(result)
+            outputs = by_name(result)
             sums = sums.then(outputs, result)
             tables |= {f"journal/{name}": table for name, table in taken.tables.items()}
             tables |= {f"out/{name}": table for name, table in outputs.items()}
@@ -487,62 +429,9 @@ class Head:
         self._changes_since = 0 if name == self._checkpoint else self._changes_since
 
 
-def compact(place: RunPlace, program: Program) -> str | None:
-    """Put checkpoints together into a whole one, which any process may do. Returns its name; None where there is nothing to do."""
-    found = checkpoints.newest_whole(place, chain.newest(place), [])
-    if found is None or found.about.whole:
-        return None
-    stand = found.stand(program).trimmed(program)
-    about = msgspec.structs.replace(
-        found.about, whole=True, parent="", seen=[part.end for part in stand.seen]
-    )
-    name, _ = checkpoints.write_whole(place, about, stand)
-    return name
-
-
 def _add(journal: JournalEnd, pack: Pack[Epoch]) -> None:
     """Add an epoch's rows to the end of the journal."""
     tables = {name: pack.table(f"journal/{name}") for name in pack.names("journal")}
     if tables:
         ts = [np.asarray(t.column("ts")) for t in tables.values()]
         journal.add(tables, pack.about.rows, min(int(t[0]) for t in ts), max(int(t[-1]) for t in ts))
-
-
-def _by_name(result: PassResult) -> dict[str, pa.Table]:
-    """What an epoch put out, by the names of records."""
-    found: dict[str, pa.Table] = {}
-    for cls, table in result.outputs.items():
-        if table.num_rows:
-            name = record_name(cls)
-            if name in found:
-                raise same_name(name)
-            found[name] = table
-    return found
-
-
-def _parted(name: str, table: pa.Table, found: Admitted) -> list[tuple[str, pa.Table]]:
-    """Rows by what becomes of them."""
-    if found.accepted.all():
-        return [(f"held/{name}", table)]
-    parts = [("held", found.accepted), ("late", found.late), ("absurd", found.absurd)]
-    return [(f"{part}/{name}", table.filter(pa.array(mask))) for part, mask in parts if mask.any()]
-
-
-_BAD = pa.schema(
-    [
-        pa.field("type", pa.large_string(), nullable=False), pa.field("@stream", pa.int64(), nullable=False),
-        pa.field("@partition", pa.int64(), nullable=False), pa.field("@offset", pa.int64(), nullable=False),
-        pa.field("reason", pa.large_string(), nullable=False), pa.field("raw", pa.large_string()),
-    ]
-)  # fmt: skip
-
-
-def _bad_rows(bad: Sequence[Bad], partition: Partition, kind: str) -> pa.Table:
-    columns: list[list[Any]] = [
-        [kind] * len(bad), [partition.stream] * len(bad), [partition.number] * len(bad),
-        [b.offset for b in bad], [b.reason for b in bad], [b.raw for b in bad],
-    ]  # fmt: skip
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, _BAD, strict=True)], schema=_BAD)
-
-
-__all__ = ["Bad", "Batch", "Head", "Rules", "compact", "digest_of", "epoch_name"]

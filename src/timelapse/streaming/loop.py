@@ -12,9 +12,11 @@ from typing import Any
 from timelapse.errors import StorageError, TimelapseError
 from timelapse.model.program import Program
 from timelapse.progress import Progress
+from timelapse.streaming.checkpoints import compact
 from timelapse.streaming.format import Epoch
-from timelapse.streaming.head import Batch, Head, compact
+from timelapse.streaming.head import Head
 from timelapse.streaming.place import RunPlace
+from timelapse.streaming.rows import Batch
 from timelapse.streaming.sources.base import LiveSource
 from timelapse.streaming.sources.push import Push
 from timelapse.streaming.streams import StreamEntry

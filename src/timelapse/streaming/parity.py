@@ -9,8 +9,8 @@ from typing import Any
 
 from timelapse.model.program import Program
 from timelapse.run import replay
-from timelapse.streaming.head import digest_of
 from timelapse.streaming.journal import journal
+from timelapse.streaming.sums import digest_of
 
 
 @dataclass(frozen=True)

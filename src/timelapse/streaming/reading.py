@@ -18,11 +18,11 @@ from timelapse.run.run import Run
 from timelapse.store.places import absolute_path
 from timelapse.streaming import chain
 from timelapse.streaming.format import Epoch, LiveRun
-from timelapse.streaming.head import digest_of
 from timelapse.streaming.journal import journal
 from timelapse.streaming.pack import Pack
 from timelapse.streaming.parity import Parity, parity
 from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.sums import digest_of
 
 
 class Reading:

@@ -21,7 +21,6 @@ from timelapse.kernels.native.later import Ticks, with_later, with_ticks
 from timelapse.kernels.native.leaving import Failed, TooOften
 from timelapse.kernels.native.logs import NEAR_THE_END, Logs
 from timelapse.kernels.native.memory import loops
-from timelapse.kernels.native.memory.effectlog import EffectLog
 from timelapse.kernels.native.memory.gathering import collect
 from timelapse.kernels.native.memory.growth import Growth, make_room
 from timelapse.kernels.native.memory.hashtable import HashTable
@@ -281,11 +280,7 @@ class NativeKernel:
     def take_written(self, name: str, key: Any) -> bool:
         """Whether a key of an exact state was written since the slice began, or since this was last asked."""
         table = self._tables.get(name)
-        row = -1 if table is None else table.find(key)
-        if table is None or row < 0 or not table.slots[row, 0] & table.layout.touched:
-            return False
-        table.slots[row, 0] &= ~table.layout.touched
-        return True
+        return table is not None and table.take_written(key)
 
     @property
     def unit(self) -> Unit:
@@ -312,10 +307,8 @@ class NativeKernel:
         if self._final:
             self._put_out(done)
         starts = {name: to_dict(self._spec.states[name], table) for name, table in self._starts.items()}
-        tables = self._tables
-        python = handed_over(
-            self._program, self._work, tables, starts, final=self._final, quarantine=self._quarantine
-        )
+        own = self._program, self._work, self._tables, starts
+        python = handed_over(*own, final=self._final, quarantine=self._quarantine)
         self._list_quarantined(done)
         python.add_quarantined(done.quarantined)
         return done, python
@@ -333,17 +326,12 @@ class NativeKernel:
             result.join(*self._fallback.python.put_out())
 
     def collected(self) -> dict[str, NativeTable]:
-        """The states of which it is asked what a slice did to them."""
-        work = self._work
-        wanted = set(work.exact if self._final else work.targets) | set(work.delta)
-        if self._asked is not None:
-            wanted = set(self._asked)
-        tables: dict[str, NativeTable] = {}
-        for name, spec in self._spec.states.items():
-            if name in wanted:  # one that no handler mentions has no table yet
-                layout = layout_of(spec, work, final=self._final)
-                tables[name] = self._tables.get(name) or NativeTable(spec, layout, self._interned)
-        return tables
+        """The states of which it is asked what a slice did to them; one that no handler mentions is empty."""
+        wanted = set(self._work.exact if self._final else self._work.targets) | set(self._work.delta)
+        wanted = wanted if self._asked is None else set(self._asked)
+        own = {n: spec for n, spec in self._spec.states.items() if n in wanted}
+        layouts = {n: layout_of(spec, self._work, final=self._final) for n, spec in own.items()}
+        return {n: self._tables.get(n) or NativeTable(own[n], layouts[n], self._interned) for n in own}
 
     def feed(self, batch: Batch, tick: Tick, shown: Shown) -> None:
         """The next events. Raises Failed, TooOften, and where events are shared out Foreign."""
@@ -427,8 +415,9 @@ class NativeKernel:
             table.reserve(more * (hi - lo), self._growth[index].expected(self._done, table.rows))
             counts[index] = table.rows
             rest += [table.slots, table.mask, table.description(*pool), table.base]
+        now = self._time(batch, lo, position) if unit.windows else 0
         for name in unit.windows:
-            rest += self._ready(self._logs[name], unit.pushes[name] * (hi - lo), batch, lo, position)
+            rest += self._logs[name].ready(unit.pushes[name] * (hi - lo), now)
         rest += self._tick_room.arguments(self._interned)
         rest += self._taken.arguments(hi - lo, self._may_take()) + self._params
         rest += outputs.buffers(hi - lo)
@@ -444,15 +433,10 @@ class NativeKernel:
         python = 0 if self._fallback is None else self._fallback.python.quarantined_count
         return max(0, (self._quarantine or 0) - self._outputs.raised - python)
 
-    def _ready(
-        self, log: EffectLog, more: int, batch: Batch, at: int, position: npt.NDArray[np.int64]
-    ) -> list[Any]:
-        """A log with room for more operations. Before it grows what no view sees any more is forgotten."""
-        if not log.has_room(more):
-            kind = int(batch.kinds[at])
-            log.advance(int(batch.arrays[2 * kind][position[kind]]) - (kind in self._unit.ticking))
-            log.reserve(more)
-        return [log.rows, log.marks]
+    def _time(self, batch: Batch, at: int, position: npt.NDArray[np.int64]) -> int:
+        """The time from which an event looks back."""
+        kind = int(batch.kinds[at])
+        return int(batch.arrays[2 * kind][position[kind]]) - (kind in self._unit.ticking)
 
     def _place(self, batch: Batch, at: int, position: npt.NDArray[np.int64]) -> tuple[int, int, int]:
         """An event's type, its row there, its seq."""

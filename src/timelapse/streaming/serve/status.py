@@ -9,8 +9,8 @@ import numpy as np
 
 from timelapse.model.program import spec_of
 from timelapse.moments import time_text
-from timelapse.streaming.head import digest_of
 from timelapse.streaming.live import Live
+from timelapse.streaming.sums import digest_of
 
 _RECENT = 30.0
 """Seconds over which rates and latencies are told."""

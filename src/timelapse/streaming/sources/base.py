@@ -12,7 +12,7 @@ from timelapse.ingest.convert import wire_type
 from timelapse.ingest.parse import Batch as Parsed
 from timelapse.log.segment import fields_table
 from timelapse.log.types import EventType
-from timelapse.streaming.head import Bad, Batch
+from timelapse.streaming.rows import Bad, Batch
 from timelapse.streaming.streams import I64, Partition
 
 
@@ -40,7 +40,8 @@ class LiveSource(Protocol):
     def poll(self, most: int) -> list[Batch]:
         """What has come since the last call: about so many rows at most, each once. It does not wait.
 
-        Raises SourceError, and OSError where the source does not answer: it is asked again.
+        Raises SourceError, and OSError where the source does not answer: it is asked again. Rows that were taken from it
+        before are given first, and the error at the next call.
         """
 
     def at_end(self, partition: str) -> bool:

@@ -23,7 +23,7 @@ from timelapse.ingest.parse import Batch as Parsed
 from timelapse.ingest.prepare import number_lines, prepare_files, read_task
 from timelapse.ingest.source import Source, list_files
 from timelapse.log.types import EventType
-from timelapse.streaming.head import Batch
+from timelapse.streaming.rows import Batch
 from timelapse.streaming.sources.base import batch_of
 from timelapse.streaming.streams import Partition
 
@@ -120,11 +120,19 @@ class Files:
         found: list[Batch] = []
         rows = 0
         while rows < most:
-            if self._reading is None and not self._next():
-                break
-            assert self._reading is not None
-            assert self._now is not None
-            parsed = next(self._reading, None)
+            try:
+                if self._reading is None and not self._next():
+                    break
+                assert self._reading is not None
+                assert self._now is not None
+                parsed = next(self._reading, None)
+            except (OSError, IngestError):
+                if self._reading is not None and self._now is not None:  # it is read from its beginning again
+                    self._reading = None
+                    self._waiting.appendleft(self._now)
+                if found:
+                    break
+                raise
             if parsed is None:
                 self._reading = None
                 continue

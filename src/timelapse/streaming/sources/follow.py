@@ -16,7 +16,7 @@ from timelapse.ingest.parse import parse_lines
 from timelapse.ingest.prepare import prepare_files
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
-from timelapse.streaming.head import Batch
+from timelapse.streaming.rows import Batch
 from timelapse.streaming.sources.base import batch_of
 from timelapse.streaming.streams import Partition
 

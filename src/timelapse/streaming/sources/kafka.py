@@ -21,7 +21,7 @@ from timelapse.ingest.parse import parse_lines
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
-from timelapse.streaming.head import Batch
+from timelapse.streaming.rows import Batch
 from timelapse.streaming.sources.base import batch_of
 from timelapse.streaming.streams import Partition
 
@@ -85,6 +85,7 @@ class KafkaSource:
         self._until: dict[int, int] = {}
         self._looked = 0.0
         self._plan: Plan | None = None
+        self._problem: Exception | None = None
 
     @property
     def text(self) -> str:
@@ -171,9 +172,12 @@ class KafkaSource:
         assert self._consumer is not None
         if time.monotonic() - self._looked > _LOOK_EVERY and not self._once:
             self._find()
+        if self._problem is not None:
+            problem, self._problem = self._problem, None
+            raise problem
         found: dict[int, list[Message]] = {}
         count = 0
-        while count < most and not self.ended:
+        while count < most and not self.ended and self._problem is None:
             messages = self._consumer.consume(
                 min(most - count, _MOST_MESSAGES), timeout=0.0 if count else 0.05
             )
@@ -181,7 +185,8 @@ class KafkaSource:
                 break
             for message in messages:
                 if message.error() is not None:
-                    raise self._failed(message)
+                    self._problem = self._failed(message)
+                    continue
                 number, offset = message.partition(), message.offset()
                 assert number is not None
                 assert offset is not None

@@ -25,9 +25,9 @@ from timelapse.ingest.source import Source
 from timelapse.log.segment import table_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
-from timelapse.streaming.head import Batch
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import RunPlace
+from timelapse.streaming.rows import Batch
 from timelapse.streaming.sources.base import fields_of
 from timelapse.streaming.streams import Partition
 

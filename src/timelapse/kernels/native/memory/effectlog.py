@@ -132,6 +132,13 @@ class EffectLog:
         """Whether so many operations go into it as it is."""
         return int(self.marks[USED]) + more <= len(self.rows)
 
+    def ready(self, more: int, now: int) -> list[Ints]:
+        """The arrays, with room for more operations. Before they grow what no view sees from `now` on is forgotten."""
+        if not self.has_room(more):
+            self.advance(now)
+            self.reserve(more)
+        return [self.rows, self.marks]
+
     def reserve(self, more: int) -> None:
         """Make room for so many operations. What all cursors have passed is forgotten."""
         if self.has_room(more):

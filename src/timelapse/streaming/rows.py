@@ -1,0 +1,61 @@
+"""Rows as sources give them, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from timelapse.streaming.streams import I64, Admitted, Partition
+
+
+class Bad(msgspec.Struct, frozen=True):
+    """A row of a source that is no event: its position, why, its text."""
+
+    offset: int
+    reason: str
+    raw: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of one partition of a stream, in their order. `offsets` rise; `end` is the position of the last row that was
+    read, which may be a bad one. `cursor`: what the source needs to go on behind it."""
+
+    stream: int
+    partition: str
+    ts: I64
+    fields: pa.Table
+    offsets: I64
+    end: int
+    bad: Sequence[Bad] = ()
+    cursor: str = ""
+    notes: Sequence[str] = ()
+
+
+def parted(name: str, table: pa.Table, found: Admitted) -> list[tuple[str, pa.Table]]:
+    """Rows by what becomes of them."""
+    if found.accepted.all():
+        return [(f"held/{name}", table)]
+    parts = [("held", found.accepted), ("late", found.late), ("absurd", found.absurd)]
+    return [(f"{part}/{name}", table.filter(pa.array(mask))) for part, mask in parts if mask.any()]
+
+
+_BAD = pa.schema(
+    [
+        pa.field("type", pa.large_string(), nullable=False), pa.field("@stream", pa.int64(), nullable=False),
+        pa.field("@partition", pa.int64(), nullable=False), pa.field("@offset", pa.int64(), nullable=False),
+        pa.field("reason", pa.large_string(), nullable=False), pa.field("raw", pa.large_string()),
+    ]
+)  # fmt: skip
+
+
+def bad_rows(bad: Sequence[Bad], partition: Partition, kind: str) -> pa.Table:
+    columns: list[list[Any]] = [
+        [kind] * len(bad), [partition.stream] * len(bad), [partition.number] * len(bad),
+        [b.offset for b in bad], [b.reason for b in bad], [b.raw for b in bad],
+    ]  # fmt: skip
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, _BAD, strict=True)], schema=_BAD)

@@ -1,0 +1,58 @@
+"""What a live run has put out, in hashes that add up: its digest is that of a replay of its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest
+from timelapse.engine.job import SumRow, record_name, same_name, schema_bytes
+from timelapse.kernels.base import PassResult
+from timelapse.streaming.format import Epoch
+from timelapse.tables.rowhash import ZERO
+
+_NONE = SumRow(0, 0, 0)
+
+
+@dataclass
+class Sums:
+    """What was put out, in hashes that add up."""
+
+    outputs: dict[str, SumRow] = field(default_factory=dict)
+    schemas: dict[str, bytes] = field(default_factory=dict)
+    rejected: SumRow = _NONE
+    quarantined: int = 0
+
+    @classmethod
+    def of(cls, epoch: Epoch) -> Sums:
+        return cls(dict(epoch.outputs), dict(epoch.schemas), epoch.rejected, epoch.quarantined)
+
+    def then(self, tables: Mapping[str, pa.Table], result: PassResult) -> Sums:
+        outputs, schemas = dict(self.outputs), dict(self.schemas)
+        for name, table in tables.items():
+            before = outputs.get(name)
+            outputs[name] = SumRow.of((ZERO if before is None else before.sum()) + hash_outputs(name, table))
+            schemas.setdefault(name, schema_bytes(table.schema))
+        assert result.rejected is not None
+        rejected = SumRow.of(self.rejected.sum() + hash_rejected(result.rejected))
+        return Sums(outputs, schemas, rejected, self.quarantined + len(result.quarantined))
+
+
+def digest_of(epoch: Epoch) -> str:
+    """The digest of all that a live run has put out up to an epoch's end: that of a replay of its journal."""
+    schemas = {name: pa.ipc.read_schema(pa.py_buffer(data)) for name, data in epoch.schemas.items()}
+    return run_digest({n: s.sum() for n, s in epoch.outputs.items()}, schemas, epoch.rejected.sum())
+
+
+def by_name(result: PassResult) -> dict[str, pa.Table]:
+    """What an epoch put out, by the names of records."""
+    found: dict[str, pa.Table] = {}
+    for cls, table in result.outputs.items():
+        if table.num_rows:
+            name = record_name(cls)
+            if name in found:
+                raise same_name(name)
+            found[name] = table
+    return found

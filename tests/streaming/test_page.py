@@ -1,0 +1,68 @@
+"""The page of a live run in a real browser: what the run holds is text, whatever it says, and the page shows how it goes.
+
+Needs Chromium (`apt install chromium`, or its path in TIMELAPSE_CHROMIUM).
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+import timelapse as tl
+from tests.reporting.browser import Browser, found
+from tests.streaming.test_live import FAST
+from tests.streaming.test_serve import WARM, Client, Named, Names, rows
+from timelapse.streaming.serve.app import Server
+
+BROWSER = found()
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine: apt install chromium")
+
+
+def shown(browser: Browser, expression: str, wanted: str) -> None:
+    """Wait until an expression's text has something in it."""
+    end = time.monotonic() + 20
+    while wanted not in (text := str(browser.evaluate(expression))):
+        assert time.monotonic() < end, text
+        time.sleep(0.1)
+
+
+def test_hostile_texts_and_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    push = tl.Push()
+    assert BROWSER is not None
+    with (
+        tl.live(Names, {Named: {WARM: push}}, tmp_path / "out", idle=None, **FAST) as run,
+        Browser(BROWSER) as browser,
+    ):
+        server = Server(run, "127.0.0.1:0")
+        client = Client(server)
+        path = (
+            f"/push/Named/{WARM}".replace("<", "%3C")
+            .replace(">", "%3E")
+            .replace('"', "%22")
+            .replace("/script", "%2Fscript")
+        )
+        client.ask(path, rows("ann", WARM, "</pre><img src=x onerror=alert(1)>", "end"), right="push")
+        names = ("ann", WARM, "</pre><img src=x onerror=alert(1)>", "end")
+        push.send([Named(name=name, size=1, ts=1000 + n) for n, name in enumerate(names)])
+        browser.open(server.address)
+        shown(browser, "document.getElementById('ask').hidden", "False")
+        browser.evaluate(
+            f"document.getElementById('token').value = '{client.tokens['read']}'; document.querySelector('#token-form button').click()"
+        )
+        shown(browser, "document.getElementById('outputs').textContent", "<script>")
+        shown(browser, "document.getElementById('partitions').textContent", WARM)
+        assert "Names" in browser.evaluate("document.getElementById('program').textContent")
+        browser.evaluate(
+            "document.getElementById('states').value = 'n'; document.getElementById('key').value = ''; document.querySelector('#look button').click()"
+        )
+        shown(browser, "document.getElementById('value').textContent", "onerror")
+        assert browser.evaluate("document.querySelectorAll('img, script:not([src])').length") == 0
+        assert not [m for m in browser.messages if "401" not in m], browser.messages
+        browser.evaluate(
+            f"document.getElementById('operator').value = '{client.tokens['operate']}'; document.querySelector('#operate button').click()"
+        )
+        shown(browser, "document.getElementById('state').textContent", "paused")
+        server.close()
