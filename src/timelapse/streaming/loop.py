@@ -207,19 +207,21 @@ class Loop:
             return []
         found: list[Batch] = []
         share = max(1, MOST_ROWS // max(1, len(self._sources)))
-        now = time.monotonic()
         for entry, source in self._sources:
             try:
                 batches = source.poll(share)
             except (OSError, TimeoutError) as error:
                 self._tell_once(f"{entry.text} does not answer, and is asked again: {error}")
-                self._last_rows.update({(entry.number, name): now for name in source.partitions()})
+                self._last_rows |= dict.fromkeys(
+                    ((entry.number, n) for n in source.partitions()), time.monotonic()
+                )
                 continue
             for name in source.partitions():
                 head.partition(entry.number, name)
-            for batch in batches:
-                self._last_rows[batch.stream, batch.partition] = now
             found += batches
+        now = time.monotonic()
+        for batch in found:
+            self._last_rows[batch.stream, batch.partition] = now
         return found
 
     _told = ""
