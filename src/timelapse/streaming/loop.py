@@ -207,7 +207,10 @@ class Loop:
             return []
         found: list[Batch] = []
         share = max(1, MOST_ROWS // max(1, len(self._sources)))
+        began = time.monotonic()
         for entry, source in self._sources:
+            for name in source.partitions():
+                self._last_rows.setdefault((entry.number, name), began)
             try:
                 batches = source.poll(share)
             except (OSError, TimeoutError) as error:
