@@ -42,6 +42,7 @@ from timelapse.streaming.reading import Reading
 from timelapse.streaming.sources.base import LiveSource
 from timelapse.streaming.sources.choose import source_of as live_source
 from timelapse.streaming.sources.push import Push
+from timelapse.streaming.sources.spark_feed import SparkFeed
 from timelapse.streaming.spans import Span, micros_of
 from timelapse.streaming.streams import Limits, StreamEntry
 
@@ -57,7 +58,7 @@ def live(
     """Run a program on streams. Returns when it has begun; it goes on in the background until it is stopped.
 
     `streams` says where each event type comes from: a folder or pattern of files (new ones are read as they appear), one
-    text file that grows, `tl.Source(...)` with its layout, `tl.Push()` for rows that are sent, or {name: source} for several. The order
+    text file that grows, a streaming DataFrame of Spark, `tl.Source(...)` with the layout of either, `tl.Push()` for rows that are sent, or {name: source} for several. The order
     of types orders rows of the same time, and then that of names.
 
     `out` is the run's directory. Where a live run of the same program is there, this one goes on behind its last epoch.
@@ -91,7 +92,7 @@ def live(
     )
     types = _types_of(given, streams)
     place = LocalPlace(absolute_path(out, "live run"))
-    made = _made(streams, place, once=once)
+    made = _made(streams, place, once=once, trigger=timing.trigger)
     run, run_hash = _begin(place, given, types)
     known = types_of(run)
     if known != event_types(types):
@@ -166,7 +167,9 @@ def _streams_before(place: LocalPlace) -> list[StreamEntry]:
     return list(chain.read_epoch(place, number).about.streams) if number else []
 
 
-def _made(streams: Mapping[Any, Any], place: LocalPlace, *, once: bool) -> list[tuple[str, str, LiveSource]]:
+def _made(
+    streams: Mapping[Any, Any], place: LocalPlace, *, once: bool, trigger: float
+) -> list[tuple[str, str, LiveSource]]:
     """The sources, with their types and names. Raises UsageError."""
     found: list[tuple[str, str, LiveSource]] = []
     for cls, given in streams.items():
@@ -175,6 +178,9 @@ def _made(streams: Mapping[Any, Any], place: LocalPlace, *, once: bool) -> list[
             source = live_source(one, cls, once=once)
             if isinstance(source, Push):
                 source.use(place)
+            elif isinstance(source, SparkFeed):
+                source.use(place.root)
+                source.trigger = trigger
             found.append((cls.__name__, name, source))
     return found
 

@@ -25,6 +25,12 @@ def source_of(given: Any, cls: type[Event], *, once: bool) -> LiveSource:
         return KafkaSource(given, once=once)
     if isinstance(given, str) and given.startswith("kafka://"):
         return KafkaSource(Kafka.of(given, Source("", format="json")), once=once)
+    layout = given if isinstance(given, Source) else Source("")
+    frame: Any = given.data if isinstance(given, Source) else given
+    if hasattr(frame, "isStreaming"):
+        from timelapse.streaming.sources.spark_feed import SparkFeed
+
+        return SparkFeed(frame, layout, once=once)
     if isinstance(given, Source):
         return _files(given, once=once)
     if isinstance(given, str | Path):
@@ -36,7 +42,7 @@ def source_of(given: Any, cls: type[Event], *, once: bool) -> LiveSource:
         return found
     raise UsageError(
         f"{type(given).__name__} is no source of a stream", place=Place(what=cls.__name__), code="TL810",
-        hint="give a folder, a pattern, a file that grows, tl.Source(...), tl.Kafka(...), tl.Push(), or {name: source} for several",
+        hint="give a folder, a pattern, a file that grows, a streaming DataFrame, tl.Source(...), tl.Kafka(...), tl.Push(), or {name: source} for several",
     )  # fmt: skip
 
 

@@ -1,0 +1,94 @@
+"""Structured Streaming as a feeder: micro-batches are taken once, however often Spark gives them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import timelapse as tl
+from tests.streaming.test_live import FAST, Hit, Mark, Plain, Watch, hits, lines, marks, put, whole
+from timelapse.errors import IngestError, SourceError, UsageError
+from timelapse.run import run_serial
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+
+
+def stream(
+    spark: SparkSession, folder: Path, schema: str = "ts LONG, who LONG, size LONG", most: int = 1
+) -> Any:
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", most).json(folder.as_uri())
+
+
+def test_batches_that_come_again(tmp_path: Path, spark: SparkSession) -> None:
+    """Two streams; the run is stopped between, and Spark's own record of its last batch is lost each time."""
+    folder, out = tmp_path / "hits", tmp_path / "out"
+    folder.mkdir()
+    (tmp_path / "marks").mkdir()
+    put(tmp_path / "marks" / "m.jsonl", lines(marks(3)))
+    for number in range(3):
+        for part in range(3):
+            at = number * 3 + part
+            put(folder / f"{at}.jsonl", lines(hits(30, at * 30)))
+            time.sleep(0.02)
+        frames = {Mark: stream(spark, tmp_path / "marks", "ts LONG, who LONG"), Hit: stream(spark, folder)}
+        with tl.live(Watch, frames, out, once=True, lateness="1s", **FAST) as run:
+            assert run.wait(90)
+        last = run.last
+        assert last is not None
+        assert sum(p.rows for p in last.partitions) == (number + 1) * 90 + 3
+        for commits in (out / "spark").glob("*/commits"):
+            for done in sorted(p for p in commits.iterdir() if p.name.isdigit())[-1:]:
+                done.unlink()
+                (commits / f".{done.name}.crc").unlink(missing_ok=True)
+    assert run.digest == whole(hits(270), marks(3))
+    assert run.parity().same
+
+
+def test_it_goes_on_as_files_come_and_names_what_fails(tmp_path: Path, spark: SparkSession) -> None:
+    folder, out = tmp_path / "hits", tmp_path / "out"
+    folder.mkdir()
+    with tl.live(Plain, {Hit: stream(spark, folder)}, out, trigger="50ms", ahead=None) as run:
+        for at in range(3):
+            put(folder / f"{at}.jsonl", lines(hits(20, at * 20)))
+            run.until(lambda e, n=at: e.end_seq >= n * 20 + 19, 60)  # type: ignore[misc]
+    with tl.live(Plain, {Hit: stream(spark, folder)}, out, once=True, ahead=None) as run:
+        run.wait(60)
+    assert run.digest == run_serial(Plain, hits(60)).digest
+    from pyspark.sql.functions import expr
+
+    broken = stream(spark, folder, most=100).withColumn(
+        "size", expr("CAST(raise_error('out of order') AS BIGINT)")
+    )
+    with pytest.raises(SourceError, match="the streaming query has failed"):
+        with tl.live(Plain, {Hit: broken}, tmp_path / "broken", ahead=None) as run:
+            run.wait(60)
+
+
+def test_what_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+    folder = tmp_path / "hits"
+    folder.mkdir()
+    put(folder / "0.jsonl", lines(hits(20)))
+    with pytest.raises(UsageError, match="streaming"):
+        tl.live(Plain, {Hit: spark.range(3)}, tmp_path / "out")
+    with pytest.raises(IngestError, match="size"):
+        with tl.live(
+            Plain, {Hit: stream(spark, folder, "ts LONG, who LONG")}, tmp_path / "out", **FAST
+        ) as run:
+            run.wait(60)
+    import shutil
+
+    with tl.live(Plain, {Hit: stream(spark, folder)}, tmp_path / "gone", once=True, **FAST) as run:
+        run.wait(60)
+    shutil.rmtree(tmp_path / "gone" / "spark")
+    with pytest.raises(SourceError, match="checkpoint is gone"):
+        with tl.live(Plain, {Hit: stream(spark, folder)}, tmp_path / "gone", once=True, **FAST) as run:
+            run.wait(60)
