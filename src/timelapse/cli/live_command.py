@@ -81,6 +81,14 @@ def live(
         int, typer.Option(min=1, metavar="N", help="Of an epoch at most so many.")
     ] = 1000,
     once: Annotated[bool, typer.Option("--once", help="Process what sources have now, and end.")] = False,
+    start_from: Annotated[
+        str | None,
+        typer.Option(
+            "--start-from",
+            metavar="RUN",
+            help="Go on where a run of this program ended: rows in its log are skipped.",
+        ),
+    ] = None,
     listen: Annotated[
         str | None,
         typer.Option(
@@ -145,6 +153,7 @@ def live(
     from timelapse.cli.console import line, print_json
     from timelapse.cli.ingest_command import layouts
     from timelapse.cli.options import parse_time
+    from timelapse.cli.places import find_run
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
     from timelapse.model.program import spec_of
@@ -165,7 +174,7 @@ def live(
         run = begin(
             made, streams, out, lateness=lateness, trigger=trigger, idle=None if idle == "never" else idle, late=late,  # type: ignore[arg-type]
             ahead=None if ahead == "any" else ahead, not_before=None if not_before is None else parse_time("--not-before", not_before),
-            checkpoint=checkpoint, quarantine=quarantine, max_quarantined=max_quarantined, once=once, allow_impure=allow_impure, progress=progress,
+            checkpoint=checkpoint, quarantine=quarantine, max_quarantined=max_quarantined, once=once, start_from=None if start_from is None else find_run(start_from), allow_impure=allow_impure, progress=progress,
         )  # fmt: skip
         server = None
         try:

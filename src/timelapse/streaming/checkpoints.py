@@ -8,7 +8,7 @@ which may be done by any process: it only reads what is there and adds a file of
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pyarrow as pa
@@ -68,9 +68,9 @@ class Found:
         """How many checkpoints there are since a whole one."""
         return sum(not pack.about.whole for pack in self._packs)
 
-    def stand(self, program: Program) -> Stand:
-        """Where the program stood. Raises StorageError (TL931)."""
-        found = Stand()
+    def stand(self, program: Program, base: Callable[[], Stand]) -> Stand:
+        """Where the program stood. `base`: where it stood before the journal began. Raises StorageError (TL931)."""
+        found = Stand() if self._packs[-1].about.whole else base()
         for pack in reversed(self._packs):
             if pack.about.whole:
                 found = _whole(pack)
@@ -139,12 +139,15 @@ def load(place: RunPlace, name: str) -> Found:
     return Found(packs, names)
 
 
-def compact(place: RunPlace, program: Program) -> str | None:
-    """Put checkpoints together into a whole one, which any process may do. Returns its name; None where there is nothing to do."""
+def compact(place: RunPlace, program: Program, base: Callable[[], Stand] = Stand) -> str | None:
+    """Put checkpoints together into a whole one, which any process may do. `base` as in `Found.stand`.
+
+    Returns its name; None where there is nothing to do.
+    """
     found = newest_whole(place, newest(place), [])
     if found is None or found.about.whole:
         return None
-    stand = found.stand(program).trimmed(program)
+    stand = found.stand(program, base).trimmed(program)
     about = msgspec.structs.replace(
         found.about, whole=True, parent="", seen=[part.end for part in stand.seen]
     )

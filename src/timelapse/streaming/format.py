@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from timelapse.engine.job import SumRow
@@ -30,7 +28,10 @@ class LiveRun(msgspec.Struct, frozen=True):
     types: list[tuple[str, list[tuple[str, str]]]]
     """Event types by number, with their fields: this order orders rows of the same time."""
     created: str
-    start_from: dict[str, Any] | None = None
+    start_from: str | None = None
+    """The folder of the run that it goes on from."""
+    first_seq: int = 0
+    """The seq of the journal's first row."""
 
 
 class Epoch(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ from timelapse.model.silence import is_silent, silent
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import Held, Taken, arrivals
 from timelapse.streaming.format import Checkpoint, Epoch, LiveRun
+from timelapse.streaming.handover import Origin
 from timelapse.streaming.kernel import OpenKernel, is_restorable, lag_of
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import RunPlace
@@ -34,7 +35,7 @@ from timelapse.streaming.rows import Batch, bad_rows, parted
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.streams import Limits, Partition, StreamEntry, admit, completeness
 from timelapse.streaming.sums import Sums, by_name
-from timelapse.streaming.window import JournalEnd
+from timelapse.streaming.window import Block, JournalEnd
 
 ANY_TIME = Limits(None, None)
 
@@ -61,11 +62,11 @@ class Head:
 
     def __init__(
         self, place: RunPlace, program: Program, run: LiveRun, run_hash: str, types: Sequence[EventType], rules: Rules, *,
-        wait: Callable[[str, float], None], tell: Callable[[str], None], folder: Path | None = None,
+        wait: Callable[[str, float], None], tell: Callable[[str], None], folder: Path | None = None, origin: Origin | None = None,
     ) -> None:  # fmt: skip
         self._place, self._program, self._types = place, program, list(types)
         self.run, self.rules = run, rules
-        self._wait, self._tell, self._folder = wait, tell, folder
+        self._wait, self._tell, self._folder, self._origin = wait, tell, folder, origin
         self.writer = uuid.uuid4().hex
         self._fingerprint = fingerprint(program)
         if self._fingerprint != run.fingerprint:
@@ -137,8 +138,11 @@ class Head:
         stand, at, gone = Stand(), 0, set[int]()
         self._checkpoint, self._changes_since, self._unsaved = "", 0, []
         self.sums = Sums()
+        if found is None and self._origin is not None:
+            stand, self.sums = self.base(), self._origin.sums()
+            self._journal.begin(self._origin.count, self._origin.begin, self._blocks_before())
         if found is not None:
-            stand, at = found.stand(self._program), found.about.epoch
+            stand, at = found.stand(self._program, self.base), found.about.epoch
             self._checkpoint, self._changes_since = found.name, found.changes
             epoch = chain.read_epoch(self._place, at).about
             self.sums = Sums.of(epoch)
@@ -155,6 +159,17 @@ class Head:
                     raise
                 self._begin_kernel(compiled=False)
 
+    def base(self) -> Stand:
+        """Where the program stood before the journal began."""
+        return Stand() if self._origin is None else self._origin.stand()
+
+    def _blocks_before(self, since: int | None = None) -> Sequence[Block]:
+        """What of the log that the run goes on from `after=` handlers will still be called for."""
+        origin = self._origin
+        if origin is None or origin.complete is None or not self._lag:
+            return ()
+        return origin.blocks((origin.complete if since is None else since) - self._lag)
+
     def _recall_journal(self, epoch: Epoch) -> set[int]:
         """Read the end of the journal, as far as `after=` handlers will still be called. Returns the events taken out of it."""
         assert epoch.complete is not None
@@ -167,9 +182,10 @@ class Head:
                 break
             packs.appendleft(pack)
             number -= 1
-        self._journal.begin(epoch.end_seq, epoch.begin, ())
+        before = self._blocks_before(epoch.complete) if not number else ()
+        self._journal.begin(epoch.end_seq, epoch.begin, before)
         if packs:
-            self._journal.begin(packs[0].about.first_seq, epoch.begin, ())
+            self._journal.begin(packs[0].about.first_seq, epoch.begin, before)
             for pack in packs:
                 _add(self._journal, pack)
                 if "quarantined" in pack.sections:
@@ -211,7 +227,9 @@ class Head:
     @property
     def complete(self) -> int | None:
         """The time up to which everything has happened."""
-        return None if self.last is None else self.last.complete
+        if self.last is None or self.last.complete is None:
+            return None if self._origin is None else self._origin.complete
+        return self.last.complete
 
     @property
     def waiting(self) -> tuple[int, int]:
@@ -286,6 +304,10 @@ class Head:
         entry = next(s for s in self.streams if s.number == batch.stream)
         kind = next(t for t in self._types if t.name == entry.type)
         new = batch.offsets > partition.position
+        if self._origin is not None and self._origin.complete is not None:
+            in_log = new & (batch.ts <= self._origin.complete)
+            partition.skipped += int(in_log.sum())
+            new &= ~in_log
         ts, fields, offsets = batch.ts, batch.fields, batch.offsets
         if not new.all():
             ts, fields, offsets = ts[new], fields.filter(pa.array(new)), offsets[new]
@@ -295,7 +317,7 @@ class Head:
             decisions.append(f"{self._shown(partition)} is active again")
         found = admit(partition, ts, self.rules.lateness, self.rules.limits, now)
         partition.aside += len(bad)
-        partition.position = max(partition.position, batch.end, int(offsets[-1]) if len(offsets) else -1)
+        partition.position = max(partition.position, batch.end)
         partition.cursor = batch.cursor or partition.cursor
         if len(ts):
             table = arrivals(kind, ts, fields, partition.stream, partition.number, offsets)
@@ -330,9 +352,10 @@ class Head:
         now: int, *, ended: bool,
     ) -> Epoch:  # fmt: skip
         number = 1 if self.last is None else self.last.number + 1
-        first_seq = 0 if self.last is None else self.last.end_seq
+        origin = self._origin
+        first_seq = (0 if origin is None else origin.count) if self.last is None else self.last.end_seq
         taken = Taken({}, 0, 0, 0) if complete is None else self._held.take(complete, first_seq)
-        begin = None if self.last is None else self.last.begin
+        begin = (None if origin is None else origin.begin) if self.last is None else self.last.begin
         begin = taken.first if begin is None and taken.rows else begin
         tables = {name: pa.concat_tables(parts) for name, parts in sections.items()}
         tables = {name: table for name, table in tables.items() if table.num_rows}

@@ -45,13 +45,12 @@ def journal(out: Path, upto: int | None = None) -> tuple[Log, Epoch | None]:
     last = newest if upto is None else min(upto, newest)
     with locked(folder):
         current = stored.read(folder)
-        first = _first_after(place, current.count, last)
+        count = run.first_seq + current.count
+        first = _first_after(place, count, last)
         found: Epoch | None = chain.read_epoch(place, last).about if last else None
-        if found is not None and first <= last and found.end_seq > current.count:
+        if found is not None and first <= last and found.end_seq > count:
             segments = _write(folder, types, place, first, last)
-            entry = IngestEntry(
-                current.version + 1, found.end_seq - current.count, 0.0, [], [], stored.tool()
-            )
+            entry = IngestEntry(current.version + 1, found.end_seq - count, 0.0, [], [], stored.tool())
             manifest = stored.build(
                 types, [*current.segments, *segments], [*current.ingests, entry], current.version + 1
             )

@@ -29,11 +29,12 @@ from timelapse.model.program import Program, as_program, spec_of
 from timelapse.moments import Moment, micros
 from timelapse.progress import Progress, Silent
 from timelapse.run.describe import source_of
-from timelapse.run.run import params_text
+from timelapse.run.run import Run, params_text
 from timelapse.store.places import absolute_path
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming import chain
 from timelapse.streaming.format import EPOCHS, FORMAT, RUN, Epoch, LiveRun
+from timelapse.streaming.handover import Origin
 from timelapse.streaming.head import Head, Rules
 from timelapse.streaming.journal import types_of
 from timelapse.streaming.loop import Health, Loop, Timing
@@ -53,7 +54,7 @@ def live(
     program: Program | type[Program], streams: Mapping[Any, Any], out: str | Path, *, lateness: Span = 0,
     trigger: Span = "500ms", idle: Span | None = "10s", late: Late = "side", ahead: Span | None = "1h",
     not_before: Moment | None = None, checkpoint: Span = "30s", quarantine: bool = False, max_quarantined: int = 1000,
-    once: bool = False, allow_impure: bool = False, progress: Progress | None = None,
+    once: bool = False, start_from: Run | str | Path | None = None, allow_impure: bool = False, progress: Progress | None = None,
 ) -> Live:  # fmt: skip
     """Run a program on streams. Returns when it has begun; it goes on in the background until it is stopped.
 
@@ -69,7 +70,8 @@ def live(
     checkpoint every `checkpoint`. Lengths of time are "500ms", "5s", "1h", or seconds.
 
     With `quarantine` an event at which a handler raises is taken out, and the run goes on; at most `max_quarantined` of an epoch. `once`: what
-    sources have now is processed to its end, and the run ends.
+    sources have now is processed to its end, and the run ends. `start_from`: a run that the live run goes on from: its log has all rows up to its
+    end, so those that streams still have are skipped and counted.
 
     Raises UsageError, RunError (TL943) where another program's run is at `out`, ImpureProgram. What happens later is raised by `Live.wait`.
     """
@@ -92,8 +94,16 @@ def live(
     )
     types = _types_of(given, streams)
     place = LocalPlace(absolute_path(out, "live run"))
+    origin = None if start_from is None else Origin(Run.of(start_from), given)
     made = _made(streams, place, once=once, trigger=timing.trigger)
-    run, run_hash = _begin(place, given, types)
+    run, run_hash = _begin(place, given, types, origin)
+    if origin is None and run.start_from is not None:
+        origin = Origin(Run.open(run.start_from), given)
+    elif origin is not None and run.start_from != str(origin.path.absolute()):
+        raise RunError(
+            "the live run that is there goes on from another run, or from none", place=Place(str(place)), code="TL943",
+            hint="leave start_from= (--start-from) out, or write to another directory",
+        )  # fmt: skip
     known = types_of(run)
     if known != event_types(types):
         raise RunError(
@@ -105,7 +115,18 @@ def live(
     folder = scratch_folder("live")
 
     def make_head(wait: Callable[[str, float], None]) -> Head:
-        return Head(place, given, run, run_hash, known, rules, wait=wait, tell=heard_by.note, folder=folder)
+        return Head(
+            place,
+            given,
+            run,
+            run_hash,
+            known,
+            rules,
+            wait=wait,
+            tell=heard_by.note,
+            folder=folder,
+            origin=origin,
+        )
 
     loop = Loop(make_head, place, given, sources, timing, heard_by)
     found = Live(place.root, given, loop)
@@ -141,7 +162,9 @@ def _types_of(program: Program, streams: Mapping[Any, Any]) -> list[type[Event]]
     return types
 
 
-def _begin(place: LocalPlace, program: Program, types: list[type[Event]]) -> tuple[LiveRun, str]:
+def _begin(
+    place: LocalPlace, program: Program, types: list[type[Event]], origin: Origin | None
+) -> tuple[LiveRun, str]:
     """The live run at a place: the one that is there, or a new one."""
     root = place.root
     if not (root / RUN).is_file():
@@ -154,6 +177,7 @@ def _begin(place: LocalPlace, program: Program, types: list[type[Event]]) -> tup
             FORMAT, __version__, uuid.uuid4().hex, spec_of(program).name, source_of(program), fingerprint(program),
             params_text(program), [(t.name, list(t.texts)) for t in event_types(types)],
             datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            None if origin is None else str(origin.path.absolute()), 0 if origin is None else origin.count,
         )  # fmt: skip
         (root / EPOCHS).mkdir(parents=True, exist_ok=True)
         keep_sources(type(program), source_of(program), root)

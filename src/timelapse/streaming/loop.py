@@ -286,8 +286,8 @@ class Loop:
 
     def _compact(self, name: str) -> None:
         try:
-            compact(self._place, self._program)
             assert self.head is not None
+            compact(self._place, self._program, self.head.base)
             self.head.whole_at(name)
         except (OSError, StorageError) as error:
             self._progress.note(f"checkpoints were not put together: {error}")

@@ -9,7 +9,9 @@ from typing import Any
 
 from timelapse.model.program import Program
 from timelapse.run import replay
+from timelapse.streaming import chain
 from timelapse.streaming.journal import journal
+from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.sums import digest_of
 
 
@@ -47,9 +49,10 @@ def parity(out: Path, program: Program, *, spark: Any = False, upto: int | None 
     if last is None:
         return Parity(True, 0, 0, "", "", {}, 0.0)
     begun = last.begin is not None
+    start = chain.read_run(LocalPlace(out))[0].start_from
     run = replay(
         program, log, spark=spark, until=last.complete if begun else None, quarantine=last.quarantined > 0, cache=False,
-        allow_impure=True,
+        allow_impure=True, start_from=start,
     )  # fmt: skip
     ours = {name: row.rows for name, row in last.outputs.items()}
     names = sorted({*ours, *run.counts})

@@ -121,7 +121,7 @@ class Reading:
 
         log, last = journal(self.path)
         until = None if last is None or last.begin is None else last.complete
-        return replay(self.program, log, until=until, **options)
+        return replay(self.program, log, until=until, start_from=self._run.start_from, **options)
 
     def parity(self, *, spark: Any = False) -> Parity:
         """Replay the journal and compare."""

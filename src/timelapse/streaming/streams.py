@@ -54,6 +54,8 @@ class Partition(msgspec.Struct):
     rows: int = 0
     late: int = 0
     aside: int = 0
+    skipped: int = 0
+    """Rows that are in the log that the run goes on from."""
     cursor: str = ""
 
     def mark(self, lateness: int) -> int:

@@ -1,0 +1,150 @@
+"""From replay to live: a live run that goes on where a run ended, without gap or repeat.
+
+The run's log holds exactly what is at or before its end T. Rows at or before T that streams still have are skipped and counted; the journal goes on
+behind the log, and what the run put out counts as put out. States, what is pending, what windows see, calls of `after=` handlers: all goes on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from timelapse.analysis import analyse, final_pass
+from timelapse.engine.boundary import Boundary
+from timelapse.engine.digest import hash_rejected
+from timelapse.engine.job import Job, SumRow, change_path, rows_name
+from timelapse.errors import Place, ReplayError
+from timelapse.ids import INT64_MAX
+from timelapse.model.fingerprint import fingerprint
+from timelapse.model.program import Program, spec_of
+from timelapse.model.times import has_own_times
+from timelapse.run.manifest import REMEDY
+from timelapse.run.run import Run, params_text
+from timelapse.store.parts import CheckedFile
+from timelapse.streaming.stand import Seen, Stand
+from timelapse.streaming.sums import Sums
+from timelapse.streaming.window import Block
+from timelapse.tables import merge
+from timelapse.tables.apply import empty
+from timelapse.tables.effectlog import PRESENT
+from timelapse.tables.rowhash import HashSum
+from timelapse.tables.table import read_table
+
+
+class Origin:
+    """The run that a live run goes on from. Raises ReplayError (TL515) where it is of another program, or lacks what the
+    program looks back on."""
+
+    def __init__(self, run: Run, program: Program) -> None:
+        self._run, self._program, manifest = run, program, run.manifest
+        if run.path is None or manifest.log is None:
+            raise _unfit(
+                run, "it is not stored, or its log is not", "replay a stored log into a folder: --out"
+            )
+        if manifest.fingerprint != fingerprint(program) or manifest.params != params_text(program):
+            raise _unfit(
+                run,
+                f"it is of another program, version or parameters than this {spec_of(program).name}",
+                "start from a run of the same code and parameters",
+            )
+        if manifest.quarantined and has_own_times(program):
+            raise _unfit(
+                run,
+                "events were taken out of its log, and the program acts at other times than theirs",
+                "begin live without it",
+            )
+        analysis = analyse(program)
+        if analysis.serial_only is not None:
+            raise _unfit(
+                run,
+                "the program runs as the serial loop, which begins with the log's first event",
+                "begin live without it",
+            )
+        self.path: Path = run.path
+        self._reader = run.need_reader()
+        self.count = manifest.cuts[-1]
+        """The journal's first row has this seq."""
+        last = self._reader.ts_before(INT64_MAX)
+        ends = [ts for ts in (last, manifest.until) if ts is not None]
+        self.complete = max(ends, default=None)
+        """Everything up to this time has happened."""
+        self.begin = self._reader.ts_first
+        job = Job(
+            program, (final_pass(analysis),), self._reader, tuple(manifest.cuts), Path(), Path(), given=run.slices, clock=manifest.until
+        )  # fmt: skip
+        self._job, self._rows = job, Boundary.of(job, run.slices).rows
+        for row in self._rows:
+            for index in range(row.first, run.slices):
+                if not (self.path / rows_name(index, row.state, row.form)).is_file():
+                    raise _unfit(
+                        run,
+                        "it does not have what the program looks back on",
+                        "replay it again with resumable=True (--resumable)",
+                    )
+
+    def sums(self) -> Sums:
+        """What the run has put out."""
+        manifest = self._run.manifest
+        outputs, schemas = {}, {}
+        for entry in manifest.records:
+            if entry.rows:
+                total = HashSum(int(entry.hash[16:], 16), int(entry.hash[:16], 16), entry.rows)
+                outputs[entry.name], schemas[entry.name] = SumRow.of(total), entry.schema
+        rejected = manifest.rejected_sum
+        if rejected is None:
+            rejected = SumRow.of(hash_rejected(self._run.stored_rejected()))
+        return Sums(outputs, schemas, rejected, manifest.quarantined or 0)
+
+    def stand(self) -> Stand:
+        """Where the run ended. Raises StorageError (TL931) for a file of it that was altered."""
+        specs, slices = spec_of(self._program).states, self._run.slices
+        firsts = {(row.state, row.form): row.first for row in self._rows}
+        changes = {name: [self._change(name, index) for index in range(slices)] for name in specs}
+
+        def folded(name: str, end: int) -> pa.Table:
+            own = [table for table in changes[name][:end] if table is not None]
+            return merge.fold(specs[name], empty(specs[name]), own)
+
+        seen, stood = [], {}
+        for index in range(min(firsts.values(), default=slices), slices):
+            end = self._job.end_of(index)
+            assert end is not None
+            own = [at for at, first in firsts.items() if first <= index]
+            rows = {at: self._table(rows_name(index, *at)) for at in own}
+            effects = {state: changes[state][index] for state, form in own if form == PRESENT}
+            seen.append(
+                Seen(end, rows, {name: table for name, table in effects.items() if table is not None})
+            )
+        for (state, form), first in firsts.items():
+            if form == PRESENT:
+                stood[state] = folded(state, first)
+        return Stand({name: folded(name, slices) for name in specs}, tuple(seen), stood, self.complete)
+
+    def _change(self, name: str, index: int) -> pa.Table | None:
+        path = change_path(self.path, index, name)
+        return self._table(path.relative_to(self.path).as_posix()) if path.exists() else None
+
+    def _table(self, name: str) -> pa.Table:
+        part = (self._run.manifest.files or {}).get(name)
+        if part is not None:
+            CheckedFile(self.path / name, part, REMEDY).need()
+        return read_table(self.path / name)
+
+    def blocks(self, since: int) -> list[Block]:
+        """The log's rows that are later than a time, as the end of a journal."""
+        lo = self._reader.seq_at(since + 1)
+        found = []
+        for chunk in self._reader.chunks(lo, self.count, {t.name: None for t in self._reader.types}):
+            times = [np.asarray(t.column("ts").combine_chunks()) for t in chunk.tables.values()]
+            if times:
+                first, last = min(int(t[0]) for t in times), max(int(t[-1]) for t in times)
+                found.append(Block(chunk.seq_lo, chunk.seq_hi, first, last, chunk.tables))
+        return found
+
+
+def _unfit(run: Run, why: str, hint: str) -> ReplayError:
+    return ReplayError(
+        f"live cannot go on from this run: {why}", place=Place(str(run.path or "")), hint=hint, code="TL515"
+    )
