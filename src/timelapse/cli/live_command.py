@@ -89,6 +89,20 @@ def live(
             help="Go on where a run of this program ended: rows in its log are skipped.",
         ),
     ] = None,
+    standby: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Follow the process that runs this, and take over once it is not heard of for so long: 3s.",
+        ),
+    ] = None,
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SINK",
+            help="Put outputs there too: parquet:FOLDER, delta:FOLDER, postgresql://... May repeat.",
+        ),
+    ] = None,
     listen: Annotated[
         str | None,
         typer.Option(
@@ -160,6 +174,7 @@ def live(
     from timelapse.model.versions import load_named
     from timelapse.streaming.live import live as begin
     from timelapse.streaming.serve.status import status
+    from timelapse.streaming.sinks.choose import sink_of
 
     made = build_program(load_named(program), settings or [])
     classes = {e.__name__: e for e in spec_of(made).events}
@@ -174,6 +189,8 @@ def live(
         run = begin(
             made, streams, out, lateness=lateness, trigger=trigger, idle=None if idle == "never" else idle, late=late,  # type: ignore[arg-type]
             ahead=None if ahead == "any" else ahead, not_before=None if not_before is None else parse_time("--not-before", not_before),
+            sinks=[sink_of(text) for text in to or ()],
+            standby=standby,
             checkpoint=checkpoint, quarantine=quarantine, max_quarantined=max_quarantined, once=once, start_from=None if start_from is None else find_run(start_from), allow_impure=allow_impure, progress=progress,
         )  # fmt: skip
         server = None
@@ -317,6 +334,14 @@ def _print_end(run: Live, line: Any) -> None:
             (
                 f"  handlers ran as Python: {found['why_python'] or 'they do not compile, see `timelapse explain`'}",
                 "dim",
+            )
+        )
+    for sink in found["sinks"]:
+        style = "bold red" if sink["error"] else "dim"
+        line(
+            (
+                f"  {sink['sink']}: up to epoch {sink['epoch']:,}{'  ' + sink['error'] if sink['error'] else ''}",
+                style,
             )
         )
     line(("digest ", "dim"), found["digest"])

@@ -222,6 +222,34 @@ class Head:
         """An event type by its name."""
         return next(t for t in self._types if t.name == name)
 
+    def follow(self) -> int:
+        """Take over the epochs that another process has committed since. Returns how many. Raises as opening does."""
+        before = 0 if self.last is None else self.last.number
+        newest = chain.newest(self._place)
+        for pack in chain.epochs(self._place, before + 1, newest):
+            self._follow(pack)
+        return newest - before
+
+    def _follow(self, pack: Pack[Epoch]) -> None:
+        about = pack.about
+        try:
+            self._run_again(about.number, about.number)
+        except Abandoned:
+            self.last = about
+            self._begin_kernel(compiled=False)
+        for name in pack.names("held"):
+            self._held.add(name, pack.table(f"held/{name}"))
+        if about.complete is not None:
+            self._held.take(about.complete, 0)
+        waits = [int(np.asarray(pack.table(f"held/{n}").column("ts")).max()) for n in pack.names("held")]
+        if waits:
+            self._held_in.append((about.number, max(waits)))
+        while self._held_in and about.complete is not None and self._held_in[0][1] <= about.complete:
+            self._held_in.popleft()
+        self.last, self._hash = about, pack.hash
+        self.streams = list(about.streams)
+        self.partitions = {(p.stream, p.name): p for p in about.partitions}
+
     # --- an epoch -----------------------------------------------------------------------------------
 
     @property

@@ -6,7 +6,7 @@ import datetime
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -37,9 +37,12 @@ from timelapse.streaming.format import EPOCHS, FORMAT, RUN, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.head import Head, Rules
 from timelapse.streaming.journal import types_of
+from timelapse.streaming.lease import EVERY
 from timelapse.streaming.loop import Health, Loop, Timing
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.reading import Reading
+from timelapse.streaming.sinks.base import Follower, Sink
+from timelapse.streaming.sinks.callback import Callback
 from timelapse.streaming.sources.base import LiveSource
 from timelapse.streaming.sources.choose import source_of as live_source
 from timelapse.streaming.sources.push import Push
@@ -54,7 +57,7 @@ def live(
     program: Program | type[Program], streams: Mapping[Any, Any], out: str | Path, *, lateness: Span = 0,
     trigger: Span = "500ms", idle: Span | None = "10s", late: Late = "side", ahead: Span | None = "1h",
     not_before: Moment | None = None, checkpoint: Span = "30s", quarantine: bool = False, max_quarantined: int = 1000,
-    once: bool = False, start_from: Run | str | Path | None = None, allow_impure: bool = False, progress: Progress | None = None,
+    once: bool = False, start_from: Run | str | Path | None = None, sinks: Sequence[Sink] = (), standby: Span | None = None, allow_impure: bool = False, progress: Progress | None = None,
 ) -> Live:  # fmt: skip
     """Run a program on streams. Returns when it has begun; it goes on in the background until it is stopped.
 
@@ -72,6 +75,10 @@ def live(
     With `quarantine` an event at which a handler raises is taken out, and the run goes on; at most `max_quarantined` of an epoch. `once`: what
     sources have now is processed to its end, and the run ends. `start_from`: a run that the live run goes on from: its log has all rows up to its
     end, so those that streams still have are skipped and counted.
+
+    `sinks` take outputs besides the run's own files (timelapse.streaming.sinks): each epoch exactly once, behind the run at their own pace.
+
+    `standby`: follow the process that runs this live run, serve reads, and take over once it has not been heard of for so long ("3s").
 
     Raises UsageError, RunError (TL943) where another program's run is at `out`, ImpureProgram. What happens later is raised by `Live.wait`.
     """
@@ -91,7 +98,14 @@ def live(
         micros_of(trigger, "trigger= (--trigger)") / 1e6,
         None if idle is None else micros_of(idle, "idle= (--idle)") / 1e6,
         micros_of(checkpoint, "checkpoint= (--checkpoint)") / 1e6,
+        None if standby is None else micros_of(standby, "standby= (--standby)") / 1e6,
     )
+    if timing.standby is not None and timing.standby < 2 * EVERY:
+        raise UsageError(
+            f"standby= (--standby) is {standby!r}: who runs a live run says so every {EVERY} s",
+            hint="give 1s or more",
+            code="TL810",
+        )
     types = _types_of(given, streams)
     place = LocalPlace(absolute_path(out, "live run"))
     origin = None if start_from is None else Origin(Run.of(start_from), given)
@@ -110,7 +124,6 @@ def live(
             f"the live run has the event types {', '.join(t.name for t in known)}, and these streams {', '.join(t.__name__ for t in types)}",
             place=Place(str(place)), code="TL943", hint="give them in the same order, with the same fields",
         )  # fmt: skip
-    sources = _numbered(made, _streams_before(place))
     heard_by = Silent() if progress is None else progress
     folder = scratch_folder("live")
 
@@ -128,7 +141,12 @@ def live(
             origin=origin,
         )
 
-    loop = Loop(make_head, place, given, sources, timing, heard_by)
+    for sink in sinks:
+        if isinstance(sink, Callback):
+            sink.use(place.root)
+    sources = _numbered(made, _streams_before(place))
+    followers = [Follower(sink, place, run.run, heard_by.note) for sink in sinks]
+    loop = Loop(make_head, place, given, sources, timing, heard_by, followers)
     found = Live(place.root, given, loop)
     loop.thread.start()
     return found
@@ -384,6 +402,11 @@ class Live(Reading):
     def follow(self, each: Callable[[Epoch, Mapping[str, Any]], None]) -> None:
         """Have a function called with each committed epoch and its sections, in the run's own thread: it must be quick."""
         self._loop.followers.append(each)
+
+    @property
+    def sinks(self) -> list[tuple[str, int, BaseException | None]]:
+        """Each sink: where it is, the epoch up to which it has outputs, what made it fail."""
+        return [(f.sink.text, f.epoch, f.error) for f in self._loop.sinks]
 
     def end(self) -> None:
         """Ask it to stop after the epoch that is being made, and do not wait."""

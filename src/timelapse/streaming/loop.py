@@ -6,17 +6,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from timelapse.errors import StorageError, TimelapseError
 from timelapse.model.program import Program
 from timelapse.progress import Progress
+from timelapse.streaming import lease
 from timelapse.streaming.checkpoints import compact
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.head import Head
 from timelapse.streaming.place import RunPlace
 from timelapse.streaming.rows import Batch
+from timelapse.streaming.sinks.base import Follower
 from timelapse.streaming.sources.base import LiveSource
 from timelapse.streaming.sources.push import Push
 from timelapse.streaming.streams import StreamEntry
@@ -28,6 +31,10 @@ MOST_WAITING = 4 << 30
 _WHOLE_AFTER = 8
 """After so many checkpoints of changes a whole one is written."""
 _REMEMBERED = 512
+_FOLLOW = 0.2
+"""Seconds after which a standby looks for further epochs."""
+_SINKS_WAIT = 30.0
+"""Seconds in which sinks may catch up when a run ends."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class Timing:
     trigger: float = 0.5
     idle: float | None = 10.0
     checkpoint: float = 30.0
+    standby: float | None = None
+    """Follow another process, and take over once it has not been heard of for so long; None: begin at once."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,7 @@ class Health:
     """How a live run goes."""
 
     state: str = "starting"
-    """starting, running, waiting (the place takes no epoch), paused, ended, stopped, failed."""
+    """starting, standby, running, waiting (the place takes no epoch), paused, ended, stopped, failed."""
     problem: str = ""
     recent: deque[Committed] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     rows: int = 0
@@ -76,16 +85,19 @@ class Loop:
     def __init__(
         self, make_head: Callable[[Callable[[str, float], None]], Head], place: RunPlace, program: Program,
         sources: Sequence[tuple[StreamEntry, LiveSource]], timing: Timing, progress: Progress,
-        followers: Sequence[Callable[[Epoch, Mapping[str, Any]], None]] = (),
+        sinks: Sequence[Follower] = (),
     ) -> None:  # fmt: skip
         self._make_head, self._place, self._program = make_head, place, program
         self._sources, self._timing, self._progress = list(sources), timing, progress
-        self.followers = list(followers)
+        self.followers: list[Callable[[Epoch, Mapping[str, Any]], None]] = []
+        self.sinks = list(sinks)
         self.health = Health()
         self.error: BaseException | None = None
         self.head: Head | None = None
         self._wake, self._stop, self._resumed = threading.Event(), threading.Event(), threading.Event()
         self._resumed.set()
+        self._over = threading.Event()
+        self._lease: threading.Thread | None = None
         self.lock = threading.RLock()
         """Held while the program runs: who reads its states between epochs takes it."""
         self.changed = threading.Condition()
@@ -141,20 +153,37 @@ class Loop:
                     self._progress.note(f"a source did not close: {error}")
 
     def _end(self, state: str, problem: str = "") -> None:
-        if state in ("stopped", "ended"):
+        if state in ("stopped", "ended") and self.health.state != "standby":
             try:
                 self._checkpoint()
                 if self._compacting is not None:
                     self._compacting.join()
             except (OSError, TimelapseError) as error:
                 self._progress.note(f"the last checkpoint was not written: {error}")
+        for sink in self.sinks:
+            if sink.thread.is_alive() and not sink.end(_SINKS_WAIT):
+                self._progress.note(
+                    f"{sink.sink.text} has outputs up to epoch {sink.epoch:,} only; it gets the others when the run goes on"
+                )
+        standing_by = self.health.state == "standby"
         self.health.state, self.health.problem = state, problem
+        self._over.set()
+        if self._lease is not None and self.head is not None and not standing_by and state != "failed":
+            self._lease.join()
+            with suppress(OSError, StorageError):
+                lease.hold(self._place, self.head.writer, 0, ended=True)
         with self.changed:
             self.changed.notify_all()
 
     def _open(self) -> None:
         self.health.started = time.time()
         head = self.head = self._make_head(self._wait)
+        if self._timing.standby is not None:
+            self._stand_by(head, self._timing.standby)
+        self._lease = threading.Thread(
+            target=self._hold, args=(head.writer,), name="timelapse-lease", daemon=True
+        )
+        self._lease.start()
         for entry, source in self._sources:
             head.stream(entry)
             own = [p for p in head.partitions.values() if p.stream == entry.number]
@@ -163,10 +192,39 @@ class Loop:
                 self._progress.note(f"{entry.text}, {source.text}: {warning}; they are read as they appear")
             for name in source.partitions():
                 head.partition(entry.number, name)
+        for sink in self.sinks:
+            sink.thread.start()
         self.health.state = "running"
         self._last_checkpoint = time.monotonic()
         with self.changed:
             self.changed.notify_all()
+
+    def _stand_by(self, head: Head, patience: float) -> None:
+        """Follow the epochs of another process until it is gone."""
+        watch = lease.Watch(self._place, patience)
+        self.health.state = "standby"
+        while watch.alive():
+            if self._stop.is_set():
+                raise Stopped
+            with self.lock:
+                followed = head.follow()
+            if followed:
+                with self.changed:
+                    self.changed.notify_all()
+            self._wake.wait(_FOLLOW)
+            self._wake.clear()
+        with self.lock:
+            head.follow()
+        self._progress.note("the process that ran this live run is gone: this one takes over")
+
+    def _hold(self, writer: str) -> None:
+        """Say again and again that this process is there."""
+        count = 0
+        while not self._over.is_set():
+            count += 1
+            with suppress(OSError, StorageError):
+                lease.hold(self._place, writer, count)
+            self._over.wait(lease.EVERY)
 
     def _go(self) -> None:
         head = self.head
@@ -257,6 +315,8 @@ class Loop:
             own = [p for p in epoch.partitions if p.stream == entry.number]
             source.committed(own)
         assert self.head is not None
+        for sink in self.sinks:
+            sink.told(epoch.number)
         for follow in self.followers:
             follow(epoch, self.head.sections)
         with self.changed:

@@ -139,7 +139,7 @@ class _App:
 
     async def _health(self, request: Request) -> Response:
         health = self._run.health
-        good = health.state in ("starting", "running", "paused", "ended")
+        good = health.state in ("starting", "standby", "running", "paused", "ended")
         return JSONResponse({"state": health.state, "ok": good}, 200 if good else 503)
 
     async def _metrics(self, request: Request) -> Response:

@@ -67,6 +67,8 @@ function show(s) {
       ...[p.position, p.rows, p.late, p.aside].map((n) => element("td", number(n), "n")), element("td", p.source, "soft"));
     return row;
   }));
+  $("sinks").replaceChildren(...s.sinks.map((k) => element("li", `${k.sink}: up to epoch ${number(k.epoch)}` + (k.error ? " – " + k.error : ""), k.error ? "bad" : "")));
+  $("sinks-box").hidden = !s.sinks.length;
   options($("states"), s.states);
   options($("records"), Object.keys(s.records || {}));
 }

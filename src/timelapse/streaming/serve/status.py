@@ -31,6 +31,7 @@ def status(run: Live) -> dict[str, Any]:
         "commit_seconds": {f"p{q}": float(np.percentile(seconds, q)) for q in (50, 90, 99)} if len(seconds) else {},
         "waiting_rows": waiting[0], "waiting_bytes": waiting[1], "checkpoints": health.checkpoints,
         "compiled": run.compiled, "why_python": run.why_python, "states": list(spec_of(run.program).declared),
+        "sinks": [{"sink": text, "epoch": epoch, "error": None if error is None else str(error)} for text, epoch, error in run.sinks],
         "recent": [[c.at, c.rows, c.seconds] for c in recent[-200:]],
     }  # fmt: skip
     if last is not None:
@@ -65,7 +66,7 @@ def metrics(run: Live) -> str:
             f"timelapse_{name}{labels} {float(value):.10g}" for labels, value in rows if value is not None
         )
 
-    states = ("starting", "running", "waiting", "paused", "ended", "stopped", "failed")
+    states = ("starting", "standby", "running", "waiting", "paused", "ended", "stopped", "failed")
     put(
         "state",
         "gauge",

@@ -1,0 +1,58 @@
+"""Who runs a live run: a hint that keeps two processes from quarrelling. It is no lock, and nothing depends on it: of two processes that
+commit an epoch one comes second, and stops (streaming/chain.py)."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+import msgspec
+
+from timelapse.streaming.place import RunPlace
+
+NAME = "lease"
+EVERY = 0.5
+"""Seconds between two renewals."""
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """Who has a live run, and how often it said so: who waits watches that number, as clocks of two machines differ."""
+
+    writer: str
+    host: str
+    process: int
+    count: int
+    ended: bool = False
+
+
+def hold(place: RunPlace, writer: str, count: int, *, ended: bool = False) -> None:
+    """Say that a writer is there, or that it has ended."""
+    lease = Lease(writer, socket.gethostname(), os.getpid(), count, ended)
+    place.hint(NAME, msgspec.json.encode(lease))
+
+
+def read(place: RunPlace) -> Lease | None:
+    """The lease; None where there is none that can be read."""
+    try:
+        return msgspec.json.decode(place.read(NAME), type=Lease)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+class Watch:
+    """Whether a writer is there: it has renewed its lease within the last seconds, by this process's clock."""
+
+    def __init__(self, place: RunPlace, patience: float) -> None:
+        self._place, self._patience = place, patience
+        self._seen: Lease | None = None
+        self._since = time.monotonic()
+
+    def alive(self) -> bool:
+        """Asked again and again; False once nobody has renewed the lease for so long, or its holder has ended."""
+        found, now = read(self._place), time.monotonic()
+        if found != self._seen:
+            self._seen, self._since = found, now
+        if found is None:
+            return now - self._since <= self._patience
+        return not found.ended and now - self._since <= self._patience

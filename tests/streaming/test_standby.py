@@ -1,0 +1,112 @@
+"""A standby follows, serves reads, and takes over: what was committed goes on, whoever commits it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from tests.depth import deep
+from tests.streaming.simulator import Disk, SimulatedPlace
+from tests.streaming.test_head import Plain as HeadPlain
+from tests.streaming.test_head import Timed, World, check, declare, opened
+from tests.streaming.test_live import FAST, Hit, Plain, hits, lines, put
+from timelapse.model.program import as_program
+from timelapse.run import run_serial
+from timelapse.streaming.head import Rules
+from timelapse.streaming.reading import Reading
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+
+
+@pytest.mark.parametrize("program", [HeadPlain, Timed])
+@pytest.mark.parametrize("seed", range(deep(15)))
+def test_heads_that_follow_each_other(seed: int, program: type[tl.Program]) -> None:
+    """Two heads on one disk: now one commits, now the other, which has followed."""
+    rng = random.Random(seed)
+    rules = Rules(lateness=rng.choice([0, 5]))
+    world, disk = World.of(rng, 40, 8), Disk()
+    place: Any = SimulatedPlace(disk, rng)
+    heads = [opened(place, as_program(program), rules, []) for _ in range(2)]
+    for _ in range(2000):
+        head = heads[rng.randrange(2)]
+        head.follow()
+        if not head.partitions:
+            declare(head, world)
+        positions = {at: p.position for at, p in head.partitions.items()}
+        ended = world.done(positions)
+        head.epoch(world.batches(positions), 1_000, ended=ended)
+        if rng.random() < 0.2:
+            head.checkpoint()
+        if ended:
+            break
+    check(disk, world, as_program(program), rules)
+
+
+def test_it_takes_over_when_the_other_is_killed(tmp_path: Path) -> None:
+    folder, out = tmp_path / "hits", tmp_path / "out"
+    folder.mkdir()
+    script = tmp_path / "go.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import timelapse as tl
+        from tests.streaming.test_live import Hit, Plain
+
+        with tl.live(Plain, {{Hit: {str(folder)!r}}}, {str(out)!r}, trigger="5ms", ahead=None) as run:
+            run.until(lambda e: e.end_seq >= 99)
+            print("begun", flush=True)
+            run.wait()
+        """)
+    )
+    put(folder / "0.jsonl", lines(hits(100)))
+    put(folder / "1.jsonl", lines(hits(50, 100)))
+    first = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert first.stdout is not None
+    assert first.stdout.readline() == "begun\n"
+    with tl.live(Plain, {Hit: folder}, out, standby="1s", **FAST) as run:
+        run.until(lambda e: e.end_seq >= 149)
+        assert run.health.state == "standby"
+        assert run.get("n", 1) is not None
+        put(folder / "2.jsonl", lines(hits(50, 150)))
+        run.until(lambda e: e.end_seq >= 199)
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        first.stdout.close()
+        killed = time.monotonic()
+        put(folder / "3.jsonl", lines(hits(50, 200)))
+        run.until(lambda e: e.end_seq >= 249)
+        assert time.monotonic() - killed < 10
+        assert run.health.state == "running"
+    with tl.live(Plain, {Hit: folder}, out, once=True, **FAST) as run:
+        run.wait(30)
+    assert run.digest == run_serial(Plain, hits(250)).digest
+    assert Reading.open(out).parity().same
+
+
+def test_it_takes_over_at_once_when_the_other_has_ended(tmp_path: Path) -> None:
+    folder, out = tmp_path / "hits", tmp_path / "out"
+    folder.mkdir()
+    put(folder / "0.jsonl", lines(hits(100)))
+    with tl.live(Plain, {Hit: folder}, out, once=True, **FAST) as run:
+        run.wait(30)
+    put(folder / "1.jsonl", lines(hits(100, 100)))
+    with tl.live(Plain, {Hit: folder}, out, once=True, standby="60s", **FAST) as run:
+        assert run.wait(30)
+    assert run.digest == run_serial(Plain, hits(200)).digest
