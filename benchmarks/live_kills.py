@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import select
 import shutil
 import signal
 import subprocess
@@ -28,7 +29,7 @@ import timelapse as tl
 from benchmarks.live_kills_program import Tally, Web, App
 folder, out, standby = sys.argv[1:4]
 run = tl.live(Tally, {Web: folder + "/web", App: folder + "/app.jsonl"}, out, trigger="3ms", checkpoint="40ms", ahead=None, idle="200ms",
-              lateness="1s", standby=standby or None)
+              lateness="30ms", standby=standby or None)
 while run.health.state in ("starting", "standby"):
     time.sleep(0.002)
 print("begun", flush=True)
@@ -38,6 +39,16 @@ except Exception as error:
     print(repr(error), file=sys.stderr)
     sys.exit(3)
 """
+
+
+def waited(
+    children: list[subprocess.Popen[bytes]], running: set[subprocess.Popen[bytes]]
+) -> set[subprocess.Popen[bytes]]:
+    """The processes that run the live run, or have: waits until there is one, at most half a minute."""
+    found = {c for c in children if c in running}
+    waiting = {c.stdout: c for c in children if c not in found and c.stdout is not None}
+    ready, _, _ = select.select(list(waiting), [], [], 0 if found else 30)
+    return found | {waiting[pipe] for pipe in ready}
 
 
 def main() -> None:
@@ -56,11 +67,13 @@ def main() -> None:
 
     def start(standby: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(folder), str(out), standby], stderr=subprocess.PIPE
+            [sys.executable, "-c", CHILD, str(folder), str(out), standby],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
 
     children = [start("")]
-    began, begun = time.monotonic(), None
+    began, running = time.monotonic(), set[subprocess.Popen[bytes]]()
     while kills < args.kills:
         for _ in range(rng.randint(1, 4)):
             ts += rng.randint(1, 2_000)
@@ -78,13 +91,11 @@ def main() -> None:
                 app.flush()
         if args.standby and len(children) < 2:
             children.append(start("1s"))
-        if begun is not children[0]:
-            begun = children[0]
-            assert begun.stdout is not None
-            begun.stdout.readline()  # it runs
+        running = waited(children, running)
         time.sleep(rng.random() * 0.3)
         if rng.random() < 0.5:
-            victim = children.pop(0)
+            victim = rng.choice([c for c in children if c in running] or children)
+            children.remove(victim)
             victim.send_signal(signal.SIGKILL)
             _, said = victim.communicate()
             kills += 1
@@ -101,7 +112,7 @@ def main() -> None:
     from benchmarks.live_kills_program import App, Tally, Web
 
     with tl.live(
-        Tally, {Web: folder / "web", App: folder / "app.jsonl"}, out, once=True, ahead=None, lateness="1s"
+        Tally, {Web: folder / "web", App: folder / "app.jsonl"}, out, once=True, ahead=None, lateness="30ms"
     ) as run:
         run.wait()
     opened = Reading.open(out)

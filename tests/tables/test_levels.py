@@ -61,12 +61,13 @@ def test_levels_are_the_state(clash: bool, slices: list[list[Write]]) -> None:
         return
     assert to_dict(VALUE, whole(levels)) == expected
     lazy: dict[Any, Any] = LazyDict(MappedLevels(levels))
+    strings = Interned()  # machine code is given its addresses
     mapped = MappedRows([(levels, Layout(1, VALUE.value, "exact", tracked=True))])
     for key in range(22):
         assert lazy.get(key, ABSENT) == expected.get(key, ABSENT)
         row, base = np.zeros((2, 4), np.int64), np.zeros((2, 3), np.int64)
         row[1, 1] = key
-        found = take(mapped.strings(*Interned().buffers), row, base, np.uint64(1), 1)
+        found = take(mapped.strings(*strings.buffers), row, base, np.uint64(1), 1)
         assert found == (key in expected)
         if key in expected:
             value = expected[key]
