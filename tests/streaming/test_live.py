@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import timelapse as tl
+from tests.cli.run_cli import cli
 from timelapse.errors import HandlerError, ImpureProgram, RunError, SourceError, StorageError, UsageError
 from timelapse.run import run_serial
 from timelapse.streaming.format import Epoch
@@ -362,3 +363,11 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     opened = Reading.open(out)
     assert opened.digest == run_serial(Plain, hits(1800)).digest
     assert opened.parity().same
+
+
+def test_the_live_demo(tmp_path: Path) -> None:
+    """A generator, a kill, a recovery, parity."""
+    found = cli("demo", "--live", "--seconds", "4", "--out", tmp_path)
+    assert found.code == 0, found.out + found.err
+    assert "the same: " in found.out
+    assert "killing the process" in found.out

@@ -31,6 +31,7 @@ def register(app: typer.Typer) -> None:
             "timelapse demo",
             "timelapse demo --events 5000000 --out /tmp/demo",
             "timelapse demo --data CollegeMsg.txt",
+            "timelapse demo --live",
         )
     )(demo)
 
@@ -46,6 +47,13 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where log, program and run go.")] = Path(
         "runs/demo"
     ),
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live", help="Instead run the program on streams: a generator, a page, a kill and a recovery."
+        ),
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=4, help="With --live: for how long.")] = 40.0,
 ) -> None:
     """Generate a million events, explain a program, replay it, check it, show what it found; compare it with another version."""
     from timelapse.cli.progress_view import progress_for
@@ -58,6 +66,13 @@ def demo(
             hint="it is at https://snap.stanford.edu/data/CollegeMsg.html (unpack the .gz)",
         )  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
+    if live:
+        from timelapse.cli.demo_live import run as run_live
+
+        made = _program(out, "antispam")
+        if not run_live(made[1], type(made[0]).__name__, out, seconds):
+            raise typer.Exit(1)
+        return
     program = _program(out, "collegemsg" if data is not None else "antispam")
     with progress_for(False) as progress:
         _head(
