@@ -20,10 +20,20 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
-from timelapse.errors import HandlerError, ImpureProgram, RunError, SourceError, StorageError, UsageError
+from timelapse.errors import (
+    HandlerError,
+    ImpureProgram,
+    NoSpace,
+    RunError,
+    SourceError,
+    StorageError,
+    UsageError,
+)
 from timelapse.run import run_serial
+from timelapse.streaming.checkpoints import compact, newest_whole
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.pack import Pack
+from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.reading import Reading
 
 
@@ -196,6 +206,56 @@ def test_rows_that_are_sent(tmp_path: Path) -> None:
     assert run.parity().same
     with pytest.raises(SourceError):
         push.send(hits(1))
+
+
+def test_a_place_that_takes_nothing_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Senders are told, and send again; an answer that is lost does no harm; epochs wait."""
+    create, failing = LocalPlace.create, [""]
+
+    def fails(self: LocalPlace, name: str, data: bytes) -> None:
+        if failing[0] == "before":
+            raise NoSpace("full")
+        create(self, name, data)
+        if failing[0] == "after":
+            raise OSError(5, "lost")
+
+    monkeypatch.setattr(LocalPlace, "create", fails)
+    push, sent = tl.Push(), hits(60)
+    with tl.live(Plain, {Hit: push}, tmp_path / "out", **FAST) as run:
+        push.send(sent[:20])
+        failing[0] = "before"
+        with pytest.raises(NoSpace):
+            push.send(sent[20:40], id="a")
+        failing[0] = "after"
+        assert push.send(sent[20:40], id="a") == 20
+        failing[0] = ""
+        assert push.send(sent[40:]) == 20
+        push.close()
+        run.wait(30)
+    assert run.digest == run_serial(Plain, sent).digest
+
+
+def test_many_checkpoints_and_files(tmp_path: Path) -> None:
+    """Which files were read is kept in whole checkpoints."""
+    folder, out = tmp_path / "hits", tmp_path / "out"
+    folder.mkdir()
+    for number in range(12):
+        put(folder / f"{number:02}.jsonl", lines(hits(10, number * 10)))
+        with tl.live(Plain, {Hit: folder}, out, once=True, **FAST) as run:
+            run.wait(30)
+        if number % 3 == 2:
+            assert compact(LocalPlace(out), Plain()) is not None
+    assert run.digest == run_serial(Plain, hits(120)).digest
+    assert compact(LocalPlace(out), Plain()) is None
+    found = newest_whole(LocalPlace(out), 100, [])
+    assert found is not None
+    assert (found.changes, found.about.whole) == (0, True)
+    put(folder / "99.jsonl", lines(hits(10, 120)))
+    with tl.live(Plain, {Hit: folder}, out, once=True, **FAST) as run:
+        run.wait(30)
+    found = newest_whole(LocalPlace(out), 100, [])
+    assert found is not None
+    assert found.changes == 1, "what stands before the whole one is not read"
 
 
 def test_late_rows_and_absurd_times(tmp_path: Path) -> None:

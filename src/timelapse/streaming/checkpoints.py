@@ -8,7 +8,7 @@ which may be done by any process: it only reads what is there and adds a file of
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow as pa
 from timelapse.errors import StorageError
 from timelapse.kernels.base import PassResult
 from timelapse.model.program import Program
-from timelapse.streaming.chain import newest, read_epoch
+from timelapse.streaming.chain import epochs, newest, read_epoch
 from timelapse.streaming.format import CHECKPOINTS, REMEDY, Checkpoint, checkpoint_name
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import RunPlace
@@ -62,6 +62,12 @@ class Found:
     @property
     def name(self) -> str:
         return self.names[0]
+
+    @property
+    def noted(self) -> tuple[int, list[tuple[int, str]]]:
+        """What sources have noted up to some epoch, and that epoch."""
+        first = self._packs[-1].about
+        return (first.epoch, first.notes) if first.whole else (0, [])
 
     @property
     def changes(self) -> int:
@@ -120,15 +126,19 @@ def newest_whole(place: RunPlace, upto: int, problems: list[str]) -> Found | Non
 
 
 def load(place: RunPlace, name: str) -> Found:
-    """A checkpoint with all that it stands on, every byte checked. Raises StorageError (TL931)."""
+    """A checkpoint with all that it stands on, every byte checked; where there is a whole one of the same epoch, that.
+
+    Raises StorageError (TL931).
+    """
+    there = list(place.names(CHECKPOINTS))
     packs: list[Pack[Checkpoint]] = []
     names: list[str] = []
     while name:
-        try:
-            pack = Pack(f"{place}/{name}", place.read(name), Checkpoint, REMEDY)
-        except FileNotFoundError:
-            raise StorageError(f"the checkpoint {name} is gone", hint=REMEDY, code="TL931") from None
-        pack.check()
+        pack = _read(place, name)
+        if not pack.about.whole:
+            beside = _whole_beside(place, name, pack.about, there)
+            if beside is not None:
+                name, pack = beside
         if read_epoch(place, pack.about.epoch).hash != pack.about.hash:
             raise StorageError(
                 f"the checkpoint {name} is of another epoch {pack.about.epoch}", hint=REMEDY, code="TL931"
@@ -137,6 +147,31 @@ def load(place: RunPlace, name: str) -> Found:
         names.append(name)
         name = "" if pack.about.whole else pack.about.parent
     return Found(packs, names)
+
+
+def _read(place: RunPlace, name: str) -> Pack[Checkpoint]:
+    try:
+        pack = Pack(f"{place}/{name}", place.read(name), Checkpoint, REMEDY)
+    except FileNotFoundError:
+        raise StorageError(f"the checkpoint {name} is gone", hint=REMEDY, code="TL931") from None
+    pack.check()
+    return pack
+
+
+def _whole_beside(
+    place: RunPlace, name: str, about: Checkpoint, there: Sequence[str]
+) -> tuple[str, Pack[Checkpoint]] | None:
+    """A whole checkpoint of the same epoch: others follow the changes that it was made of, and do not name it."""
+    prefix = name.removeprefix(f"{CHECKPOINTS}/").partition("-")[0] + "-"
+    for other in there:
+        if other.startswith(prefix) and not name.endswith(other):
+            try:
+                pack = _read(place, f"{CHECKPOINTS}/{other}")
+            except StorageError:
+                continue
+            if pack.about.whole and pack.about.hash == about.hash:
+                return f"{CHECKPOINTS}/{other}", pack
+    return None
 
 
 def compact(place: RunPlace, program: Program, base: Callable[[], Stand] = Stand) -> str | None:
@@ -153,3 +188,8 @@ def compact(place: RunPlace, program: Program, base: Callable[[], Stand] = Stand
     )
     name, _ = write_whole(place, about, stand)
     return name
+
+
+def noted(place: RunPlace, first: int, last: int) -> list[tuple[int, str]]:
+    """What sources have noted in some epochs: the stream's number, and the text."""
+    return [note for pack in epochs(place, first, last) for note in pack.about.notes]

@@ -94,6 +94,8 @@ class Checkpoint(msgspec.Struct, frozen=True):
     parent: str = ""
     seen: list[int] = []
     """Of a whole one: the ends of the parts whose rows windows may still see."""
+    notes: list[tuple[int, str]] = []
+    """Of a whole one: what sources have noted in all epochs so far."""
 
 
 def epoch_name(number: int) -> str:

@@ -89,6 +89,8 @@ class Head:
         self.recovered = 0
         """Rows of the journal that ran again when it was opened."""
         self.problems: list[str] = []
+        self._noted: tuple[int, list[tuple[int, str]]] = (0, [])
+        """What sources have noted up to an epoch: that, and the notes."""
         self._open()
 
     # --- opening ------------------------------------------------------------------------------------
@@ -143,7 +145,7 @@ class Head:
             self._journal.begin(self._origin.count, self._origin.begin, self._blocks_before())
         if found is not None:
             stand, at = found.stand(self._program, self.base), found.about.epoch
-            self._checkpoint, self._changes_since = found.name, found.changes
+            self._checkpoint, self._changes_since, self._noted = found.name, found.changes, found.noted
             epoch = chain.read_epoch(self._place, at).about
             self.sums = Sums.of(epoch)
             gone = self._recall_journal(epoch)
@@ -211,12 +213,10 @@ class Head:
 
     def notes(self, stream: int) -> list[str]:
         """What a stream's source has noted in all epochs, in order."""
-        if self.last is None:
-            return []
-        found = []
-        for pack in chain.epochs(self._place, 1, self.last.number):
-            found += [text for number, text in pack.about.notes if number == stream]
-        return found
+        epoch, notes = self._noted
+        last = 0 if self.last is None else self.last.number
+        notes = [*notes, *checkpoints.noted(self._place, epoch + 1, last)]
+        return [text for number, text in notes if number == stream]
 
     def kind(self, name: str) -> EventType:
         """An event type by its name."""
@@ -461,7 +461,12 @@ class Head:
         about = Checkpoint(
             self.run.run, self.last.number, self._hash, self.last.complete, self._fingerprint, whole=False
         )
-        self._unsaved.append((about, self.kernel.changes()))
+        try:
+            self._unsaved.append((about, self.kernel.changes()))
+        except Abandoned as why:
+            self._tell(f"handlers run as Python from now on: {why.reason}")
+            self._begin_kernel(compiled=False)
+            self._unsaved.append((msgspec.structs.replace(about), self.kernel.changes()))
         while self._unsaved:
             about, changes = self._unsaved[0]
             about = msgspec.structs.replace(about, parent=self._checkpoint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shutil
 import time
 import uuid
 import weakref
@@ -147,6 +148,7 @@ def live(
     sources = _numbered(made, _streams_before(place))
     followers = [Follower(sink, place, run.run, heard_by.note) for sink in sinks]
     loop = Loop(make_head, place, given, sources, timing, heard_by, followers)
+    loop.cleanup = lambda: shutil.rmtree(folder, ignore_errors=True)
     found = Live(place.root, given, loop)
     loop.thread.start()
     return found

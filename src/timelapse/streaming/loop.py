@@ -21,6 +21,7 @@ from timelapse.streaming.place import RunPlace
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.sinks.base import Follower
 from timelapse.streaming.sources.base import LiveSource
+from timelapse.streaming.sources.files import Files
 from timelapse.streaming.sources.push import Push
 from timelapse.streaming.streams import StreamEntry
 
@@ -101,6 +102,8 @@ class Loop:
         self.lock = threading.RLock()
         """Held while the program runs: who reads its states between epochs takes it."""
         self.changed = threading.Condition()
+        self.cleanup: Callable[[], None] = lambda: None
+        """Called when all has ended."""
         self._last_rows: dict[tuple[int, str], float] = {}
         self._compacting: threading.Thread | None = None
         self.thread = threading.Thread(target=self._run, name="timelapse-live", daemon=True)
@@ -151,6 +154,7 @@ class Loop:
                     source.close()
                 except Exception as error:
                     self._progress.note(f"a source did not close: {error}")
+            self.cleanup()
 
     def _end(self, state: str, problem: str = "") -> None:
         if state in ("stopped", "ended") and self.health.state != "standby":
@@ -187,7 +191,8 @@ class Loop:
         for entry, source in self._sources:
             head.stream(entry)
             own = [p for p in head.partitions.values() if p.stream == entry.number]
-            source.start(entry.number, head.kind(entry.type), own, head.notes(entry.number), self._wake.set)
+            notes = head.notes(entry.number) if isinstance(source, Files) else []
+            source.start(entry.number, head.kind(entry.type), own, notes, self._wake.set)
             if warning := getattr(source, "warning", ""):
                 self._progress.note(f"{entry.text}, {source.text}: {warning}; they are read as they appear")
             for name in source.partitions():

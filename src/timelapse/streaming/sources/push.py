@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from timelapse.errors import Place, SourceError, UsageError
+from timelapse.errors import Place, SourceError, StorageError, UsageError
 from timelapse.ingest.lines import Lines
 from timelapse.ingest.parse import parse_lines
 from timelapse.ingest.plan import Plan
@@ -190,7 +190,8 @@ class Push:
             if new:
                 self._put(new)
         except BaseException as error:
-            self._failure = error
+            if not isinstance(error, OSError | StorageError):
+                self._failure = error
             for sent in group:
                 sent.done.set_exception(error)
             return
@@ -210,11 +211,18 @@ class Push:
         name = self._name(self._next_write)
         try:
             self._place.create(name, data)
-        except FileExistsError:
-            raise SourceError(
-                "another process writes to this stream", place=Place(name), code="TL941",
-                hint="one process runs a live run at a time",
-            ) from None  # fmt: skip
+        except (OSError, StorageError):  # it may have landed all the same
+            try:
+                there = self._place.read(name)
+            except FileNotFoundError:
+                there = None
+            if there is None:
+                raise
+            if there != data:
+                raise SourceError(
+                    "another process writes to this stream", place=Place(name), code="TL941",
+                    hint="one process runs a live run at a time",
+                ) from None  # fmt: skip
         with self._lock:
             self._held[self._next_write] = table
             self._next_write += 1
