@@ -29,6 +29,7 @@ from timelapse.errors import (
     StorageError,
     UsageError,
 )
+from timelapse.progress import Silent
 from timelapse.run import run_serial
 from timelapse.streaming.checkpoints import compact, newest_whole
 from timelapse.streaming.format import Epoch
@@ -233,6 +234,45 @@ def test_a_place_that_takes_nothing_for_a_while(tmp_path: Path, monkeypatch: pyt
         push.close()
         run.wait(30)
     assert run.digest == run_serial(Plain, sent).digest
+
+
+class Word(tl.Event):
+    text: str
+
+
+class Told(tl.Record):
+    text: str
+    n: int
+
+
+class Words(tl.Program):
+    n: tl.Counter[str]
+
+    @tl.on(Word)
+    def word(self, e: Word) -> None:
+        self.n[e.text[:1]] += 1
+        self.emit(Told(text=e.text, n=self.n[e.text[:1]]))
+
+
+def test_texts_of_the_past_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiled kernel keeps every text that it has met, so from time to time it is made anew: with the same outputs."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    monkeypatch.setattr("timelapse.streaming.head.FORGOTTEN", -(10**9))
+    words = [Word(text=f"{n % 7} is number {n}", ts=n) for n in range(600)]
+    push, told = tl.Push(), list[str]()
+
+    class Heard(Silent):
+        def note(self, text: str) -> None:
+            told.append(text)
+
+    with tl.live(Words, {Word: push}, tmp_path / "out", checkpoint="1ms", progress=Heard(), **FAST) as run:
+        for at in range(0, 600, 20):
+            push.send(words[at : at + 20])
+        push.close()
+        run.wait(60)
+        assert run.compiled
+    assert run.digest == run_serial(Words, words).digest
+    assert any("loaded anew" in text for text in told)
 
 
 def test_many_checkpoints_and_files(tmp_path: Path) -> None:

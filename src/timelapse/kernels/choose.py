@@ -29,6 +29,7 @@ from timelapse.tables.table import to_dict
 if TYPE_CHECKING:
     from timelapse.kernels.native.aside import AsideKernel
     from timelapse.kernels.native.kernel import NativeKernel
+    from timelapse.kernels.native.memory.strings import Interned
     from timelapse.kernels.native.shared import SharedKernel
     from timelapse.kernels.native.unit import Unit
 
@@ -116,6 +117,7 @@ class SliceKernel:
         self._ahead, self._quarantine = ahead, quarantine
         self._open, self._share = open, share
         self._native: NativeKernel | None = None
+        self._texts: Interned | None = None
         self._shared: SharedKernel | None = None
         self._aside: AsideKernel | None = None
         self._python: InterpretedKernel | None = None
@@ -137,10 +139,12 @@ class SliceKernel:
             )  # fmt: skip
         elif unit is not None:
             from timelapse.kernels.native.kernel import NativeKernel
+            from timelapse.kernels.native.memory.strings import Interned
 
+            self._texts = Interned(unit.texts)
             self._native = NativeKernel(
                 program, work, unit, starts, final=final, prefetch=prefetch, events=events, memory=memory,
-                ahead=ahead, quarantine=quarantine, gone=gone, asked=asked, before=before if looks_back else None,
+                ahead=ahead, quarantine=quarantine, gone=gone, asked=asked, before=before if looks_back else None, interned=self._texts,
                 logged=[n for n in work.logs if rows and not whole and (final or n in work.targets)],
             )  # fmt: skip
             self._native.open = open
@@ -275,6 +279,11 @@ class SliceKernel:
         assert kernel is not None
         kernel.changes(result)
         return result
+
+    @property
+    def text_bytes(self) -> int:
+        """What the texts take that a compiled pass has met: it forgets none, whether states still hold them or not."""
+        return 0 if self._texts is None else self._texts.nbytes
 
     def live(self, name: str) -> Any:
         """A state as handlers use it, as it stands now. It must not be written to."""

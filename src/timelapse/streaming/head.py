@@ -35,9 +35,11 @@ from timelapse.streaming.rows import Batch, bad_rows, parted
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.streams import Limits, Partition, StreamEntry, admit, completeness
 from timelapse.streaming.sums import Sums, by_name
-from timelapse.streaming.window import Block, JournalEnd
+from timelapse.streaming.window import Block, JournalEnd, add_epoch
 
 ANY_TIME = Limits(None, None)
+FORGOTTEN = 1 << 28
+"""Bytes of texts beyond twice what it began with that a kernel may hold before it is made anew."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ class Head:
             self._program, self._types, journal, stand, quarantine=self.rules.quarantine, folder=self._folder, gone=gone,
             compiled=compiled,
         )  # fmt: skip
+        self._texts = 2 * self.kernel.text_bytes
         if at < number:
             try:
                 self._run_again(at + 1, number)
@@ -189,7 +192,7 @@ class Head:
         if packs:
             self._journal.begin(packs[0].about.first_seq, epoch.begin, before)
             for pack in packs:
-                _add(self._journal, pack)
+                add_epoch(self._journal, pack)
                 if "quarantined" in pack.sections:
                     gone.update(pack.table("quarantined")["seq"].to_pylist())
         return gone
@@ -198,7 +201,7 @@ class Head:
         """Run epochs of the journal that came after the checkpoint. Raises RunError (TL944) where they now give something else."""
         for pack in chain.epochs(self._place, first, last):
             about = pack.about
-            _add(self._journal, pack)
+            add_epoch(self._journal, pack)
             self.recovered += about.rows
             if about.complete is None or about.begin is None:
                 continue
@@ -475,6 +478,13 @@ class Head:
             del self._unsaved[0]
         return self._checkpoint
 
+    def renew(self) -> bool:
+        """After a checkpoint: make the kernel anew where it holds far more texts than it began with. Whether it was."""
+        if self.kernel.text_bytes <= self._texts + FORGOTTEN or self._unsaved:
+            return False
+        self._begin_kernel(compiled=True)
+        return True
+
     @property
     def changes_since(self) -> int:
         """How many checkpoints there are since a whole one."""
@@ -483,11 +493,3 @@ class Head:
     def whole_at(self, name: str) -> None:
         """A whole checkpoint was written that has all up to the checkpoint of this name."""
         self._changes_since = 0 if name == self._checkpoint else self._changes_since
-
-
-def _add(journal: JournalEnd, pack: Pack[Epoch]) -> None:
-    """Add an epoch's rows to the end of the journal."""
-    tables = {name: pack.table(f"journal/{name}") for name in pack.names("journal")}
-    if tables:
-        ts = [np.asarray(t.column("ts")) for t in tables.values()]
-        journal.add(tables, pack.about.rows, min(int(t[0]) for t in ts), max(int(t[-1]) for t in ts))

@@ -131,6 +131,11 @@ class OpenKernel:
         assert isinstance(self._kernel, SliceKernel), "the serial loop is not restorable"
         return self._kernel.changes()
 
+    @property
+    def text_bytes(self) -> int:
+        """What the texts take that it has met: a compiled kernel forgets none."""
+        return self._kernel.text_bytes if isinstance(self._kernel, SliceKernel) else 0
+
     def state(self, name: str) -> Any:
         """A state as handlers use it, as it stands. It must not be written to."""
         if isinstance(self._kernel, TimedKernel):

@@ -335,6 +335,10 @@ class Loop:
         try:
             with self.lock:
                 name = head.checkpoint()
+                if name is not None and head.renew():
+                    self._progress.note(
+                        "the program was loaded anew from its checkpoint, to forget texts of the past"
+                    )
         except (OSError, StorageError) as error:
             self._progress.note(f"a checkpoint was not written, the next one will have it: {error}")
             return
