@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.errors import RunError, UsageError
-from timelapse.model.versions import load_versioned, origin_of, split_revision
+from timelapse.model.versions import _stays_inside, load_versioned, origin_of, split_revision
 from timelapse.run import Run
 
 RULES = """
@@ -140,3 +141,18 @@ def test_no_such_file(repository: Path, tmp_path: Path) -> None:
         with pytest.raises(UsageError) as caught:
             load_versioned(f"{file}:Rules@main")
         assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("name", "link", "inside"),
+    [
+        ("rules.py", "", True), ("a/b.py", "", True), ("../x", "", False), ("/etc/x", "", False), ("a/../../x", "", False),
+        ("a/link", "../rules.py", True), ("a/link", "../../x", False), ("link", "/etc/passwd", False),
+    ],
+)  # fmt: skip
+def test_nothing_is_unpacked_elsewhere(name: str, link: str, inside: bool) -> None:
+    """What stands in for the standard library's filter, which Python has from 3.11.4 on."""
+    member = tarfile.TarInfo(name)
+    if link:
+        member.type, member.linkname = tarfile.SYMTYPE, link
+    assert _stays_inside(member) is inside

@@ -465,11 +465,11 @@ TL944 A journal that gives something else now
 When a live run is opened its last epochs run again, and what they put out is compared with what was committed. It differs: the program reads
 something that is no part of the log, or a library has changed. `timelapse parity` shows which records.
 
-TL946 A sink that cannot go on
-A sink holds outputs of another live run, or of a history that this run does not have (the run was restored from an older copy), or the database refuses what comes.
-The run itself goes on, and has all outputs in its own files. Give the sink a place of its own, or empty it: it is filled again from the first epoch.
-
 TL945 A source that is not what it was
 A file that was read has another size or is gone, a file that is followed was cut, a topic no longer has the offsets that come next, or a stream of sent
 rows was closed. Rows would be lost or counted twice, so the run stops. Put things right, or begin another run.
+
+TL946 A sink that cannot go on
+A sink holds outputs of another live run, or of a history that this run does not have (the run was restored from an older copy), or the database refuses what comes.
+The run itself goes on, and has all outputs in its own files. Give the sink a place of its own, or empty it: it is filled again from the first epoch.
 """

@@ -7,6 +7,7 @@ from its repository comes from the same revision, even where this process has lo
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
 import sys
@@ -104,8 +105,22 @@ def _unpacked(top: Path, commit: str) -> Path:
         )
     folder = process_folder("revision")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):
+            archive.extractall(folder, filter="data")
+        else:  # Python before 3.11.4
+            members = [m for m in archive.getmembers() if _stays_inside(m)]
+            archive.extractall(folder, members)  # noqa: S202  these were looked at
     return folder.resolve()
+
+
+def _stays_inside(member: tarfile.TarInfo) -> bool:
+    """Whether it is a folder, a file or a link, and neither it nor what it links to lies elsewhere."""
+    if not (member.isdir() or member.isfile() or member.issym()):
+        return False
+    named = [member.name]
+    if member.issym():
+        named.append(os.path.join(os.path.dirname(member.name), member.linkname))
+    return not any(os.path.isabs(n) or os.path.normpath(n).split(os.sep)[0] == os.pardir for n in named)
 
 
 def load_apart(reference: str, folder: Path | None, *, beside: Path | None = None) -> type[Program]:
