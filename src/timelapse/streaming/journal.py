@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import uuid
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from timelapse.log import Log
 from timelapse.log import manifest as stored
 from timelapse.log.manifest import IngestEntry, SegmentEntry
 from timelapse.log.place import locked
-from timelapse.log.segment import BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter, fields_table
+from timelapse.log.segment import SEGMENT_EVENTS, fields_table, write_ordered
 from timelapse.log.types import EventType
 from timelapse.store.parts import sync
 from timelapse.streaming import chain
@@ -81,48 +81,29 @@ def _write(
 ) -> list[SegmentEntry]:
     """Write epochs as segments."""
     done: list[SegmentEntry] = []
-    writer: SegmentWriter | None = None
     waiting: list[Pack[Epoch]] = []
-    rows = 0
-
-    def flush() -> None:
-        nonlocal writer, waiting, rows
-        if not rows:
-            waiting = []
-            return
-        if writer is None:
-            writer = SegmentWriter(folder / "segments", f"live-{uuid.uuid4().hex[:8]}", types)
-        tables: dict[int, pa.Table] = {}
-        for number, kind in enumerate(types):
-            parts = [p.table(f"journal/{kind.name}") for p in waiting if f"journal/{kind.name}" in p.sections]
-            if parts:
-                tables[number] = pa.concat_tables(parts).combine_chunks()
-        seqs = {n: t.column("seq").to_numpy() for n, t in tables.items()}
-        base = min(int(s[0]) for s in seqs.values())
-        ts, kinds = np.empty(rows, np.int64), np.empty(rows, np.int64)
-        for number, seq in seqs.items():
-            ts[seq - base] = tables[number].column("ts").to_numpy()
-            kinds[seq - base] = number
-        for lo in range(0, rows, BLOCK_EVENTS):
-            hi = min(lo + BLOCK_EVENTS, rows)
-            block = {}
-            for number, table in tables.items():
-                a, b = np.searchsorted(seqs[number], [base + lo, base + hi]).tolist()
-                fields = [table.column(f.name).slice(a, b - a).combine_chunks() for f in types[number].fields]
-                arrays = [c if isinstance(c, pa.Array) else pa.concat_arrays(c.chunks) for c in fields]
-                block[number] = fields_table(types[number], arrays, b - a)
-            writer.write(ts[lo:hi], kinds[lo:hi], block)
-        if writer.count + BLOCK_EVENTS > SEGMENT_EVENTS:
-            done.append(writer.close())
-            writer = None
-        waiting, rows = [], 0
-
     for pack in chain.epochs(place, first, last):
         waiting.append(pack)
-        rows += pack.about.rows
-        if rows >= BLOCK_EVENTS:
-            flush()
-    flush()
-    if writer is not None:
-        done.append(writer.close())
+        if pack.about.number == last or sum(p.about.rows for p in waiting) >= SEGMENT_EVENTS:
+            done += _segments(folder, types, waiting)
+            waiting = []
     return done
+
+
+def _segments(
+    folder: Path, types: tuple[EventType, ...], packs: Sequence[Pack[Epoch]]
+) -> Iterator[SegmentEntry]:
+    """Some epochs as segments."""
+    tables, ts, seqs = [], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for kind in types:
+        name = f"journal/{kind.name}"
+        parts = [p.table(name) for p in packs if name in p.sections]
+        whole = pa.concat_tables(parts).combine_chunks() if parts else None
+        columns = [] if whole is None else [whole.column(f.name) for f in kind.fields]
+        columns = columns or [pa.array([], f.type.arrow) for f in kind.fields]
+        tables.append(fields_table(kind, columns, 0 if whole is None else whole.num_rows))
+        if whole is not None:
+            ts.append(whole.column("ts").to_numpy())
+            seqs.append(whole.column("seq").to_numpy())
+    order = np.argsort(np.concatenate(seqs))
+    return write_ordered(folder / "segments", types, tables, np.concatenate(ts), order)
