@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from timelapse.errors import UsageError
 from timelapse.ingest.convert import wire_type
 from timelapse.ingest.parse import Batch as Parsed
+from timelapse.ingest.plan import Plan
+from timelapse.ingest.source import Format, Source
 from timelapse.log.segment import fields_table
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Bad, Batch
@@ -74,3 +78,20 @@ def batch_of(
     bad = [Bad(offset, b.reason, b.raw) for offset, b in zip(bad_offsets, parsed.bad, strict=True)]
     ts = np.asarray(parsed.ts, np.int64)
     return Batch(stream, partition, ts, fields_of(kind, parsed), offsets, end, bad, cursor, notes)
+
+
+def line_plan(kind: EventType, layout: Source, format_: Format) -> Plan:
+    """How lines are read that come without a file: JSON objects (columns with dots are paths), CSV of named columns, text.
+
+    Raises IngestError, and UsageError for CSV without `columns`.
+    """
+    if format_ == "csv" and layout.columns is None:
+        raise UsageError(
+            "messages of CSV have no header", hint="name their columns: columns= (--columns)", code="TL810"
+        )
+    plan = Plan.of(kind, layout, format_, list(layout.columns or ()), None)
+    if format_ == "json":
+        return replace(plan, names=tuple(plan.needed), paths=tuple(c for c in plan.needed if "." in c))
+    return replace(
+        plan, names=tuple(plan.pattern.groupindex) if format_ == "text" else plan.names, header=False
+    )

@@ -22,7 +22,7 @@ from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import batch_of
+from timelapse.streaming.sources.base import batch_of, line_plan
 from timelapse.streaming.streams import Partition
 
 if TYPE_CHECKING:
@@ -107,23 +107,8 @@ class KafkaSource:
             ) from None
         given, layout = self._given, self._given.layout
         self._stream, self._kind = stream, kind
-        names: Sequence[str] = list(layout.columns or ())
         format_ = layout.format or ("text" if layout.regex is not None else "json")
-        if format_ == "csv" and layout.columns is None:
-            raise UsageError(
-                "messages of CSV have no header",
-                hint="name their columns: columns= (--columns)",
-                code="TL810",
-            )
-        plan = Plan.of(kind, layout, format_, names, None)
-        if format_ == "json":
-            plan = replace(
-                Plan.of(kind, layout, format_, Plan.of(kind, layout, format_, (), None).needed, None)
-            )
-            plan = replace(plan, paths=tuple(c for c in plan.needed if "." in c))
-        elif format_ == "text":
-            plan = Plan.of(kind, layout, format_, list(plan.pattern.groupindex), None)
-        self._plan = replace(plan, header=False)
+        self._plan = line_plan(kind, layout, format_)
         settings = {
             "bootstrap.servers": given.brokers, "group.id": given.group or f"timelapse-{given.topic}", "enable.auto.commit": False,
             "auto.offset.reset": "error", "enable.partition.eof": False, **given.config,

@@ -20,7 +20,6 @@ import pyarrow as pa
 from timelapse.errors import Place, SourceError, StorageError, UsageError
 from timelapse.ingest.lines import Lines
 from timelapse.ingest.parse import parse_lines
-from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.segment import table_of
 from timelapse.log.types import EventType
@@ -28,7 +27,7 @@ from timelapse.model.events import Event
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import RunPlace
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import fields_of
+from timelapse.streaming.sources.base import fields_of, line_plan
 from timelapse.streaming.streams import Partition
 
 ONE = "push"
@@ -77,10 +76,9 @@ class Push:
         self._next_read = 1
         self._next_write = 1
         self._rows = 0
-        self._position = -1
         self._lock = threading.Lock()
-        self._held: dict[int, pa.Table] = {}
-        """Segments that were just written, and need not be read again."""
+        self._held: dict[int, tuple[int, pa.Table]] = {}
+        """Segments that were just written, and need not be read again: the number of the first row, and all."""
 
     text = "rows that are sent"
 
@@ -137,9 +135,7 @@ class Push:
         """JSON lines as a table to send. Raises ValueError naming lines that are no events; then nothing counts."""
         if not self._ready.wait(60):
             raise TimeoutError("the live run that is to read this stream was not started")
-        layout = replace(self._layout, format="json")
-        plan = Plan.of(self._kind, layout, "json", Plan.of(self._kind, layout, "json", (), None).needed, None)
-        plan = replace(plan, paths=tuple(c for c in plan.needed if "." in c))
+        plan = line_plan(self._kind, replace(self._layout, format="json"), "json")
         found = parse_lines(plan, Lines(1, lines.removesuffix(b"\n")))
         if found.bad:
             said = "; ".join(f"line {b.row}: {b.reason}" for b in found.bad[:5])
@@ -181,11 +177,11 @@ class Push:
     def _write(self, group: Sequence[_Sent]) -> None:
         new: list[_Sent] = []
         again: list[_Sent] = []
-        known = set(self._ids)
+        here: set[str] = set()
         for sent in group:
-            (again if sent.id and sent.id in known else new).append(sent)
-            if sent.id:
-                known.add(sent.id)
+            is_known = sent.id in self._ids or sent.id in here
+            (again if sent.id and is_known else new).append(sent)
+            here.add(sent.id)
         try:
             if new:
                 self._put(new)
@@ -224,7 +220,7 @@ class Push:
                     hint="one process runs a live run at a time",
                 ) from None  # fmt: skip
         with self._lock:
-            self._held[self._next_write] = table
+            self._held[self._next_write] = self._rows, table
             self._next_write += 1
             self._rows += table.num_rows
         self._remember(ids)
@@ -253,7 +249,6 @@ class Push:
     ) -> None:
         self._stream, self._kind, self._wake = stream, kind, wake
         known = next((p for p in partitions if p.name == ONE), None)
-        self._position = -1 if known is None else known.position
         self._next_read = int(known.cursor or 1) if known is not None else 1
         # What was sent and not yet taken is read again; ids are those of the last segments.
         number, rows, ids = self._next_read, 0, list[tuple[str, int]]()
@@ -290,16 +285,13 @@ class Push:
             with self._lock:
                 if self._next_read >= self._next_write:
                     break
-                table = self._held.pop(self._next_read, None)
-            number = self._next_read
-            if table is None:
-                pack = self._read(number)
-                table, first = pack.table("rows"), pack.about.first
-            else:
-                first = self._expected(number)
+                held = self._held.pop(self._next_read, None)
+            if held is None:
+                pack = self._read(self._next_read)
+                held = pack.about.first, pack.table("rows")
+            first, table = held
             self._next_read += 1
             offsets = np.arange(first, first + table.num_rows, dtype=np.int64)
-            self._firsts = (self._next_read, first + table.num_rows)
             found.append(
                 Batch(
                     self._stream,
@@ -314,14 +306,6 @@ class Push:
             )
             rows += table.num_rows
         return found
-
-    _firsts: tuple[int, int] = (0, 0)
-
-    def _expected(self, number: int) -> int:
-        """The first row of a segment."""
-        if self._firsts[0] == number:
-            return self._firsts[1]
-        return self._read(number).about.first
 
     def at_end(self, partition: str) -> bool:
         with self._lock:
