@@ -106,7 +106,7 @@ class Earlier:
         totals = outcome.totals
         for entry in self.manifest.records:
             if entry.rows:
-                there = HashSum(int(entry.hash[16:], 16), int(entry.hash[:16], 16), entry.rows)
+                there = entry.sum()
                 found = totals.outputs.get(entry.name)
                 totals.outputs[entry.name] = there if found is None else there + found
                 outcome.schemas.setdefault(entry.name, pa.ipc.read_schema(pa.py_buffer(entry.schema)))

@@ -27,6 +27,7 @@ from timelapse.kinds.value import Value
 from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType, scalar_named
 from timelapse.store import manifests
 from timelapse.store.parts import Part
+from timelapse.tables.rowhash import HashSum
 
 FORMAT = 1
 NAME = "run.json"
@@ -91,6 +92,10 @@ class RecordEntry(msgspec.Struct, frozen=True):
     hash: str
     schema: bytes
     key: tuple[str, ...] = ()
+
+    def sum(self) -> HashSum:
+        """The hash of its rows, to be added to."""
+        return HashSum(int(self.hash[16:], 16), int(self.hash[:16], 16), self.rows)
 
 
 class RunManifest(msgspec.Struct, frozen=True):

@@ -78,12 +78,6 @@ class Held:
         """The memory that they take, about."""
         return sum(table.nbytes for runs in self._runs.values() for table in runs)
 
-    def greatest(self) -> int | None:
-        """The greatest time that waits."""
-        return max(
-            (int(t.column("ts")[-1].as_py()) for runs in self._runs.values() for t in runs), default=None
-        )
-
     def take(self, complete: int, first_seq: int) -> Taken:
         """Take the rows up to a time, in the order of the journal; they are numbered from `first_seq`."""
         own: dict[int, pa.Table] = {}

@@ -9,7 +9,7 @@ from contextlib import suppress
 import msgspec
 
 from timelapse.errors import Place, RunError, StorageError, TimelapseError
-from timelapse.streaming.format import EPOCHS, FORMAT, NEWEST, REMEDY, RUN, Epoch, LiveRun, epoch_name
+from timelapse.streaming.format import FORMAT, NEWEST, REMEDY, RUN, Epoch, LiveRun, epoch_name
 from timelapse.streaming.pack import Pack, hash_of
 from timelapse.streaming.place import RunPlace
 
@@ -144,8 +144,3 @@ def _there(place: RunPlace, name: str) -> bytes | None:
         "the place does not answer whether an epoch was committed", place=Place(f"{place}/{name}"),
         hint="start again: it goes on from what is there", code="TL942",
     )  # fmt: skip
-
-
-def all_names(place: RunPlace) -> list[str]:
-    """The names of all epochs that are there."""
-    return list(place.names(EPOCHS))

@@ -29,7 +29,6 @@ from timelapse.streaming.window import Block
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
 from timelapse.tables.effectlog import PRESENT
-from timelapse.tables.rowhash import HashSum
 from timelapse.tables.table import read_table
 
 
@@ -90,8 +89,7 @@ class Origin:
         outputs, schemas = {}, {}
         for entry in manifest.records:
             if entry.rows:
-                total = HashSum(int(entry.hash[16:], 16), int(entry.hash[:16], 16), entry.rows)
-                outputs[entry.name], schemas[entry.name] = SumRow.of(total), entry.schema
+                outputs[entry.name], schemas[entry.name] = SumRow.of(entry.sum()), entry.schema
         rejected = manifest.rejected_sum
         if rejected is None:
             rejected = SumRow.of(hash_rejected(self._run.stored_rejected()))
