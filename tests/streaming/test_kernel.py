@@ -72,7 +72,7 @@ def run_open(
     for part, complete in epochs(events, rng, most):
         if part:
             part = [e._at(e.ts, seq + n) for n, e in enumerate(part)]
-            journal.add(block(types, part), len(part), part[0].ts, part[-1].ts)
+            journal.add(block(types, part), len(part))
         result = kernel.run(seq, seq + len(part), complete)
         seq += len(part)
         for cls, table in result.outputs.items():

@@ -39,12 +39,11 @@ def arrivals(
 
 @dataclass(frozen=True)
 class Taken:
-    """Rows in the order of the journal: by type, with `seq`, `ts`, fields and places. `first`, `last`: their times."""
+    """Rows in the order of the journal: by type, with `seq`, `ts`, fields and places. `first`: the time of the first."""
 
     tables: Mapping[str, pa.Table]
     rows: int
     first: int
-    last: int
 
 
 class Held:
@@ -98,7 +97,7 @@ class Held:
 def ordered(types: Sequence[EventType], own: Mapping[int, pa.Table], first_seq: int) -> Taken:
     """Rows by the number of their type, in the order of the journal."""
     if not own:
-        return Taken({}, 0, 0, 0)
+        return Taken({}, 0, 0)
     columns = {name: [t.column(name).to_numpy() for t in own.values()] for name in ("ts", *PLACE)}
     ts = np.concatenate(columns["ts"])
     numbers = np.concatenate([np.full(t.num_rows, n, np.int64) for n, t in own.items()])
@@ -117,4 +116,4 @@ def ordered(types: Sequence[EventType], own: Mapping[int, pa.Table], first_seq: 
             [pa.array(seqs), table.column("ts"), *table.select(fields).columns, *table.select(PLACE).columns],
             ["seq", "ts", *fields, *PLACE],
         )
-    return Taken(tables, len(order), int(ts.min()), int(ts.max()))
+    return Taken(tables, len(order), int(ts.min()))

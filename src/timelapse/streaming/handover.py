@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from timelapse.analysis import analyse, final_pass
@@ -133,13 +132,8 @@ class Origin:
     def blocks(self, since: int) -> list[Block]:
         """The log's rows that are later than a time, as the end of a journal."""
         lo = self._reader.seq_at(since + 1)
-        found = []
-        for chunk in self._reader.chunks(lo, self.count, {t.name: None for t in self._reader.types}):
-            times = [np.asarray(t.column("ts").combine_chunks()) for t in chunk.tables.values()]
-            if times:
-                first, last = min(int(t[0]) for t in times), max(int(t[-1]) for t in times)
-                found.append(Block(chunk.seq_lo, chunk.seq_hi, first, last, chunk.tables))
-        return found
+        chunks = self._reader.chunks(lo, self.count, {t.name: None for t in self._reader.types})
+        return [Block.of(chunk.seq_lo, chunk.seq_hi, chunk.tables) for chunk in chunks if chunk.tables]
 
 
 def _unfit(run: Run, why: str, hint: str) -> ReplayError:

@@ -385,7 +385,7 @@ class Head:
         number = 1 if self.last is None else self.last.number + 1
         origin = self._origin
         first_seq = (0 if origin is None else origin.count) if self.last is None else self.last.end_seq
-        taken = Taken({}, 0, 0, 0) if complete is None else self._held.take(complete, first_seq)
+        taken = Taken({}, 0, 0) if complete is None else self._held.take(complete, first_seq)
         begin = (None if origin is None else origin.begin) if self.last is None else self.last.begin
         begin = taken.first if begin is None and taken.rows else begin
         tables = {name: pa.concat_tables(parts) for name, parts in sections.items()}
@@ -441,13 +441,13 @@ class Head:
         if before is not None and taken.rows and is_silent(self._program, before, taken.first):
             name = min(taken.tables, key=lambda n: int(taken.tables[n].column("seq")[0].as_py()))
             raise silent(self._program, before, name, taken.first, first_seq)
-        self._journal.add(taken.tables, taken.rows, taken.first, taken.last)
+        self._journal.add(taken.tables, taken.rows)
         try:
             result = self.kernel.run(first_seq, first_seq + taken.rows, complete)
         except Abandoned as why:
             self._tell(f"handlers run as Python from now on: {why.reason}")
             self._begin_kernel(compiled=False)
-            self._journal.add(taken.tables, taken.rows, taken.first, taken.last)
+            self._journal.add(taken.tables, taken.rows)
             result = self.kernel.run(first_seq, first_seq + taken.rows, complete)
         self._journal.forget(complete)
         return result

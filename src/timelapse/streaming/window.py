@@ -30,6 +30,13 @@ class Block:
     last: int
     tables: Mapping[str, pa.Table]
 
+    @classmethod
+    def of(cls, lo: int, hi: int, tables: Mapping[str, pa.Table]) -> Block:
+        """Rows of which there are some; each table is in their order."""
+        times = [t.column("ts") for t in tables.values()]
+        first, last = min(int(t[0].as_py()) for t in times), max(int(t[-1].as_py()) for t in times)
+        return cls(lo, hi, first, last, tables)
+
 
 class JournalEnd:
     """The last rows of a journal behind the interface of a log (log/reader.py).
@@ -48,21 +55,17 @@ class JournalEnd:
         """Go on with a journal of so many rows, the first of them at `first`, that ends with these blocks."""
         self.count, self.ts_first, self._blocks = count, first, list(blocks)
 
-    def add(self, tables: Mapping[str, pa.Table], rows: int, first: int, last: int) -> None:
-        """Add the rows of an epoch, which begin at `count`. `first`, `last`: their first and last times."""
-        if not rows:
-            return
-        if self.ts_first is None:
-            self.ts_first = first
+    def add(self, tables: Mapping[str, pa.Table], rows: int) -> None:
+        """Add the rows of an epoch, which begin at `count`."""
         lo = self.count
         self.count += rows
         for start in range(lo, self.count, BLOCK):
             end = min(start + BLOCK, self.count)
             parts = tables if rows <= BLOCK else {n: _between(t, start, end) for n, t in tables.items()}
-            parts = {name: table for name, table in parts.items() if table.num_rows}
-            times = [table.column("ts") for table in parts.values()]
-            begins = min(int(t[0].as_py()) for t in times)
-            self._blocks.append(Block(start, end, begins, max(int(t[-1].as_py()) for t in times), parts))
+            block = Block.of(start, end, {name: table for name, table in parts.items() if table.num_rows})
+            self._blocks.append(block)
+            if self.ts_first is None:
+                self.ts_first = block.first
 
     def forget(self, now: int) -> None:
         """Forget what no handler is called for after this time."""
@@ -136,6 +139,4 @@ def _between(table: pa.Table, lo: int, hi: int) -> pa.Table:
 def add_epoch(journal: JournalEnd, pack: Pack[Epoch]) -> None:
     """Add an epoch's rows to the end of the journal."""
     tables = {name: pack.table(f"journal/{name}") for name in pack.names("journal")}
-    if tables:
-        ts = [np.asarray(t.column("ts")) for t in tables.values()]
-        journal.add(tables, pack.about.rows, min(int(t[0]) for t in ts), max(int(t[-1]) for t in ts))
+    journal.add(tables, pack.about.rows)
