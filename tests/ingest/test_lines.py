@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from timelapse.errors import IngestError
+from timelapse.ingest.files import SourceFile
 from timelapse.ingest.lines import (
     Lines,
     Piece,
@@ -21,7 +22,6 @@ from timelapse.ingest.lines import (
     read_lines,
     with_line_numbers,
 )  # fmt: skip
-from timelapse.ingest.source import SourceFile
 
 
 def _numbered(found: list[Lines]) -> list[tuple[int, bytes]]:

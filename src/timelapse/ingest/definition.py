@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from timelapse.errors import IngestError, Place, meant
-from timelapse.ingest.source import Source, list_files
+from timelapse.ingest.files import list_files
+from timelapse.ingest.source import Source
 from timelapse.log.manifest import IngestEntry
 
 _TOP = {"events": str, "log": str, "max_bad": float, "source": list}

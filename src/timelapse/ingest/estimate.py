@@ -13,9 +13,9 @@ from itertools import islice
 import pyarrow as pa
 
 from timelapse.ingest import lines as text_lines
+from timelapse.ingest.files import SourceFile
 from timelapse.ingest.parse import Batch, parse_lines
 from timelapse.ingest.prepare import PACKED_FACTOR, Prepared, Task, read_task
-from timelapse.ingest.source import SourceFile
 
 SAMPLES = 3
 """Samples of a source: at its beginning, in its middle, near its end."""
@@ -35,7 +35,7 @@ def memory_of(one: Prepared) -> int:
     if one.table is not None:
         return int(one.table.nbytes)
     sampled = _spread(one.tasks)
-    if one.plan.format == "parquet":
+    if one.plan.format in ("parquet", "orc", "avro"):
         rows = taken = 0
         for task in sampled:
             for _, batch in islice(read_task(replace(task, groups=task.groups[:1]), one.plan), 1):
@@ -46,7 +46,11 @@ def memory_of(one: Prepared) -> int:
     for task in sampled:
         for lines in islice(text_lines.read_lines(task.pieces[0], _SAMPLE_BYTES), 1):
             text += len(lines.data) + 1
-            taken += held_bytes(parse_lines(one.plan.within(task.pieces[0].file.partition), lines))
+            taken += held_bytes(
+                parse_lines(
+                    one.plan.within(task.pieces[0].file.partition, task.pieces[0].file.columns), lines
+                )
+            )
     return _text_bytes(one.files) * taken // max(text, 1)
 
 

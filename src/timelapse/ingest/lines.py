@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from timelapse.errors import IngestError, Place
-from timelapse.ingest.source import SourceFile
+from timelapse.ingest.files import SourceFile
 
 PIECE_BYTES = 32 << 20
 BLOCK_BYTES = 2 << 20

@@ -1,14 +1,18 @@
-"""JSON objects whose values are read by paths: `user.card` is the value `card` of the object `user`."""
+"""JSON objects whose values are read by paths: `user.card` is the value `card` of the object `user`; `items[].sku` is
+the value `sku` of each object in the list `items`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import msgspec
 
 from timelapse.errors import IngestError
+
+MANY = "[]"
+"""Behind the key of a list of objects that is taken apart: one event for each."""
 
 
 class JsonObject:
@@ -17,10 +21,26 @@ class JsonObject:
     def __init__(self) -> None:
         self.values: dict[str, tuple[Any, bool]] = {}
         self.inner: dict[str, JsonObject] = {}
+        self.list: tuple[str, JsonObject] | None = None
+        """The key of a list of objects, and what is read of each."""
 
     def put(self, path: Sequence[str], python: Any, *, optional: bool) -> None:
         """Add a value. Raises IngestError where it is read whole and in parts."""
         first, *rest = path
+        if first.endswith(MANY):
+            name = first.removesuffix(MANY)
+            if (
+                not rest
+                or any(part.endswith(MANY) for part in rest)
+                or (self.list is not None and self.list[0] != name)
+            ):
+                raise IngestError(
+                    f"{'.'.join(path)!r}: one list of objects can be taken apart, into values of its objects", code="TL411",
+                    hint="name values of one list: items[].sku, items[].price; prepare deeper ones with Spark",
+                )  # fmt: skip
+            self.list = self.list or (name, JsonObject())
+            self.list[1].put(rest, python, optional=optional)
+            return
         if first in (self.values if rest else self.inner):
             raise IngestError(
                 f"{first!r} is mapped whole, and {'.'.join(path) if rest else first + '.…'!r} is a part of it", code="TL411",
@@ -34,12 +54,22 @@ class JsonObject:
     @property
     def optional(self) -> bool:
         """Whether nothing of it need be there."""
+        if self.list is not None and not self.list[1].optional:
+            return False
         return all(o for _, o in self.values.values()) and all(o.optional for o in self.inner.values())
 
     def struct(self) -> Any:
         """The struct that it is decoded as. Its members are v0, v1, ... in the order of the keys."""
         found = {**self.values, **{key: (one.struct(), one.optional) for key, one in self.inner.items()}}
         members: list[Any] = []
+        if self.list is not None:
+            if self.list[0] in found:
+                raise IngestError(
+                    f"{self.list[0]!r} is mapped whole, and taken apart",
+                    code="TL411",
+                    hint="map the parts alone",
+                )
+            members.append(("many", list[self.list[1].struct()] | None | msgspec.UnsetType, msgspec.UNSET))  # type: ignore[misc]
         for number, (key, (python, optional)) in enumerate(sorted(found.items())):
             name = f"v{number}"
             if not optional:
@@ -50,6 +80,8 @@ class JsonObject:
                 (name, loose if key in self.values or python is Any else loose | None, msgspec.UNSET)
             )
         rename = {f"v{number}": key for number, key in enumerate(sorted(found))}
+        if self.list is not None:
+            rename["many"] = self.list[0]
         return msgspec.defstruct("Line", members, kw_only=True, rename=rename)
 
 
@@ -57,6 +89,7 @@ def getter(struct: Any, path: Sequence[str]) -> Callable[[Any], Any]:
     """Reads the value under some keys of a decoded object; UNSET where it, or an object around it, is missing or null."""
     names: list[str] = []
     for at, key in enumerate(path):
+        key = key.removesuffix(MANY)
         info = {f.encode_name: f for f in msgspec.structs.fields(struct)}
         names.append(info[key].name)
         if at < len(path) - 1:
@@ -74,6 +107,44 @@ def getter(struct: Any, path: Sequence[str]) -> Callable[[Any], Any]:
     return read
 
 
+def taken_apart(rows: Sequence[Any], path: Sequence[str]) -> tuple[list[int], list[Any], list[int]]:
+    """The objects in the list under `path` of each row: their rows' numbers, the objects, their places in the lists (from 0)."""
+    read = getter(type(rows[0]), path)
+    parents: list[int] = []
+    objects: list[Any] = []
+    places: list[int] = []
+    for number, row in enumerate(rows):
+        found = read(row)
+        if found is None or found is msgspec.UNSET:
+            continue
+        parents += [number] * len(found)
+        objects += found
+        places += range(len(found))
+    return parents, objects, places
+
+
 def _struct_in(kind: Any) -> Any:
-    """The struct among the members of a union."""
-    return next(k for k in (kind, *get_args(kind)) if isinstance(k, type) and issubclass(k, msgspec.Struct))
+    """The struct among the members of a union, or in the list among them."""
+    for one in (kind, *get_args(kind)):
+        if isinstance(one, type) and issubclass(one, msgspec.Struct):
+            return one
+        if get_origin(one) is list:
+            return get_args(one)[0]
+    raise TypeError(kind)
+
+
+def list_in(paths: Sequence[Sequence[str]]) -> list[str] | None:
+    """The keys of the list that some of these paths take apart; None where none does. Raises IngestError for two."""
+    found: list[str] | None = None
+    for path in paths:
+        at = next((n for n, key in enumerate(path) if key.endswith(MANY)), None)
+        if at is None:
+            continue
+        own = [*path[:at], path[at].removesuffix(MANY)]
+        if found is not None and own != found:
+            raise IngestError(
+                f"two lists are taken apart: {'.'.join(found)} and {'.'.join(own)}", code="TL411",
+                hint="an event is made of one object of one list",
+            )  # fmt: skip
+        found = own
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -12,13 +12,25 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from timelapse.ingest.amounts import Unfit
-from timelapse.ingest.convert import Reasons, Times, convert, plain, value_checker, wire_type
+from timelapse.ingest.convert import (
+    Doubts,
+    Reasons,
+    Times,
+    convert,
+    doubts_of,
+    plain,
+    value_checker,
+    wire_type,
+)
+from timelapse.ingest.expressions import expression
 from timelapse.ingest.lines import Lines
-from timelapse.ingest.objects import getter
-from timelapse.ingest.plan import NO_PARTITION, PYTHON, Plan
+from timelapse.ingest.objects import MANY, getter, list_in, taken_apart
+from timelapse.ingest.plan import COMPUTED, NO_PARTITION, PYTHON, Plan
+from timelapse.ingest.private import NOT_KEPT
 from timelapse.model.types import (
     TIME,
     DecimalType,
@@ -55,6 +67,16 @@ class Batch:
     skipped: int = 0
     seen: frozenset[str] = frozenset()
     """JSON lines: which of the needed columns some object had. Other formats say what they have beforehand."""
+    read: int = 0
+    """Rows that were read: events, and all that was left out."""
+    filtered: int = 0
+    """Rows that `only` leaves out."""
+    items: npt.NDArray[np.int64] | None = None
+    """Where rows make several events: the place of each among those of its row."""
+    late: npt.NDArray[np.int64] | None = None
+    """How long after its event each row arrived, in microseconds."""
+    doubts: dict[str, Doubts] = field(default_factory=dict)
+    """Times that were decided: by field, why, and the source's rows."""
 
 
 def show(raw: bytes) -> str:
@@ -117,8 +139,11 @@ def parse_lines(plan: Plan, lines: Lines) -> Batch:
             name: pa.array(values, type=pa.string()) for name, values in zip(wanted, texts, strict=True)
         }
         batch = _finish(plan, columns, place, lambda n: show(raws[n]), texts=True)
+    if plan.private is not None:
+        bad = [b._replace(raw=NOT_KEPT) for b in bad]
     batch.bad = sorted([*bad, *batch.bad])
-    batch.skipped = skipped
+    batch.read += len(bad) + skipped
+    batch.skipped += skipped
     return batch
 
 
@@ -210,30 +235,132 @@ def _finish_json(
         return _no_rows(plan)
     constants = dict(plan.constants)
     names = [name for name in plan.needed if name not in constants]
+    paths = {name: plan.path_of(name) for name in names}
+    several = list_in(list(paths.values()))
+    parents = list(range(len(rows)))
+    objects: list[Any] = []
+    places: list[int] = []
+    if several is not None:
+        parents, objects, places = taken_apart(rows, several)
+    without = len(rows) - len(set(parents))
     values: dict[str, list[Any]] = {}
     seen: set[str] = set()
-    for name in names:
-        own = list(map(getter(type(rows[0]), plan.path_of(name)), rows))
-        if msgspec.UnsetType in set(map(type, own)):
-            given = [None if v is msgspec.UNSET else v for v in own]
-            if any(v is not msgspec.UNSET for v in own):
-                seen.add(name)
-            own = given
+    for name, path in paths.items():
+        at = next((n for n, key in enumerate(path) if key.endswith(MANY)), None)
+        if at is not None:
+            own = list(map(getter(type(objects[0]), path[at + 1 :]), objects)) if objects else []
         else:
+            read = getter(type(rows[0]), path)
+            own = list(map(read, rows)) if several is None else [read(rows[n]) for n in parents]
+        if not own or any(v is not msgspec.UNSET for v in own):
             seen.add(name)
-        values[name] = own
+        values[name] = [None if v is msgspec.UNSET else v for v in own] if msgspec.UNSET in own else own
+    numbers = numbers[parents] if several is not None else numbers
+    keep = _only(plan, {c: _texts(values[c]) for c, _ in plan.only if c in values}, len(parents))
+    filtered = len(parents) - len(keep)
+    if filtered:
+        values = {name: [own[n] for n in keep.tolist()] for name, own in values.items()}
+        numbers, parents = numbers[keep], [parents[n] for n in keep.tolist()]
+        places = [places[n] for n in keep.tolist()] if several is not None else places
     reasons: Reasons = {}
+    count = len(parents)
+    computed = _computed(plan, {c: _texts(values[c]) for c in plan.inputs if c in values}, count, reasons)
+    doubts: dict[str, Doubts] = {}
 
-    def typed(name: str, column: str, kind: ValueType) -> pa.Array:
-        if column in constants:
-            return _constant(plan, name, column, kind, len(rows), reasons)
-        return _from_python(name, values[column], kind, plan.times, reasons)
+    def typed(name: str, choice: tuple[str, ...], kind: ValueType) -> pa.Array:
+        found = next((c for c in choice if c in computed or c in constants), None)
+        if found in computed:
+            return _noting(plan, name, computed[found], kind, reasons, doubts, texts=True)
+        if found is not None:
+            return _constant(plan, name, found, kind, count, reasons)
+        given = values[choice[0]]
+        for other in choice[1:]:
+            given = [b if a is None else a for a, b in zip(given, values[other], strict=True)]
+        inner = kind.inner if isinstance(kind, OptionalType) else kind
+        if inner == TIME and any(type(v) is str for v in given):
+            _doubt(plan, name, pa.array([v if type(v) is str else None for v in given], pa.string()), doubts)
+        return _from_python(name, given, kind, plan.times, reasons)
 
-    ts = typed("ts", plan.ts, TIME)
-    columns = [typed(f.name, c, f.type) for f, c in zip(plan.kind.fields, plan.columns, strict=True)]
-    batch = _batch(plan, ts, columns, numbers, reasons, raw)
+    ts = _all_at(plan, count) if plan.at is not None else typed("ts", plan.choices[0], TIME)
+    arrival = None if plan.arrival is None else typed("arrival", (plan.arrival,), TIME)
+    columns = [typed(f.name, c, f.type) for f, c in zip(plan.kind.fields, plan.choices[1:], strict=True)]
+    if several is not None:
+        reasons = {row: f"item {places[row] + 1}: {why}" for row, why in reasons.items()}
+    batch = _batch(
+        plan, ts, columns, numbers, reasons, lambda place: raw(parents[place]), arrival=arrival,
+        items=None if several is None else np.asarray(places, np.int64), doubts=doubts,
+    )  # fmt: skip
     batch.seen = frozenset({*seen, *constants})
+    batch.skipped, batch.filtered = without, filtered
+    batch.read = count + filtered + without
     return batch
+
+
+def _texts(values: list[Any]) -> pa.Array:
+    """Values of JSON as texts: the same whatever else is in their column."""
+    return pa.array(
+        [v if v is None or type(v) is str else msgspec.json.encode(v).decode() for v in values], pa.string()
+    )
+
+
+def _only(plan: Plan, columns: Mapping[str, pa.Array], count: int) -> npt.NDArray[np.int64]:
+    """The rows that are this source's."""
+    keep = np.ones(count, np.bool_)
+    constants = dict(plan.constants)
+    for name, wanted in plan.only:
+        if name in constants:
+            keep &= constants[name] in wanted
+        else:
+            own = columns[name]
+            own = own.dictionary_decode() if pa.types.is_dictionary(own.type) else own
+            keep &= np.asarray(
+                pc.fill_null(pc.is_in(own.cast(pa.string()), pa.array(wanted, pa.string())), False)
+            )
+    return np.flatnonzero(keep)
+
+
+def _computed(
+    plan: Plan, columns: Mapping[str, pa.Array], count: int, reasons: Reasons
+) -> dict[str, pa.Array]:
+    """The columns that are computed, by the names that the plan has for them."""
+    constants = {name: pa.array([text] * count, pa.string()) for name, text in plan.constants}
+    found: dict[str, pa.Array] = {}
+    for name, text in plan.computed:
+        values, own = expression(text, name).of({**columns, **constants}, count)
+        for row, reason in own.items():
+            reasons.setdefault(row, f"{name}: {reason}")
+        found[COMPUTED + name] = values
+    return found
+
+
+def _all_at(plan: Plan, count: int) -> pa.Array:
+    return pa.array(np.full(count, plan.at, np.int64))
+
+
+def _noting(
+    plan: Plan,
+    name: str,
+    column: pa.Array,
+    kind: ValueType,
+    reasons: Reasons,
+    doubts: dict[str, Doubts],
+    *,
+    texts: bool,
+) -> pa.Array:
+    """A column as a field's type; what does not fit and what had to be decided is noted."""
+    texts = texts and pa.types.is_string(column.type)
+    values, own = convert(name, column, kind, plan.times, texts=texts, null=plan.null)
+    for row, reason in own.items():
+        reasons.setdefault(row, reason)
+    inner = kind.inner if isinstance(kind, OptionalType) else kind
+    if inner == TIME:
+        _doubt(plan, name, column, doubts)
+    return values
+
+
+def _doubt(plan: Plan, name: str, column: pa.Array, doubts: dict[str, Doubts]) -> None:
+    if found := doubts_of(column, plan.times, texts=True):
+        doubts[name] = found
 
 
 def _constant(plan: Plan, name: str, column: str, kind: ValueType, count: int, reasons: Reasons) -> pa.Array:
@@ -302,32 +429,59 @@ def _finish(
     texts: bool,
 ) -> Batch:
     reasons: Reasons = {}
+    keep = _only(plan, columns, len(rows))
+    filtered = len(rows) - len(keep)
+    if filtered:
+        columns = {name: column.take(pa.array(keep)) for name, column in columns.items()}
+        rows, all_rows = rows[keep], raw
+        raw = lambda place: all_rows(int(keep[place]))  # noqa: E731
+    count = len(rows)
     constants = dict(plan.constants)
-    if plan.ts in constants:
-        ts = _constant(plan, "ts", plan.ts, TIME, len(rows), reasons)
-    else:
-        ts, own = convert("ts", columns[plan.ts], TIME, plan.times, texts=texts, null=plan.null)
-        reasons.update(own)
-    made: list[pa.Array] = []
-    for field_, column in zip(plan.kind.fields, plan.columns, strict=True):
+    computed = _computed(plan, columns, count, reasons)
+    doubts: dict[str, Doubts] = {}
+
+    def typed(name: str, column: str, kind: ValueType) -> pa.Array:
+        if column in computed:
+            return _noting(plan, name, computed[column], kind, reasons, doubts, texts=True)
         if column in constants:
-            values = _constant(plan, field_.name, column, field_.type, len(rows), reasons)
-        elif column in columns:
-            given = columns[column]
-            values, own = convert(field_.name, given, field_.type, plan.times, texts=texts, null=plan.null)
-            for row, reason in own.items():
-                reasons.setdefault(row, reason)
-        else:
-            values = pa.nulls(len(rows), wire_type(field_.type))
-        made.append(values)
-    return _batch(plan, ts, made, rows, reasons, raw)
+            return _constant(plan, name, column, kind, count, reasons)
+        if column in columns:
+            return _noting(plan, name, columns[column], kind, reasons, doubts, texts=texts)
+        return pa.nulls(count, wire_type(kind))
+
+    ts = _all_at(plan, count) if plan.at is not None else typed("ts", plan.ts, TIME)
+    arrival = None if plan.arrival is None else typed("arrival", plan.arrival, TIME)
+    made = [typed(f.name, c, f.type) for f, c in zip(plan.kind.fields, plan.columns, strict=True)]
+    batch = _batch(plan, ts, made, rows, reasons, raw, arrival=arrival, doubts=doubts)
+    batch.filtered, batch.read = filtered, count + filtered
+    return batch
 
 
 def _batch(
     plan: Plan, ts: pa.Array, columns: list[pa.Array], rows: npt.NDArray[np.int64], reasons: Reasons,
-    raw: Callable[[int], str],
+    raw: Callable[[int], str], *, arrival: pa.Array | None = None, items: npt.NDArray[np.int64] | None = None,
+    doubts: dict[str, Doubts] | None = None,
 ) -> Batch:  # fmt: skip
     """Put the rows that fit into a batch, the others aside."""
+    private = plan.private
+    if private is not None:
+        raw = lambda place: NOT_KEPT  # noqa: E731
+        reasons = {
+            row: f"{why.split(':', 1)[0]}: does not fit"
+            if why.split(":", 1)[0].split(" ")[0] in private.names
+            else why
+            for row, why in reasons.items()
+        }
+        columns = [
+            private.of_field(f.name, c, f.type) for f, c in zip(plan.kind.fields, columns, strict=True)
+        ]
+    doubted = {name: {why: rows[at] for why, at in own.items()} for name, own in (doubts or {}).items()}
+    late = None
+    if arrival is not None:
+        late = pc.subtract(arrival, ts)
+        ts = arrival if plan.by_arrival else ts
+    beside = [*([] if late is None else [late]), *([] if items is None else [pa.array(items)])]
+    columns = [*columns, *beside]
     bad = [Bad(int(rows[place]), reason, raw(place)) for place, reason in sorted(reasons.items())]
     if reasons:
         keep = np.ones(len(rows), np.bool_)
@@ -345,7 +499,12 @@ def _batch(
         kept = pa.array(np.flatnonzero(keep))
         times, columns, rows = times[keep], [c.take(kept) for c in columns], rows[keep]
         places = places[keep]
-    return Batch(times, rows, columns, bad)
+    batch = Batch(times, rows, columns[: len(columns) - len(beside)], bad, doubts=doubted)
+    if items is not None:
+        batch.items = np.asarray(columns.pop(), dtype=np.int64)
+    if late is not None:
+        batch.late = np.asarray(columns.pop(), dtype=np.int64)
+    return batch
 
 
 def _put_aside(

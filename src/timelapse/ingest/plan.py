@@ -13,8 +13,11 @@ import msgspec
 
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest.convert import Times
+from timelapse.ingest.expressions import expression
+from timelapse.ingest.files import Format
 from timelapse.ingest.objects import JsonObject
-from timelapse.ingest.source import Format, Source
+from timelapse.ingest.private import Private, check_names
+from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.model.types import (
     BOOL,
@@ -28,6 +31,7 @@ from timelapse.model.types import (
     OptionalType,
     ValueType,
 )
+from timelapse.moments import micros
 
 PYTHON: dict[str, Any] = {
     INT.text: int, FLOAT.text: float, BOOL.text: bool, STR.text: str, BYTES.text: bytes, TIME.text: int | float | str,
@@ -35,6 +39,10 @@ PYTHON: dict[str, Any] = {
 """The Python type of each scalar in JSON."""
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """What Hive, and Spark after it, calls the folder of rows without a value."""
+
+
+COMPUTED = "\0"
+"""Before the name of a column that is computed: no column of a source has such a name."""
 
 
 @dataclass(frozen=True)
@@ -63,70 +71,123 @@ class Plan:
     bounds: tuple[int | None, int | None] = (None, None)
     mapped: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
-    """JSON: columns that are values inside nested objects: `user.card`."""
+    """JSON: columns that are values inside nested objects: `user.card`, or of each object in a list: `items[].sku`."""
     partitions: tuple[str, ...] = ()
     """Columns that the folders of files name: `dt=2026-10-01`."""
     constants: tuple[tuple[str, str], ...] = ()
     """Their values for the file that is read, as texts."""
+    choices: tuple[tuple[str, ...], ...] = ()
+    """The columns that may be the time, and those that may be each field, the first choice first."""
+    computed: tuple[tuple[str, str], ...] = ()
+    """Fields (or `ts`) that are computed, with their expressions."""
+    only: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Columns with the values that rows of this source have."""
+    at: int | None = None
+    """The time of all rows."""
+    arrival: str | None = None
+    by_arrival: bool = False
+    private: Private | None = None
 
     @classmethod
     def of(
         cls, kind: EventType, source: Source, format_: Format | None, names: Sequence[str], floor: int | None
     ) -> Plan:
-        """Raises IngestError when a mapped column is missing."""
+        """Raises IngestError for options that name what the type has not."""
         for name in source.fields:
             if kind.field(name) is None:
                 raise IngestError(
                     f"{kind.name} has no field {name!r}, which fields= (--map) maps", place=Place(what=kind.name), code="TL411",
                     hint=f"{meant(name, [f.name for f in kind.fields])}fields: {', '.join(f.name for f in kind.fields)}",
                 )  # fmt: skip
+        check_names(kind, "compute=", [name for name in source.compute if name != "ts"])
+        check_names(kind, "unique= (--unique)", [name for name in source.unique if name != "ts"])
+        for name, text in source.compute.items():
+            expression(text, f"compute: {name} of {kind.name}")
+        fields_ = [
+            (COMPUTED + f.name,) if f.name in source.compute else _several(source.fields.get(f.name, f.name))
+            for f in kind.fields
+        ]
+        choices = (
+            (COMPUTED + "ts",) if source.at is not None or "ts" in source.compute else source.times,
+            *fields_,
+        )
         sep = source.sep.replace("\\t", "\t")
         return cls(
-            kind=kind, format=format_, names=tuple(names), ts=source.ts,
-            columns=tuple(source.fields.get(f.name, f.name) for f in kind.fields),
-            times=Times(source.unit, source.time_format, source.year, source.tz),
+            kind=kind, format=format_, names=tuple(names), ts=choices[0][0], columns=tuple(c[0] for c in choices[1:]),
+            times=Times(source.unit, source.time_format, source.year, source.tz or "UTC", source.tz is not None),
             sep=sep, quote=source.quote if len(sep) == 1 else None,
             header=source.header, regex=source.regex, skip_unmatched=source.unmatched == "skip",
-            null=source.null, floor=floor, bounds=source.bounds, mapped=tuple(dict.fromkeys(source.fields.values())),
-        )  # fmt: skip
+            null=source.null, floor=floor, bounds=source.bounds,
+            mapped=tuple(dict.fromkeys(c for said in source.fields.values() for c in _several(said))),
+            choices=choices, computed=tuple(source.compute.items()),
+            only=tuple((column, _several(values)) for column, values in source.only.items()),
+            at=None if source.at is None else micros(source.at, "at="), arrival=source.arrival,
+            by_arrival=source.order == "arrival", private=Private.of(kind, source),
+        )._reading(tuple(names))  # fmt: skip
+
+    def _reading(self, have: tuple[str, ...]) -> Plan:
+        """The plan for a file with these columns: of several that may be a field, the first that is there."""
+        if all(len(choice) == 1 for choice in self.choices) or not have:
+            return self
+        chosen = [next((c for c in choice if c in have), choice[0]) for choice in self.choices]
+        return replace(self, ts=chosen[0], columns=tuple(chosen[1:]))
 
     @property
     def needed(self) -> list[str]:
         """Source columns that are read, each once."""
-        return list(dict.fromkeys((self.ts, *self.columns)))
+        if self.format == "json":  # any object may have any of them
+            wanted = [c for choice in self.choices for c in choice]
+        else:
+            wanted = [self.ts, *self.columns]
+        return list(dict.fromkeys([c for c in wanted if c[:1] != COMPUTED] + self.inputs))
+
+    @property
+    def inputs(self) -> list[str]:
+        """Columns that are read for what is not a field: expressions, which rows there are, the time of arrival."""
+        found = [column for name, text in self.computed for column in expression(text, name).columns]
+        return [
+            *found,
+            *(column for column, _ in self.only),
+            *([] if self.arrival is None else [self.arrival]),
+        ]
 
     def check_columns(self, have: Sequence[str], place: str) -> None:
         """Raises IngestError when `have` lacks a column of a field that must not be null, or of the time.
 
         `have` may be the columns of one file of several; `check_mapped` looks at those of all.
         """
-        lacking = [
-            c
-            for c, optional in ((self.ts, False), *((c, f.type.nullable) for c, f in zip(self.columns, self.kind.fields, strict=True)))
-            if c not in have and not optional
-        ]  # fmt: skip
-        if lacking:
-            option = "ts= (--ts)" if lacking[0] == self.ts else "fields= (--map)"
+        needed = [
+            self.choices[0],
+            *(c for c, f in zip(self.choices[1:], self.kind.fields, strict=True) if not f.type.nullable),
+        ]
+        needed += [(column,) for column in self.inputs]
+        for choice in needed:
+            if choice[0][:1] == COMPUTED or set(choice) & set(have):
+                continue
+            option = "ts= (--ts)" if choice == self.choices[0] else "fields= (--map)"
             raise IngestError(
-                f"{self.kind.name} needs the column {lacking[0]!r}, which is not there",
+                f"{self.kind.name} needs the column {_either(choice)}, which is not there",
                 place=Place(place), code="TL413",
-                hint=f"{meant(lacking[0], have)}columns: {', '.join(map(repr, have)) or 'none'}; map another with {option}",
+                hint=f"{meant(choice[0], have)}columns: {', '.join(map(repr, have)) or 'none'}; map another with {option}",
             )  # fmt: skip
 
     def check_mapped(self, have: Collection[str], place: str) -> None:
         """Raises IngestError when a column that the user has named is nowhere in the source: a slip of the pen."""
-        for own, column in zip(self.kind.fields, self.columns, strict=True):
-            if column in self.mapped and column not in have:
+        for own, choice in zip(self.kind.fields, self.choices[1:], strict=True):
+            if set(choice) & set(self.mapped) and not set(choice) & set(have):
                 raise IngestError(
-                    f"{self.kind.name}.{own.name} is mapped to the column {column!r}, which is not there",
+                    f"{self.kind.name}.{own.name} is mapped to the column {_either(choice)}, which is not there",
                     place=Place(place), code="TL413",
-                    hint=f"{meant(column, have)}columns: {', '.join(map(repr, have)) or 'none'}; "
+                    hint=f"{meant(choice[0], have)}columns: {', '.join(map(repr, have)) or 'none'}; "
                     "an optional field that is not mapped may be without a column",
                 )  # fmt: skip
 
     def without_column(self, have: Collection[str]) -> list[str]:
         """The fields that no column of `have` feeds: they are None in every event."""
-        return [f.name for f, c in zip(self.kind.fields, self.columns, strict=True) if c not in have]
+        return [
+            f.name for f, choice in zip(self.kind.fields, self.choices[1:], strict=True)
+            if choice[0][:1] != COMPUTED and not set(choice) & set(have)
+        ]  # fmt: skip
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -136,37 +197,56 @@ class Plan:
     def decoder(self) -> msgspec.json.Decoder[Any]:
         """Reads one JSON object as a struct with the needed columns as c0, c1, ..."""
         given = {name for name, _ in self.constants}
-        wanted: dict[str, list[ValueType]] = {} if self.ts in given else {self.ts: [TIME]}
-        for column, own in zip(self.columns, self.kind.fields, strict=True):
-            if column not in given:
-                wanted.setdefault(column, []).append(own.type)
+        wanted: dict[str, list[ValueType]] = {}
+        kinds = [TIME, *(f.type for f in self.kind.fields)]
+        for kind, choice in zip(kinds, self.choices, strict=True):
+            for column in choice:
+                if column not in given and column[:1] != COMPUTED:
+                    wanted.setdefault(column, []).append(
+                        kind if len(choice) == 1 else OptionalType(kind) if not kind.nullable else kind
+                    )
+        if self.arrival is not None:
+            wanted.setdefault(self.arrival, []).append(TIME)
+        loose = {column for column in self.inputs if column != self.arrival}
         whole = JsonObject()
-        for column, kinds in wanted.items():
-            # a column mapped to several fields is read loosely, and checked for each
-            python = _python_type(kinds[0]) if len(kinds) == 1 else Any
-            whole.put(self.path_of(column), python, optional=kinds[0].nullable)
+        for column in dict.fromkeys([*wanted, *(c for c in self.inputs if c not in given)]):
+            own = wanted.get(column, [])
+            # a column that is read for several ends is read loosely, and checked for each
+            python = _python_type(own[0]) if len(own) == 1 and column not in loose else Any
+            whole.put(self.path_of(column), python, optional=not own or own[0].nullable)
         return msgspec.json.Decoder(whole.struct())
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is computed from the fields: decoders do not travel."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
-    def within(self, partition: Mapping[str, str]) -> Plan:
-        """The plan for a file in folders that name these columns."""
-        if not self.partitions:
-            return self
+    def within(self, partition: Mapping[str, str], have: tuple[str, ...] | None = None) -> Plan:
+        """The plan for a file in folders that name these columns; `have`: the columns of the file, where they are known."""
         constants = tuple((name, partition[name]) for name in self.partitions)
-        if constants not in self._within:
-            self._within[constants] = replace(self, constants=constants)
-        return self._within[constants]
+        names = self.names if have is None else have
+        if not constants and names == self.names:
+            return self
+        if (constants, names) not in self._within:
+            there = (*names, *self.partitions)
+            made = replace(self, constants=constants, names=names)
+            self._within[constants, names] = made if have is None else made._reading(there)
+        return self._within[constants, names]
 
     @cached_property
-    def _within(self) -> dict[tuple[tuple[str, str], ...], Plan]:
+    def _within(self) -> dict[tuple[tuple[tuple[str, str], ...], tuple[str, ...]], Plan]:
         return {}
 
     def path_of(self, column: str) -> list[str]:
         """The keys under which a JSON column stands, from the outermost object inwards."""
         return column.split(".") if column in self.paths else [column]
+
+
+def _several(said: str | Sequence[str]) -> tuple[str, ...]:
+    return (said,) if isinstance(said, str) else tuple(said)
+
+
+def _either(columns: Sequence[str]) -> str:
+    return " or ".join(map(repr, columns))
 
 
 def _python_type(kind: ValueType) -> Any:

@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest import lines as text_lines
+from timelapse.ingest import table_files
+from timelapse.ingest.convert import convert
+from timelapse.ingest.files import Format, SourceFile, check_is_text, format_of, list_files
+from timelapse.ingest.objects import MANY, list_in
 from timelapse.ingest.parse import Batch, parse_lines, parse_table
 from timelapse.ingest.plan import Plan
-from timelapse.ingest.source import Source, SourceFile, format_of, list_files
+from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
+from timelapse.model.types import TIME
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,6 +57,8 @@ class Prepared:
     """A table in memory, of the columns that are needed, in the order of its rows."""
     without: dict[str, int] = field(default_factory=dict)
     """Optional fields for which files have no column, with the number of those files (JSON lines: found while reading)."""
+    layouts: list[str] = field(default_factory=list)
+    """How the columns of files differ from those of the file before, for people."""
 
 
 def types_of(prepared: Sequence[Prepared]) -> list[EventType]:
@@ -76,12 +82,15 @@ def prepare_files(number: int, kind: EventType, source: Source, floor: int | Non
             "order_by= is for DataFrames: rows of files are ordered by (path, row)", place=Place(files[0].path),
             code="TL411", hint="leave it out, or read the files with spark.read and give the DataFrame",
         )  # fmt: skip
-    if format_ == "parquet":
-        return _prepare_parquet(number, kind, source, files, floor, base)
+    if format_ in ("parquet", "orc", "avro"):
+        return _prepare_tables(number, kind, source, format_, files, floor, base)
     plan = Plan.of(kind, source, format_, (), floor)
     names: Sequence[str] = plan.needed
+    for file in files:
+        check_is_text(file)
     if format_ == "csv":
-        names = _csv_names(plan, source, files)
+        files = _with_headers(plan, source, files)
+        names = next((file.columns for file in files if file.columns is not None), plan.needed)
     elif format_ == "text":
         if source.regex is None:
             raise IngestError(
@@ -91,20 +100,49 @@ def prepare_files(number: int, kind: EventType, source: Source, floor: int | Non
         names = list(plan.pattern.groupindex)
     without: dict[str, int] = {}
     folders = _folders(plan, names if format_ != "json" else (), files)
+    layouts: list[str] = []
     if format_ != "json":
-        plan.check_columns([*names, *folders], files[0].path)
-        plan.check_mapped([*names, *folders], files[0].path)
-        without = dict.fromkeys(plan.without_column([*names, *folders]), len(files))
-    plan = Plan.of(kind, source, format_, names, floor)
+        columns = [(f.path, [*(names if f.columns is None else f.columns), *folders]) for f in files]
+        without, layouts = _over_files(plan, columns)
+    plan = Plan.of(kind, source, format_, (*names, *folders), floor)
+    plan = replace(plan, names=tuple(names))
     if format_ == "json":
         keys = _first_keys(files)
-        plan = replace(plan, paths=tuple(c for c in plan.needed if "." in c and c not in keys))
+        plan = replace(plan, paths=tuple(c for c in plan.needed if ("." in c or MANY in c) and c not in keys))
         _ = plan.decoder  # what cannot be read is an error now
+        list_in([plan.path_of(c) for c in plan.needed])
     plan = replace(plan, partitions=tuple(folders))
     pieces = [p for n, file in enumerate(files) for p in text_lines.pieces(file, base + n)]
     tasks = [Task(number, tuple(group)) for group in _bins(pieces)]
     size = sum(f.size * (PACKED_FACTOR if f.packed else 1) for f in files)
-    return Prepared(plan, source, tasks, size // 50, files, without=without)
+    return Prepared(plan, source, tasks, size // 50, files, without=without, layouts=layouts)
+
+
+def _over_files(plan: Plan, columns: Sequence[tuple[str, Sequence[str]]]) -> tuple[dict[str, int], list[str]]:
+    """The fields without a column, with the number of files, and how the files' columns differ from one to the next.
+
+    Files are read by the names of their columns: these may stand in any order, come and go. Raises IngestError for one that lacks
+    a column that must be there, and for a named column that is in none.
+    """
+    without: Counter[str] = Counter()
+    layouts: list[str] = []
+    used = set(plan.mapped) | {c for choice in plan.choices for c in choice} | set(plan.inputs)
+    before: Sequence[str] | None = None
+    for path, have in columns:
+        plan.check_columns(have, path)
+        without.update(plan.without_column(have))
+        if before is not None and set(have) != set(before):
+            gone = [f"{c!r}{'' if c in used else ' (not used)'}" for c in before if c not in have]
+            come = [f"{c!r}{'' if c in used else ' (not used)'}" for c in have if c not in before]
+            said = [
+                *([f"without {', '.join(gone)}"] if gone else []),
+                *([f"with {', '.join(come)}"] if come else []),
+            ]
+            layouts.append(f"{plan.kind.name}: from {path} on {' and '.join(said)}")
+        before = have
+    if columns:
+        plan.check_mapped(list(dict.fromkeys(c for _, have in columns for c in have)), columns[0][0])
+    return dict(without), layouts
 
 
 def _folders(plan: Plan, have: Sequence[str], files: Sequence[SourceFile]) -> list[str]:
@@ -161,92 +199,130 @@ def _sorted(table: pa.Table, columns: Sequence[str]) -> pa.Array:
     return pc.sort_indices(pa.table(keys, names), sort_keys=[(name, "ascending") for name in names])
 
 
-def _csv_names(plan: Plan, source: Source, files: Sequence[SourceFile]) -> Sequence[str]:
-    """The columns of CSV files: as given, or as all their headers agree."""
+def _with_headers(plan: Plan, source: Source, files: Sequence[SourceFile]) -> list[SourceFile]:
+    """CSV files with their columns: as given, or as their headers say."""
     if source.columns is not None:
-        return list(source.columns)
+        given = tuple(source.columns)
+        for file in files:
+            _check_separator(plan, file, text_lines.header_line(file).decode("utf-8", "replace"), len(given))
+        return [replace(file, columns=given) for file in files]
     if not source.header:
         raise IngestError(
             "CSV files without a header need columns= (--columns)", place=Place(files[0].path), code="TL411",
             hint="name them in the order of the file: ts, sender, text",
         )  # fmt: skip
-    first: list[str] | None = None
+    known: dict[str, tuple[str, ...]] = {}
+    found: list[SourceFile] = []
     for file in files:
         line = text_lines.header_line(file).decode("utf-8", "replace")
         if not line:
-            continue  # an empty file has no rows either
-        try:
-            names = (
-                next(csv.reader([line], delimiter=plan.sep, quotechar=plan.quote, strict=True))
-                if plan.quote
-                else line.split(plan.sep)
-            )
-        except csv.Error as error:
+            found.append(file)  # an empty file has no rows either
+            continue
+        if line not in known:
+            known[line] = _header(plan, file, line)
+        found.append(replace(file, columns=known[line]))
+    return found
+
+
+def _header(plan: Plan, file: SourceFile, line: str) -> tuple[str, ...]:
+    """The columns that a header names."""
+    try:
+        names = (
+            next(csv.reader([line], delimiter=plan.sep, quotechar=plan.quote, strict=True))
+            if plan.quote
+            else line.split(plan.sep)
+        )
+    except csv.Error as error:
+        raise IngestError(
+            f"its header cannot be read: {error}", place=Place(file.path, 1), code="TL413",
+            hint="check sep= (--sep) and quote= (--quote)",
+        ) from None  # fmt: skip
+    if len(names) == 1 and names[0] not in plan.needed:
+        _check_separator(plan, file, line, None)
+    if len(set(names)) < len(names):
+        raise IngestError(
+            f"two columns have the same name: {line}", place=Place(file.path, 1), code="TL413",
+            hint="is this a header? header=False (--no-header) with columns= (--columns) names them",
+        )  # fmt: skip
+    return tuple(names)
+
+
+_SEPARATORS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}
+
+
+def _check_separator(plan: Plan, file: SourceFile, line: str, expected: int | None) -> None:
+    """Raise IngestError (TL413) where a file's first line is one column, and another separator makes as many as are expected."""
+    if not line or len(line.split(plan.sep)) > 1:
+        return
+    for sep, shown in _SEPARATORS.items():
+        parts = len(line.split(sep))
+        if sep != plan.sep and parts > 1 and expected in (None, parts):
             raise IngestError(
-                f"its header cannot be read: {error}", place=Place(file.path, 1), code="TL413",
-                hint="check sep= (--sep) and quote= (--quote)",
-            ) from None  # fmt: skip
-        if first is None:
-            first = names
-            if len(set(names)) < len(names):
-                raise IngestError(
-                    f"two columns have the same name: {line}", place=Place(file.path, 1), code="TL413",
-                    hint="is this a header? header=False (--no-header) with columns= (--columns) names them",
-                )  # fmt: skip
-        elif names != first:
-            raise IngestError(
-                f"its columns are {names}, those of {files[0].path} are {first}", place=Place(file.path, 1),
-                code="TL413", hint="ingest files of one layout as one source: give a list of tl.Source(...), or one [[source]] for each in a definition",
+                f"its lines are not separated by {plan.sep!r}: the first is one column, and {parts} with {shown}", place=Place(file.path, 1),
+                code="TL413", hint=f"sep= (--sep {shown})",
             )  # fmt: skip
-    return first or plan.needed
 
 
-def _prepare_parquet(
-    number: int, kind: EventType, source: Source, files: list[SourceFile], floor: int | None, base: int
+def _prepare_tables(
+    number: int,
+    kind: EventType,
+    source: Source,
+    format_: Format,
+    files: list[SourceFile],
+    floor: int | None,
+    base: int,
 ) -> Prepared:
-    plan = Plan.of(kind, source, "parquet", (), floor)
-    folders = _folders(plan, _parquet_names(files[0]), files)
+    """Look at files of tables: Parquet, ORC, Avro."""
+    plan = Plan.of(kind, source, format_, (), floor)
+    shapes = [table_files.shape(format_, file) for file in files]
+    folders = _folders(plan, list(shapes[0].columns), files)
     plan = replace(plan, partitions=tuple(folders))
+    columns = [(file.path, [*shape.columns, *folders]) for file, shape in zip(files, shapes, strict=True)]
+    without, layouts = _over_files(plan, columns)
+    layouts += _types(plan, files, shapes)
     groups: list[tuple[SourceFile, int, int, int]] = []
-    rows = 0
-    everywhere: dict[str, None] = {}
-    without: Counter[str] = Counter()
-    for n, file in enumerate(files):
-        system, path = file.locate()
-        try:
-            with pq.ParquetFile(system.open_input_file(path)) as opened:
-                have = [*opened.schema_arrow.names, *folders]
-                plan.check_columns(have, file.path)
-                everywhere.update(dict.fromkeys(have))
-                without.update(plan.without_column(have))
-                meta = opened.metadata
-        except (OSError, pa.ArrowInvalid) as error:
-            raise IngestError(
-                f"not a readable Parquet file: {error}",
-                place=Place(file.path),
-                code="TL412",
-                hint="leave it out",
-            ) from error
+    for n, (file, shape) in enumerate(zip(files, shapes, strict=True)):
         first = 0
-        for group in range(meta.num_row_groups):
+        for group, rows in enumerate(shape.groups):
             groups.append((file, base + n, group, first))
-            first += meta.row_group(group).num_rows
-        rows += first
-    plan.check_mapped(list(everywhere), files[0].path)
+            first += rows
     size = max(1, sum(f.size for f in files) // max(1, len(groups)))
     per_task = max(1, BIN_BYTES // size)
     tasks = [Task(number, (), tuple(groups[k : k + per_task])) for k in range(0, len(groups), per_task)]
-    return Prepared(plan, source, tasks, rows, files, without=dict(without))
+    return Prepared(
+        plan, source, tasks, sum(sum(s.groups) for s in shapes), files, without=without, layouts=layouts
+    )
 
 
-def _parquet_names(file: SourceFile) -> Sequence[str]:
-    """The columns of a Parquet file; none where it cannot be read, which is found out later."""
-    system, path = file.locate()
-    try:
-        with pq.ParquetFile(system.open_input_file(path)) as opened:
-            return list(opened.schema_arrow.names)
-    except (OSError, pa.ArrowInvalid):
-        return ()
+def _types(plan: Plan, files: Sequence[SourceFile], shapes: Sequence[table_files.Shape]) -> list[str]:
+    """How the types of columns differ from one file to the next. Raises IngestError for one that cannot become the field's."""
+    said: list[str] = []
+    before: dict[str, pa.DataType] = {}
+    for file, shape in zip(files, shapes, strict=True):
+        own = plan.within(file.partition, tuple(shape.columns))
+        wanted = [
+            ("ts", own.ts, TIME),
+            *((f.name, c, f.type) for f, c in zip(plan.kind.fields, own.columns, strict=True)),
+        ]
+        for name, column, kind in wanted:
+            given = shape.columns.get(column)
+            if given is None:
+                continue
+            try:
+                convert(name, pa.array([], given), kind, plan.times, texts=False)
+            except IngestError as error:
+                raise IngestError(
+                    f"{plan.kind.name}.{error.message}",
+                    place=Place(file.path),
+                    hint=error.hint,
+                    code=error.code,
+                ) from None
+            if before.setdefault(column, given) != given:
+                said.append(
+                    f"{plan.kind.name}: from {file.path} on {column!r} is {given}, not {before[column]}"
+                )
+                before[column] = given
+    return said
 
 
 def _bins(pieces: Sequence[text_lines.Piece]) -> Iterator[list[text_lines.Piece]]:
@@ -289,20 +365,9 @@ def read_task(task: Task, plan: Plan) -> Iterator[tuple[int, Batch]]:
     """What a task reads, in the order of its files and their rows: (the file's number, events). Raises IngestError."""
     for piece in task.pieces:
         for block in text_lines.read_lines(piece):
-            yield piece.number, parse_lines(plan.within(piece.file.partition), block)
+            yield piece.number, parse_lines(plan.within(piece.file.partition, piece.file.columns), block)
     for file, file_number, group, first in task.groups:
-        system, path = file.locate()
-        try:
-            with pq.ParquetFile(system.open_input_file(path)) as opened:
-                names = [
-                    c for c in plan.needed if c in opened.schema_arrow.names and c not in plan.partitions
-                ]
-                row = first
-                for part in opened.iter_batches(READ_ROWS, [group], names, use_threads=False):
-                    table = pa.Table.from_batches([part])
-                    yield file_number, parse_table(plan.within(file.partition), table, row)
-                    row += part.num_rows
-        except (OSError, pa.ArrowInvalid) as error:
-            raise IngestError(
-                f"cannot be read: {error}", place=Place(file.path), code="TL412", hint="leave it out"
-            ) from error
+        row = first
+        for part in table_files.read(plan.format or "parquet", file, group, READ_ROWS, plan):
+            yield file_number, parse_table(plan.within(file.partition, tuple(part.column_names)), part, row)
+            row += part.num_rows

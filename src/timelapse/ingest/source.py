@@ -7,27 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-from urllib.parse import unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 
 from timelapse.errors import IngestError, Place
+from timelapse.ingest.files import Format
+from timelapse.ingest.private import HASH_KEY
 from timelapse.moments import Moment, micros, time_text
-from timelapse.store.places import local_path, not_understood
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Format = Literal["parquet", "csv", "json", "text"]
 Unit = Literal["s", "ms", "us", "ns"]
-
-_SUFFIXES: dict[str, Format] = {
-    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json",
-    ".ndjson": "json",
-}  # fmt: skip
-_PACKED = {".gz", ".bz2", ".zst", ".lz4"}
 
 
 @dataclass(frozen=True)
@@ -36,11 +28,21 @@ class Source:
 
     `data`: a Spark DataFrame; the path, glob or folder of files (or several); or a table in memory: a pandas or
     Polars DataFrame, an Arrow table, whatever offers Arrow's C stream. Its rows of the same time keep their order.
-    `format`: "parquet", "csv", "json" (one object per line) or "text"; by default from the files' suffix.
-    `ts`: the column of the event time. A timestamp; an ISO-8601 text; a whole number of microseconds, or of
+    `format`: "parquet", "csv", "json" (one object per line), "orc", "avro" or "text"; by default from the files' suffix.
+    `ts`: the column of the event time; several where it was renamed: in each file the first of them that is there. A timestamp; an ISO-8601 text; a whole number of microseconds, or of
     `unit` ("s", "ms", "us", "ns"); a fractional number only with `unit`. `time_format` reads texts by `strptime`;
     `year` completes times that have none. Texts and timestamps without a zone are in `tz`.
-    `fields`: for event fields whose column has another name, {field: column}.
+    `fields`: for event fields whose column has another name, {field: column}; a list of columns where it was renamed.
+    `compute`: {field: expression over columns}, in Spark SQL's words (ingest/expressions.py); "ts" for the event time.
+    `only`: {column: value or values}: rows with other values are not this source's. They are counted, no bad rows.
+    `at`: the time of all rows, for what existed before the log: sources without a time.
+    `arrival`: the column of the time at which a row arrived. How late rows were is noted; with `order="arrival"` that
+    time is the event's, so that a replay sees on Wednesday what production saw on Wednesday.
+    `unique`: fields of which no two events of the type have the same values. Of identical events one is kept; of those
+    that differ in other fields or in time, by `conflicts`, the "first" or the "last" in log order: the others go to the quarantine.
+    `drop`, `hash`, `truncate`: for the sake of privacy, fields that become None; that become an HMAC-SHA256 under the key in
+    the environment's variable `hash_key`; texts of which so many characters are kept. Raw texts of such sources are not kept.
+    `max_bad`: the share of bad rows of this source above which an ingest is an error; by default the ingest's own.
     CSV: `sep`, `quote` (None: no quoting), `header`, and `columns` to name columns of files without a header.
     One line is one record. Text: `regex` with named groups, searched in each line; lines without a match are
     skipped, or with `unmatched="quarantine"` count as bad.
@@ -51,12 +53,12 @@ class Source:
 
     data: DataFrame | str | Path | Sequence[str | Path] | InMemory
     format: Format | None = None
-    ts: str = "ts"
+    ts: str | Sequence[str] = "ts"
     unit: Unit | None = None
     time_format: str | None = None
     year: int | None = None
-    tz: str = "UTC"
-    fields: Mapping[str, str] = field(default_factory=dict)
+    tz: str | None = None
+    fields: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     sep: str = ","
     quote: str | None = '"'
     header: bool = True
@@ -67,9 +69,24 @@ class Source:
     order_by: Sequence[str] = ()
     min_ts: Moment | None = None
     max_ts: Moment | None = None
+    compute: Mapping[str, str] = field(default_factory=dict)
+    only: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    at: Moment | None = None
+    arrival: str | None = None
+    order: Literal["event", "arrival"] = "event"
+    unique: Sequence[str] = ()
+    conflicts: Literal["first", "last"] = "first"
+    drop: Sequence[str] = ()
+    hash: Sequence[str] = ()
+    truncate: Mapping[str, int] = field(default_factory=dict)
+    hash_key: str = HASH_KEY
+    max_bad: float | None = None
 
     def __post_init__(self) -> None:
-        _one_of("format", self.format, (None, "parquet", "csv", "json", "text"))
+        _one_of("format", self.format, (None, "parquet", "csv", "json", "text", "orc", "avro"))
+        _one_of("order", self.order, ("event", "arrival"))
+        _one_of("conflicts", self.conflicts, ("first", "last"))
+        self._check_columns()
         _one_of("unit", self.unit, (None, "s", "ms", "us", "ns"))
         _one_of("unmatched", self.unmatched, ("skip", "quarantine"))
         if not self.sep or "\n" in self.sep or '"' in self.sep:
@@ -92,10 +109,10 @@ class Source:
                 names = re.compile(self.regex).groupindex
             except re.error as error:
                 raise _bad_option(f"regex: {error}", "see Python's re module") from None
-            if self.ts not in names:
+            if self.at is None and "ts" not in self.compute and not set(self.times) & set(names):
                 raise _bad_option(
-                    f"regex has no group named {self.ts!r} for the event time",
-                    f"write (?P<{self.ts}>...), or ts= (--ts)",
+                    f"regex has no group named {self.times[0]!r} for the event time",
+                    f"write (?P<{self.times[0]}>...), or ts= (--ts)",
                 )
         low, high = self.bounds
         if low is not None and high is not None and low > high:
@@ -104,11 +121,43 @@ class Source:
                 "no time lies between them",
             )
         try:
-            ZoneInfo(self.tz)
+            ZoneInfo(self.tz or "UTC")
         except (ZoneInfoNotFoundError, ValueError):
             raise _bad_option(
                 f"tz= (--tz) is {self.tz!r}, which is not a known time zone", "for example Europe/Berlin"
             ) from None
+
+    def _check_columns(self) -> None:
+        """Raise IngestError for options of columns that contradict each other."""
+        for name, said in (("ts", self.ts), *((f"fields[{f!r}]", c) for f, c in self.fields.items())):
+            if not said or (
+                not isinstance(said, str) and not all(isinstance(one, str) and one for one in said)
+            ):
+                raise _bad_option(f"{name} is {said!r}", "the name of a column, or a list of names")
+        for name in self.compute:
+            if name in self.fields:
+                raise _bad_option(
+                    f"{name} is mapped to a column and computed", "fields= or compute=, not both"
+                )
+        if self.order == "arrival" and self.arrival is None:
+            raise _bad_option(
+                'order="arrival" (--order arrival) needs the time of arrival',
+                "name its column: arrival= (--arrival)",
+            )
+        if self.at is not None and (self.arrival is not None or "ts" in self.compute):
+            raise _bad_option(
+                "at= gives all rows one time", "leave out arrival= and the time that is computed"
+            )
+        for name, length in self.truncate.items():
+            if type(length) is not int or length < 0:
+                raise _bad_option(f"truncate[{name!r}] is {length!r}", "the number of characters to keep")
+        if self.max_bad is not None and not 0 <= self.max_bad <= 1:
+            raise _bad_option(f"max_bad= is {self.max_bad!r}", "a share from 0 to 1")
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The columns of the event time, the first choice first."""
+        return (self.ts,) if isinstance(self.ts, str) else tuple(self.ts)
 
     @property
     def bounds(self) -> tuple[int | None, int | None]:
@@ -143,7 +192,15 @@ class Source:
         for name, default in plain.items():
             value = getattr(self, name)
             if name != "data" and value != default and value not in ({}, ()):
-                said[name] = dict(value) if isinstance(value, Mapping) else value
+                said[name] = (
+                    dict(value)
+                    if isinstance(value, Mapping)
+                    else list(value)
+                    if isinstance(value, tuple)
+                    else value
+                )
+        if self.at is not None:
+            said["at"] = micros(self.at, "at=")
         bounds = zip(("min_ts", "max_ts"), self.bounds, strict=True)
         return said | {name: bound for name, bound in bounds if bound is not None}
 
@@ -226,113 +283,3 @@ def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
 
 def _bad_option(message: str, hint: str) -> IngestError:
     return IngestError(message, hint=hint, code="TL411")
-
-
-# --- files ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """A file to read: its path as shown and sorted by, and its size in bytes."""
-
-    path: str
-    size: int
-
-    @property
-    def packed(self) -> bool:
-        return Path(self.path).suffix in _PACKED
-
-    @property
-    def partition(self) -> dict[str, str]:
-        """Columns that folders of its path name, `dt=2026-10-01`, with their values."""
-        parts = [part.partition("=") for part in self.path.split("/")[:-1]]
-        return {name: unquote(value) for name, equals, value in parts if equals and name.isidentifier()}
-
-    def locate(self) -> tuple[pafs.FileSystem, str]:
-        return _locate(self.path)
-
-
-def _locate(path: str) -> tuple[pafs.FileSystem, str]:
-    if path.lower().startswith("file:"):
-        path = str(local_path(path, "source"))
-    if "://" in path:
-        found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(path)
-        return found
-    return pafs.LocalFileSystem(), path
-
-
-def list_files(paths: Sequence[str]) -> list[SourceFile]:
-    """The files under paths, globs and folders, sorted by path, each once. Raises IngestError for none.
-
-    Inside folders, names that start with `_` or `.` are left out, as Spark does.
-    """
-    found: dict[str, SourceFile] = {}
-    for path in paths:
-        matched = _expand(path)
-        if not matched:
-            raise IngestError(
-                "no files here", place=Place(path), code="TL412", hint="give a file, a folder or a glob"
-            )
-        for file in matched:
-            found[file.path] = file
-    return sorted(found.values(), key=lambda f: f.path.encode("utf-8", "surrogateescape"))
-
-
-def _expand(path: str) -> list[SourceFile]:
-    if path.lower().startswith("file:"):
-        path = str(local_path(path, "source"))
-    if "://" in path:
-        try:
-            system, inner = _locate(path)
-        except pa.ArrowInvalid:
-            raise not_understood(path, "source") from None
-        except OSError as error:
-            raise IngestError(
-                f"cannot be opened: {error}",
-                place=Place(path),
-                code="TL412",
-                hint="local paths need no scheme",
-            ) from error
-        prefix = path[: len(path) - len(inner)] if path.endswith(inner) else ""
-        return [SourceFile(prefix + name, size) for name, size in _walk(system, inner)]
-    local = Path(path).expanduser()
-    if local.exists():
-        return [SourceFile(name, size) for name, size in _walk(pafs.LocalFileSystem(), str(local.absolute()))]
-    import glob
-
-    names = sorted(glob.glob(str(local.absolute()), recursive=True))
-    return [SourceFile(name, size) for match in names for name, size in _walk(pafs.LocalFileSystem(), match)]
-
-
-def _walk(system: pafs.FileSystem, path: str) -> list[tuple[str, int]]:
-    info = system.get_file_info(path)
-    if info.type == pafs.FileType.File:
-        return [(info.path, info.size)]
-    if info.type != pafs.FileType.Directory:
-        return []
-    below = system.get_file_info(pafs.FileSelector(path, recursive=True))
-    return [
-        (i.path, i.size)
-        for i in below
-        if i.type == pafs.FileType.File
-        and not any(part.startswith(("_", ".")) for part in Path(i.path[len(path) :].lstrip("/")).parts)
-    ]
-
-
-def format_of(source: Source, files: Sequence[SourceFile]) -> Format:
-    """The source's format: as given, else by the suffix that all files share. Raises IngestError."""
-    if source.format is not None:
-        return source.format
-    if source.regex is not None:
-        return "text"
-    seen: set[Format | None] = set()
-    for file in files:
-        path = Path(file.path)
-        suffix = Path(path.stem).suffix if path.suffix in _PACKED else path.suffix
-        seen.add(_SUFFIXES.get(suffix.lower()))
-    if len(seen) == 1 and (only := seen.pop()) is not None:
-        return only
-    raise IngestError(
-        "the format is not clear from the files' suffixes", place=Place(files[0].path), code="TL411",
-        hint="say format= (--format): csv, json, parquet or text",
-    )  # fmt: skip

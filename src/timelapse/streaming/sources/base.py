@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from timelapse.errors import UsageError
 from timelapse.ingest.convert import wire_type
+from timelapse.ingest.files import Format
 from timelapse.ingest.parse import Batch as Parsed
 from timelapse.ingest.plan import Plan
-from timelapse.ingest.source import Format, Source
+from timelapse.ingest.source import Source
 from timelapse.log.segment import fields_table
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Bad, Batch

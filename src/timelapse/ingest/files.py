@@ -1,0 +1,169 @@
+"""Files to read: listing them, their format, and files that are not what they are taken for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from timelapse.errors import IngestError, Place
+from timelapse.store.places import local_path, not_understood
+
+if TYPE_CHECKING:
+    from timelapse.ingest.source import Source
+
+Format = Literal["parquet", "csv", "json", "text", "orc", "avro"]
+
+_SUFFIXES: dict[str, Format] = {
+    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json",
+    ".ndjson": "json", ".orc": "orc", ".avro": "avro",
+}  # fmt: skip
+_PACKED = {".gz", ".bz2", ".zst", ".lz4"}
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file to read: its path as shown and sorted by, and its size in bytes."""
+
+    path: str
+    size: int
+    columns: tuple[str, ...] | None = None
+    """CSV: the columns that its header names."""
+
+    @property
+    def packed(self) -> bool:
+        return Path(self.path).suffix in _PACKED
+
+    @property
+    def partition(self) -> dict[str, str]:
+        """Columns that folders of its path name, `dt=2026-10-01`, with their values."""
+        parts = [part.partition("=") for part in self.path.split("/")[:-1]]
+        return {name: unquote(value) for name, equals, value in parts if equals and name.isidentifier()}
+
+    def locate(self) -> tuple[pafs.FileSystem, str]:
+        return _locate(self.path)
+
+
+def _locate(path: str) -> tuple[pafs.FileSystem, str]:
+    if path.lower().startswith("file:"):
+        path = str(local_path(path, "source"))
+    if "://" in path:
+        found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(path)
+        return found
+    return pafs.LocalFileSystem(), path
+
+
+def list_files(paths: Sequence[str]) -> list[SourceFile]:
+    """The files under paths, globs and folders, sorted by path, each once. Raises IngestError for none.
+
+    Inside folders, names that start with `_` or `.` are left out, as Spark does.
+    """
+    found: dict[str, SourceFile] = {}
+    for path in paths:
+        matched = _expand(path)
+        if not matched:
+            raise IngestError(
+                "no files here", place=Place(path), code="TL412", hint="give a file, a folder or a glob"
+            )
+        for file in matched:
+            found[file.path] = file
+    return sorted(found.values(), key=lambda f: f.path.encode("utf-8", "surrogateescape"))
+
+
+def _expand(path: str) -> list[SourceFile]:
+    if path.lower().startswith("file:"):
+        path = str(local_path(path, "source"))
+    if "://" in path:
+        try:
+            system, inner = _locate(path)
+        except pa.ArrowInvalid:
+            raise not_understood(path, "source") from None
+        except OSError as error:
+            raise IngestError(
+                f"cannot be opened: {error}",
+                place=Place(path),
+                code="TL412",
+                hint="local paths need no scheme",
+            ) from error
+        prefix = path[: len(path) - len(inner)] if path.endswith(inner) else ""
+        return [SourceFile(prefix + name, size) for name, size in _walk(system, inner)]
+    local = Path(path).expanduser()
+    if local.exists():
+        return [SourceFile(name, size) for name, size in _walk(pafs.LocalFileSystem(), str(local.absolute()))]
+    import glob
+
+    names = sorted(glob.glob(str(local.absolute()), recursive=True))
+    return [SourceFile(name, size) for match in names for name, size in _walk(pafs.LocalFileSystem(), match)]
+
+
+def _walk(system: pafs.FileSystem, path: str) -> list[tuple[str, int]]:
+    info = system.get_file_info(path)
+    if info.type == pafs.FileType.File:
+        return [(info.path, info.size)]
+    if info.type != pafs.FileType.Directory:
+        return []
+    below = system.get_file_info(pafs.FileSelector(path, recursive=True))
+    return [
+        (i.path, i.size)
+        for i in below
+        if i.type == pafs.FileType.File
+        and not any(part.startswith(("_", ".")) for part in Path(i.path[len(path) :].lstrip("/")).parts)
+    ]
+
+
+def format_of(source: Source, files: Sequence[SourceFile]) -> Format:
+    """The source's format: as given, else by the suffix that all files share. Raises IngestError."""
+    if source.format is not None:
+        return source.format
+    if source.regex is not None:
+        return "text"
+    seen: set[Format | None] = set()
+    for file in files:
+        path = Path(file.path)
+        suffix = Path(path.stem).suffix if path.suffix in _PACKED else path.suffix
+        seen.add(_SUFFIXES.get(suffix.lower()))
+    if len(seen) == 1 and (only := seen.pop()) is not None:
+        return only
+    raise IngestError(
+        "the format is not clear from the files' suffixes", place=Place(files[0].path), code="TL411",
+        hint="say format= (--format): csv, json, parquet, orc, avro or text",
+    )  # fmt: skip
+
+
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"PAR1", "a Parquet file: format= (--format) parquet"), (b"ORC", "an ORC file: format= (--format) orc"),
+    (b"Obj\x01", "an Avro file: format= (--format) avro"), (b"\x1f\x8b", "compressed by gzip: its name must end in .gz"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd: its name must end in .zst"),
+    (b"BZh", "compressed by bzip2: its name must end in .bz2"),
+    (b"PK\x03\x04", "a zip archive, or a spreadsheet: unpack it, or save it as CSV"),
+    (b"\xff\xfe", "text in UTF-16: convert it to UTF-8"), (b"\xfe\xff", "text in UTF-16: convert it to UTF-8"),
+    (b"SQLite format 3", "an SQLite database: export its tables"), (b"%PDF", "a PDF document: it has no rows"),
+)  # fmt: skip
+_LOOK = 4096
+
+
+def check_is_text(file: SourceFile) -> None:
+    """Raise IngestError (TL412) for a file that is not the text that it is taken for: known by its first bytes."""
+    system, path = file.locate()
+    try:
+        if file.packed:
+            with system.open_input_stream(path, compression="detect") as stream:
+                head = stream.read(_LOOK)
+        else:
+            with system.open_input_file(path) as stream:
+                head = stream.read(_LOOK)
+    except (OSError, pa.ArrowInvalid):
+        return  # whoever reads it says what is wrong with it
+    known = next((what for magic, what in _MAGIC if head.startswith(magic)), None)
+    if known is None and b"\0" in head:
+        known = f"binary: byte {head.index(0) + 1} is 0, which text does not have"
+    if known is not None:
+        raise IngestError(
+            f"the file is no text but {known.partition(':')[0]}" if ":" in known else known, place=Place(file.path), code="TL412",
+            hint=known.partition(": ")[2] or "leave it out",
+        )  # fmt: skip

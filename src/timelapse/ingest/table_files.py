@@ -1,0 +1,116 @@
+"""Files of tables: Parquet, ORC and Avro. What columns and rows they have, and their rows in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+
+from timelapse.errors import IngestError, Place
+from timelapse.ingest.files import Format, SourceFile
+
+if TYPE_CHECKING:
+    from timelapse.ingest.plan import Plan
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The columns of a file with their types, and the rows of its parts: row groups, stripes; of Avro all are one part."""
+
+    columns: dict[str, pa.DataType]
+    groups: Sequence[int]
+
+
+def shape(format_: Format, file: SourceFile) -> Shape:
+    """What is known of a file before its rows are read. Raises IngestError (TL412)."""
+    system, path = file.locate()
+    try:
+        with system.open_input_file(path) as stream:
+            if format_ == "parquet":
+                with pq.ParquetFile(stream) as opened:
+                    meta = opened.metadata
+                    return _shape(
+                        opened.schema_arrow, [meta.row_group(n).num_rows for n in range(meta.num_row_groups)]
+                    )
+            if format_ == "orc":
+                found = orc.ORCFile(stream)
+                rows = [found.read_stripe(n, columns=[]).num_rows for n in range(found.nstripes)]
+                return _shape(found.schema, rows)
+            reader = _avro().block_reader(stream)
+            names = [f["name"] for f in reader.writer_schema["fields"]]
+            rows_ = sum(block.num_records for block in reader)
+            return Shape(dict.fromkeys(names, pa.null()), [rows_] if rows_ else [])
+    except (OSError, pa.ArrowInvalid, ValueError, KeyError, TypeError, EOFError, StopIteration) as error:
+        raise _unreadable(format_, file, error) from error
+
+
+def _shape(schema: pa.Schema, rows: Sequence[int]) -> Shape:
+    return Shape(dict(zip(schema.names, schema.types, strict=True)), rows)
+
+
+def read(format_: Format, file: SourceFile, group: int, most: int, plan: Plan) -> Iterator[pa.Table]:
+    """The rows of a part of a file, in their order, with the columns that the plan needs. Raises IngestError (TL412)."""
+    system, path = file.locate()
+    try:
+        with system.open_input_file(path) as stream:
+            if format_ == "parquet":
+                with pq.ParquetFile(stream) as opened:
+                    names = _wanted(opened.schema_arrow.names, file, plan)
+                    for batch in opened.iter_batches(most, [group], names, use_threads=False):
+                        yield pa.Table.from_batches([batch])
+            elif format_ == "orc":
+                found = orc.ORCFile(stream)
+                names = _wanted(found.schema.names, file, plan)
+                stripe = pa.Table.from_batches([found.read_stripe(group, columns=names)])
+                for first in range(0, stripe.num_rows, most):
+                    yield stripe.slice(first, most)
+            else:
+                yield from _avro_tables(stream, file, most, plan)
+    except (OSError, pa.ArrowInvalid, ValueError, KeyError, TypeError, EOFError) as error:
+        if isinstance(error, IngestError):
+            raise
+        raise _unreadable(format_, file, error) from error
+
+
+def _wanted(have: Sequence[str], file: SourceFile, plan: Plan) -> list[str]:
+    own = plan.within(file.partition, tuple(have))
+    return [c for c in own.needed if c in have and c not in plan.partitions]
+
+
+def _avro_tables(stream: Any, file: SourceFile, most: int, plan: Plan) -> Iterator[pa.Table]:
+    """Avro's records: values of logical types as Python has them."""
+    reader = _avro().reader(stream)
+    fields = [f["name"] for f in reader.writer_schema["fields"]]
+    names = _wanted(fields, file, plan)
+    waiting: list[Any] = []
+
+    def table() -> pa.Table:
+        return pa.table({name: pa.array([row[name] for row in waiting]) for name in names})
+
+    for row in reader:
+        waiting.append(row)
+        if len(waiting) == most:
+            yield table()
+            waiting = []
+    if waiting:
+        yield table()
+
+
+def _avro() -> Any:
+    import fastavro
+
+    return fastavro
+
+
+def _unreadable(format_: Format, file: SourceFile, error: Exception) -> IngestError:
+    name = {"parquet": "Parquet", "orc": "ORC", "avro": "Avro"}[format_]
+    return IngestError(
+        f"not a readable {name} file: {error}",
+        place=Place(file.path),
+        code="TL412",
+        hint="check the file, or leave it out",
+    )
