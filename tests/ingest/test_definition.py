@@ -325,6 +325,7 @@ def test_again_takes_what_is_new(tmp_path: Path) -> None:
         assert (again.code, again.json["added"], again.json["version"]) == (0, 0, day)
     assert "nothing new: all 2 files are in" in cli("ingest", path, "--append").out
     (tmp_path / "raw" / "0.csv").write_text("ts,user,cents\n5,1,1\n")
+    path.write_text('late = "refuse"\n' + path.read_text())
     early = cli("ingest", path)
     assert early.code == 2
     assert "TL408" in early.err

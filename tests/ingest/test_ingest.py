@@ -282,7 +282,7 @@ def test_earlier_events_are_refused_by_append(spark: SparkSession, tmp_path: Pat
     log = Log.write(tmp_path / "log", {Message: first})
     before = sorted(str(p) for p in (tmp_path / "log").rglob("*") if p.name != ".lock")
     with pytest.raises(EventOrderError, match="TL408") as caught:
-        log.append({Message: second})
+        log.append({Message: second}, late="refuse")
     text = str(caught.value)
     assert f"{second}:3 Message" in text
     assert "2 events are not later than the log, which ends at 1970-01-01 00:00:00.000009" in text

@@ -15,8 +15,8 @@ import pytest
 import timelapse as tl
 from timelapse.errors import EventOrderError, IngestError
 from timelapse.ingest import in_process as ingest
+from timelapse.ingest.batches import Batch
 from timelapse.ingest.estimate import held_bytes
-from timelapse.ingest.parse import Batch
 from timelapse.log import Log, Source
 from timelapse.log.types import event_types
 
@@ -113,7 +113,7 @@ def test_the_log_is_that_of_spark(
     refused = []
     for log, session in ((grown, spark), (grown_here, None)):
         with pytest.raises(EventOrderError) as caught:
-            log.append({Mark: first[Mark]}, session, max_bad=0.2)
+            log.append({Mark: first[Mark]}, session, max_bad=0.2, late="refuse")
         refused.append(str(caught.value))
     assert refused[0] == refused[1]
 

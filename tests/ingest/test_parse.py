@@ -17,10 +17,11 @@ import timelapse as tl
 from timelapse.errors import IngestError
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.ingest.amounts import Unfit
+from timelapse.ingest.batches import Batch
 from timelapse.ingest.canonical import _bytes_of, canonical_bytes
 from timelapse.ingest.convert import Times, convert, wire_type
 from timelapse.ingest.lines import Lines
-from timelapse.ingest.parse import Batch, parse_lines, parse_table
+from timelapse.ingest.parse import parse_lines, parse_table
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType

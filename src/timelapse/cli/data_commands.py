@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from timelapse.log.manifest import IngestEntry
     from timelapse.model.events import Event
 
+_LAYOUTS = 6
+"""Changes of layout that are shown of a source."""
 _SHOWN = 20
 """Events that are shown where --where or --type is given without --head."""
 
@@ -244,6 +246,23 @@ def print_noticed(ingest: IngestEntry) -> None:
                     if not some
                     else f" {source.type}.{name} is None {some}that have no column {column!r}"
                 ),
+            )
+        for layout in source.layouts[:_LAYOUTS]:
+            line(("layout   ", "yellow"), " " + clean(layout))
+        if len(source.layouts) > _LAYOUTS:
+            line(
+                ("layout   ", "yellow"),
+                f" and {len(source.layouts) - _LAYOUTS:,} more changes: timelapse log --json",
+            )
+        if source.late:
+            from timelapse.cli.view import span
+
+            told = ", ".join(f"{name} {span(value)}" for name, value in source.late.items())
+            line(("lateness ", "dim"), f" {source.type}: {told}")
+        if source.conflicts:
+            line(
+                ("conflicts", "yellow"),
+                f" {source.conflicts:,} rows of {source.type} have the {', '.join(source.source.get('unique', []))} of another event and differ: in the quarantine",
             )
         if source.outside:
             line(

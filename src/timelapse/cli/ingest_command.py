@@ -5,16 +5,19 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from timelapse.cli.ingest_options import mapping_of, options_of, paths_of, share_of, source_of
 from timelapse.cli.options import Json, Master, Overwrite, examples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from timelapse.ingest.write import Late
     from timelapse.log import Log, Source
+    from timelapse.log.manifest import IngestEntry
     from timelapse.model.events import Event
 
 _TypeFirst = "May start with TYPE= to apply to one type, and repeat."
@@ -130,6 +133,35 @@ def ingest(
         list[str] | None,
         typer.Option(metavar="TIME", help="Rows of a later time go to the quarantine. " + _TypeFirst),
     ] = None,
+    arrival: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of the time at which a row arrived: how late rows are is shown. " + _TypeFirst,
+        ),
+    ] = None,
+    order: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="event|arrival",
+            help="Which of the two times is the event's; by default event. " + _TypeFirst,
+        ),
+    ] = None,
+    unique: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A,B",
+            help="Fields of which no two events have the same values: identical ones count once, of others the first is taken. "
+            + _TypeFirst,
+        ),
+    ] = None,
+    late: Annotated[
+        str,
+        typer.Option(
+            metavar="include|refuse",
+            help="--append: events before the log's end are put in their places (in a new version), or are an error.",
+        ),
+    ] = "include",
     max_bad: Annotated[
         str | None,
         typer.Option(
@@ -137,7 +169,7 @@ def ingest(
         ),
     ] = None,
     append: Annotated[
-        bool, typer.Option("--append", help="Add later events to the log that is there.")
+        bool, typer.Option("--append", help="Add events to the log that is there, as a new version.")
     ] = False,
     overwrite: Overwrite = False,
     master: Master = None,
@@ -152,7 +184,7 @@ def ingest(
     from timelapse.errors import UsageError
     from timelapse.model.load import load_events
 
-    share = None if max_bad is None else _share(max_bad)
+    share = None if max_bad is None else share_of(max_bad)
     if events.endswith(".toml"):
         layout = {
             "ts": ts, "unit": unit, "time-format": time_format, "year": year, "tz": tz, "format": fmt, "sep": sep, "quote": quote,
@@ -167,23 +199,24 @@ def ingest(
             hint=f"timelapse ingest {events} logs/oct TYPE=PATH..., or timelapse ingest log.toml",
         )  # fmt: skip
     classes = load_events(events)
-    paths = _paths(sources, classes, events)
+    paths = paths_of(sources, classes, events)
     given = {
         "ts": ts, "unit": unit, "time_format": time_format, "year": year, "tz": tz, "format": fmt, "sep": sep,
         "quote": quote, "columns": columns, "regex": regex, "null": null, "min_ts": min_ts, "max_ts": max_ts,
+        "arrival": arrival, "order": order, "unique": unique,
     }  # fmt: skip
-    options = _options(given, list(paths))
-    fields = _mapping(mapping or [], paths, classes)
+    options = options_of(given, list(paths))
+    fields = mapping_of(mapping or [], paths, classes)
     for own in options.values():
         if no_header or {"sep", "quote", "columns"} & set(own):  # only CSV has these
             if "regex" not in own:
                 own.setdefault("format", "csv")
     made: dict[type[Event], Source] = {}
     for name, files in paths.items():
-        made[classes[name]] = _source(
+        made[classes[name]] = source_of(
             files, {**options[name], "header": not no_header, "unmatched": unmatched}, fields[name]
         )
-    _make(events, out, {cls: [one] for cls, one in made.items()}, share, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+    _make(events, out, {cls: [one] for cls, one in made.items()}, share, late=cast("Late", late), append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
 
 
 def _of_definition(
@@ -230,7 +263,7 @@ def _of_definition(
         append = True
     made = {classes[name]: own for name, own in wanted.items()}
     share = found.max_bad if share is None else share
-    _make(found.events, target, made, share, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+    _make(found.events, target, made, share, late=found.late, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
 
 
 def _nothing_new(log: Log, *, as_json: bool) -> None:
@@ -247,8 +280,8 @@ def _nothing_new(log: Log, *, as_json: bool) -> None:
 
 
 def _make(
-    events: str, out: Path, made: dict[type[Event], list[Source]], share: float | None, *, append: bool, overwrite: bool,
-    master: str | None, as_json: bool,
+    events: str, out: Path, made: dict[type[Event], list[Source]], share: float | None, *, late: Late, append: bool,
+    overwrite: bool, master: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     from timelapse.errors import UsageError
     from timelapse.log.log import MAX_BAD
@@ -256,16 +289,18 @@ def _make(
 
     if append and overwrite:
         raise UsageError("--append and --overwrite exclude each other", hint="give one of them")
+    if late not in ("include", "refuse"):
+        raise UsageError(f"--late {late!r} is not known", hint="include or refuse", code="TL808")
     if not append:
         check_free(as_path(out), overwrite=overwrite)
     began = time.perf_counter()
-    log = _run(out, made, MAX_BAD if share is None else share, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+    log = _run(out, made, MAX_BAD if share is None else share, late=late, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
     _summary(log, time.perf_counter() - began, events, as_json=as_json)
 
 
 def _run(
-    out: Path, made: dict[type[Event], list[Source]], share: float, *, append: bool, overwrite: bool, master: str | None,
-    as_json: bool,
+    out: Path, made: dict[type[Event], list[Source]], share: float, *, late: Late, append: bool, overwrite: bool,
+    master: str | None, as_json: bool,
 ) -> Log:  # fmt: skip
     from timelapse.cli.options import start_spark
     from timelapse.cli.progress_view import progress_for
@@ -283,7 +318,7 @@ def _run(
 
     def write(spark: SparkSession | None) -> Log:
         if append:
-            return Log.open(out).append(made, spark, max_bad=share)
+            return Log.open(out).append(made, spark, max_bad=share, late=late)
         return Log.write(out, made, spark, max_bad=share, overwrite=overwrite)
 
     with progress_for(as_json) as progress:
@@ -312,7 +347,7 @@ def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
     if as_json:
         body = {**_log_json(info), "seconds": seconds, "added": last.events}
         body["ingest"] = {"bad": bad, "skipped": skipped, "sources": [
-            {"type": s.type, "rows": s.rows, "bad": s.bad, "skipped": s.skipped, "outside": s.outside, "without": s.without, "source": s.source} for s in last.sources
+            {"type": s.type, "rows": s.rows, "bad": s.bad, "skipped": s.skipped, "outside": s.outside, "read": s.read, "filtered": s.filtered, "duplicates": s.duplicates, "conflicts": s.conflicts, "late": s.late, "layouts": s.layouts, "without": s.without, "source": s.source} for s in last.sources
         ]}  # fmt: skip
         doubt = doubtful_times(info.ts_first, info.ts_last)
         body["warnings"] = ([] if doubt is None else [doubt]) + [w for s in last.sources for w in s.warnings]
@@ -324,6 +359,7 @@ def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
             f"{bad:,} bad rows ({share(bad, last.events + bad)}) in {log.path}/quarantine: timelapse log {log.path} --bad 5",
         )
     print_noticed(last)
+    _print_sums(last)
     if skipped:
         line(("skipped   ", "dim"), f"{skipped:,} lines that are empty or that --regex does not match")
     if (doubt := doubtful_times(info.ts_first, info.ts_last)) is not None:
@@ -337,6 +373,26 @@ def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
         (f"{info.count:,} events", "bold"), f"{added}, {length}, {size(info.bytes)}, version {info.version}   {took(seconds)}",
         ("      next: ", "dim"), f"timelapse replay {_program(events)} {shlex.quote(str(log.path))}",
     )  # fmt: skip
+
+
+def _print_sums(ingest: IngestEntry) -> None:
+    """Where the rows that were read have gone, and what late ones did to the log."""
+    from timelapse.cli.console import line
+
+    for source in ingest.sources:
+        parts = {
+            "bad": source.bad, "beyond the bounds": source.outside, "duplicates": source.duplicates,
+            "conflicting": source.conflicts, "of other sources": source.filtered, "empty or unmatched": source.skipped,
+        }  # fmt: skip
+        told = "".join(f" + {count:,} {name}" for name, count in parts.items() if count)
+        if told:
+            line(("rows      ", "dim"), f"{source.type}: {source.read:,} = {source.rows:,} events{told}")
+    if ingest.rewritten is not None:
+        line(
+            ("late      ", "yellow"),
+            f"{ingest.late:,} events are before the log's end as it was: this version has them in their places. Its first {ingest.rewritten:,} "
+            "events are where they were; runs over earlier versions stay as they are",
+        )
 
 
 def doubtful_times(first: int | None, last: int | None) -> str | None:
@@ -356,142 +412,3 @@ def _program(events: str) -> str:
 
     found = list(programs_in(load_module(events.rpartition(":")[0] if ".py:" in events else events)))
     return f"{events}:{found[0]}" if found else "rules.py:Program"
-
-
-# --- options --------------------------------------------------------------------------------------------
-
-
-def _paths(sources: list[str], classes: dict[str, type[Event]], events: str) -> dict[str, list[str]]:
-    """The files of each type, in the order of first mention."""
-    from timelapse.errors import Place, UsageError, meant
-
-    found: dict[str, list[str]] = {}
-    for source in sources:
-        name, equals, path = source.partition("=")
-        if not equals or not path:
-            raise UsageError(f"{source!r} is not TYPE=PATH", hint="Message=raw/message", code="TL808")
-        if name not in classes:
-            raise UsageError(
-                f"there is no event type {name}", place=Place(events), code="TL808",
-                hint=f"{meant(name, classes)}event types there: {', '.join(classes) or 'none'}",
-            )  # fmt: skip
-        found.setdefault(name, []).append(path)
-    return found
-
-
-def _options(given: dict[str, list[str] | None], names: list[str]) -> dict[str, dict[str, Any]]:
-    """Each type's options: `TYPE=value` for that type, a plain value for the others."""
-    from timelapse.errors import UsageError
-
-    found: dict[str, dict[str, Any]] = {name: {} for name in names}
-    for option, values in given.items():
-        general: str | None = None
-        own: dict[str, str] = {}
-        for value in values or []:
-            head, equals, rest = value.partition("=")
-            key = head if equals and head in found else None
-            flag = "--" + option.replace("_", "-")
-            if (key is None and general is not None) or (key is not None and key in own):
-                raise UsageError(
-                    f"{flag} is given twice{f' for {key}' if key else ''}", code="TL808",
-                    hint=f"once for all, or once per type: {flag} {names[0]}=...",
-                )  # fmt: skip
-            if key is None:
-                general = value
-            else:
-                own[key] = rest
-        for name in names:
-            chosen = own.get(name, general)
-            if chosen is not None:
-                found[name][option] = _value(option, chosen)
-    return found
-
-
-def _value(option: str, text: str) -> Any:
-    from timelapse.errors import UsageError
-
-    if option == "year":
-        if not text.isdecimal():
-            raise UsageError(f"--year {text!r} is not a year", hint="--year 2016", code="TL808")
-        return int(text)
-    if option in ("min_ts", "max_ts"):
-        from timelapse.cli.options import parse_time
-
-        return parse_time(f"--{option.replace('_', '-')}", text)
-    if option == "sep":
-        return {"\\t": "\t", "tab": "\t"}.get(text, text)
-    if option == "quote":
-        return None if text.lower() in ("none", "") else text
-    if option == "columns":
-        return [name.strip() for name in text.split(",")]
-    return text
-
-
-def _mapping(
-    given: list[str], paths: dict[str, list[str]], classes: dict[str, type[Event]]
-) -> dict[str, dict[str, str]]:
-    """For each type {field: column}. `field=column` without a type is for all types that have the field."""
-    from timelapse.errors import UsageError, meant
-
-    found: dict[str, dict[str, str]] = {name: {} for name in paths}
-    for entry in given:
-        left, equals, column = entry.partition("=")
-        name, dot, field = left.rpartition(".")
-        if not equals or not column or not field:
-            raise UsageError(
-                f"--map {entry!r} is not TYPE.FIELD=COLUMN", hint="--map Message.sender=src", code="TL808"
-            )
-        if dot and name not in paths:
-            raise UsageError(
-                f"--map {entry!r}: {name} is not one of the types that are ingested",
-                hint=f"{meant(name, paths)}types: {', '.join(paths)}", code="TL808",
-            )  # fmt: skip
-        wanted = [
-            kind for kind in ([name] if dot else paths) if field in {f.name for f in classes[kind].__fields__}
-        ]
-        if not wanted:
-            fields = "; ".join(f"{k}: {', '.join(f.name for f in classes[k].__fields__)}" for k in paths)
-            close = meant(field, [f.name for k in ([name] if dot else paths) for f in classes[k].__fields__])
-            raise UsageError(
-                f"--map {entry!r}: there is no field {field}", hint=f"{close}fields: {fields}", code="TL808"
-            )
-        for kind in wanted:
-            found[kind][field] = column
-    return found
-
-
-def _source(files: list[str], options: dict[str, Any], fields: dict[str, str]) -> Source:
-    from timelapse.log import Source
-
-    return Source(files if len(files) > 1 else files[0], fields=fields, **options)
-
-
-def layouts(
-    given: dict[str, list[str] | None],
-    mapping: list[str],
-    names: list[str],
-    classes: dict[str, type[Event]],
-    program: str,
-    *,
-    header: bool,
-) -> dict[str, Source]:
-    """How the sources of each type are read, without their data. Raises UsageError, IngestError."""
-    options = _options(given, names)
-    fields = _mapping(mapping, {name: [] for name in names}, classes)
-    for own in options.values():
-        if (not header or {"sep", "columns"} & set(own)) and "regex" not in own:
-            own.setdefault("format", "csv")
-    return {name: _source([""], {**options[name], "header": header}, fields[name]) for name in names}
-
-
-def _share(text: str) -> float:
-    """`0.001` or `0.1%`."""
-    from timelapse.errors import UsageError
-
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise UsageError(f"--max-bad {text!r} is not a share", hint="0.001, 0.1% or 0", code="TL808")
-    return value

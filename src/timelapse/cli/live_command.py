@@ -165,7 +165,7 @@ def live(
     Ctrl-C stops after the epoch that is being made. The same command again goes on behind the last epoch, however the run ended.
     """
     from timelapse.cli.console import line, print_json
-    from timelapse.cli.ingest_command import layouts
+    from timelapse.cli.ingest_options import layouts
     from timelapse.cli.options import parse_time
     from timelapse.cli.places import find_run
     from timelapse.cli.progress_view import progress_for

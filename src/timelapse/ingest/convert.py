@@ -8,12 +8,12 @@ take are looked at one by one, by rules that agree, so where a block of rows hap
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -29,17 +29,12 @@ from timelapse.ingest.amounts import Unfit, no_way, short
 from timelapse.model.types import TIME, DecimalType, ListType, OptionalType, ScalarType, ValueType
 
 Reasons = dict[int, str]
-Doubt = Literal["zone", "twice", "never", "fraction"]
-"""Why a time is not certain: it has no zone and none was said (read as UTC); clocks showed it twice (the first is taken), or
-never (they were put forward); it has digits below a microsecond, which are cut off."""
-Doubts = dict[Doubt, npt.NDArray[np.int64]]
-"""The rows of each doubt."""
 
 _PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _WHOLE = re.compile(r"[+-]?[0-9]+\Z")
-_NUMBER = re.compile(
+A_NUMBER = re.compile(
     r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\Z|[+-]?(nan|inf|infinity)\Z", re.IGNORECASE
 )
 _BOOLS = {"true": True, "false": False, "1": True, "0": False}
@@ -63,10 +58,10 @@ class Times:
     def of_text(self, text: str) -> int:
         """Microseconds of a text: by `time_format`, a number by `unit`, else ISO-8601. Raises Unfit."""
         text = text.strip(" \t")
-        if self.time_format is None and _NUMBER.match(text):
+        if self.time_format is None and A_NUMBER.match(text):
             return self.of_number(int(text) if _WHOLE.match(text) else _decimal(text))
         try:
-            moment = self._read(text)
+            moment = self.read(text)
         except ValueError:
             how = (
                 "an ISO-8601 time" if self.time_format is None else f"a time in the format {self.time_format}"
@@ -76,7 +71,7 @@ class Times:
             moment = moment.replace(tzinfo=self.zone)
         return (moment - _EPOCH) // _MICROSECOND
 
-    def _read(self, text: str) -> datetime:
+    def read(self, text: str) -> datetime:
         """The time that a text says, with a zone if it has one. Raises ValueError."""
         if self.time_format is None:
             return datetime.fromisoformat(text)
@@ -84,22 +79,6 @@ class Times:
             return datetime.strptime(text, self.time_format)  # noqa: DTZ007 the caller adds the zone
         # read with the year, so that 29 February exists
         return datetime.strptime(f"{self.year} {text}", f"%Y {self.time_format}")  # noqa: DTZ007
-
-    def doubt_of_text(self, text: str) -> Doubt | None:
-        """What had to be decided to read a text that is a time."""
-        text = text.strip(" \t")
-        if self.time_format is None and _NUMBER.match(text):
-            return None
-        moment = self._read(text)
-        return None if moment.tzinfo is not None else self._doubt(moment)
-
-    def _doubt(self, naive: datetime) -> Doubt | None:
-        if not self.told:
-            return "zone"
-        first, second = (naive.replace(tzinfo=self.zone, fold=n).utcoffset() for n in (0, 1))
-        if first is None or second is None or first == second:
-            return None
-        return "twice" if first > second else "never"
 
     def of_number(self, value: float | Decimal) -> int:
         """Microseconds of a number since 1970. Raises Unfit for fractions without a unit, and outside int64."""
@@ -154,7 +133,7 @@ def convert(
     inner = kind.inner if isinstance(kind, OptionalType) else kind
     if texts:
         column = _nulls(column, kind, null)
-    if _is_text(column.type) and inner.text != "str":
+    if is_text(column.type) and inner.text != "str":
         values, reasons = _from_text(name, column.cast(pa.string()), inner, times)
     else:
         values, reasons = _from_typed(name, column, inner, times)
@@ -165,86 +144,7 @@ def convert(
     return values, reasons
 
 
-def doubts_of(column: pa.Array, times: Times, *, texts: bool) -> Doubts:
-    """What had to be decided to read a column of times: which rows, by why. Rows that cannot be read are of no account."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        found: Doubts = {}
-        if kind.unit == "ns":
-            below = pc.not_equal(
-                pc.subtract(
-                    column.cast(pa.int64()), pc.multiply(pc.divide(column.cast(pa.int64()), 1000), 1000)
-                ),
-                0,
-            )
-            _add(found, "fraction", below)
-        if kind.tz is None:
-            if not times.told:
-                _add(found, "zone", column.is_valid())
-            elif times.tz != "UTC":
-                for why, rows in _of_clocks(column.cast(pa.timestamp("us"), safe=False), times.tz):
-                    _add(found, why, rows)
-        return found
-    if not _is_text(kind) or not len(column):
-        return {}
-    if times.told and times.tz == "UTC":
-        return {}
-    column = column.cast(pa.string())
-    if pc.all(pc.match_substring_regex(column, r"^[-+]?[0-9.]*$")).as_py() is not False:
-        return {}  # numbers
-    if times.time_format is None and pc.all(pc.match_substring_regex(column, _ISO)).as_py() is not False:
-        if not times.told:
-            return _only("zone", pc.not_equal(column, ""))
-        try:
-            found = {}
-            for why, rows in _of_clocks(column.cast(pa.timestamp("us")), times.tz):
-                _add(found, why, rows)
-            return found
-        except pa.ArrowInvalid:
-            pass
-    coded = column.dictionary_encode()
-    known = [_doubt(text, times) for text in coded.dictionary.to_pylist()]
-    if not any(known):
-        return {}
-    each = pa.array(known, pa.string()).take(coded.indices)
-    found = {}
-    for why in sorted({one for one in known if one}):
-        _add(found, why, pc.equal(each, why))
-    return found
-
-
-def _only(why: Doubt, rows: pa.Array) -> Doubts:
-    found: Doubts = {}
-    _add(found, why, rows)
-    return found
-
-
-def _add(found: Doubts, why: Doubt, rows: pa.Array) -> None:
-    places = np.flatnonzero(np.asarray(pc.fill_null(rows, False)))
-    if len(places):
-        found[why] = places
-
-
-def _of_clocks(naive: pa.Array, tz: str) -> Iterator[tuple[Doubt, pa.Array]]:
-    """Times of day that clocks in a zone showed twice, and those that they never showed."""
-    first = pc.assume_timezone(naive, tz, ambiguous="earliest", nonexistent="earliest").cast(pa.int64())
-    last = pc.assume_timezone(naive, tz, ambiguous="latest", nonexistent="latest").cast(pa.int64())
-    apart = pc.subtract(last, first)
-    # of a time that never was, these are the last instant before the gap and the first one after it
-    yield "twice", pc.greater(apart, 1_000)
-    yield "never", pc.and_(pc.greater(apart, 0), pc.less_equal(apart, 1_000))
-
-
-def _doubt(text: str | None, times: Times) -> Doubt | None:
-    try:
-        return None if not text else times.doubt_of_text(text)
-    except ValueError:
-        return None
-
-
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
@@ -306,7 +206,7 @@ def _quick_time(column: pa.Array, times: Times) -> pa.Array | None:
     if whole is not None:
         micros, bad = _scale(whole, times.unit)
         return micros if not bad.any() else None
-    if times.tz == "UTC" and pc.all(pc.match_substring_regex(column, _ISO)).as_py() is not False:
+    if times.tz == "UTC" and pc.all(pc.match_substring_regex(column, ISO_TIME)).as_py() is not False:
         try:
             return column.cast(pa.timestamp("us")).cast(pa.int64())
         except pa.ArrowInvalid:
@@ -320,7 +220,7 @@ def _quick_float(column: pa.Array, times: Times) -> pa.Array | None:
     return None
 
 
-_ISO = r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3}([0-9]{3})?)?)?$"
+ISO_TIME = r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3}([0-9]{3})?)?)?$"
 _QUICK: dict[str, Callable[[pa.Array, Times], pa.Array | None]] = {
     "int": _quick_int, "Time": _quick_time, "float": _quick_float,
 }  # fmt: skip
@@ -355,7 +255,7 @@ def _parse_int(text: str) -> int:
 
 def _parse_float(text: str) -> float:
     text = text.strip(" \t")
-    if not _NUMBER.match(text):
+    if not A_NUMBER.match(text):
         raise Unfit(f"{short(text)} is not a number")
     return float(text)
 
@@ -504,7 +404,7 @@ _TYPED: Mapping[str, tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, Ti
     "int": (_is_number, _int_from),
     "float": (_is_number, _float_from),
     "bool": (pa.types.is_boolean, _same(pa.bool_())),
-    "str": (_is_text, _same(pa.string())),
+    "str": (is_text, _same(pa.string())),
     "bytes": (_is_bytes, _same(pa.binary())),
     "Time": (_is_time, _time_from),
 }

@@ -14,7 +14,11 @@
     type = "Txn"
     files = ["raw/txn/new/*.parquet"]
 
-Paths are relative to the file. Keys of a source are the options of `tl.Source`. Types are ordered as they are named first.
+    [[at_start]]
+    type = "Account"
+    files = "raw/accounts.csv"
+
+Paths are relative to the file; tables `at_start` are what existed at the time `start`, in front of all other events. Keys of a source are the options of `tl.Source`. Types are ordered as they are named first.
 """
 
 from __future__ import annotations
@@ -22,16 +26,20 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest.files import list_files
 from timelapse.ingest.source import Source
+from timelapse.ingest.write import Late
 from timelapse.log.manifest import IngestEntry
 
-_TOP = {"events": str, "log": str, "max_bad": float, "source": list}
-_LISTS = ("columns", "order_by", "files")
+_TOP: dict[str, type | tuple[type, ...]] = {
+    "events": str, "log": str, "max_bad": float, "late": str, "start": (str, datetime), "at_start": list, "source": list,
+}  # fmt: skip
+_LISTS = ("columns", "order_by", "files", "unique", "drop", "hash")
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,7 @@ class Definition:
     log: Path | None
     max_bad: float | None
     sources: dict[str, list[Source]]
+    late: Late = "include"
 
     @classmethod
     def read(cls, path: Path) -> Definition:
@@ -62,24 +71,42 @@ class Definition:
                 and not isinstance(value, kind)
                 and not (kind is float and type(value) is int)
             ):
-                raise _wrong(path, f"{name} is {value!r}", "text, or a number for max_bad")
+                raise _wrong(path, f"{name} is {value!r}", "text; a number for max_bad, a time for start")
         if "events" not in found:
             raise _wrong(path, "events is missing", 'the file with the event classes: events = "events.py"')
         max_bad = found.get("max_bad")
         if max_bad is not None and not 0 <= max_bad <= 1:
             raise _wrong(path, f"max_bad is {max_bad!r}", "a share from 0 to 1")
-        tables = found.get("source", [])
-        if not tables or not all(isinstance(table, dict) for table in tables):
+        late = found.get("late", "include")
+        if late not in ("include", "refuse"):
+            raise _wrong(
+                path,
+                f"late is {late!r}",
+                '"include" puts events before the log\'s end in their places, "refuse" is an error',
+            )
+        tables, before = found.get("source", []), found.get("at_start", [])
+        if not tables or not all(isinstance(table, dict) for table in (*tables, *before)):
             raise _wrong(path, "there is no source", "add tables [[source]] with type and files")
+        start = found.get("start")
+        if before and start is None:
+            raise _wrong(
+                path,
+                "start is missing",
+                "the time at which what existed before stands: start = 2026-10-01T00:00:00Z",
+            )
         sources: dict[str, list[Source]] = {}
+        for number, table in enumerate(before, 1):
+            name, source = _source(path, f"[[at_start]] {number}", {"at": start, **table})
+            sources.setdefault(name, []).append(source)
         for number, table in enumerate(tables, 1):
-            name, source = _source(path, number, table)
+            given = table if start is None or "at" in table else {"min_ts": start, **table}
+            name, source = _source(path, f"[[source]] {number}", given)
             sources.setdefault(name, []).append(source)
         events = found["events"]
         if events.partition(":")[0].endswith(".py"):
             events = str(path.parent / events)
         log = found.get("log")
-        return cls(path, events, None if log is None else path.parent / log, max_bad, sources)
+        return cls(path, events, None if log is None else path.parent / log, max_bad, sources, late)
 
 
 def new_files(found: Definition, ingests: Sequence[IngestEntry]) -> dict[str, list[Source]]:
@@ -88,26 +115,28 @@ def new_files(found: Definition, ingests: Sequence[IngestEntry]) -> dict[str, li
     Raises IngestError (TL415) for a file that has another size than it had then.
     """
     taken = {
-        path: size for entry in ingests for source in entry.sources for path, size in source.taken.items()
+        (source.type, path): size
+        for entry in ingests
+        for source in entry.sources
+        for path, size in source.taken.items()
     }
     left: dict[str, list[Source]] = {}
     for name, sources in found.sources.items():
         for source in sources:
             files = list_files(source.paths)
             for file in files:
-                if taken.get(file.path, file.size) != file.size:
+                if taken.get((name, file.path), file.size) != file.size:
                     raise IngestError(
-                        f"the file has {file.size:,} bytes, and had {taken[file.path]:,} when the log took it in", place=Place(file.path),
+                        f"the file has {file.size:,} bytes, and had {taken[name, file.path]:,} when the log took it in", place=Place(file.path),
                         hint="give what is new a file of its own; --overwrite makes the log again from all files", code="TL415",
                     )  # fmt: skip
-            paths = [file.path for file in files if file.path not in taken]
+            paths = [file.path for file in files if (name, file.path) not in taken]
             if paths:
                 left.setdefault(name, []).append(replace(source, data=paths))
     return left
 
 
-def _source(path: Path, number: int, table: Mapping[str, Any]) -> tuple[str, Source]:
-    where = f"[[source]] {number}"
+def _source(path: Path, where: str, table: Mapping[str, Any]) -> tuple[str, Source]:
     options = [field.name for field in fields(Source) if field.name not in ("data", "order_by")]
     _check_names(path, where, table, ["type", "files", *options])
     name, files = table.get("type"), table.get("files")
@@ -137,13 +166,28 @@ def _check_value(path: Path, where: str, key: str, value: Any) -> None:
     if key in _LISTS:
         fits, what = _texts(value), "a list of texts"
     elif key == "fields":
+        fits = isinstance(value, dict) and all(isinstance(one, str) or _texts(one) for one in value.values())
+        what = (
+            'a table of columns by field: { device = "device_id" }, or { device = ["device", "device_id"] }'
+        )
+    elif key == "ts":
+        fits, what = isinstance(value, str) or _texts(value), "a column, or a list of columns"
+    elif key == "compute":
         fits = isinstance(value, dict) and _texts(list(value.values()))
-        what = 'a table of columns by field: { device = "device_id" }'
+        what = 'a table of expressions by field: { cents = "round(price * 100)" }'
+    elif key == "only":
+        fits = isinstance(value, dict) and all(isinstance(one, str) or _texts(one) for one in value.values())
+        what = 'a table of values by column: { kind = "login" }'
+    elif key == "truncate":
+        fits = isinstance(value, dict) and all(type(one) is int for one in value.values())
+        what = "a table of numbers of characters by field: { ip = 7 }"
+    elif key == "max_bad":
+        fits, what = type(value) in (int, float), "a share from 0 to 1"
     elif key == "header":
         fits, what = isinstance(value, bool), "true or false"
     elif key == "year":
         fits, what = type(value) is int, "a year"
-    elif key in ("min_ts", "max_ts"):
+    elif key in ("min_ts", "max_ts", "at"):
         fits, what = (
             value is not None and not isinstance(value, bool | list | dict | float),
             "a time: 2026-10-01T00:00:00Z",

@@ -13,8 +13,9 @@ from itertools import islice
 import pyarrow as pa
 
 from timelapse.ingest import lines as text_lines
+from timelapse.ingest.batches import Batch
 from timelapse.ingest.files import SourceFile
-from timelapse.ingest.parse import Batch, parse_lines
+from timelapse.ingest.parse import parse_lines
 from timelapse.ingest.prepare import PACKED_FACTOR, Prepared, Task, read_task
 
 SAMPLES = 3

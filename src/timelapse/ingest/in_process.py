@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +13,10 @@ import pyarrow as pa
 
 from timelapse.env.machine import memory_alone
 from timelapse.ingest import lines as text_lines
+from timelapse.ingest.batches import Batch
 from timelapse.ingest.convert import wire_type
 from timelapse.ingest.estimate import held_bytes, memory_of
 from timelapse.ingest.noticed import Noticed, notice
-from timelapse.ingest.parse import Batch
 from timelapse.ingest.prepare import (
     Prepared,
     number_lines,
@@ -26,7 +27,10 @@ from timelapse.ingest.prepare import (
     types_of,
 )
 from timelapse.ingest.source import Source
-from timelapse.ingest.task import Note, Notes, TaskReport, notes_of
+from timelapse.ingest.task import BAD, TWICE, Note, Notes, TaskReport, notes_of
+from timelapse.ingest.unique import known_events, rule_of, why_left_out
+from timelapse.ingest.unique import left_out as left_out_of
+from timelapse.log.reader import LogReader
 from timelapse.log.segment import fields_table, write_ordered
 from timelapse.log.types import EventType
 
@@ -81,11 +85,15 @@ def _size(count: int) -> str:
 
 
 def run(
-    sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None, most: int
+    sources: Sequence[tuple[EventType, Source]],
+    folder: Path,
+    floor: int | None,
+    most: int,
+    log: LogReader | None = None,
 ) -> tuple[list[Prepared], TaskReport] | None:
     """Read files, sort them, write the segments below `folder`; None, and nothing written, where memory would not do.
 
-    `most`: the bytes that the events may take. `floor` is the time after which all events must lie, when a log is appended to. Raises IngestError.
+    `most`: the bytes that the events may take. `log`: the one that is appended to. `floor` is the time after which all events must lie, when a log is appended to. Raises IngestError.
     """
     prepared: list[Prepared] = []
     for number, (kind, source) in enumerate(sources):
@@ -99,6 +107,7 @@ def run(
     held = 0
     tables: list[pa.Table] = []
     times: list[npt.NDArray[np.int64]] = []
+    origins: list[_Origins] = []
     left_out: list[tuple[int, Note]] = []
     report = TaskReport()
     for number, one in enumerate(prepared):
@@ -108,6 +117,8 @@ def run(
             report.noticed.setdefault(number, Noticed()).add(notice(one.plan, file, batch))
             batches.append(batch)
             times.append(batch.ts)
+            if one.source.unique:
+                origins.append(_Origins(number, file, batch.rows))
             if one.table is None:
                 held += held_bytes(batch)
                 if held > _ROUGH * most:
@@ -118,16 +129,69 @@ def run(
         else:
             tables.append(table)
         del batches
+    ts = np.concatenate(times) if times else np.zeros(0, np.int64)
+    ts, tables = _once(prepared, ts, tables, origins, left_out, log)
     kinds = [p.plan.kind for p in prepared]
     notes = Notes(report, folder / "quarantine", 0, kinds, [f.path for p in prepared for f in p.files])
     if left_out:
         notes.add(_noted(left_out))
     notes.close()
-    ts = np.concatenate(times) if times else np.zeros(0, np.int64)
     # Sources, their files and the rows of these have been read in their order: only the times are left to sort by.
     order = np.argsort(ts, kind="stable")
     report.segments = list(write_ordered(folder / "segments", types_of(prepared), tables, ts, order))
     return prepared, report
+
+
+class _Origins(NamedTuple):
+    """Where the events of a batch come from: source, file, rows."""
+
+    source: int
+    file: int
+    rows: npt.NDArray[np.int64]
+
+
+def _once(
+    prepared: Sequence[Prepared], ts: npt.NDArray[np.int64], tables: list[pa.Table], origins: Sequence[_Origins],
+    left_out: list[tuple[int, Note]], log: LogReader | None,
+) -> tuple[npt.NDArray[np.int64], list[pa.Table]]:  # fmt: skip
+    """The events, of those that `unique` makes one only the one; the others are noted."""
+    stays = np.ones(len(ts), np.bool_)
+    first = 0
+    made: list[pa.Table] = []
+    for kind, table in zip(types_of(prepared), tables, strict=True):
+        own = ts[first : first + table.num_rows]
+        numbers = [n for n, one in enumerate(prepared) if one.plan.kind == kind]
+        rule = rule_of(kind, [prepared[n].source for n in numbers])
+        if rule is not None:
+            rank = np.empty(len(own), np.int64)
+            rank[np.argsort(own, kind="stable")] = np.arange(len(own))
+            known_ts, known = (
+                (np.zeros(0, np.int64), table.slice(0, 0))
+                if log is None
+                else known_events(log, kind, rule, own, table)
+            )
+            both = pa.concat_tables([known, table])
+            ranks = np.concatenate([np.arange(-len(known_ts), 0), rank])
+            found = left_out_of(rule, np.concatenate([known_ts, own]), both, ranks)
+            same, conflict, in_log = (which[len(known_ts) :] for which in found)
+            batches = [o for o in origins if o.source in numbers]
+            where = np.repeat(np.arange(len(batches)), [len(o.rows) for o in batches])
+            rows = np.concatenate([o.rows for o in batches]) if batches else np.zeros(0, np.int64)
+            for place in np.flatnonzero(same | conflict).tolist():
+                batch = batches[where[place]]
+                note: Note = (TWICE, int(rows[place]), f"{batch.source} ", None)
+                if conflict[place]:
+                    why = why_left_out(rule, in_log=bool(in_log[place]))
+                    note = (BAD, int(rows[place]), f"{batch.source} conflict {why}", "")
+                left_out.append((batch.file, note))
+            keep = ~(same | conflict)
+            stays[first : first + len(own)] = keep
+            first += len(own)
+            table = fields_table(kind, table.filter(pa.array(keep)).columns, int(keep.sum()))
+        else:
+            first += table.num_rows
+        made.append(table)
+    return ts[stays], made
 
 
 def _read(one: Prepared, base: int) -> Iterator[tuple[int, Batch]]:

@@ -12,9 +12,10 @@ from uuid import uuid4
 import msgspec
 
 from timelapse.errors import EventOrderError, IngestError, Place
-from timelapse.ingest.noticed import Noticed, warnings_of
+from timelapse.ingest.noticed import Noticed, lateness, warnings_of
 from timelapse.ingest.source import Source, no_source
 from timelapse.ingest.task import BadRow, TaskReport
+from timelapse.ingest.unique import rule_of
 from timelapse.log import manifest as stored
 from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry, SourceEntry
 from timelapse.log.types import EventType
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from timelapse.ingest.prepare import Prepared
+    from timelapse.log.reader import LogReader
 
 
 def unique() -> str:
@@ -34,22 +36,23 @@ def unique() -> str:
 
 def ingest(
     spark: SparkSession | None, sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None,
-    rows: int | None, partitions: int | None,
+    rows: int | None, partitions: int | None, log: LogReader | None = None,
 ) -> tuple[list[Prepared], list[TaskReport]]:  # fmt: skip
     """Read and sort the sources and write them below `folder`: in this process where that is enough, else on Spark.
 
     Several sources of one type stand one after the other. Segments number types by their order here.
 
-    `floor`: no event may be earlier (microseconds). `rows`, `partitions`: as for `Log.write`. Raises IngestError.
+    `log`: the one that is appended to. `floor`: no event may be earlier (microseconds). `rows`, `partitions`: as for `Log.write`. Raises IngestError.
     """
     from timelapse.ingest import in_process
 
     for kind, source in sources:  # before Spark is started
         if not source.is_files and not source.is_table and not hasattr(source.data, "mapInArrow"):
             raise no_source(source.data, Place(what=kind.name))
+        rule_of(kind, [one for other, one in sources if other == kind])
     if spark is None and partitions is None:
         room = in_process.room(sources)
-        if room.here and (done := in_process.run(sources, folder, floor, room.most)) is not None:
+        if room.here and (done := in_process.run(sources, folder, floor, room.most, log)) is not None:
             return done[0], [done[1]]
     from timelapse.env.spark_failures import explained, is_sparks
     from timelapse.env.spark_session import session
@@ -59,7 +62,7 @@ def ingest(
     used = session(spark or (frames[0].sparkSession if frames else None))  # type: ignore[union-attr]
     try:
         prepared = prepare_spark.prepare(used, sources, floor, rows)
-        reports = on_spark.run(used, prepared, folder, partitions)
+        reports = on_spark.run(used, prepared, folder, partitions, log)
     except Exception as error:
         if not is_sparks(error):
             raise
@@ -88,18 +91,29 @@ def accepted(
         good = noticed.events
         without = _without(one, noticed, good)
         name = one.plan.kind.name
-        if bad > max_bad * (good + bad):
+        duplicates = sum(r.duplicates.get(number, 0) for r in reports)
+        conflicts = sum(r.conflicts.get(number, 0) for r in reports)
+        events = good - duplicates - conflicts
+        told = good + bad + skipped + outside + noticed.filtered
+        if noticed.read != told:
+            raise IngestError(
+                f"{name}: {noticed.read:,} rows were read, and {told:,} accounted for: this is a bug in Timelapse",
+                hint="nothing was written; please report it", code="TL000",
+            )  # fmt: skip
+        most = max_bad if one.source.max_bad is None else one.source.max_bad
+        if bad > most * (good + bad):
             shown = [b for r in reports for b in r.first_bad if b.type == name][:5]
             raise IngestError(
-                f"{name}: {bad:,} of {good + bad:,} rows are bad ({bad / (good + bad):.2%}), more than {max_bad:.2%}\n"
+                f"{name}: {bad:,} of {good + bad:,} rows are bad ({bad / (good + bad):.2%}), more than {most:.2%}\n"
                 + "\n".join(map(_show, shown)),
                 place=Place(shown[0].file, shown[0].line) if shown else None, code="TL414",
                 hint="fix the rows or how they are read; max_bad= (--max-bad) allows a larger share",
             )  # fmt: skip
         warnings = warnings_of(name, noticed, files, time.time_ns() // 1000)
         entries.append(
-            SourceEntry(name, one.source.describe(), good, bad, skipped, outside, without, max(len(one.files), 1),
-                {f.path: f.size for f in one.files} if one.source.is_files else {}, warnings)
+            SourceEntry(name, one.source.describe(), events, bad, skipped, outside, without, max(len(one.files), 1),
+                {f.path: f.size for f in one.files} if one.source.is_files else {}, warnings, noticed.read, noticed.filtered,
+                duplicates, conflicts, one.layouts, lateness(noticed))
         )  # fmt: skip
     total = sum(s.count for s in segments)
     quarantine = [r.quarantine for r in reports if r.quarantine is not None]
@@ -131,7 +145,7 @@ def refuse_early(reports: Sequence[TaskReport], last: int | None) -> None:
             f"{early:,} events are not later than the log, which ends at {shown_time(last)}; "
             f"the first is at {shown_time(int(first.reason))}: {first.raw[:100]}",
             place=Place(first.file, first.line, first.type), code="TL408",
-            hint="only later events can be appended: take these out, or write the whole log again",
+            hint='late= (--late) include puts them in their places, in a new version of the log',
         )  # fmt: skip
 
 
@@ -149,9 +163,10 @@ def clean(folder: Path, segments: Sequence[SegmentEntry], entry: IngestEntry) ->
 
 
 def remove_unnamed(log: Path, manifest: Manifest) -> None:
-    """Remove what a killed append left: files that no manifest names (those before `manifest` name fewer)."""
-    segments = {s.folder for s in manifest.segments}
-    bad = {name for i in manifest.ingests for name in i.quarantine}
+    """Remove what a killed append left: files that no version's manifest names."""
+    versions = [manifest, *(stored.read(log, v) for v in stored.kept(log) if v != manifest.version)]
+    segments = {s.folder for one in versions for s in one.segments}
+    bad = {name for one in versions for i in one.ingests for name in i.quarantine}
     left = [p for p in log.iterdir() if p.name.startswith((".append-", f".{stored.NAME}."))]
     left += (log / "manifests").glob(".*")
     left += [p for p in (log / "segments").iterdir() if p.name not in segments]
@@ -164,10 +179,10 @@ def remove_unnamed(log: Path, manifest: Manifest) -> None:
             path.unlink(missing_ok=True)
 
 
-def adopt(staging: Path, log: Path, segments: Sequence[SegmentEntry], entry: IngestEntry) -> None:
-    """Move an append's files into the log. No manifest names them yet, so a crash here changes nothing."""
+def adopt(staging: Path, log: Path, segments: Sequence[SegmentEntry], entry: IngestEntry, made: Path) -> None:
+    """Move an append's files into the log; `made` has the segments. No manifest names them yet, so a crash here changes nothing."""
     for segment in segments:
-        (staging / "segments" / segment.folder).rename(log / "segments" / segment.folder)
+        (made / segment.folder).rename(log / "segments" / segment.folder)
     for name in entry.quarantine:
         (log / "quarantine").mkdir(exist_ok=True)
         (staging / "quarantine" / name).rename(log / "quarantine" / name)

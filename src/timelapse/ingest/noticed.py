@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from timelapse.display import moment, share
 from timelapse.ids import DAY
-from timelapse.ingest.parse import Batch
+from timelapse.ingest.batches import Batch
+from timelapse.ingest.doubts import Doubt
 from timelapse.ingest.plan import Plan
 from timelapse.model.types import TIME, OptionalType
 
@@ -43,11 +44,61 @@ class Stretch(msgspec.Struct):
         self.first = min(self.first, other.first)
 
 
+class Doubted(msgspec.Struct):
+    """Rows whose time had to be decided: how many, and the first (file number, row)."""
+
+    count: int
+    first: tuple[int, int]
+
+    def then(self, other: Doubted) -> Doubted:
+        return Doubted(self.count + other.count, min(self.first, other.first))
+
+
+_STEPS = 8
+_DOUBTS: dict[Doubt, str] = {
+    "zone": "have no zone, and tz= (--tz) says none: they were read as UTC",
+    "twice": "are of an hour that clocks showed twice: the first was taken",
+    "never": "are of an hour that clocks left out: they were read as that hour before the change",
+    "fraction": "have digits below a microsecond, which were cut off",
+}
+
+
+def _lateness(late: npt.NDArray[np.int64]) -> dict[int, int]:
+    after = late[late > 0]
+    buckets, counts = np.unique(np.floor(np.log2(after) * _STEPS).astype(np.int64), return_counts=True)
+    found = dict(zip(buckets.tolist(), counts.tolist(), strict=True))
+    if len(after) < len(late):
+        found[-1] = len(late) - len(after)
+    return found
+
+
+def lateness(noticed: Noticed) -> dict[str, int]:
+    """How late rows arrived: the 50th, 90th, 99th percentile and the most, in microseconds, within 9%. Empty where it is not known."""
+    total = sum(noticed.late.values())
+    found: dict[str, int] = {}
+    seen = 0
+    for bucket, count in sorted(noticed.late.items()):
+        seen += count
+        value = 0 if bucket < 0 else round(2 ** ((bucket + 0.5) / _STEPS))
+        for name, share_ in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("most", 1.0)):
+            if name not in found and seen >= share_ * total:
+                found[name] = value
+    return found
+
+
 class Noticed(msgspec.Struct):
     """What was noticed of one source. `columns`: those of JSON objects that occurred; `times`: by field and year."""
 
     columns: list[str] = []
     times: dict[str, dict[int, Stretch]] = {}
+    read: int = 0
+    """Rows that were read."""
+    filtered: int = 0
+    """Rows that `only` leaves out."""
+    doubts: dict[str, dict[Doubt, Doubted]] = {}
+    """Times that had to be decided, by field and why."""
+    late: dict[int, int] = {}
+    """How late rows arrived: how many, by the logarithm of the microseconds (`_STEPS` per doubling); -1: not after the event."""
 
     @property
     def events(self) -> int:
@@ -55,6 +106,14 @@ class Noticed(msgspec.Struct):
         return sum(stretch.count for stretch in self.times.get("ts", {}).values())
 
     def add(self, other: Noticed) -> None:
+        self.read += other.read
+        self.filtered += other.filtered
+        for name, doubts in other.doubts.items():
+            known = self.doubts.setdefault(name, {})
+            for why, one in doubts.items():
+                known[why] = one if why not in known else known[why].then(one)
+        for bucket, count in other.late.items():
+            self.late[bucket] = self.late.get(bucket, 0) + count
         self.columns = sorted({*self.columns, *other.columns})
         for name, years in other.times.items():
             own = self.times.setdefault(name, {})
@@ -67,7 +126,13 @@ class Noticed(msgspec.Struct):
 
 def notice(plan: Plan, file: int, batch: Batch) -> Noticed:
     """What a batch of file number `file` shows."""
-    found = Noticed(sorted(batch.seen))
+    found = Noticed(sorted(batch.seen), read=batch.read, filtered=batch.filtered)
+    for name, doubts in batch.doubts.items():
+        found.doubts[name] = {
+            why: Doubted(len(rows), (file, int(rows.min()))) for why, rows in doubts.items()
+        }
+    if batch.late is not None and len(batch.late):
+        found.late = _lateness(batch.late)
     if len(batch.ts):
         found.times["ts"] = dict(_years(file, batch.rows, batch.ts))
     for field, column in zip(plan.kind.fields, batch.columns, strict=True):
@@ -125,6 +190,13 @@ def warnings_of(type_: str, noticed: Noticed, files: Sequence[str], now: int) ->
     `now` is the time of the ingest in microseconds: what is more than a day after it lies in the future.
     """
     found: list[str] = []
+    for name, doubts in sorted(noticed.doubts.items()):
+        for why, one in sorted(doubts.items()):
+            where = f"{files[one.first[0]] if 0 <= one.first[0] < len(files) else 'DataFrame'}"
+            at = f"{where}:{one.first[1]}" if one.first[1] >= 0 else where
+            found.append(
+                f"{type_}.{name}: {one.count:,} of {noticed.read:,} times {_DOUBTS[why]}; the first at {at}"
+            )
     for name, years in sorted(noticed.times.items()):
         groups = _groups(years)
         total = sum(g.rows for g in groups)

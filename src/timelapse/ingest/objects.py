@@ -54,8 +54,6 @@ class JsonObject:
     @property
     def optional(self) -> bool:
         """Whether nothing of it need be there."""
-        if self.list is not None and not self.list[1].optional:
-            return False
         return all(o for _, o in self.values.values()) and all(o.optional for o in self.inner.values())
 
     def struct(self) -> Any:

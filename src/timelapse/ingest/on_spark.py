@@ -18,14 +18,17 @@ import pyarrow as pa
 
 from timelapse.errors import TimelapseError
 from timelapse.ids import INT64_MIN
+from timelapse.ingest.batches import Bad, Batch
 from timelapse.ingest.canonical import canonical_bytes
 from timelapse.ingest.convert import wire_type
 from timelapse.ingest.noticed import notice
-from timelapse.ingest.parse import Bad, Batch, parse_table
+from timelapse.ingest.parse import parse_table
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.prepare import Prepared, Task, read_task, types_of
 from timelapse.ingest.prepare_spark import collect
-from timelapse.ingest.task import FATAL, Note, TaskReport, notes_of, noticed_note, write_partition
+from timelapse.ingest.task import BAD, FATAL, TWICE, Note, TaskReport, notes_of, noticed_note, write_partition
+from timelapse.ingest.unique import rule_of, why_left_out
+from timelapse.log.reader import LogReader
 from timelapse.log.segment import SEGMENT_EVENTS
 from timelapse.log.types import EventType
 from timelapse.model.decimals import DIGITS
@@ -113,7 +116,7 @@ def _encode(
     for lo in range(0, total, step):
         n = min(step, total - lo)
         own = [c.slice(lo, n) for c in batch.columns]
-        key = canonical_bytes(own, kinds, n) if keyed else pa.nulls(n, pa.binary())
+        key = canonical_bytes(own, kinds, n) if keyed else _places(batch, lo, n)
         event = pa.StructArray.from_arrays(
             [pa.nulls(n, pa.bool_()), *own], fields=list(schema.field("e").type)
         )
@@ -122,6 +125,13 @@ def _encode(
             pa.array(batch.rows[lo : lo + n]), key, pa.nulls(n, pa.string()), pa.nulls(n, pa.string()), event,
         ]  # fmt: skip
         yield _with_order(columns, schema, [o.slice(lo, n) for o in order])
+
+
+def _places(batch: Batch, lo: int, n: int) -> pa.Array:
+    """What orders the events of one row: their places in it."""
+    if batch.items is None:
+        return pa.nulls(n, pa.binary())
+    return pa.array([place.to_bytes(8, "big") for place in batch.items[lo : lo + n].tolist()], pa.binary())
 
 
 def _filled(n: int, value: int, kind: pa.DataType) -> pa.Array:
@@ -243,10 +253,14 @@ def _frames(spark: SparkSession, prepared: Sequence[Prepared]) -> DataFrame:
 
 
 def run(
-    spark: SparkSession, prepared: Sequence[Prepared], folder: Path, partitions: int | None
+    spark: SparkSession,
+    prepared: Sequence[Prepared],
+    folder: Path,
+    partitions: int | None,
+    log: LogReader | None = None,
 ) -> list[TaskReport]:
-    """Sort everything and write the segments below `folder`. The tasks' reports, in log order."""
-    whole = _frames(spark, prepared)
+    """Sort everything and write the segments below `folder`. The tasks' reports, in log order. `log`: that is appended to."""
+    whole = _once(spark, _frames(spark, prepared), prepared, log)
     total = sum(p.rows for p in prepared)
     orders = [c for c in whole.columns if c.startswith("o")]
     keys = [*KEYS, *orders, "k"]
@@ -269,6 +283,99 @@ def run(
     rows = collect(spark, ordered.mapInArrow(write, "p long, report binary"))
     found = sorted((row["p"], bytes(row["report"])) for row in rows)
     return [msgspec.json.decode(report, type=TaskReport) for _, report in found]
+
+
+_IN_LOG = -2
+"""In place of a file's number: rows that are in the log already."""
+
+
+def _once(
+    spark: SparkSession, whole: DataFrame, prepared: Sequence[Prepared], log: LogReader | None
+) -> DataFrame:
+    """The rows, of those that `unique` makes one only the one; the others become notes (ingest/unique.py has the rule)."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.window import Window
+
+    files = np.cumsum([0, *(len(p.files) for p in prepared)]).tolist()
+    for number, kind in enumerate(types_of(prepared)):
+        own = [n for n, one in enumerate(prepared) if one.plan.kind == kind]
+        rule = rule_of(kind, [prepared[n].source for n in own])
+        if rule is None:
+            continue
+        if log is not None:
+            whole = whole.unionByName(
+                _of_log(spark, whole, log, kind, prepared[own[0]].plan, number), allowMissingColumns=True
+            )
+        event = f"e{number}"
+        keys = [F.col("ts") if f == "ts" else F.col(f"{event}.{f}") for f in rule.fields]
+        taking_part = F.col("t") == number
+        for key in keys:
+            taking_part = taking_part & key.isNotNull()
+        # other rows are alone: each has a key of its own
+        whole = whole.withColumn(
+            "_alone", F.when(taking_part, F.lit(None)).otherwise(F.monotonically_increasing_id())
+        )
+        orders = [c for c in whole.columns if c.startswith("o")]
+        in_log = F.col("f") == _IN_LOG
+        turned = [F.when(in_log, F.lit(None)).otherwise(F.col(c)) for c in (*KEYS, *orders, "k")]
+        ranked = (
+            [c.desc_nulls_last() for c in turned]
+            if rule.keep == "last"
+            else [c.asc_nulls_first() for c in turned]
+        )
+        each = Window.partitionBy("_alone", *[F.when(taking_part, key) for key in keys]).orderBy(
+            in_log.desc(), F.when(in_log, F.col("r")), *ranked
+        )
+        rows = (
+            whole.withColumn("_n", F.row_number().over(each))
+            .withColumn("_ts", F.first("ts").over(each)).withColumn("_e", F.first(event).over(each))
+            .withColumn("_log", F.first("f").over(each) == _IN_LOG)
+            .filter(~in_log)
+        )  # fmt: skip
+        out = taking_part & (F.col("_n") > 1)
+        same = F.col("_ts").eqNullSafe(F.col("ts")) & F.col("_e").eqNullSafe(F.col(event))
+        source = F.lit(str(own[0]))
+        for n in own:
+            source = F.when(F.col("f") >= files[n], F.lit(str(n))).otherwise(source)
+        why = F.when(F.col("_log"), F.lit(why_left_out(rule, in_log=True))).otherwise(
+            F.lit(why_left_out(rule, in_log=False))
+        )
+        changed = {
+            "why": F.when(out & same, F.concat(source, F.lit(" "))).when(out, F.concat(source, F.lit(" conflict "), why)).otherwise(F.col("why")),
+            "raw": F.when(out & ~same, F.lit("")).otherwise(F.col("raw")),
+            "_t": F.when(out & same, F.lit(TWICE)).when(out, F.lit(BAD)).otherwise(F.col("t")),
+        }  # fmt: skip
+        rows = rows.withColumns(changed).withColumn(
+            "ts", F.when(F.col("_t") < 0, F.lit(INT64_MIN)).otherwise(F.col("ts"))
+        )
+        whole = rows.withColumn("t", F.col("_t").cast("int")).drop("_alone", "_n", "_ts", "_e", "_log", "_t")
+    return whole
+
+
+def _of_log(
+    spark: SparkSession, whole: DataFrame, log: LogReader, kind: EventType, plan: Plan, number: int
+) -> DataFrame:
+    """The events of one type of a log in wire form, in tasks of a segment each."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    schema = _spark_schema(kind)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for segment in batch.column(0).to_pylist():
+                entry = log.segments[segment]
+                for chunk in log.chunks(entry.base, entry.base + entry.count, {kind.name: None}):
+                    table = chunk.tables.get(kind.name)
+                    if table is None:
+                        continue
+                    columns = [table[f.name].combine_chunks().cast(wire_type(f.type)) for f in kind.fields]
+                    one = Batch(table["ts"].cast(pa.int64()).to_numpy(), table["seq"].to_numpy(), columns)
+                    for made in _encode(0, number, plan, _IN_LOG, one):
+                        yield made.filter(pa.array(np.asarray(made.column("t")) >= 0))
+
+    ids = spark.range(0, len(log.segments), 1, max(1, len(log.segments)))
+    made = ids.mapInArrow(read, schema)
+    return made.select(*KEYS, "k", "why", "raw", F.col("e").alias(f"e{number}"))
 
 
 def _partitions(spark: SparkSession, rows: int) -> int:

@@ -4,85 +4,25 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from timelapse.ingest.amounts import Unfit
+from timelapse.ingest.batches import Bad, Batch, as_text, no_rows, of_columns, of_objects, show
 from timelapse.ingest.convert import (
-    Doubts,
-    Reasons,
-    Times,
-    convert,
-    doubts_of,
     plain,
-    value_checker,
-    wire_type,
 )
-from timelapse.ingest.expressions import expression
 from timelapse.ingest.lines import Lines
-from timelapse.ingest.objects import MANY, getter, list_in, taken_apart
-from timelapse.ingest.plan import COMPUTED, NO_PARTITION, PYTHON, Plan
+from timelapse.ingest.objects import getter
+from timelapse.ingest.plan import Plan
 from timelapse.ingest.private import NOT_KEPT
-from timelapse.model.types import (
-    TIME,
-    DecimalType,
-    ListType,
-    OptionalType,
-    ValueType,
-)
-from timelapse.moments import time_text
 
-RAW_LIMIT = 4096
 csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-
-
-class Bad(NamedTuple):
-    """A row that is left out: its line or row (-1: unknown), why, its text, and which rule left it out.
-
-    `rule`: "bad" does not fit; "early" is before the end of the log that is appended to; "outside" the bounds.
-    """
-
-    row: int
-    reason: str
-    raw: str
-    rule: Literal["bad", "early", "outside"] = "bad"
-
-
-@dataclass
-class Batch:
-    """Events of one type: times, source rows, fields in wire form; and what was left out."""
-
-    ts: npt.NDArray[np.int64]
-    rows: npt.NDArray[np.int64]
-    columns: list[pa.Array]
-    bad: list[Bad] = field(default_factory=list)
-    skipped: int = 0
-    seen: frozenset[str] = frozenset()
-    """JSON lines: which of the needed columns some object had. Other formats say what they have beforehand."""
-    read: int = 0
-    """Rows that were read: events, and all that was left out."""
-    filtered: int = 0
-    """Rows that `only` leaves out."""
-    items: npt.NDArray[np.int64] | None = None
-    """Where rows make several events: the place of each among those of its row."""
-    late: npt.NDArray[np.int64] | None = None
-    """How long after its event each row arrived, in microseconds."""
-    doubts: dict[str, Doubts] = field(default_factory=dict)
-    """Times that were decided: by field, why, and the source's rows."""
-
-
-def show(raw: bytes) -> str:
-    """A bad row's text as it is kept: undecodable bytes escaped, at most RAW_LIMIT characters."""
-    text = raw.decode("utf-8", "backslashreplace")
-    return text if len(text) <= RAW_LIMIT else text[: RAW_LIMIT - 3] + "..."
 
 
 # --- lines ----------------------------------------------------------------------------------------------
@@ -98,17 +38,17 @@ def parse_lines(plan: Plan, lines: Lines) -> Batch:
         _, line_end, data = data.partition(b"\n")
         first = 2
         if not line_end:
-            return _no_rows(plan)
+            return no_rows(plan)
     if plan.format == "csv":
         quick = _quick_csv(plan, data)
         if quick is not None:
             rows = np.arange(first, first + quick.num_rows, dtype=np.int64)
             columns = {name: quick[f"c{plan.names.index(name)}"].combine_chunks() for name in _present(plan)}
-            return _finish(plan, columns, rows, lambda place: show(data.split(b"\n")[place]), texts=True)
+            return of_columns(plan, columns, rows, lambda place: show(data.split(b"\n")[place]), texts=True)
     bad: list[Bad] = []
     numbers: list[int] = []
     raws: list[bytes] = []
-    skipped = 0
+    skipped = filtered = 0
     read = _READERS[plan.format or "text"](plan)
     rows_read: list[Any] = []
     for number, raw in enumerate(data.split(b"\n"), first):
@@ -126,23 +66,27 @@ def parse_lines(plan: Plan, lines: Lines) -> Batch:
         if row is None:
             skipped += 1
             continue
+        if row is OTHER:
+            filtered += 1
+            continue
         rows_read.append(row)
         numbers.append(number)
         raws.append(raw)
     place = np.asarray(numbers, np.int64)
     if plan.format == "json":
-        batch = _finish_json(plan, rows_read, place, lambda n: show(raws[n]))
+        batch = of_objects(plan, rows_read, place, lambda n: show(raws[n]))
     else:
         wanted = _present(plan)
         texts = list(zip(*rows_read, strict=True)) if rows_read else [()] * len(wanted)
         columns = {
             name: pa.array(values, type=pa.string()) for name, values in zip(wanted, texts, strict=True)
         }
-        batch = _finish(plan, columns, place, lambda n: show(raws[n]), texts=True)
+        batch = of_columns(plan, columns, place, lambda n: show(raws[n]), texts=True)
     if plan.private is not None:
         bad = [b._replace(raw=NOT_KEPT) for b in bad]
     batch.bad = sorted([*bad, *batch.bad])
-    batch.read += len(bad) + skipped
+    batch.read += len(bad) + skipped + filtered
+    batch.filtered += filtered
     batch.skipped += skipped
     return batch
 
@@ -210,11 +154,27 @@ def _text_reader(plan: Plan) -> Callable[[bytes], tuple[str | None, ...] | None]
     return read
 
 
+OTHER = object()
+"""In place of an object that is another source's."""
+
+
+def _is_told(row: Any, wanted: list[tuple[list[str], tuple[str, ...]]]) -> bool:
+    """Whether an object has the values of this source's."""
+    for path, values in wanted:
+        value = getter(type(row), path)(row)
+        if value is None or value is msgspec.UNSET or as_text(value) not in values:
+            return False
+    return True
+
+
 def _json_reader(plan: Plan) -> Callable[[bytes], Any]:
     decode = plan.decoder.decode
+    telling = plan.telling
 
     def read(raw: bytes) -> Any:
         try:
+            if telling is not None and not _is_told(telling[0].decode(raw), telling[1]):
+                return OTHER
             return decode(raw)
         except (msgspec.DecodeError, RecursionError) as error:
             raise Unfit(str(error)) from None
@@ -225,177 +185,6 @@ def _json_reader(plan: Plan) -> Callable[[bytes], Any]:
 _READERS: dict[str, Callable[[Plan], Callable[[bytes], Any]]] = {
     "csv": _csv_reader, "text": _text_reader, "json": _json_reader,
 }  # fmt: skip
-
-
-def _finish_json(
-    plan: Plan, rows: list[Any], numbers: npt.NDArray[np.int64], raw: Callable[[int], str]
-) -> Batch:
-    """Decoded objects as typed columns."""
-    if not rows:
-        return _no_rows(plan)
-    constants = dict(plan.constants)
-    names = [name for name in plan.needed if name not in constants]
-    paths = {name: plan.path_of(name) for name in names}
-    several = list_in(list(paths.values()))
-    parents = list(range(len(rows)))
-    objects: list[Any] = []
-    places: list[int] = []
-    if several is not None:
-        parents, objects, places = taken_apart(rows, several)
-    without = len(rows) - len(set(parents))
-    values: dict[str, list[Any]] = {}
-    seen: set[str] = set()
-    for name, path in paths.items():
-        at = next((n for n, key in enumerate(path) if key.endswith(MANY)), None)
-        if at is not None:
-            own = list(map(getter(type(objects[0]), path[at + 1 :]), objects)) if objects else []
-        else:
-            read = getter(type(rows[0]), path)
-            own = list(map(read, rows)) if several is None else [read(rows[n]) for n in parents]
-        if not own or any(v is not msgspec.UNSET for v in own):
-            seen.add(name)
-        values[name] = [None if v is msgspec.UNSET else v for v in own] if msgspec.UNSET in own else own
-    numbers = numbers[parents] if several is not None else numbers
-    keep = _only(plan, {c: _texts(values[c]) for c, _ in plan.only if c in values}, len(parents))
-    filtered = len(parents) - len(keep)
-    if filtered:
-        values = {name: [own[n] for n in keep.tolist()] for name, own in values.items()}
-        numbers, parents = numbers[keep], [parents[n] for n in keep.tolist()]
-        places = [places[n] for n in keep.tolist()] if several is not None else places
-    reasons: Reasons = {}
-    count = len(parents)
-    computed = _computed(plan, {c: _texts(values[c]) for c in plan.inputs if c in values}, count, reasons)
-    doubts: dict[str, Doubts] = {}
-
-    def typed(name: str, choice: tuple[str, ...], kind: ValueType) -> pa.Array:
-        found = next((c for c in choice if c in computed or c in constants), None)
-        if found in computed:
-            return _noting(plan, name, computed[found], kind, reasons, doubts, texts=True)
-        if found is not None:
-            return _constant(plan, name, found, kind, count, reasons)
-        given = values[choice[0]]
-        for other in choice[1:]:
-            given = [b if a is None else a for a, b in zip(given, values[other], strict=True)]
-        inner = kind.inner if isinstance(kind, OptionalType) else kind
-        if inner == TIME and any(type(v) is str for v in given):
-            _doubt(plan, name, pa.array([v if type(v) is str else None for v in given], pa.string()), doubts)
-        return _from_python(name, given, kind, plan.times, reasons)
-
-    ts = _all_at(plan, count) if plan.at is not None else typed("ts", plan.choices[0], TIME)
-    arrival = None if plan.arrival is None else typed("arrival", (plan.arrival,), TIME)
-    columns = [typed(f.name, c, f.type) for f, c in zip(plan.kind.fields, plan.choices[1:], strict=True)]
-    if several is not None:
-        reasons = {row: f"item {places[row] + 1}: {why}" for row, why in reasons.items()}
-    batch = _batch(
-        plan, ts, columns, numbers, reasons, lambda place: raw(parents[place]), arrival=arrival,
-        items=None if several is None else np.asarray(places, np.int64), doubts=doubts,
-    )  # fmt: skip
-    batch.seen = frozenset({*seen, *constants})
-    batch.skipped, batch.filtered = without, filtered
-    batch.read = count + filtered + without
-    return batch
-
-
-def _texts(values: list[Any]) -> pa.Array:
-    """Values of JSON as texts: the same whatever else is in their column."""
-    return pa.array(
-        [v if v is None or type(v) is str else msgspec.json.encode(v).decode() for v in values], pa.string()
-    )
-
-
-def _only(plan: Plan, columns: Mapping[str, pa.Array], count: int) -> npt.NDArray[np.int64]:
-    """The rows that are this source's."""
-    keep = np.ones(count, np.bool_)
-    constants = dict(plan.constants)
-    for name, wanted in plan.only:
-        if name in constants:
-            keep &= constants[name] in wanted
-        else:
-            own = columns[name]
-            own = own.dictionary_decode() if pa.types.is_dictionary(own.type) else own
-            keep &= np.asarray(
-                pc.fill_null(pc.is_in(own.cast(pa.string()), pa.array(wanted, pa.string())), False)
-            )
-    return np.flatnonzero(keep)
-
-
-def _computed(
-    plan: Plan, columns: Mapping[str, pa.Array], count: int, reasons: Reasons
-) -> dict[str, pa.Array]:
-    """The columns that are computed, by the names that the plan has for them."""
-    constants = {name: pa.array([text] * count, pa.string()) for name, text in plan.constants}
-    found: dict[str, pa.Array] = {}
-    for name, text in plan.computed:
-        values, own = expression(text, name).of({**columns, **constants}, count)
-        for row, reason in own.items():
-            reasons.setdefault(row, f"{name}: {reason}")
-        found[COMPUTED + name] = values
-    return found
-
-
-def _all_at(plan: Plan, count: int) -> pa.Array:
-    return pa.array(np.full(count, plan.at, np.int64))
-
-
-def _noting(
-    plan: Plan,
-    name: str,
-    column: pa.Array,
-    kind: ValueType,
-    reasons: Reasons,
-    doubts: dict[str, Doubts],
-    *,
-    texts: bool,
-) -> pa.Array:
-    """A column as a field's type; what does not fit and what had to be decided is noted."""
-    texts = texts and pa.types.is_string(column.type)
-    values, own = convert(name, column, kind, plan.times, texts=texts, null=plan.null)
-    for row, reason in own.items():
-        reasons.setdefault(row, reason)
-    inner = kind.inner if isinstance(kind, OptionalType) else kind
-    if inner == TIME:
-        _doubt(plan, name, column, doubts)
-    return values
-
-
-def _doubt(plan: Plan, name: str, column: pa.Array, doubts: dict[str, Doubts]) -> None:
-    if found := doubts_of(column, plan.times, texts=True):
-        doubts[name] = found
-
-
-def _constant(plan: Plan, name: str, column: str, kind: ValueType, count: int, reasons: Reasons) -> pa.Array:
-    """A column that the file's path gives: the same text in every row."""
-    text = pa.array([dict(plan.constants)[column]] * count, pa.string())
-    values, own = convert(name, text, kind, plan.times, texts=True, null=NO_PARTITION)
-    for row, reason in own.items():
-        reasons.setdefault(row, reason)
-    return values
-
-
-def _from_python(name: str, values: list[Any], kind: ValueType, times: Times, reasons: Reasons) -> pa.Array:
-    target = wire_type(kind)
-    inner = kind.inner if isinstance(kind, OptionalType) else kind
-    if not isinstance(inner, ListType | DecimalType) and inner != TIME and _same_types(values, kind):
-        try:
-            return pa.array(values, type=target)
-        except (OverflowError, pa.ArrowInvalid, UnicodeEncodeError):
-            pass
-    check = value_checker(kind, times)
-    out: list[Any] = []
-    for row, value in enumerate(values):
-        try:
-            out.append(check(value))
-        except Unfit as error:
-            out.append(None)
-            reasons.setdefault(row, f"{name}: {error}")
-    return pa.array(out, type=target)
-
-
-def _same_types(values: list[Any], kind: ValueType) -> bool:
-    """Whether all values have the kind's own Python type, so that Arrow converts nothing."""
-    inner = kind.inner if isinstance(kind, OptionalType) else kind
-    allowed = {PYTHON[inner.text], type(None)} if kind.nullable else {PYTHON[inner.text]}
-    return set(map(type, values)) <= allowed
 
 
 # --- tables ---------------------------------------------------------------------------------------------
@@ -412,128 +201,9 @@ def parse_table(plan: Plan, table: pa.Table, first: int | None) -> Batch:
         values = {name: plain(columns[name][place]) for name in columns}
         return show(repr(values).encode("utf-8", "backslashreplace"))
 
-    return _finish(plan, columns, rows, raw, texts=False)
+    return of_columns(plan, columns, rows, raw, texts=False)
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
     whole = column.combine_chunks()
     return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
-
-
-def _finish(
-    plan: Plan,
-    columns: dict[str, pa.Array],
-    rows: npt.NDArray[np.int64],
-    raw: Callable[[int], str],
-    *,
-    texts: bool,
-) -> Batch:
-    reasons: Reasons = {}
-    keep = _only(plan, columns, len(rows))
-    filtered = len(rows) - len(keep)
-    if filtered:
-        columns = {name: column.take(pa.array(keep)) for name, column in columns.items()}
-        rows, all_rows = rows[keep], raw
-        raw = lambda place: all_rows(int(keep[place]))  # noqa: E731
-    count = len(rows)
-    constants = dict(plan.constants)
-    computed = _computed(plan, columns, count, reasons)
-    doubts: dict[str, Doubts] = {}
-
-    def typed(name: str, column: str, kind: ValueType) -> pa.Array:
-        if column in computed:
-            return _noting(plan, name, computed[column], kind, reasons, doubts, texts=True)
-        if column in constants:
-            return _constant(plan, name, column, kind, count, reasons)
-        if column in columns:
-            return _noting(plan, name, columns[column], kind, reasons, doubts, texts=texts)
-        return pa.nulls(count, wire_type(kind))
-
-    ts = _all_at(plan, count) if plan.at is not None else typed("ts", plan.ts, TIME)
-    arrival = None if plan.arrival is None else typed("arrival", plan.arrival, TIME)
-    made = [typed(f.name, c, f.type) for f, c in zip(plan.kind.fields, plan.columns, strict=True)]
-    batch = _batch(plan, ts, made, rows, reasons, raw, arrival=arrival, doubts=doubts)
-    batch.filtered, batch.read = filtered, count + filtered
-    return batch
-
-
-def _batch(
-    plan: Plan, ts: pa.Array, columns: list[pa.Array], rows: npt.NDArray[np.int64], reasons: Reasons,
-    raw: Callable[[int], str], *, arrival: pa.Array | None = None, items: npt.NDArray[np.int64] | None = None,
-    doubts: dict[str, Doubts] | None = None,
-) -> Batch:  # fmt: skip
-    """Put the rows that fit into a batch, the others aside."""
-    private = plan.private
-    if private is not None:
-        raw = lambda place: NOT_KEPT  # noqa: E731
-        reasons = {
-            row: f"{why.split(':', 1)[0]}: does not fit"
-            if why.split(":", 1)[0].split(" ")[0] in private.names
-            else why
-            for row, why in reasons.items()
-        }
-        columns = [
-            private.of_field(f.name, c, f.type) for f, c in zip(plan.kind.fields, columns, strict=True)
-        ]
-    doubted = {name: {why: rows[at] for why, at in own.items()} for name, own in (doubts or {}).items()}
-    late = None
-    if arrival is not None:
-        late = pc.subtract(arrival, ts)
-        ts = arrival if plan.by_arrival else ts
-    beside = [*([] if late is None else [late]), *([] if items is None else [pa.array(items)])]
-    columns = [*columns, *beside]
-    bad = [Bad(int(rows[place]), reason, raw(place)) for place, reason in sorted(reasons.items())]
-    if reasons:
-        keep = np.ones(len(rows), np.bool_)
-        keep[list(reasons)] = False
-        kept = pa.array(np.flatnonzero(keep))
-        ts, columns, rows = ts.take(kept), [c.take(kept) for c in columns], rows[keep]
-        places: npt.NDArray[np.int64] = np.asarray(kept)
-    else:
-        places = np.arange(len(rows))
-    times = np.asarray(ts, dtype=np.int64)
-    for rule, out, why in _put_aside(plan, times):
-        for at in np.flatnonzero(out).tolist():
-            bad.append(Bad(int(rows[at]), why(int(times[at])), raw(int(places[at])), rule))
-        keep = ~out
-        kept = pa.array(np.flatnonzero(keep))
-        times, columns, rows = times[keep], [c.take(kept) for c in columns], rows[keep]
-        places = places[keep]
-    batch = Batch(times, rows, columns[: len(columns) - len(beside)], bad, doubts=doubted)
-    if items is not None:
-        batch.items = np.asarray(columns.pop(), dtype=np.int64)
-    if late is not None:
-        batch.late = np.asarray(columns.pop(), dtype=np.int64)
-    return batch
-
-
-def _put_aside(
-    plan: Plan, times: npt.NDArray[np.int64]
-) -> Iterator[tuple[Literal["early", "outside"], npt.NDArray[np.bool_], Callable[[int], str]]]:
-    """Which rows a rule about their times puts aside, and why; the second of what the first one left.
-
-    The caller keeps the others before it asks for the next.
-    """
-    low, high = plan.bounds
-    if low is not None or high is not None:
-        out = np.zeros(len(times), np.bool_)
-        if low is not None:
-            out |= times < low
-        if high is not None:
-            out |= times > high
-        if out.any():
-            yield "outside", out, lambda ts: _outside(ts, low, high)
-            times = times[~out]
-    if plan.floor is not None and len(times) and (early := times <= plan.floor).any():
-        yield "early", early, str
-
-
-def _outside(ts: int, low: int | None, high: int | None) -> str:
-    if low is not None and ts < low:
-        return f"ts is {time_text(ts)}, before {time_text(low)} (--min-ts)"
-    return f"ts is {time_text(ts)}, after {time_text(high or 0)} (--max-ts)"
-
-
-def _no_rows(plan: Plan) -> Batch:
-    nothing = np.zeros(0, np.int64)
-    return Batch(nothing, nothing, [pa.array([], type=wire_type(f.type)) for f in plan.kind.fields])

@@ -15,7 +15,7 @@ from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest.convert import Times
 from timelapse.ingest.expressions import expression
 from timelapse.ingest.files import Format
-from timelapse.ingest.objects import JsonObject
+from timelapse.ingest.objects import MANY, JsonObject
 from timelapse.ingest.private import Private, check_names
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
@@ -215,6 +215,18 @@ class Plan:
             python = _python_type(own[0]) if len(own) == 1 and column not in loose else Any
             whole.put(self.path_of(column), python, optional=not own or own[0].nullable)
         return msgspec.json.Decoder(whole.struct())
+
+    @cached_property
+    def telling(self) -> tuple[msgspec.json.Decoder[Any], list[tuple[list[str], tuple[str, ...]]]] | None:
+        """JSON: what reads of an object whether it is this source's: others need not have the fields. None: all are."""
+        given = {name for name, _ in self.constants}
+        wanted = [(self.path_of(c), values) for c, values in self.only if c not in given and MANY not in c]
+        if not wanted:
+            return None
+        whole = JsonObject()
+        for path, _ in wanted:
+            whole.put(path, Any, optional=True)
+        return msgspec.json.Decoder(whole.struct()), wanted
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is computed from the fields: decoders do not travel."""

@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest import lines as text_lines
 from timelapse.ingest import table_files
+from timelapse.ingest.batches import Batch
 from timelapse.ingest.convert import convert
 from timelapse.ingest.files import Format, SourceFile, check_is_text, format_of, list_files
 from timelapse.ingest.objects import MANY, list_in
-from timelapse.ingest.parse import Batch, parse_lines, parse_table
+from timelapse.ingest.parse import parse_lines, parse_table
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
@@ -312,7 +313,7 @@ def _types(plan: Plan, files: Sequence[SourceFile], shapes: Sequence[table_files
                 convert(name, pa.array([], given), kind, plan.times, texts=False)
             except IngestError as error:
                 raise IngestError(
-                    f"{plan.kind.name}.{error.message}",
+                    error.message,
                     place=Place(file.path),
                     hint=error.hint,
                     code=error.code,

@@ -136,23 +136,22 @@ class Source:
                 raise _bad_option(f"{name} is {said!r}", "the name of a column, or a list of names")
         for name in self.compute:
             if name in self.fields:
-                raise _bad_option(
-                    f"{name} is mapped to a column and computed", "fields= or compute=, not both"
-                )
+                raise _bad_option(f"{name} is mapped to a column and computed", "one of the two")
         if self.order == "arrival" and self.arrival is None:
             raise _bad_option(
-                'order="arrival" (--order arrival) needs the time of arrival',
+                "order= (--order) arrival needs the time of arrival",
                 "name its column: arrival= (--arrival)",
             )
         if self.at is not None and (self.arrival is not None or "ts" in self.compute):
             raise _bad_option(
-                "at= gives all rows one time", "leave out arrival= and the time that is computed"
+                "all rows have one time, and another is named",
+                "the time of all rows needs no column: leave out the arrival and what is computed",
             )
         for name, length in self.truncate.items():
             if type(length) is not int or length < 0:
                 raise _bad_option(f"truncate[{name!r}] is {length!r}", "the number of characters to keep")
         if self.max_bad is not None and not 0 <= self.max_bad <= 1:
-            raise _bad_option(f"max_bad= is {self.max_bad!r}", "a share from 0 to 1")
+            raise _bad_option(f"max_bad= (--max-bad) is {self.max_bad!r}", "a share from 0 to 1")
 
     @property
     def times(self) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from timelapse.ingest.batches import Batch
 from timelapse.ingest.noticed import Noticed
-from timelapse.ingest.parse import Batch
 from timelapse.log.manifest import SegmentEntry
 from timelapse.log.quarantine import QUARANTINE
 from timelapse.log.segment import BLOCK_BYTES, BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter
@@ -21,7 +21,7 @@ from timelapse.log.types import EventType
 
 SHOWN = 5
 # In place of a type's index: rows that carry something else through the shuffle.
-BAD, SKIPPED, FATAL, NOTICED = -1, -2, -3, -4
+BAD, SKIPPED, FATAL, NOTICED, TWICE = -1, -2, -3, -4, -5
 
 
 class BadRow(msgspec.Struct, frozen=True):
@@ -61,6 +61,8 @@ class TaskReport(msgspec.Struct):
     first_early: list[BadRow] = []
     early: int = 0
     outside: dict[int, int] = {}
+    duplicates: dict[int, int] = {}
+    conflicts: dict[int, int] = {}
     noticed: dict[int, Noticed] = {}
     quarantine: str | None = None
     fatal: list[str | None] | None = None
@@ -179,6 +181,9 @@ class Notes:
             if mark == SKIPPED:
                 report.skipped[number] = report.skipped.get(number, 0) + row
                 continue
+            if mark == TWICE:
+                report.duplicates[number] = report.duplicates.get(number, 0) + 1
+                continue
             if mark == NOTICED:
                 report.noticed.setdefault(number, Noticed()).add(msgspec.json.decode(reason, type=Noticed))
                 continue
@@ -191,6 +196,9 @@ class Notes:
                     report.first_early.append(bad)
                 continue
             kept.append(bad)
+            if kind == "conflict":
+                report.conflicts[number] = report.conflicts.get(number, 0) + 1
+                continue
             if kind == "outside":
                 report.outside[number] = report.outside.get(number, 0) + 1
                 continue

@@ -5,18 +5,26 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from timelapse.errors import IngestError, LogError, Place
+from timelapse.ingest import late as late_events
 from timelapse.ingest import making
 from timelapse.ingest.source import Source, as_sources
 from timelapse.log import manifest as stored
 from timelapse.log.place import check_free, locked, whole_folder
+from timelapse.log.reader import LogReader
 from timelapse.log.types import EventType, event_types
 from timelapse.model.events import Event
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+Late = Literal["include", "refuse"]
+"""What an append does with events before the log's end: puts them in their places, or is an error."""
 
 
 def write_log(
@@ -45,9 +53,9 @@ def write_log(
 
 def append_to(
     path: Path, sources: Mapping[type[Event], Any], options: Mapping[str, Any], spark: SparkSession | None, *,
-    max_bad: float, rows: int | None, partitions: int | None,
+    max_bad: float, rows: int | None, partitions: int | None, late: Late = "include",
 ) -> None:  # fmt: skip
-    """Add later events to the log at `path`: the work of `Log.append`. Raises EventOrderError, IngestError, LogError."""
+    """Add events to the log at `path`: the work of `Log.append`. Raises EventOrderError, IngestError, LogError."""
     with locked(path):
         current = stored.read(path)
         known = {t.name: n for n, t in enumerate(current.event_types)}
@@ -74,17 +82,27 @@ def append_to(
                 spark,
                 [one for n in numbers for one in wanted[n]],
                 staging,
-                current.ts_last,
+                current.ts_last if late == "refuse" else None,
                 rows,
                 partitions,
+                LogReader.of(path, current),
             )
             making.refuse_early(reports, current.ts_last)
             segments, entry = making.accepted(prepared, reports, max_bad, current.version + 1)
             segments = [making.renumbered(s, numbers) for s in segments]
-            making.adopt(staging, path, segments, entry)
+            before = list(current.segments)
+            if segments and current.ts_last is not None and segments[0].ts_first[0] <= current.ts_last:
+                (staging / "merged" / "segments").mkdir(parents=True)
+                before, segments, count = late_events.merge(
+                    path, current, staging, segments, staging / "merged" / "segments"
+                )
+                entry = msgspec.structs.replace(entry, late=count, rewritten=sum(s.count for s in before))
+                making.adopt(staging, path, segments, entry, staging / "merged" / "segments")
+            else:
+                making.adopt(staging, path, segments, entry, staging / "segments")
             manifest = stored.build(
                 current.event_types,
-                [*current.segments, *segments],
+                [*before, *segments],
                 [*current.ingests, entry],
                 current.version + 1,
             )

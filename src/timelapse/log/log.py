@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import pyarrow as pa
 
-from timelapse.errors import LogError
+from timelapse.errors import LogError, UsageError
 from timelapse.log import manifest as stored
 from timelapse.log.derived import Outputs, write_outputs
 from timelapse.log.info import LogInfo, info_of
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from timelapse.charts import Figure
     from timelapse.ingest.source import InMemory, Source
+    from timelapse.ingest.write import Late
 
     SourceLike = Source | DataFrame | InMemory | str | Path | Sequence[str | Path] | Sequence[Source]
 
@@ -159,18 +160,24 @@ class Log:
         spark: SparkSession | None = None,
         *,
         max_bad: float = MAX_BAD,
+        late: Late = "include",
         rows: int | None = None,
         partitions: int | None = None,
         **options: Any,
     ) -> Log:
-        """Add later events: all after the log's last time. The log's new version, as a whole or not at all.
+        """Add events. The log's new version, as a whole or not at all.
 
-        Who has opened an earlier version goes on reading that. Raises EventOrderError, naming the first file and row,
-        when an event is not later; IngestError; LogError.
+        Events before the log's end are put in their places (among those of the same time and type behind the ones that
+        were there): segments behind the first of them are written anew. With `late="refuse"` they are an error that names
+        the first file and row. Who has opened an earlier version goes on reading that. Raises EventOrderError, IngestError, LogError.
         """
+        if late not in ("include", "refuse"):
+            raise UsageError(f"late= (--late) is {late!r}, which is not known", hint='"include" or "refuse"', code="TL808")
         from timelapse.ingest.write import append_to
 
-        append_to(self.path, sources, options, spark, max_bad=max_bad, rows=rows, partitions=partitions)
+        append_to(
+            self.path, sources, options, spark, max_bad=max_bad, rows=rows, partitions=partitions, late=late
+        )
         return Log.open(self.path)
 
     def without(self, what: Any) -> Log:

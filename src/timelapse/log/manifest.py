@@ -102,6 +102,18 @@ class SourceEntry(msgspec.Struct, frozen=True):
     """Its files, by path, with their sizes in bytes; of a log of an older version: none."""
     warnings: list[str] = []
     """What looked wrong about the source, for people."""
+    read: int = 0
+    """Rows that were read: events and all that was left out. 0 in logs of an older version."""
+    filtered: int = 0
+    """Rows that are not the source's: `only`."""
+    duplicates: int = 0
+    """Rows that are identical to another: one of them is an event."""
+    conflicts: int = 0
+    """Rows that are another's by `unique`, and differ from it: they are in the quarantine."""
+    layouts: list[str] = []
+    """How the columns of files differ from those of the file before, for people."""
+    late: dict[str, int] = {}
+    """How long after their events rows arrived, in microseconds: percentiles."""
 
 
 class IngestEntry(msgspec.Struct, frozen=True):
@@ -113,6 +125,10 @@ class IngestEntry(msgspec.Struct, frozen=True):
     sources: list[SourceEntry]
     quarantine: list[str]
     tool: str
+    late: int = 0
+    """Events before the end of the log as it was."""
+    rewritten: int | None = None
+    """The first seq from which events stand elsewhere than in the version before; None: all stand where they were."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,6 +208,11 @@ def keep(folder: Path, manifest: Manifest) -> None:
     kept.mkdir(exist_ok=True)
     with suppress(FileExistsError):  # an append that was killed has kept it
         manifests.create(kept / f"{manifest.version:06d}.json", (folder / NAME).read_bytes())
+
+
+def kept(folder: Path) -> list[int]:
+    """The earlier versions of the log in a folder that are still there."""
+    return sorted(int(p.stem) for p in (folder / "manifests").glob("*.json") if p.stem.isdecimal())
 
 
 def read(folder: Path, version: int | None = None) -> Manifest:

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.errors import UsageError
+from timelapse.ingest.batches import Batch as Parsed
 from timelapse.ingest.convert import wire_type
 from timelapse.ingest.files import Format
-from timelapse.ingest.parse import Batch as Parsed
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.segment import fields_table

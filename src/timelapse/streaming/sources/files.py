@@ -18,9 +18,9 @@ import msgspec
 import numpy as np
 
 from timelapse.errors import IngestError, Place, SourceError
+from timelapse.ingest.batches import Batch as Parsed
 from timelapse.ingest.files import list_files
 from timelapse.ingest.lines import count_line_ends
-from timelapse.ingest.parse import Batch as Parsed
 from timelapse.ingest.prepare import number_lines, prepare_files, read_task
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType

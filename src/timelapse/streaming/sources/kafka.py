@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from timelapse.errors import Place, SourceError, UsageError
+from timelapse.ingest.batches import Bad as ParsedBad
 from timelapse.ingest.lines import Lines
-from timelapse.ingest.parse import Bad as ParsedBad
 from timelapse.ingest.parse import parse_lines
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source

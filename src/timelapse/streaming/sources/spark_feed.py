@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.errors import Place, SourceError, UsageError
-from timelapse.ingest.parse import Batch as Parsed
+from timelapse.ingest.batches import Batch as Parsed
 from timelapse.ingest.parse import parse_table
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source

@@ -1,0 +1,110 @@
+"""Times that had to be decided: without a zone, of an hour that clocks showed twice or never, finer than a microsecond."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from timelapse.ingest.convert import A_NUMBER, ISO_TIME, Times, is_text
+
+Doubt = Literal["zone", "twice", "never", "fraction"]
+"""Why a time is not certain: it has no zone and none was said (read as UTC); clocks showed it twice (the first is taken), or
+never (they were put forward); it has digits below a microsecond, which are cut off."""
+Doubts = dict[Doubt, npt.NDArray[np.int64]]
+"""The rows of each doubt."""
+
+
+def doubts_of(column: pa.Array, times: Times, *, texts: bool) -> Doubts:
+    """What had to be decided to read a column of times: which rows, by why. Rows that cannot be read are of no account."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        found: Doubts = {}
+        if kind.unit == "ns":
+            below = pc.not_equal(
+                pc.subtract(
+                    column.cast(pa.int64()), pc.multiply(pc.divide(column.cast(pa.int64()), 1000), 1000)
+                ),
+                0,
+            )
+            _add(found, "fraction", below)
+        if kind.tz is None:
+            if not times.told:
+                _add(found, "zone", column.is_valid())
+            elif times.tz != "UTC":
+                for why, rows in _of_clocks(column.cast(pa.timestamp("us"), safe=False), times.tz):
+                    _add(found, why, rows)
+        return found
+    if not is_text(kind) or not len(column):
+        return {}
+    if times.told and times.tz == "UTC":
+        return {}
+    column = column.cast(pa.string())
+    if pc.all(pc.match_substring_regex(column, r"^[-+]?[0-9.]*$")).as_py() is not False:
+        return {}  # numbers
+    if times.time_format is None and pc.all(pc.match_substring_regex(column, ISO_TIME)).as_py() is not False:
+        if not times.told:
+            return _only("zone", pc.not_equal(column, ""))
+        try:
+            found = {}
+            for why, rows in _of_clocks(column.cast(pa.timestamp("us")), times.tz):
+                _add(found, why, rows)
+            return found
+        except pa.ArrowInvalid:
+            pass
+    coded = column.dictionary_encode()
+    known = [_doubt(text, times) for text in coded.dictionary.to_pylist()]
+    if not any(known):
+        return {}
+    each = pa.array(known, pa.string()).take(coded.indices)
+    found = {}
+    for why in sorted({one for one in known if one}):
+        _add(found, why, pc.equal(each, why))
+    return found
+
+
+def _only(why: Doubt, rows: pa.Array) -> Doubts:
+    found: Doubts = {}
+    _add(found, why, rows)
+    return found
+
+
+def _add(found: Doubts, why: Doubt, rows: pa.Array) -> None:
+    places = np.flatnonzero(np.asarray(pc.fill_null(rows, False)))
+    if len(places):
+        found[why] = places
+
+
+def _of_clocks(naive: pa.Array, tz: str) -> Iterator[tuple[Doubt, pa.Array]]:
+    """Times of day that clocks in a zone showed twice, and those that they never showed."""
+    first = pc.assume_timezone(naive, tz, ambiguous="earliest", nonexistent="earliest").cast(pa.int64())
+    last = pc.assume_timezone(naive, tz, ambiguous="latest", nonexistent="latest").cast(pa.int64())
+    apart = pc.subtract(last, first)
+    # of a time that never was, these are the last instant before the gap and the first one after it
+    yield "twice", pc.greater(apart, 1_000)
+    yield "never", pc.and_(pc.greater(apart, 0), pc.less_equal(apart, 1_000))
+
+
+def _doubt(text: str | None, times: Times) -> Doubt | None:
+    """What had to be decided to read a text; nothing where it is empty, a number, or no time."""
+    text = (text or "").strip(" \t")
+    if not text or (times.time_format is None and A_NUMBER.match(text)):
+        return None
+    try:
+        naive = times.read(text)
+    except ValueError:
+        return None
+    if naive.tzinfo is not None:
+        return None
+    if not times.told:
+        return "zone"
+    first, second = (naive.replace(tzinfo=times.zone, fold=n).utcoffset() for n in (0, 1))
+    if first is None or second is None or first == second:
+        return None
+    return "twice" if first > second else "never"

@@ -1,0 +1,161 @@
+"""Late events: those that are before a log's end are put in their places, in a new version of the log.
+
+Segments that end before the first of them stay as they are, and those behind are written anew. Both sides are in log
+order, so they are merged range by range, in bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from timelapse.log import manifest as stored
+from timelapse.log.manifest import Manifest, SegmentEntry
+from timelapse.log.reader import LogReader
+from timelapse.log.segment import BLOCK_BYTES, BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter, fields_table
+from timelapse.log.types import EventType
+
+I64 = npt.NDArray[np.int64]
+
+
+class Merged(NamedTuple):
+    """Segments of the new version: those that stay, and new ones; `late`: how many events are before the end as it was."""
+
+    kept: list[SegmentEntry]
+    made: list[SegmentEntry]
+    late: int
+
+
+def merge(log: Path, current: Manifest, staging: Path, segments: Sequence[SegmentEntry], out: Path) -> Merged:
+    """Merge staged segments, which begin before the log's end, with its last ones into new segments below `out`.
+
+    Events of one time are ordered by type, and of one type those that were there come first. In a log that was not made
+    of sources, whose events of one time have an order of their own, all that were there come first.
+    """
+    types = current.event_types
+    first = segments[0].ts_first[0]
+    place = next(n for n, s in enumerate(current.segments) if s.ts_last[-1] >= first)
+    old = LogReader.of(log, current)
+    new = LogReader.of(staging, stored.build(types, list(segments), []))
+    by_type = bool(current.ingests and current.ingests[0].sources)
+    behind = current.segments[place:]
+    ends = sorted({t for s in (*behind, *new.segments) for t in s.ts_last})
+    made = list(_write(out, types, _ranges(old, behind[0].base, new, ends, types, by_type=by_type)))
+    end = current.ts_last
+    return Merged(list(current.segments[:place]), made, 0 if end is None else new.seq_at(end + 1))
+
+
+class _Range(NamedTuple):
+    """Events in log order: times, type numbers, and for each type its fields."""
+
+    ts: I64
+    kinds: I64
+    tables: dict[int, pa.Table]
+
+
+def _ranges(
+    old: LogReader, at: int, new: LogReader, ends: Sequence[int], types: Sequence[EventType], *, by_type: bool
+) -> Iterator[_Range]:
+    done = 0
+    for end in ends:
+        old_to, new_to = old.seq_at(end + 1), new.seq_at(end + 1)
+        sides = [_read(old, at, old_to, types), _read(new, done, new_to, types)]
+        at, done = old_to, new_to
+        yield _in_order(sides, types, by_type=by_type)
+
+
+def _read(reader: LogReader, lo: int, hi: int, types: Sequence[EventType]) -> dict[int, pa.Table]:
+    found: dict[int, list[pa.Table]] = {}
+    numbers = {t.name: n for n, t in enumerate(types)}
+    for chunk in reader.chunks(lo, hi, dict.fromkeys(numbers)):
+        for name, table in chunk.tables.items():
+            found.setdefault(numbers[name], []).append(table)
+    return {n: pa.concat_tables(tables) for n, tables in found.items()}
+
+
+def _in_order(sides: Sequence[dict[int, pa.Table]], types: Sequence[EventType], *, by_type: bool) -> _Range:
+    keys: list[list[I64]] = [[], [], [], []]
+    own: dict[int, list[pa.Table]] = {}
+    for number in range(len(types)):
+        for side, tables in enumerate(sides):
+            table = tables.get(number)
+            if table is None:
+                continue
+            rows = table.num_rows
+            columns = (
+                table["ts"].cast(pa.int64()).to_numpy(), np.full(rows, number), np.full(rows, side), table["seq"].to_numpy(),
+            )  # fmt: skip
+            for key, column in zip(keys, columns, strict=True):
+                key.append(np.asarray(column, np.int64))
+            own.setdefault(number, []).append(table)
+    if not own:
+        nothing = np.zeros(0, np.int64)
+        return _Range(nothing, nothing, {})
+    ts, kinds, sides_, seq = (np.concatenate(key) for key in keys)
+    # what was there keeps its order, whatever it is
+    order = (
+        np.lexsort((seq, sides_, kinds, ts))
+        if by_type
+        else np.lexsort((seq, np.where(sides_ == 0, 0, kinds), sides_, ts))
+    )
+    tables = {}
+    for number, parts_ in own.items():
+        places = order[kinds[order] == number] - int(np.flatnonzero(kinds == number)[0])
+        whole = pa.concat_tables(parts_).take(pa.array(places))
+        kind = types[number]
+        tables[number] = fields_table(
+            kind, [whole[f.name].combine_chunks() for f in kind.fields], len(places)
+        )
+    return _Range(ts[order], kinds[order], tables)
+
+
+def _write(out: Path, types: Sequence[EventType], ranges: Iterator[_Range]) -> Iterator[SegmentEntry]:
+    """Segments of ranges that follow one another; small ranges share a block."""
+    writer: SegmentWriter | None = None
+    number = 0
+    waiting: list[_Range] = []
+
+    def flush() -> Iterator[SegmentEntry]:
+        nonlocal writer, number, waiting
+        if not waiting:
+            return
+        ts, kinds = (np.concatenate([r[n] for r in waiting]) for n in (0, 1))
+        tables = {
+            n: pa.concat_tables([r.tables[n] for r in waiting if n in r.tables])
+            for n in sorted({n for r in waiting for n in r.tables})
+        }
+        waiting = []
+        done = dict.fromkeys(tables, 0)
+        for lo in range(0, len(ts), BLOCK_EVENTS):
+            hi = min(lo + BLOCK_EVENTS, len(ts))
+            part = {}
+            for n, table in tables.items():
+                count = int(np.count_nonzero(kinds[lo:hi] == n))
+                part[n] = table.slice(done[n], count)
+                done[n] += count
+            if writer is None:
+                writer = SegmentWriter(out, f"{number:06d}", types)
+                number += 1
+            writer.write(ts[lo:hi], kinds[lo:hi], part)
+            if writer.count + BLOCK_EVENTS > SEGMENT_EVENTS:
+                yield writer.close()
+                writer = None
+
+    rows = size = 0
+    for one in ranges:
+        if not len(one.ts):
+            continue
+        waiting.append(one)
+        rows += len(one.ts)
+        size += sum(t.nbytes for t in one.tables.values())
+        if rows >= BLOCK_EVENTS or size >= BLOCK_BYTES:
+            yield from flush()
+            rows = size = 0
+    yield from flush()
+    if writer is not None:
+        yield writer.close()

@@ -1,0 +1,137 @@
+"""Events of which there must be one only: those of a type that have the same values in some fields.
+
+Events that are the same in all fields and in time are one that was sent twice; others that share the fields conflict, and
+the first or the last of them in log order is taken. What is in a log already stays: later ones of the same values go.
+An event with a missing value in one of the fields is nobody's duplicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from timelapse.errors import IngestError, Place
+from timelapse.model.types import FLOAT, OptionalType
+
+if TYPE_CHECKING:
+    from timelapse.ingest.source import Source
+    from timelapse.log.reader import LogReader
+    from timelapse.log.types import EventType
+
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+class Rule(NamedTuple):
+    """The fields of which no two events of a type have the same values, and which of several is taken."""
+
+    fields: tuple[str, ...]
+    keep: Literal["first", "last"]
+
+    @property
+    def text(self) -> str:
+        """The fields, for people."""
+        return ", ".join(self.fields)
+
+
+def rule_of(kind: EventType, sources: Sequence[Source]) -> Rule | None:
+    """What the sources of a type ask for. Raises IngestError (TL411) where they ask for different things."""
+    for field in kind.fields:
+        inner = field.type.inner if isinstance(field.type, OptionalType) else field.type
+        if inner == FLOAT and any(field.name in one.unique for one in sources):
+            raise IngestError(
+                f"{field.name} is a float, and floats that look the same may differ", place=Place(what=f"unique (--unique) of {kind.name}"), code="TL411",
+                hint="name fields of other types",
+            )  # fmt: skip
+    found = {Rule(tuple(one.unique), one.conflicts) for one in sources if one.unique}
+    if len(found) > 1:
+        raise IngestError(
+            "its sources differ in unique= (--unique), or in which of several is taken", place=Place(what=kind.name), code="TL411",
+            hint="events are compared over all sources of a type: say the same for each, or say it once",
+        )  # fmt: skip
+    return found.pop() if found else None
+
+
+def numbered(columns: Sequence[pa.Array], rows: int) -> tuple[I64, Bools]:
+    """A number for each row, the same for rows that are equal in all columns; and which rows have no missing value."""
+    numbers = np.zeros(rows, np.int64)
+    whole = np.ones(rows, np.bool_)
+    for column in columns:
+        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            column = pa.array([None if v is None else repr(v) for v in column.to_pylist()], pa.string())
+        coded = column.dictionary_encode()
+        coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
+        codes = np.asarray(pc.fill_null(coded.indices, len(coded.dictionary))).astype(np.int64)
+        whole &= np.asarray(column.is_valid())
+        _, numbers = np.unique(numbers * (len(coded.dictionary) + 1) + codes, return_inverse=True)
+        numbers = numbers.astype(np.int64).ravel()
+    return numbers, whole
+
+
+class LeftOut(NamedTuple):
+    """Which events are the same as another that stays, which conflict with it, and of which that other is in the log already."""
+
+    same: Bools
+    conflict: Bools
+    in_log: Bools
+
+
+def why_left_out(rule: Rule, *, in_log: bool) -> str:
+    """The reason that stands in the quarantine."""
+    return (
+        f"an event of the log has the same {rule.text}"
+        if in_log
+        else f"another event has the same {rule.text}, and the {rule.keep} is taken"
+    )
+
+
+def left_out(rule: Rule, ts: I64, table: pa.Table, rank: I64) -> LeftOut:
+    """Which events are to go.
+
+    `rank` orders them; negative for those that are in a log already, of which the first counts, whatever the rule.
+    """
+    rows = len(ts)
+    same, conflict = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+    times = pa.array(ts)
+    keys, whole = numbered([times if f == "ts" else _flat(table[f]) for f in rule.fields], rows)
+    if rows == 0 or len(np.unique(keys)) == rows:
+        return LeftOut(same, conflict, same)
+    alike, _ = numbered([times, *(_flat(c) for c in table.columns)], rows)
+    known = rank < 0
+    last = -rank if rule.keep == "last" else rank
+    order = np.lexsort((np.where(known, rank, last), ~known, keys))
+    firsts = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    winner = np.empty(rows, np.int64)
+    winner[order] = np.repeat(order[firsts], np.diff([*firsts.tolist(), rows]))
+    loses = whole & (winner != np.arange(rows)) & ~known
+    same = loses & (alike == alike[winner])
+    return LeftOut(same, loses & ~same, known[winner])
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def known_events(
+    reader: LogReader, kind: EventType, rule: Rule, ts: I64, table: pa.Table
+) -> tuple[I64, pa.Table]:
+    """The events of a log that share values with some of these, in its order: their times and fields."""
+    name = rule.fields[0]
+    wanted = pc.unique(pa.array(ts) if name == "ts" else _flat(table[name]))
+    found: list[pa.Table] = []
+    for chunk in reader.chunks(0, reader.count, {kind.name: [f.name for f in kind.fields]}):
+        own = chunk.tables.get(kind.name)
+        if own is not None:
+            found.append(own.filter(pc.is_in(own[name], value_set=wanted.cast(own.schema.field(name).type))))
+    if not found:
+        return np.zeros(0, np.int64), table.slice(0, 0)
+    whole = pa.concat_tables(found)
+    return whole["ts"].cast(pa.int64()).to_numpy(), whole.select([f.name for f in kind.fields]).cast(
+        table.schema
+    )

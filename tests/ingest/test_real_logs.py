@@ -1,0 +1,489 @@
+"""Logs as they are: columns that come and go, several kinds of rows in a file, lists, late rows, duplicates, doubtful times.
+
+Every source is generated with its truth: which rows are events, and where each of the others must be found.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+
+import timelapse as tl
+from tests.cli.run_cli import cli
+from timelapse.errors import EventOrderError, IngestError
+from timelapse.log import Log, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Pay(tl.Event):
+    id: int
+    cents: int
+    device: str | None
+
+
+class Seen(tl.Event):
+    user: str
+    mail: str | None
+
+
+class Line(tl.Event):
+    order: int
+    sku: str
+    price: float
+
+
+def told(log: Log) -> list[tuple[Any, ...]]:
+    return [(e.ts, type(e).__name__, *e._values()) for e in log.events()]
+
+
+def entry(log: Log, number: int = 0) -> Any:
+    return log.manifest.ingests[-1].sources[number]
+
+
+# --- columns --------------------------------------------------------------------------------------------
+
+
+def _days(folder: Path) -> None:
+    """Three days: a renamed column, another order of columns, one that is new, a day without `device`."""
+    for day, text in (
+        ("2026-10-01", "at,id,price,device\n2026-10-01T00:00:01Z,1,1.25,a\n2026-10-01T00:00:02Z,2,2,\n"),
+        ("2026-10-02", "id,device_id,note,price,at\n3,b,x,0.07,2026-10-02T00:00:01Z\n"),
+        ("2026-10-03", "at,id,price\n2026-10-03T00:00:01Z,4,abc\n2026-10-03T00:00:02Z,5,10.1\n"),
+    ):
+        (folder / f"dt={day}").mkdir(parents=True)
+        with gzip.open(folder / f"dt={day}" / "pay.csv.gz", "wt") as file:
+            file.write(text)
+
+
+PAY: dict[str, Any] = {
+    "fields": {"device": ["device", "device_id"]},
+    "compute": {"cents": "round(price * 100)"},
+    "ts": "at",
+}
+
+
+def test_files_of_one_source_may_differ_in_their_columns(tmp_path: Path, spark: SparkSession) -> None:
+    _days(tmp_path / "raw")
+    source = Source(tmp_path / "raw", **PAY, max_bad=0.5)
+    here = Log.write(tmp_path / "here", {Pay: source})
+    day = 86_400_000_000
+    start = 1_790_812_800_000_000
+    assert told(here) == [
+        (start + 1_000_000, "Pay", 1, 125, "a"), (start + 2_000_000, "Pay", 2, 200, None),
+        (start + day + 1_000_000, "Pay", 3, 7, "b"), (start + 2 * day + 2_000_000, "Pay", 5, 1010, None),
+    ]  # fmt: skip
+    (bad,) = here.quarantine().to_pylist()
+    assert bad["file"].endswith("dt=2026-10-03/pay.csv.gz")
+    assert (bad["line"], bad["raw"]) == (2, "2026-10-03T00:00:01Z,4,abc")
+    assert bad["reason"].startswith("cents: ")
+    assert [text.split("pay.csv.gz ")[1] for text in entry(here).layouts] == [
+        "on without 'device' and with 'device_id', 'note' (not used)",
+        "on without 'device_id', 'note' (not used)",
+    ]
+    assert entry(here).without == {"device": 1}
+    on_spark = Log.write(tmp_path / "spark", {Pay: source}, spark)
+    assert on_spark.id == here.id
+    assert on_spark.quarantine().to_pylist() == here.quarantine().to_pylist()
+
+
+def test_types_of_tables_may_widen_and_what_breaks_is_named(tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    pq.write_table(
+        pa.table({"ts": [1], "id": pa.array([1], pa.int32()), "cents": [5], "device": ["a"]}),
+        raw / "a.parquet",
+    )
+    pq.write_table(
+        pa.table({"ts": [2], "id": pa.array([2], pa.int64()), "cents": [6.0], "device_id": ["b"]}),
+        raw / "b.parquet",
+    )
+    log = Log.write(tmp_path / "log", {Pay: Source(raw, fields={"device": ["device", "device_id"]})})
+    assert told(log) == [(1, "Pay", 1, 5, "a"), (2, "Pay", 2, 6, "b")]
+    assert any("'cents' is double, not int64" in text for text in entry(log).layouts)
+    pq.write_table(pa.table({"ts": [3], "id": [[3]], "cents": [6]}), raw / "c.parquet")
+    with pytest.raises(IngestError, match=r"c\.parquet.*for id is list") as raised:
+        Log.write(tmp_path / "other", {Pay: Source(raw)})
+    assert not (tmp_path / "other").exists(), raised.value
+    (raw / "c.parquet").unlink()
+    with pytest.raises(
+        IngestError, match=r"Pay\.device is mapped to the column 'gerät' or 'dev', which is not there"
+    ):
+        Log.write(tmp_path / "other", {Pay: Source(raw, fields={"device": ["gerät", "dev"]})})
+
+
+def test_orc_and_avro_are_read_as_parquet(tmp_path: Path, spark: SparkSession) -> None:
+    import fastavro
+
+    rng = random.Random(3)
+    rows = [
+        {"ts": rng.randrange(50), "id": n, "cents": rng.randrange(9), "device": rng.choice(["x", None])}
+        for n in range(500)
+    ]
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, tmp_path / "a.parquet")
+    orc.write_table(table, tmp_path / "a.orc", stripe_size=1024)
+    fields = [{"name": n, "type": "long"} for n in ("ts", "id", "cents")] + [
+        {"name": "device", "type": ["null", "string"]}
+    ]
+    with (tmp_path / "a.avro").open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "Pay", "fields": fields}, rows)
+    expected = Log.write(tmp_path / "parquet", {Pay: tmp_path / "a.parquet"})
+    assert expected.count == 500
+    for suffix in ("orc", "avro"):
+        assert Log.write(tmp_path / suffix, {Pay: tmp_path / f"a.{suffix}"}).id == expected.id
+    assert Log.write(tmp_path / "s", {Pay: tmp_path / "a.orc"}, spark).id == expected.id
+    for suffix in ("orc", "avro", "parquet"):
+        (tmp_path / f"torn.{suffix}").write_bytes((tmp_path / f"a.{suffix}").read_bytes()[:-40])
+        with pytest.raises(IngestError, match=rf"torn\.{suffix}.*not a readable"):
+            Log.write(tmp_path / "torn", {Pay: tmp_path / f"torn.{suffix}"})
+
+
+def test_one_file_of_several_kinds_of_rows(tmp_path: Path, spark: SparkSession) -> None:
+    """`only` says which rows are a source's; the others are counted, whatever they look like."""
+    lines = [{"kind": "pay", "ts": 5, "id": 1, "cents": 3}, {"kind": "seen", "ts": 4, "user": "u"}, {"kind": "noise", "ts": "x"},
+             {"ts": 9}, {"kind": "pay", "ts": 6, "id": "?", "cents": 3}]  # fmt: skip
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "all.csv").write_text(
+        "ts,kind,id,cents,user\n5,pay,1,3,\n4,seen,,,u\nx,noise,,,\n9,,,,\n6,pay,?,3,\n"
+    )
+    for name in ("all.jsonl", "all.csv"):
+        sources: dict[type[tl.Event], Any] = {
+            Pay: Source(tmp_path / name, only={"kind": "pay"}, max_bad=0.6),
+            Seen: Source(tmp_path / name, only={"kind": ["seen", "saw"]}),
+        }
+        log = Log.write(tmp_path / f"{name}-log", sources)
+        assert told(log) == [(4, "Seen", "u", None), (5, "Pay", 1, 3, None)]
+        assert [(s.read, s.rows, s.bad, s.filtered) for s in log.manifest.ingests[0].sources] == [
+            (5, 1, 1, 3),
+            (5, 1, 0, 4),
+        ]
+        assert Log.write(tmp_path / f"{name}-spark", sources, spark).id == log.id
+
+
+def test_lists_of_objects_make_an_event_each(tmp_path: Path, spark: SparkSession) -> None:
+    orders = [
+        {"ts": 5, "order": 1, "basket": {"items": [{"sku": "a", "price": 1.5}, {"sku": "b", "price": 2}]}},
+        {"ts": 5, "order": 2, "basket": {"items": [{"sku": "z", "price": 1}, {"sku": "c", "price": 1}, {"sku": "b", "price": 1}]}},
+        {"ts": 6, "order": 3, "basket": {"items": []}}, {"ts": 7, "order": 4, "basket": None},
+        {"ts": 8, "order": 5, "basket": {"items": [{"sku": "a"}]}}, {"ts": "no", "order": 6, "basket": {"items": [{"sku": "a", "price": 1}]}},
+    ]  # fmt: skip
+    (tmp_path / "orders.jsonl").write_text("".join(json.dumps(one) + "\n" for one in orders))
+    source = Source(
+        tmp_path / "orders.jsonl",
+        fields={"sku": "basket.items[].sku", "price": "basket.items[].price"},
+        max_bad=0.5,
+    )
+    log = Log.write(tmp_path / "log", {Line: source})
+    assert told(log) == [
+        (5, "Line", 1, "a", 1.5), (5, "Line", 1, "b", 2.0), (5, "Line", 2, "z", 1.0), (5, "Line", 2, "c", 1.0), (5, "Line", 2, "b", 1.0),
+    ]  # fmt: skip
+    found = entry(log)
+    assert (found.read, found.rows, found.bad, found.skipped) == (9, 5, 2, 2)
+    assert [(b["line"], b["reason"].split(":")[0]) for b in log.quarantine().to_pylist()][1] == (6, "item 1")
+    assert Log.write(tmp_path / "spark", {Line: source}, spark).id == log.id
+    with pytest.raises(IngestError, match="one list of objects can be taken apart"):
+        Log.write(
+            tmp_path / "x",
+            {Line: Source(tmp_path / "orders.jsonl", fields={"sku": "a[].sku", "price": "b[].price"})},
+        )
+
+
+# --- times ----------------------------------------------------------------------------------------------
+
+
+def test_what_was_decided_of_times_is_said(tmp_path: Path) -> None:
+    """No zone, an hour that was twice, one that never was, digits that are cut off: how many, and where the first is."""
+    (tmp_path / "a.csv").write_text(
+        "ts,user\n2026-10-25 02:30:00,a\n2026-03-29 02:30:00,b\n2026-10-25T02:30:00Z,c\n2026-07-01,d\n"
+    )
+    log = Log.write(tmp_path / "berlin", {Seen: Source(tmp_path / "a.csv", tz="Europe/Berlin")})
+    twice, never = sorted(w for w in entry(log).warnings if "clocks" in w)[::-1]
+    assert "Seen.ts: 1 of 4 times are of an hour that clocks showed twice" in twice
+    assert twice.endswith("a.csv:2")
+    assert "clocks left out" in never
+    assert never.endswith("a.csv:3")
+    log = Log.write(tmp_path / "utc", {Seen: tmp_path / "a.csv"})
+    assert next(w for w in entry(log).warnings if "zone" in w).startswith(
+        "Seen.ts: 3 of 4 times have no zone, and tz= (--tz) says none"
+    )
+    assert not [
+        w
+        for w in entry(Log.write(tmp_path / "said", {Seen: Source(tmp_path / "a.csv", tz="UTC")})).warnings
+        if "zone" in w
+    ]
+    pq.write_table(
+        pa.table({"ts": pa.array([1_500, 2_000], pa.timestamp("ns", "UTC")), "user": ["a", "b"]}),
+        tmp_path / "n.parquet",
+    )
+    log = Log.write(tmp_path / "ns", {Seen: tmp_path / "n.parquet"})
+    assert any("1 of 2 times have digits below a microsecond" in w for w in entry(log).warnings)
+
+
+def test_the_order_of_arrival_is_another_log(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "a.csv").write_text("ts,got,user\n10,25,a\n20,21,b\n30,130,c\n")
+    by_event = Log.write(tmp_path / "e", {Seen: Source(tmp_path / "a.csv", arrival="got")})
+    by_arrival = Log.write(tmp_path / "a", {Seen: Source(tmp_path / "a.csv", arrival="got", order="arrival")})
+    assert [e.user for e in by_event.events(Seen)] == ["a", "b", "c"]
+    assert [(e.ts, e.user) for e in by_arrival.events(Seen)] == [(21, "b"), (25, "a"), (130, "c")]
+    assert entry(by_event).late == entry(by_arrival).late
+    assert abs(entry(by_event).late["most"] - 100) <= 9
+    assert (
+        Log.write(
+            tmp_path / "s", {Seen: Source(tmp_path / "a.csv", arrival="got", order="arrival")}, spark
+        ).id
+        == by_arrival.id
+    )
+
+
+def test_what_existed_before_stands_in_front(tmp_path: Path) -> None:
+    (tmp_path / "users.csv").write_text("user,mail\nu,m\nv,\n")
+    (tmp_path / "pay.csv").write_text("ts,id,cents\n2026-09-30T23:59:59Z,1,1\n2026-10-01T00:00:00Z,2,2\n")
+    (tmp_path / "events.py").write_text(
+        "import timelapse as tl\nclass Pay(tl.Event):\n    id: int\n    cents: int\nclass Seen(tl.Event):\n    user: str\n    mail: str | None\n"
+    )
+    (tmp_path / "log.toml").write_text(
+        'events = "events.py"\nlog = "log"\nstart = 2026-10-01T00:00:00Z\n[[source]]\ntype = "Pay"\nfiles = "pay.csv"\nmax_bad = 0\n'
+        '[[at_start]]\ntype = "Seen"\nfiles = "users.csv"\n'
+    )
+    done = cli("ingest", tmp_path / "log.toml")
+    assert done.code == 0, done.err
+    start = 1_790_812_800_000_000
+    assert told(Log.open(tmp_path / "log")) == [
+        (start, "Seen", "u", "m"),
+        (start, "Seen", "v", None),
+        (start, "Pay", 2, 2),
+    ]
+    assert "Pay: 2 = 1 events + 1 beyond the bounds" in done.out.replace("\n", " ")
+
+
+# --- duplicates and late rows ---------------------------------------------------------------------------
+
+
+def _sent(rng: random.Random, count: int) -> list[tuple[int, int, int, str | None]]:
+    """Rows (ts, id, cents, device), of which ids repeat: identical, or in conflict; some have the same time."""
+    rows: list[tuple[int, int, int, str | None]] = []
+    for n in range(count):
+        if rows and rng.random() < 0.3:
+            ts, id_, cents, device = rng.choice(rows)
+            rows.append(
+                (ts, id_, cents, device)
+                if rng.random() < 0.5
+                else (ts + rng.randrange(3), id_, cents + rng.randrange(2), device)
+            )
+        else:
+            rows.append((rng.randrange(40), n, rng.randrange(9), rng.choice(["a", None])))
+    return rows
+
+
+def _once(
+    rows: Sequence[tuple[int, int, int, str | None]], keep: str
+) -> tuple[list[tuple[int, int, int, str | None]], int, int]:
+    """The meaning of `unique`: events in log order, identical ones, those in conflict."""
+    ordered = sorted(enumerate(rows), key=lambda one: (one[1][0], one[0]))
+    winners: dict[int, tuple[int, tuple[int, int, int, str | None]]] = {}
+    for number, row in ordered:
+        if keep == "last" or row[1] not in winners:
+            winners[row[1]] = (number, row)
+    same = sum(row == winners[row[1]][1] and number != winners[row[1]][0] for number, row in ordered)
+    events = [row for number, row in ordered if winners[row[1]][0] == number]
+    return events, same, len(rows) - len(events) - same
+
+
+def _csv(path: Path, rows: Sequence[tuple[Any, ...]]) -> Path:
+    path.write_text(
+        "ts,id,cents,device\n"
+        + "".join(",".join("" if v is None else str(v) for v in row) + "\n" for row in rows)
+    )
+    return path
+
+
+@pytest.mark.parametrize("keep", ["first", "last"])
+@pytest.mark.parametrize("seed", range(6))
+def test_of_duplicates_one_is_an_event(
+    seed: int, keep: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    rng = random.Random(seed)
+    rows = _sent(rng, 120)
+    source = Source(
+        [str(_csv(tmp_path / "1.csv", rows[:50])), str(_csv(tmp_path / "2.csv", rows[50:]))],
+        unique=["id"],
+        conflicts=keep,
+    )
+    events, same, conflicts = _once(rows, keep)
+    log = Log.write(tmp_path / "log", {Pay: source})
+    assert [row[:1] + row[2:] for row in told(log)] == events
+    found = entry(log)
+    assert (found.read, found.rows, found.duplicates, found.conflicts) == (120, len(events), same, conflicts)
+    assert same
+    assert conflicts
+    quarantined = log.quarantine().to_pylist()
+    assert len(quarantined) == conflicts
+    assert {b["reason"] for b in quarantined} == {f"another event has the same id, and the {keep} is taken"}
+    if seed < 2:
+        spark: SparkSession = request.getfixturevalue("spark")
+        other = Log.write(tmp_path / "spark", {Pay: source}, spark, partitions=3)
+        assert other.id == log.id
+        assert sorted(map(str, other.quarantine().to_pylist())) == sorted(map(str, quarantined))
+        assert (entry(other).duplicates, entry(other).conflicts) == (same, conflicts)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_appends_in_any_split_give_the_same_log(
+    seed: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Rows of distinct times: whatever comes in whichever append, the log is that of all rows at once."""
+    rng = random.Random(100 + seed)
+    times = rng.sample(range(1000), 90)
+    rows = [(ts, n, rng.randrange(9), rng.choice(["a", None])) for n, ts in enumerate(times)]
+    again = [rng.choice(rows) for _ in range(10)]
+    whole = Log.write(tmp_path / "whole", {Pay: _csv(tmp_path / "all.csv", rows)})
+    sent = [*rows, *again]
+    rng.shuffle(sent)
+    cuts = sorted(rng.sample(range(1, 99), 3))
+    spark = request.getfixturevalue("spark") if seed == 0 else None
+    log: Log | None = None
+    duplicates = 0
+    for number, (lo, hi) in enumerate(zip([0, *cuts], [*cuts, 100], strict=True)):
+        part = Source(_csv(tmp_path / f"{number}.csv", sent[lo:hi]), unique=["id"])
+        log = Log.write(tmp_path / "log", {Pay: part}) if log is None else log.append({Pay: part}, spark)
+        duplicates += entry(log).duplicates
+        for version in range(1, log.version + 1):  # earlier versions stay what they were
+            assert Log.open(tmp_path / "log", version).count <= log.count
+    assert log is not None
+    assert log.id == whole.id
+    assert told(log) == told(whole)
+    assert duplicates == 10
+    first = Log.open(tmp_path / "log", 1)
+    assert sorted(e.ts for e in first.events()) == sorted({row[0] for row in sent[: cuts[0]]})
+
+
+def test_late_events_stand_behind_those_of_the_same_time_and_type(tmp_path: Path) -> None:
+    log = Log.write(
+        tmp_path / "log",
+        {
+            Pay: _csv(tmp_path / "a.csv", [(5, 1, 0, None), (7, 2, 0, None)]),
+            Seen: _seen(tmp_path / "s.csv", [5]),
+        },
+    )
+    log = log.append({Pay: _csv(tmp_path / "b.csv", [(5, 3, 0, None), (3, 4, 0, None)])})
+    assert [(e.ts, type(e).__name__, getattr(e, "id", None)) for e in log.events()] == [
+        (3, "Pay", 4), (5, "Pay", 1), (5, "Pay", 3), (5, "Seen", None), (7, "Pay", 2),
+    ]  # fmt: skip
+    last = log.manifest.ingests[-1]
+    assert (last.late, last.rewritten) == (2, 0)
+    assert Log.open(tmp_path / "log", 1).count == 3
+    with pytest.raises(EventOrderError, match="TL408"):
+        log.append({Pay: _csv(tmp_path / "c.csv", [(5, 9, 0, None)])}, late="refuse")
+    log = log.append(
+        {Pay: _csv(tmp_path / "d.csv", [(8, 9, 0, None)])}
+    )  # what earlier versions name is not removed
+    assert [Log.open(tmp_path / "log", n).count for n in (1, 2, 3)] == [3, 5, 6]
+    assert [len(told(Log.open(tmp_path / "log", n))) for n in (1, 2, 3)] == [3, 5, 6]
+
+
+def _seen(path: Path, times: Sequence[int]) -> Path:
+    path.write_text("ts,user\n" + "".join(f"{ts},u\n" for ts in times))
+    return path
+
+
+def test_only_segments_behind_the_first_late_event_are_written_anew(tmp_path: Path) -> None:
+    log = Log.write(tmp_path / "log", {Pay: _csv(tmp_path / "0.csv", [(n, n, 0, None) for n in range(10)])})
+    for part in range(1, 4):
+        log = log.append(
+            {
+                Pay: _csv(
+                    tmp_path / f"{part}.csv", [(100 * part + n, 100 * part + n, 0, None) for n in range(10)]
+                )
+            }
+        )
+    before = [s.folder for s in log.manifest.segments]
+    log = log.append({Pay: _csv(tmp_path / "late.csv", [(205, 1000, 0, None)])})
+    assert [s.folder for s in log.manifest.segments][:2] == before[:2]
+    assert log.manifest.ingests[-1].rewritten == 20
+    assert log.count == 41
+
+
+# --- privacy, and files that are something else ----------------------------------------------------------
+
+
+def test_private_fields_are_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hashed under a key, cut short, dropped: no stored file has the text, those of bad rows included, nor the key."""
+    (tmp_path / "a.csv").write_text(
+        "ts,user,mail\n1,alice-secret,a@hidden.org\n2,bob-secret,\nx,alice-secret,c@hidden.org\n"
+    )
+    source = Source(tmp_path / "a.csv", hash=["user"], truncate={"mail": 1}, max_bad=0.5)
+    with pytest.raises(IngestError, match="TIMELAPSE_HASH_KEY is empty"):
+        Log.write(tmp_path / "log", {Seen: source})
+    monkeypatch.setenv("TIMELAPSE_HASH_KEY", "the-very-key")
+    log = Log.write(tmp_path / "log", {Seen: source})
+    first, second = log.events(Seen)
+    assert (len(first.user), first.mail, second.mail) == (32, "a", None)
+    assert first.user != second.user
+    assert log.quarantine()["raw"].to_pylist() == ["(not kept: fields of this source are private)"]
+    for path in (tmp_path / "log").rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            assert not [word for word in (b"secret", b"hidden", b"the-very-key") if word in data], path
+    (tmp_path / "log" / "x").unlink(missing_ok=True)
+    dropped = Log.write(
+        tmp_path / "dropped", {Seen: Source(tmp_path / "a.csv", drop=["mail"], hash=["user"], max_bad=0.5)}
+    )
+    assert [e.mail for e in dropped.events(Seen)] == [None, None]
+    assert [e.user for e in dropped.events(Seen)] == [first.user, second.user]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("a.csv", b"ts;user;mail\n1;a;b\n", "--sep ';'"),
+        ("a.csv", b"ts\tuser\n1\ta\n", "--sep tab"),
+        ("a.csv", b"PAR1\0\0", "a Parquet file"),
+        ("a.csv", b"\x1f\x8b\x08\0\0", "its name must end in .gz"),
+        ("a.jsonl", b"PK\x03\x04zip", "a zip archive"),
+        ("a.csv", "ts,user\n1,ä\n".encode("utf-16"), "UTF-16"),
+        ("a.csv", b"ts,user\n1,a\0b\n", "binary"),
+    ],
+)
+def test_files_that_are_something_else_are_named(name: str, data: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(IngestError) as raised:
+        Log.write(tmp_path / "log", {Seen: tmp_path / name})
+    assert said in str(raised.value)
+    assert name in str(raised.value)
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"compute": {"cents": "foo(x)"}}, "FOO"),
+        ({"compute": {"nothing": "x"}}, "nothing"),
+        ({"compute": {"cents": "a"}, "fields": {"cents": "b"}}, "mapped to a column and computed"),
+        ({"order": "arrival"}, "needs the time of arrival"),
+        ({"unique": ["nr"]}, "nr"),
+        ({"hash": ["device"], "drop": ["device"]}, "named twice"),
+        ({"drop": ["cents"]}, "cents cannot be dropped"),
+        ({"truncate": {"cents": 3}}, "cents cannot be cut short"),
+        ({"max_bad": 3}, "a share"),
+        ({"ts": []}, "ts is []"),
+    ],
+)
+def test_options_are_checked_before_anything_is_read(
+    options: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    _csv(tmp_path / "a.csv", [(1, 1, 1, None)])
+    with pytest.raises(IngestError) as raised:
+        Log.write(tmp_path / "log", {Pay: Source(tmp_path / "a.csv", **options)})
+    assert raised.value.code == "TL411"
+    assert said in str(raised.value)
