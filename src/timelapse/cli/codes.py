@@ -193,7 +193,7 @@ TL407 An event type that the log does not have
 An append brings events of the log's own types.
 
 TL408 Events that are not later
-An append only takes events after the log's last time: earlier ones would change what runs have seen. Ingest everything again to bring them in.
+With --late refuse an append only takes events after the log's last time. --late include, the default, puts earlier ones in their places, in a new version of the log.
 
 TL409 A log made from a run, or without events, that does not fit
 For tl.Log.from_run: each field of the event must be a field of the record, with the same type. For --without: the run must be over the same log, and numbers must be those of its events.

@@ -172,7 +172,9 @@ class Log:
         the first file and row. Who has opened an earlier version goes on reading that. Raises EventOrderError, IngestError, LogError.
         """
         if late not in ("include", "refuse"):
-            raise UsageError(f"late= (--late) is {late!r}, which is not known", hint='"include" or "refuse"', code="TL808")
+            raise UsageError(
+                f"late= (--late) is {late!r}, which is not known", hint='"include" or "refuse"', code="TL808"
+            )
         from timelapse.ingest.write import append_to
 
         append_to(
