@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _LAYOUTS = 6
 """Changes of layout that are shown of a source."""
+_DEFAULT_EVENTS = 1_000_000
+_GAPS = 6
+"""Gaps that are shown."""
 _SHOWN = 20
 """Events that are shown where --where or --type is given without --head."""
 
@@ -28,6 +31,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=examples(
             "timelapse synth --events 1000000 --exponent 0.8 --seed 7 --out logs/social",
+            "timelapse synth --company --out week",
             "timelapse synth --events 100000000 --users 10000000 --out logs/big --master local[8]",
         )
     )(synth)
@@ -37,6 +41,8 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "timelapse log logs/oct",
             "timelapse log logs/oct --bad 5",
+            "timelapse log logs/oct --versions",
+            "timelapse log logs/oct --forget 'user == 512' --expire 0d",
             """timelapse log logs/oct --type Message --where 'sender == 512 and ts >= "2026-10-03"' --head 50""",
         ),
     )(show_log)
@@ -44,7 +50,7 @@ def register(app: typer.Typer) -> None:
 
 def synth(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the log goes.", show_default=False)],
-    events: Annotated[int, typer.Option(help="Number of events.")] = 1_000_000,
+    events: Annotated[int, typer.Option(help="Number of events.")] = _DEFAULT_EVENTS,
     exponent: Annotated[
         float, typer.Option(help="Exponent of the power law of users and addresses: 0 even, 4 very skewed.")
     ] = 0.8,
@@ -61,6 +67,13 @@ def synth(
     rate: Annotated[
         float | None, typer.Option(help="Events per second; by default the log spans 30 days.")
     ] = None,
+    company: Annotated[
+        bool,
+        typer.Option(
+            "--company",
+            help="Instead of a log, raw files of a company's week as they come, with a definition that reads them.",
+        ),
+    ] = False,
     master: Master = None,
     local: Local = False,
     overwrite: Overwrite = False,
@@ -80,6 +93,9 @@ def synth(
     from timelapse.synth import Network, generate
     from timelapse.synth.write import LOCAL_EVENTS
 
+    if company:
+        _company(out, events, seed, as_json=as_json)
+        return
     network = Network.make(
         events, exponent=exponent, seed=seed, users=users, addresses=addresses, spammers=spammers,
         friendships=friendships, start=parse_time("--start", start), rate=rate,
@@ -115,6 +131,36 @@ def synth(
     )
 
 
+def _company(out: Path, events: int, seed: int, *, as_json: bool) -> None:
+    """Write a company's week."""
+    import dataclasses
+
+    from timelapse.cli.console import line, print_json
+    from timelapse.errors import Place, UsageError
+    from timelapse.synth.company import DAYS, write_company
+
+    if out.exists():
+        raise UsageError(
+            "there is something here already",
+            place=Place(str(out)),
+            hint="choose another folder",
+            code="TL808",
+        )
+    per_day = max(40, min(events, 14_000 if events == _DEFAULT_EVENTS else events) // DAYS)
+    found = write_company(out, per_day=per_day, seed=seed)
+    if as_json:
+        print_json(dataclasses.asdict(found))
+        return
+    told = ", ".join(f"{count:,} {name}" for name, count in found.events.items())
+    line(
+        f"{told}; of Txn {found.duplicates:,} rows are sent twice, {found.late:,} come a day late, {found.bad:,} cannot be read"
+    )
+    line(
+        ("next: ", "dim"),
+        f"timelapse ingest {out}/log.toml && timelapse replay {out}/rules.py:Fraud {out}/log",
+    )
+
+
 def _program() -> str:
     """The anti-spam program: where the repository has it, else as it is installed."""
     here = "examples/antispam.py"
@@ -139,13 +185,33 @@ def show_log(
             help="""Events for which this holds: 'sender == 512 and ts >= "2026-10-03"'.""",
         ),
     ] = "",
+    versions: Annotated[bool, typer.Option("--versions", help="List the log's versions.")] = False,
+    forget: Annotated[
+        str,
+        typer.Option(
+            metavar="CONDITION",
+            help="Make a version without the events for which this holds: 'user == 512'. Earlier versions have them until --expire.",
+        ),
+    ] = "",
+    expire: Annotated[
+        str,
+        typer.Option(
+            metavar="AGE",
+            help="Remove versions that were replaced longer ago: 30d, 12h; 0d removes all but the newest.",
+        ),
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """Show a log: types, counts, span, events per day, sizes, what ingest left out; or its first events."""
+    """Show a log: types, counts, span, events per day, sizes, what ingest left out; its first events; or its versions."""
     from timelapse.cli.console import print_json
     from timelapse.log import Log
 
     log = Log.open(path, version)
+    if forget or expire or versions:
+        from timelapse.cli.log_versions import change_versions
+
+        change_versions(log, forget=forget, expire=expire, version=version, as_json=as_json)
+        return
     if head is not None or types or where:
         _print_events(
             log.head(_SHOWN if head is None else head, *(types or ()), where=where), as_json=as_json
@@ -222,6 +288,7 @@ def _print_info(info: LogInfo) -> None:
     if info.missing_days:
         shown = ", ".join(info.missing_days[:6]) + (" ..." if len(info.missing_days) > 6 else "")
         line(("warning  ", "yellow"), f"no events on {len(info.missing_days):,} days in between: {shown}")
+    print_gaps(info)
     for ingest in info.ingests:
         print_noticed(ingest)
     if info.bad or info.skipped:
@@ -229,6 +296,18 @@ def _print_info(info: LogInfo) -> None:
         skipped = f"{info.skipped:,} lines that were empty or did not match"
         line("left out: " + ", ".join(text for text, n in ((bad, info.bad), (skipped, info.skipped)) if n))
     line(("id ", "dim"), info.id)
+
+
+def print_gaps(info: LogInfo) -> None:
+    """What looks missing."""
+    from timelapse.cli.console import clean, line
+
+    for gap in info.gaps[:_GAPS]:
+        line(("gap      ", "yellow"), " " + clean(gap))
+    if len(info.gaps) > _GAPS:
+        line(
+            ("gap      ", "yellow"), f" and {len(info.gaps) - _GAPS:,} more: timelapse log {info.path} --json"
+        )
 
 
 def print_noticed(ingest: IngestEntry) -> None:
@@ -307,7 +386,7 @@ def _log_json(info: LogInfo) -> dict[str, Any]:
     return {
         "path": info.path, "id": info.id, "version": info.version, "events": info.count,
         "ts_first": info.ts_first, "ts_last": info.ts_last, "bytes": info.bytes, "segments": info.segments,
-        "bad": info.bad, "skipped": info.skipped, "days": info.days, "missing_days": info.missing_days,
+        "bad": info.bad, "skipped": info.skipped, "days": info.days, "missing_days": info.missing_days, "gaps": info.gaps,
         "types": [
             {"name": t.name, "events": t.count, "bytes": t.bytes, "fields": dict(t.fields)} for t in info.types
         ],

@@ -337,7 +337,7 @@ def _run(
 
 def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
     from timelapse.cli.console import line, print_json
-    from timelapse.cli.data_commands import _log_json, print_noticed
+    from timelapse.cli.data_commands import _log_json, print_gaps, print_noticed
     from timelapse.cli.view import share, size, span, took
 
     info = log.info()
@@ -367,6 +367,7 @@ def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
     if info.missing_days:
         shown = ", ".join(info.missing_days[:4]) + (" ..." if len(info.missing_days) > 4 else "")
         line(("warning   ", "yellow"), f"no events on {len(info.missing_days)} days in between: {shown}")
+    print_gaps(info)
     length = span((info.ts_last or 0) - (info.ts_first or 0))
     added = f" ({last.events:,} added)" if log.version > 1 else ""
     line(

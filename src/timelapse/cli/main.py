@@ -30,6 +30,7 @@ Exit codes: 0 fine, 1 different (verify, diff), 2 trouble, 3 a condition of diff
 
 _MODULES = {
     "demo_command": ("demo",),
+    "init_command": ("init",),
     "data_commands": ("synth", "ingest", "log"),
     "derive_command": ("derive",),
     "run_commands": ("replay", "verify"),

@@ -17,7 +17,7 @@ from timelapse.ingest.source import Source, no_source
 from timelapse.ingest.task import BadRow, TaskReport
 from timelapse.ingest.unique import rule_of
 from timelapse.log import manifest as stored
-from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry, SourceEntry
+from timelapse.log.manifest import IngestEntry, SegmentEntry, SourceEntry
 from timelapse.log.types import EventType
 from timelapse.moments import shown_time
 from timelapse.store.parts import sync
@@ -160,23 +160,6 @@ def clean(folder: Path, segments: Sequence[SegmentEntry], entry: IngestEntry) ->
             left.unlink()
     if not entry.quarantine:
         (folder / "quarantine").rmdir()
-
-
-def remove_unnamed(log: Path, manifest: Manifest) -> None:
-    """Remove what a killed append left: files that no version's manifest names."""
-    versions = [manifest, *(stored.read(log, v) for v in stored.kept(log) if v != manifest.version)]
-    segments = {s.folder for one in versions for s in one.segments}
-    bad = {name for one in versions for i in one.ingests for name in i.quarantine}
-    left = [p for p in log.iterdir() if p.name.startswith((".append-", f".{stored.NAME}."))]
-    left += (log / "manifests").glob(".*")
-    left += [p for p in (log / "segments").iterdir() if p.name not in segments]
-    if (log / "quarantine").is_dir():
-        left += [p for p in (log / "quarantine").iterdir() if p.name not in bad]
-    for path in left:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def adopt(staging: Path, log: Path, segments: Sequence[SegmentEntry], entry: IngestEntry, made: Path) -> None:

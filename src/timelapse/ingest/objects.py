@@ -77,6 +77,12 @@ class JsonObject:
             members.append(
                 (name, loose if key in self.values or python is Any else loose | None, msgspec.UNSET)
             )
+        for key in found:
+            if '"' in key or "\\" in key or not key.isprintable():
+                raise IngestError(
+                    f"the key {key!r} cannot be read: it has a quotation mark, a backslash or a control character", code="TL411",
+                    hint="rename it where the objects are written, or prepare them with Spark",
+                )  # fmt: skip
         rename = {f"v{number}": key for number, key in enumerate(sorted(found))}
         if self.list is not None:
             rename["many"] = self.list[0]

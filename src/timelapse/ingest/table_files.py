@@ -52,8 +52,8 @@ def _shape(schema: pa.Schema, rows: Sequence[int]) -> Shape:
     return Shape(dict(zip(schema.names, schema.types, strict=True)), rows)
 
 
-def read(format_: Format, file: SourceFile, group: int, most: int, plan: Plan) -> Iterator[pa.Table]:
-    """The rows of a part of a file, in their order, with the columns that the plan needs. Raises IngestError (TL412)."""
+def read(format_: Format, file: SourceFile, group: int, most: int, plan: Plan | None) -> Iterator[pa.Table]:
+    """The rows of a part of a file, in their order, with the columns that the plan needs (None: all). Raises IngestError (TL412)."""
     system, path = file.locate()
     try:
         with system.open_input_file(path) as stream:
@@ -76,12 +76,14 @@ def read(format_: Format, file: SourceFile, group: int, most: int, plan: Plan) -
         raise _unreadable(format_, file, error) from error
 
 
-def _wanted(have: Sequence[str], file: SourceFile, plan: Plan) -> list[str]:
+def _wanted(have: Sequence[str], file: SourceFile, plan: Plan | None) -> list[str]:
+    if plan is None:
+        return list(have)
     own = plan.within(file.partition, tuple(have))
     return [c for c in own.needed if c in have and c not in plan.partitions]
 
 
-def _avro_tables(stream: Any, file: SourceFile, most: int, plan: Plan) -> Iterator[pa.Table]:
+def _avro_tables(stream: Any, file: SourceFile, most: int, plan: Plan | None) -> Iterator[pa.Table]:
     """Avro's records: values of logical types as Python has them."""
     reader = _avro().reader(stream)
     fields = [f["name"] for f in reader.writer_schema["fields"]]

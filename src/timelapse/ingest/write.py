@@ -17,6 +17,7 @@ from timelapse.log import manifest as stored
 from timelapse.log.place import check_free, locked, whole_folder
 from timelapse.log.reader import LogReader
 from timelapse.log.types import EventType, event_types
+from timelapse.log.versions import remove_unnamed
 from timelapse.model.events import Event
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def append_to(
                 )  # fmt: skip
             wanted[known[kind.name]] = [(kind, source) for source in own]
         numbers = sorted(wanted)  # the declared order of the log, whatever the order of `sources`
-        making.remove_unnamed(path, current)
+        remove_unnamed(path, current)
         staging = path / f".append-{making.unique()}"
         staging.mkdir()
         try:

@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
 
+from timelapse.log.gaps import gaps_of
 from timelapse.log.manifest import IngestEntry, Manifest
 
 _EPOCH_DAY = date(1970, 1, 1)
@@ -35,6 +36,8 @@ class LogInfo:
     types: tuple[TypeInfo, ...]
     days: dict[str, dict[str, int]]
     missing_days: tuple[str, ...]
+    gaps: tuple[str, ...]
+    """What looks missing, for people: types that end early, days with far fewer events than those around them."""
     bytes: int
     segments: int
     bad: int
@@ -58,13 +61,14 @@ def info_of(path: Path, manifest: Manifest) -> LogInfo:
     present = sorted(per_day)
     absent = [b for a, c in pairwise(present) if c - a <= 3660 for b in range(a + 1, c)]
     sources = [s for i in manifest.ingests for s in i.sources]
+    by_day = {_iso(day): per_day[day] for day in present}
     return LogInfo(
         path=str(path), id=manifest.id, version=manifest.version, count=manifest.count,
         ts_first=manifest.ts_first, ts_last=manifest.ts_last,
         types=tuple(
             TypeInfo(t.name, tuple(t.fields), t.count, size) for t, size in zip(manifest.types, sizes, strict=True)
         ),
-        days={_iso(day): per_day[day] for day in present}, missing_days=tuple(map(_iso, absent)),
+        days=by_day, missing_days=tuple(map(_iso, absent)), gaps=tuple(gaps_of(by_day, names)),
         bytes=sum(sizes), segments=len(manifest.segments), bad=sum(s.bad for s in sources),
         skipped=sum(s.skipped for s in sources), outside=sum(s.outside for s in sources), ingests=tuple(manifest.ingests),
     )  # fmt: skip

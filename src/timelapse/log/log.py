@@ -19,6 +19,7 @@ from timelapse.log.quarantine import bad_rows
 from timelapse.log.reader import LogReader, unreadable
 from timelapse.log.segment import BLOCK_EVENTS, write_events
 from timelapse.log.types import EventType, bind, event_types
+from timelapse.log.versions import LogVersion, expire, forget, versions_of
 from timelapse.log.without import name_of, seqs_of
 from timelapse.model.events import Event
 from timelapse.model.order import in_order
@@ -253,6 +254,23 @@ class Log:
     def info(self) -> LogInfo:
         """Types, counts, span, events per day, sizes, and what each ingest left out: of the whole log, as stored."""
         return info_of(self.path, self.manifest)
+
+    def versions(self) -> list[LogVersion]:
+        """The versions that can be opened, oldest first."""
+        return versions_of(self.path)
+
+    def forget(self, where: str) -> Log:
+        """The log's new version, without the events for which a condition holds (as for `head`), such as a person's.
+
+        Earlier versions have them until `expire` removes these; so have runs, and the rows in the quarantine. Raises
+        UsageError, LogError (TL409) where it holds for none.
+        """
+        forget(self.path, where)
+        return Log.open(self.path)
+
+    def expire(self, seconds: float) -> list[int]:
+        """Remove the versions that were replaced at least so many seconds ago; which they were. Raises LogError."""
+        return expire(self.path, seconds)
 
     def quarantine(self) -> pa.Table:
         """The bad rows: file, line (null for DataFrames), type, reason, raw text."""

@@ -1,0 +1,384 @@
+"""Looking at data that nobody has described: which columns files have, what is in them, which of them is the time.
+
+Only samples are read, from the first, the last and some files between. What is found is a proposal: `timelapse init` writes it
+down with what it saw, for people to correct.
+"""
+
+from __future__ import annotations
+
+import csv
+import keyword
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from timelapse.errors import IngestError, Place
+from timelapse.ingest import lines as text_lines
+from timelapse.ingest import table_files
+from timelapse.ingest.files import Format, SourceFile, check_is_text, format_of, list_files
+from timelapse.ingest.source import Source
+
+_FILES = 5
+_ROWS = 2_000
+_ODD = 0.01
+"""The share of values that may not fit a column's type."""
+_BYTES = 512 << 10
+_SEPARATORS = (",", ";", "\t", "|")
+_TIMES = (
+    "ts",
+    "time",
+    "timestamp",
+    "at",
+    "datetime",
+    "date",
+    "event_time",
+    "created_at",
+    "created",
+    "occurred_at",
+)
+"""Names of the event time, the likeliest first."""
+_FORMATS = (
+    "%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%Y/%m/%d %H:%M:%S", "%d/%b/%Y:%H:%M:%S %z",
+    "%a, %d %b %Y %H:%M:%S %z",
+)  # fmt: skip
+_UNITS = (("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_000))
+_EARLIEST, _LATEST = 946_684_800, 2_208_988_800
+"""Seconds of the years 2000 and 2040: numbers between them, in some unit, are taken for times."""
+_MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}\Z")
+
+
+@dataclass
+class Seen:
+    """A column: its name in the files, the type that fits, whether values are missing, and what it may be.
+
+    `unit`, `time_format`: how it is read as a time; `naive`: its times have no zone. `notes`: for people."""
+
+    name: str
+    type: str
+    missing: bool = False
+    time: bool = False
+    unit: str | None = None
+    time_format: str | None = None
+    naive: bool = False
+    example: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def field(self) -> str:
+        """A name that Python takes."""
+        last = self.name.replace("[]", "").replace(".", "_")
+        plain = re.sub(r"\W", "_", last).strip("_") or "column"
+        plain = f"_{plain}" if plain[0].isdigit() else plain
+        return f"{plain}_" if keyword.iskeyword(plain) or plain in ("ts", "seq") else plain
+
+
+@dataclass
+class Looked:
+    """What was found of the files of one event type."""
+
+    type: str
+    data: str
+    files: int
+    format: Format
+    rows: int
+    columns: list[Seen]
+    ts: Seen | None
+    sep: str = ","
+    header: bool = True
+    notes: list[str] = field(default_factory=list)
+    renamed: list[tuple[Seen, Seen]] = field(default_factory=list)
+    """Columns of which each file has one: the second may be the first under a new name."""
+
+
+def _renamed(columns: Sequence[Seen], per_file: Sequence[dict[str, list[Any]]]) -> list[tuple[Seen, Seen]]:
+    files = [one for one in per_file if one]
+    found = []
+    for n, old in enumerate(columns):
+        for new in columns[n + 1 :]:
+            if (
+                old.type == new.type
+                and all((old.name in one) != (new.name in one) for one in files)
+                and any(old.name in one for one in files)
+            ):
+                if any(new.name in one for one in files):
+                    found.append((old, new))
+    return found
+
+
+def look(data: str, type_: str | None = None) -> Looked:
+    """What the files under a path, folder or glob hold. Raises IngestError where there are none, or they cannot be read."""
+    files = list_files([data])
+    format_ = format_of(Source(data), files)
+    chosen = [files[k] for k in sorted({(len(files) - 1) * n // max(1, _FILES - 1) for n in range(_FILES)})]
+    name = type_ or _type_name(data, files)
+    found = Looked(name, data, len(files), format_, 0, [], None)
+    per_file: list[dict[str, list[Any]]] = []
+    for file in chosen:
+        if format_ in ("csv", "json", "text"):
+            check_is_text(file)
+        if format_ == "csv":
+            per_file.append(_csv(found, file))
+        elif format_ == "json":
+            per_file.append(_json(file))
+        elif format_ == "text":
+            raise IngestError(
+                "plain text has no columns",
+                place=Place(file.path),
+                code="TL411",
+                hint="describe it: regex= (--regex)",
+            )
+        else:
+            per_file.append(_table(format_, file))
+    for folder in chosen[0].partition:
+        for values, file in zip(per_file, chosen, strict=True):
+            if folder not in values:
+                values[folder] = [file.partition.get(folder)]
+    found.rows = sum(max(map(len, one.values()), default=0) for one in per_file)
+    names = list(dict.fromkeys(name for one in per_file for name in one))
+    for column in names:
+        if format_ == "json" and ('"' in column or "\\" in column or not column.isprintable()):
+            found.notes.append(f"left out: the key {column!r} cannot be read")
+            continue
+        seen = infer(column, [v for one in per_file for v in one.get(column, [])])
+        without = [file.path for one, file in zip(per_file, chosen, strict=True) if column not in one and one]
+        if without:
+            seen.missing = True
+            seen.notes.append(
+                f"not in {without[0]}"
+                + (f" and {len(without) - 1} more of the files looked at" if len(without) > 1 else "")
+            )
+        found.columns.append(seen)
+    found.ts = _time_among(found.columns)
+    found.renamed = _renamed(found.columns, per_file)
+    if not any(per_file):
+        found.notes.append("the files looked at have no rows")
+    return found
+
+
+def _type_name(data: str, files: Sequence[SourceFile]) -> str:
+    """`raw/logins-*.csv` are events of the type Logins."""
+    path = Path(data)
+    stem = path.name if path.is_dir() else Path(files[0].path if any(c in data for c in "*?[") else data).name
+    plain = path.parent.name if stem.startswith("*") else stem
+    words = [w for w in re.split(r"[^A-Za-z]+", re.split(r"[.=]", plain)[0]) if w]
+    found = "".join(w[:1].upper() + w[1:] for w in words) or "Row"
+    return f"{found}Event" if keyword.iskeyword(found) else found
+
+
+# --- samples --------------------------------------------------------------------------------------------
+
+
+def _lines(file: SourceFile) -> list[str]:
+    piece = text_lines.Piece(file, 0, 0, None if file.packed else file.size)
+    for block in text_lines.read_lines(piece, _BYTES):
+        return [
+            line.rstrip("\r")
+            for line in block.data.decode("utf-8", "replace").split("\n")[:_ROWS]
+            if line.strip()
+        ]
+    return []
+
+
+def _csv(found: Looked, file: SourceFile) -> dict[str, list[Any]]:
+    lines = _lines(file)
+    if not lines:
+        return {}
+    found.sep = max(_SEPARATORS, key=lambda sep: _agreement(lines, sep))
+    rows = list(csv.reader(lines, delimiter=found.sep))
+    width = Counter(map(len, rows)).most_common(1)[0][0]
+    first = rows[0]
+    header = len(set(first)) == len(first) and not any(_is_value(cell) for cell in first)
+    found.header = header
+    names = first if header else [f"c{n + 1}" for n in range(width)]
+    body = [row for row in rows[header:] if len(row) == len(names)]
+    return {name: [row[n] for row in body] for n, name in enumerate(names)}
+
+
+def _agreement(lines: Sequence[str], sep: str) -> float:
+    """How well a separator makes the same number of columns of all lines; 0 where it makes one."""
+    counts = Counter(len(row) for row in csv.reader(lines[:200], delimiter=sep))
+    width, most = counts.most_common(1)[0]
+    return 0.0 if width < 2 else most / counts.total() + width / 1_000
+
+
+def _is_value(text: str) -> bool:
+    """Whether a cell is a number, a time or nothing, and so no name of a column."""
+    return not text.strip() or infer("", [text]).type != "str"
+
+
+def _json(file: SourceFile) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    rows = 0
+    for line in _lines(file):
+        try:
+            row = msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        if not isinstance(row, dict):
+            continue
+        rows += 1
+        flat: dict[str, list[Any]] = {}
+        _flatten(row, "", flat)
+        for name, values in flat.items():
+            # what earlier rows did not have is missing there
+            found.setdefault(name, [None] * (rows - 1) if "[]" not in name else []).extend(values)
+        for name, own in found.items():
+            if name not in flat and "[]" not in name:
+                own.append(None)
+    return found
+
+
+def _flatten(value: dict[str, Any], prefix: str, into: dict[str, list[Any]]) -> None:
+    for key, inner in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(inner, dict):
+            _flatten(inner, f"{name}.", into)
+        elif (
+            isinstance(inner, list)
+            and inner
+            and all(isinstance(one, dict) for one in inner)
+            and "[]" not in name
+        ):
+            for one in inner:
+                _flatten(one, f"{name}[].", into)
+        else:
+            into.setdefault(name, []).append(inner)
+
+
+def _table(format_: Format, file: SourceFile) -> dict[str, list[Any]]:
+    shape = table_files.shape(format_, file)
+    names = [name for name in shape.columns if name]
+    if not shape.groups:
+        return {name: [] for name in names}
+    part = next(table_files.read(format_, file, 0, _ROWS, None), None)
+    return {name: [] if part is None else [_python(v) for v in part[name]] for name in names}
+
+
+def _python(value: Any) -> Any:
+    if isinstance(value, pa.Scalar):
+        if pa.types.is_timestamp(value.type) and value.is_valid:
+            return value.cast(pa.timestamp("us", value.type.tz), safe=False).as_py()
+        return value.as_py()
+    return value
+
+
+# --- what values are ------------------------------------------------------------------------------------
+
+
+def infer(name: str, values: Sequence[Any]) -> Seen:
+    """The type that all values have: texts as they would be read from CSV, others as they are."""
+    there = [v for v in values if v is not None and v != ""]
+    seen = Seen(name, "str", missing=len(there) < len(values))
+    if not there:
+        seen.missing = True
+        seen.notes.append("no values in the sample")
+        return seen
+    seen.example = str(there[0])[:40]
+    if seen.missing:
+        seen.notes.append(f"{1 - len(there) / len(values):.0%} missing")
+    if all(isinstance(v, list) for v in there):
+        inner = infer(name, [one for v in there for one in v])
+        seen.type = f"list[{inner.type}]"
+    elif all(isinstance(v, bool) for v in there) or all(str(v).lower() in ("true", "false") for v in there):
+        seen.type = "bool"
+    elif all(isinstance(v, datetime) or hasattr(v, "isoformat") for v in there):
+        seen.type, seen.time = "tl.Time", True
+        seen.naive = any(getattr(v, "tzinfo", UTC) is None for v in there)
+    elif _nearly_all(seen, there, _whole, "whole numbers"):
+        seen.type = "int"
+        seen.unit = _unit([int(v) for v in there if _whole(v)])
+        seen.time = seen.unit is not None
+    elif _nearly_all(seen, there, _number, "numbers"):
+        seen.type = "float"
+    else:
+        _texts(seen, [str(v) for v in there])
+    return seen
+
+
+def _nearly_all(seen: Seen, values: Sequence[Any], fits: Callable[[Any], bool], what: str) -> bool:
+    """Whether nearly all values fit; those that do not will be bad rows, and are noted."""
+    others = [v for v in values if not fits(v)]
+    if len(others) > _ODD * len(values):
+        return False
+    if others:
+        seen.notes.append(
+            f"{len(others):,} of {len(values):,} are no {what}, such as {str(others[0])[:40]!r}: bad rows"
+        )
+    return True
+
+
+def _whole(value: Any) -> bool:
+    if isinstance(value, int):
+        return not isinstance(value, bool)
+    return (
+        isinstance(value, str)
+        and re.fullmatch(r"[+-]?\d{1,18}", value) is not None
+        and not re.match(r"0\d", value)
+    )
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, float | int) or (
+        isinstance(value, str)
+        and re.fullmatch(r"[+-]?\d*\.?\d+([eE][+-]?\d+)?", value) is not None
+        and not re.match(r"0\d", value)
+    )
+
+
+def _unit(values: Iterable[int]) -> str | None:
+    """The unit in which all numbers are times of the years 2000 to 2040."""
+    numbers = list(values)
+    return next(
+        (
+            unit
+            for unit, factor in _UNITS
+            if all(_EARLIEST * factor <= v <= _LATEST * factor for v in numbers)
+        ),
+        None,
+    )
+
+
+def _texts(seen: Seen, texts: Sequence[str]) -> None:
+    try:
+        moments = [datetime.fromisoformat(t.strip()) for t in texts]
+        seen.type, seen.time, seen.naive = "tl.Time", True, any(m.tzinfo is None for m in moments)
+        return
+    except ValueError:
+        pass
+    fitting = [form for form in _FORMATS if all(_fits(t, form) for t in texts)]
+    if fitting:
+        seen.type, seen.time, seen.time_format, seen.naive = (
+            "tl.Time",
+            True,
+            fitting[0],
+            "%z" not in fitting[0],
+        )
+        if len(fitting) > 1:
+            seen.notes.append(f"day and month could be either way round: {' or '.join(fitting)}")
+    elif sum(_MAIL.match(t) is not None for t in texts) * 2 > len(texts):
+        seen.notes.append(f'looks like mail addresses: hash = ["{seen.field}"] keeps them out of the log')
+
+
+def _fits(text: str, form: str) -> bool:
+    try:
+        datetime.strptime(text.strip(), form)  # noqa: DTZ007 only whether it can be read
+    except ValueError:
+        return False
+    return True
+
+
+def _time_among(columns: Sequence[Seen]) -> Seen | None:
+    """The column that is the event's time: by its name, else the first that is never missing."""
+    times = [c for c in columns if c.time and "[]" not in c.name]
+    for name in _TIMES:
+        for column in times:
+            if column.name.lower().rpartition(".")[2] == name:
+                return column
+    return next((c for c in times if not c.missing), times[0] if times else None)

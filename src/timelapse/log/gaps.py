@@ -1,0 +1,57 @@
+"""Days that look as if something were missing: counted from the manifest, without reading events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from statistics import median
+
+_FEW = 0.3
+"""A day with less than this share of what the days around it have is a sudden drop."""
+_WEEK = 7
+_LEAST = 20
+"""Events per day below which days differ by chance."""
+
+
+def gaps_of(days: Mapping[str, Mapping[str, int]], types: Sequence[str]) -> list[str]:
+    """What looks missing, one sentence each: types that end early or begin late, days with far fewer events than those around them.
+
+    `days`: events per day (ISO dates, UTC) and type. The first and last day of the log, which may be parts of days, are not judged
+    for drops.
+    """
+    found: list[str] = []
+    if len(days) < 3:
+        return found
+    try:
+        first, last = (date.fromisoformat(d) for d in (min(days), max(days)))
+    except ValueError:
+        return found
+    every = [first + timedelta(days=n) for n in range(min((last - first).days + 1, 20_000))]
+    for name in types:
+        counts = [days.get(d.isoformat(), {}).get(name, 0) for d in every]
+        there = [n for n, count in enumerate(counts) if count]
+        if not there or median([c for c in counts if c]) < _LEAST:
+            continue
+        if there[-1] < len(counts) - 1:
+            found.append(
+                f"{name} ends on {every[there[-1]]}, {len(counts) - 1 - there[-1]} days before the log does"
+            )
+        if there[0] > 0:
+            found.append(f"{name} begins on {every[there[0]]}, {there[0]} days after the log does")
+        for n in range(max(1, there[0]), min(len(counts) - 1, there[-1] + 1)):
+            around = [
+                counts[k]
+                for k in range(max(0, n - _WEEK), min(len(counts), n + _WEEK + 1))
+                if k != n and counts[k]
+            ]
+            usual = median(around) if len(around) >= 3 else 0
+            if usual >= _LEAST and counts[n] < _FEW * usual and (counts[n] or _others(days, every[n], name)):
+                found.append(
+                    f"{name} has {counts[n]:,} events on {every[n]}, and about {usual:,.0f} on the days around it"
+                )
+    return found
+
+
+def _others(days: Mapping[str, Mapping[str, int]], day: date, name: str) -> bool:
+    """Whether other types have events on a day: where none has, the day itself is missing, which is told once."""
+    return any(count for other, count in days.get(day.isoformat(), {}).items() if other != name)

@@ -1,0 +1,163 @@
+"""A log's versions: what each is, which are still readable, and removing what no one needs."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from timelapse.errors import LogError, Place
+from timelapse.log import manifest as stored
+from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry
+from timelapse.log.place import locked
+from timelapse.log.reader import LogReader
+from timelapse.log.segment import SegmentWriter, fields_table
+from timelapse.log.where import Where
+from timelapse.store.parts import sync
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LogVersion:
+    """A version of a log. `added`: events that came with it (negative: that went); `rewritten`: the first seq from which
+    events stand elsewhere than in the version before (None: nowhere); `own_bytes`: of files that no later version uses;
+    `replaced`: since when, in seconds since 1970, another is the newest (None: it is)."""
+
+    number: int
+    count: int
+    added: int
+    rewritten: int | None
+    ts_first: int | None
+    ts_last: int | None
+    own_bytes: int
+    replaced: float | None
+
+
+def versions_of(path: Path) -> list[LogVersion]:
+    """The versions of the log at `path` that can be opened, oldest first. Raises LogError."""
+    numbers = stored.kept(path)
+    current = stored.read(path)
+    manifests = [*(stored.read(path, n) for n in numbers if n != current.version), current]
+    found: list[LogVersion] = []
+    for at, one in enumerate(manifests):
+        later = {s.folder for m in manifests[at + 1 :] for s in m.segments}
+        own = (
+            sum(f.bytes for s in one.segments if s.folder not in later for f in s.files)
+            if at < len(manifests) - 1
+            else 0
+        )
+        kept = path / "manifests" / f"{one.version:06d}.json"
+        last = one.ingests[-1]
+        before = manifests[at - 1].count if at else one.count - last.events
+        found.append(
+            LogVersion(
+                one.version, one.count, one.count - before, last.rewritten, one.ts_first, one.ts_last, own,
+                kept.stat().st_mtime if at < len(manifests) - 1 else None,
+            )
+        )  # fmt: skip
+    return found
+
+
+def expire(path: Path, seconds: float) -> list[int]:
+    """Remove versions that were replaced at least so long ago, with the files that only they use; the newest stays.
+
+    Runs over a version that is gone keep their results; they cannot be verified or asked why any more. Raises LogError.
+    """
+    with locked(path):
+        now = time.time()
+        gone = [v.number for v in versions_of(path) if v.replaced is not None and now - v.replaced >= seconds]
+        for number in gone:
+            (path / "manifests" / f"{number:06d}.json").unlink()
+        sync(path / "manifests") if gone else None
+        remove_unnamed(path, stored.read(path))
+    return gone
+
+
+def remove_unnamed(log: Path, manifest: Manifest) -> None:
+    """Remove what no version's manifest names: what a killed append left, and what only versions used that are gone."""
+    versions = [manifest, *(stored.read(log, v) for v in stored.kept(log) if v != manifest.version)]
+    segments = {s.folder for one in versions for s in one.segments}
+    bad = {name for one in versions for i in one.ingests for name in i.quarantine}
+    left = [p for p in log.iterdir() if p.name.startswith((".append-", f".{stored.NAME}."))]
+    left += (log / "manifests").glob(".*")
+    left += [p for p in (log / "segments").iterdir() if p.name not in segments]
+    if (log / "quarantine").is_dir():
+        left += [p for p in (log / "quarantine").iterdir() if p.name not in bad]
+    for path in left:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def forget(path: Path, where: str) -> int:
+    """Make a version without the events for which a condition holds (log/where.py). How many they were.
+
+    Segments without such events stay the same files. Earlier versions have the events until they are removed (`expire`).
+    Raises UsageError for a condition that is none, LogError (TL409) where it holds for no event.
+    """
+    condition = Where(where)
+    with locked(path):
+        current = stored.read(path)
+        remove_unnamed(path, current)
+        reader = LogReader.of(path, current)
+        kinds = {k.name: k for k in current.event_types}
+        wanted = condition.types(kinds)
+        segments: list[SegmentEntry] = []
+        gone, first = 0, None
+        for number, segment in enumerate(current.segments):
+            lo, hi = segment.base, segment.base + segment.count
+            found = [
+                condition.keep(kinds[name], table)["seq"].to_numpy()
+                for chunk in reader.chunks(lo, hi, dict.fromkeys(wanted))
+                for name, table in chunk.tables.items()
+            ]
+            seqs = np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
+            if not len(seqs):
+                segments.append(segment)
+                continue
+            first = int(seqs[0]) if first is None else first
+            gone += len(seqs)
+            segments += _without(path, current, reader, segment, seqs, number)
+        if first is None:
+            raise LogError(
+                "the condition holds for no event", place=Place(str(path)), code="TL409",
+                hint=f"timelapse log {path} --where ... shows those for which it holds",
+            )  # fmt: skip
+        sync(path / "segments")
+        # the condition itself may name a person: the manifest has only how many there were
+        entry = IngestEntry(current.version + 1, 0, 0.0, [], [], stored.tool(), rewritten=first)
+        made = stored.build(current.event_types, segments, [*current.ingests, entry], current.version + 1)
+        stored.keep(path, current)
+        stored.write(path, made)
+    return gone
+
+
+def _without(
+    path: Path, current: Manifest, reader: LogReader, segment: SegmentEntry, seqs: I64, number: int
+) -> list[SegmentEntry]:
+    """A segment written anew without some events; none where none is left. No manifest names it yet."""
+    types = current.event_types
+    numbers = {t.name: n for n, t in enumerate(types)}
+    writer = SegmentWriter(path / "segments", f"{number:06d}-{current.version + 1:04d}", types)
+    for chunk in reader.chunks(segment.base, segment.base + segment.count, dict.fromkeys(numbers)):
+        tables = {
+            numbers[name]: table.filter(pa.array(~np.isin(table["seq"].to_numpy(), seqs)))
+            for name, table in chunk.tables.items()
+        }
+        seq = np.concatenate([t["seq"].to_numpy() for t in tables.values()])
+        ts = np.concatenate([t["ts"].cast(pa.int64()).to_numpy() for t in tables.values()])
+        kinds = np.concatenate([np.full(t.num_rows, n) for n, t in tables.items()])
+        order = np.argsort(seq)
+        fields = {
+            n: fields_table(types[n], [t[f.name].combine_chunks() for f in types[n].fields], t.num_rows)
+            for n, t in tables.items()
+        }
+        writer.write(ts[order], kinds[order], fields)
+    return [writer.close()] if writer.count else []

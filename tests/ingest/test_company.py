@@ -1,0 +1,157 @@
+"""A company's week: what its one definition makes of raw files is what was put into them; `init` finds most of it by itself."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.run_cli import cli
+from timelapse.ingest.definition import Definition
+from timelapse.ingest.looking import infer
+from timelapse.log import Log
+from timelapse.model.load import load_events
+from timelapse.synth.company import Company, write_company
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _week(tmp_path: Path) -> tuple[Path, Company]:
+    return tmp_path / "week", write_company(tmp_path / "week", per_day=400, seed=3)
+
+
+def test_one_definition_reads_the_week(tmp_path: Path, spark: SparkSession) -> None:
+    week, truth = _week(tmp_path)
+    assert truth.duplicates
+    assert truth.bad
+    assert truth.late
+    done = cli("ingest", week / "log.toml")
+    assert done.code == 0, done.err
+    log = Log.open(week / "log")
+    by_type = {s.type: s for s in log.manifest.ingests[0].sources}
+    assert {name: s.rows for name, s in by_type.items()} == truth.events
+    txn = by_type["Txn"]
+    assert (txn.duplicates, txn.bad, txn.conflicts) == (truth.duplicates, truth.bad, 0)
+    assert txn.read == truth.events["Txn"] + truth.duplicates + truth.bad
+    assert txn.late["most"] > 80_000_000_000  # a day
+    assert [text.rsplit(" on ", 1)[1] for text in txn.layouts] == [
+        "without 'device' and with 'device_id'", "without 'shop' (not used)", "with 'shop' (not used)",
+    ]  # fmt: skip
+    assert all(e.device is not None for e in log.events(load_events(str(week / "rules.py"))["Txn"]))  # type: ignore[attr-defined]
+    replay = cli("replay", f"{week}/rules.py:Fraud", week / "log", "--verify", "100%", "--json")
+    assert replay.code == 0, replay.err
+    found = Definition.read(week / "log.toml")
+    classes = load_events(found.events)
+    other = Log.write(tmp_path / "spark", {classes[name]: own for name, own in found.sources.items()}, spark)
+    assert other.id == log.id
+
+
+def test_the_days_one_after_the_other_give_the_same_log(tmp_path: Path) -> None:
+    """Each day's files as they come: late rows and repeats find their places in what is there."""
+    week, _ = _week(tmp_path)
+    assert cli("ingest", week / "log.toml", tmp_path / "whole").code == 0
+    kept = {path: path.read_bytes() for path in sorted((week / "raw" / "txn").rglob("*.gz"))}
+    for path in kept:
+        path.unlink()
+    for path, data in kept.items():
+        path.write_bytes(data)
+        done = cli("ingest", week / "log.toml", tmp_path / "daily")
+        assert done.code == 0, done.err
+    log = Log.open(tmp_path / "daily")
+    assert log.version == 7
+    assert sum(i.late for i in log.manifest.ingests) > 0
+    whole = Log.open(tmp_path / "whole")
+    assert log.count == whole.count
+    assert [repr(e).partition(" seq")[0] for e in log.events()] == [
+        repr(e).partition(" seq")[0] for e in whole.events()
+    ]
+    assert log.id == whole.id
+
+
+def test_init_writes_what_it_sees(tmp_path: Path) -> None:
+    """Its files work as they are; what they guess is marked; nothing is overwritten."""
+    week, truth = _week(tmp_path)
+    out = tmp_path / "guess"
+    arguments = (
+        f"{week}/raw/txn",
+        f"{week}/raw/logins.jsonl",
+        f"Chargeback={week}/raw/chargebacks.parquet",
+        "--out",
+        out,
+    )
+    done = cli("init", *arguments)
+    assert done.code == 0, done.err
+    found = tomllib.loads((out / "log.toml").read_text())
+    assert [s["type"] for s in found["source"]] == ["Txn", "Logins", "Chargeback"]
+    assert [s["ts"] for s in found["source"]] == ["time", "when", "reported"]
+    assert (
+        "device and device_id are never in the same file. One column, renamed?"
+        in (out / "log.toml").read_text()
+    )
+    assert "its times have no zone" in (out / "log.toml").read_text()
+    made = cli("ingest", out / "log.toml", "--max-bad", "0.01")
+    assert made.code == 0, made.err
+    rows = {s.type: s.rows for s in Log.open(out / "log").manifest.ingests[0].sources}
+    assert rows == {
+        "Txn": truth.events["Txn"] + truth.duplicates,
+        "Logins": truth.events["Login"],
+        "Chargeback": truth.events["Chargeback"],
+    }
+    again = cli("init", *arguments)
+    assert again.code == 2
+    assert "events.py: there is such a file already" in again.err
+
+
+def test_init_takes_hostile_names_as_data(tmp_path: Path) -> None:
+    """Names and values cannot leave the comment or text that they stand in."""
+    nasty = 'x"]\nimport os #'
+    (tmp_path / "a b;rm.jsonl").write_text(
+        "".join(
+            json.dumps({"ts": 1_700_000_000 + n, nasty: "v\n# \u2028", "class": n, "ts_": 1, "m": "a@b.org"})
+            + "\n"
+            for n in range(5)
+        )
+    )
+    done = cli("init", f"Nasty={tmp_path}/a b;rm.jsonl", "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    (kind,) = load_events(str(tmp_path / "out" / "events.py")).values()
+    assert [f.name for f in kind.__fields__] == ["class_", "ts_", "m"]
+    assert "left out: the key" in (tmp_path / "out" / "log.toml").read_text()
+    assert 'hash = ["m"]' in (tmp_path / "out" / "events.py").read_text()
+    assert cli("ingest", tmp_path / "out" / "log.toml").code == 0
+    log = Log.open(tmp_path / "out" / "log")
+    assert [e.ts for e in log.events()] == [(1_700_000_000 + n) * 1_000_000 for n in range(5)]
+
+
+def test_init_finds_separators_and_files_without_a_header(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(
+        "".join(f"1700000{n:03};{n};x,{n};01.10.2026 12:00:00\n" for n in range(50))
+    )
+    assert cli("init", tmp_path / "a.csv", "--out", tmp_path / "out").code == 0
+    found = tomllib.loads((tmp_path / "out" / "log.toml").read_text())["source"][0]
+    assert (found["sep"], found["header"], found["columns"], found["ts"]) == (
+        ";",
+        False,
+        ["c1", "c2", "c3", "c4"],
+        "c1",
+    )
+    assert found["unit"] == "s"
+    assert cli("init", tmp_path / "none.csv", "--out", tmp_path / "x").code == 2
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "missing"),
+    [
+        (["1", "2", ""], "int", True), (["1", "2.5"], "float", False), (["007", "012"], "str", False), (["true", "False"], "bool", False),
+        (["2026-10-01T00:00:00", "2026-10-01"], "tl.Time", False), ([1, None], "int", True), ([[1, 2], [3]], "list[int]", False),
+        ([], "str", True), (["1700000000123"], "int", False), (["a"], "str", False),
+    ],
+)  # fmt: skip
+def test_types_of_values(values: list[object], kind: str, missing: bool) -> None:
+    found = infer("x", values)
+    assert (found.type, found.missing) == (kind, missing)
