@@ -19,7 +19,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
-from timelapse.errors import EventOrderError, IngestError
+from timelapse.errors import EventOrderError, IngestError, LogError, UsageError
 from timelapse.log import Log, Source
 
 if TYPE_CHECKING:
@@ -487,3 +487,56 @@ def test_options_are_checked_before_anything_is_read(
         Log.write(tmp_path / "log", {Pay: Source(tmp_path / "a.csv", **options)})
     assert raised.value.code == "TL411"
     assert said in str(raised.value)
+
+
+# --- what stands on logs ----------------------------------------------------------------------------------
+
+
+class Sums(tl.Program):
+    total: tl.Counter[int]
+
+    @tl.on(Pay)
+    def add(self, e: Pay) -> None:
+        self.total[e.cents] += 1
+
+
+def test_a_run_is_not_gone_on_from_where_the_log_changed_under_it(tmp_path: Path) -> None:
+    """Later events: yes. Events between, or fewer: an error, and no wrong result."""
+    log = Log.write(
+        tmp_path / "log", {Pay: _csv(tmp_path / "a.csv", [(n, n, n % 3, None) for n in range(50)])}
+    )
+    run = tl.replay(Sums(), log, out=tmp_path / "run")
+    log = log.append({Pay: _csv(tmp_path / "b.csv", [(60, 60, 1, None)])})
+    assert (
+        tl.replay(Sums(), log, start_from=run).state("total").to_pylist()
+        == tl.replay(Sums(), log).state("total").to_pylist()
+    )
+    late = log.append({Pay: _csv(tmp_path / "c.csv", [(7, 70, 1, None)])})
+    with pytest.raises(LogError, match=r"TL409.*from event 0 on"):
+        tl.replay(Sums(), late, start_from=run)
+    with pytest.raises(LogError, match="TL409"):
+        tl.replay(Sums(), late.forget("id == 3"), start_from=run)
+
+
+def test_tables_and_frames_may_have_the_new_name_of_a_column(tmp_path: Path, spark: SparkSession) -> None:
+    table = pa.table({"ts": [1, 2], "id": [1, 2], "cents": [3, 4], "device_id": ["a", None]})
+    source: dict[str, Any] = {
+        "fields": {"device": ["device", "device_id"]},
+        "compute": {"cents": "cents + 1"},
+    }
+    here = Log.write(tmp_path / "table", {Pay: Source(table, **source)})
+    assert told(here) == [(1, "Pay", 1, 4, "a"), (2, "Pay", 2, 5, None)]
+    frame = spark.createDataFrame(
+        [(1, 1, 3, "a"), (2, 2, 4, None)], "ts long, id long, cents long, device_id string"
+    )
+    assert Log.write(tmp_path / "frame", {Pay: Source(frame, **source)}, spark).id == here.id
+
+
+def test_streams_refuse_what_they_cannot_do(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for layout in (
+        Source(tmp_path / "in", unique=["id"]),
+        Source(tmp_path / "in", fields={"id": "items[].id"}),
+    ):
+        with pytest.raises(UsageError, match="TL810"):
+            tl.live(Sums(), {Pay: layout}, out=tmp_path / "live", once=True)

@@ -123,9 +123,9 @@ class Plan:
             only=tuple((column, _several(values)) for column, values in source.only.items()),
             at=None if source.at is None else micros(source.at, "at="), arrival=source.arrival,
             by_arrival=source.order == "arrival", private=Private.of(kind, source),
-        )._reading(tuple(names))  # fmt: skip
+        ).reading(tuple(names))  # fmt: skip
 
-    def _reading(self, have: tuple[str, ...]) -> Plan:
+    def reading(self, have: tuple[str, ...]) -> Plan:
         """The plan for a file with these columns: of several that may be a field, the first that is there."""
         if all(len(choice) == 1 for choice in self.choices) or not have:
             return self
@@ -241,7 +241,7 @@ class Plan:
         if (constants, names) not in self._within:
             there = (*names, *self.partitions)
             made = replace(self, constants=constants, names=names)
-            self._within[constants, names] = made if have is None else made._reading(there)
+            self._within[constants, names] = made if have is None else made.reading(there)
         return self._within[constants, names]
 
     @cached_property

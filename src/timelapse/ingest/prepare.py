@@ -177,6 +177,7 @@ def prepare_table(number: int, kind: EventType, source: Source, floor: int | Non
         )
     plan.check_columns(have, what)
     plan.check_mapped(have, what)
+    plan = plan.reading(tuple(have))
     for column in source.order_by:
         if column not in have:
             raise IngestError(

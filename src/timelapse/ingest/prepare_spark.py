@@ -57,9 +57,11 @@ def _prepare_frame(kind: EventType, source: Source, floor: int | None, rows: int
     plan = Plan.of(kind, source, None, (), floor)
     have = frame.columns
     # a name with dots may mean a column of that name, or a field of a struct
-    usable = [c for c in (*plan.needed, *source.order_by) if c in have or c.split(".")[0] in have]
+    every = (*plan.needed, *(c for choice in plan.choices for c in choice), *source.order_by)
+    usable = [c for c in dict.fromkeys(every) if c in have or c.split(".")[0] in have]
     plan.check_columns([*have, *usable], f"DataFrame for {kind.name}")
     plan.check_mapped([*have, *usable], f"DataFrame for {kind.name}")
+    plan = plan.reading(tuple(usable))
     for column in source.order_by:
         if column not in usable:
             raise IngestError(

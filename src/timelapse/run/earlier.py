@@ -22,7 +22,7 @@ from timelapse.engine.boundary import Boundary, rows_before
 from timelapse.engine.digest import hash_rejected
 from timelapse.engine.driver import Outcome
 from timelapse.engine.job import ROWS, Job, change_path, rows_name
-from timelapse.errors import EventOrderError, Place, ReplayError, UsageError
+from timelapse.errors import EventOrderError, LogError, Place, ReplayError, UsageError
 from timelapse.log import Log, MemoryLog
 from timelapse.log.joined import joined, version_with
 from timelapse.log.reader import EventReader
@@ -242,10 +242,21 @@ def _source_after(run: Run, log: Any, program: Program) -> Source:
 
 
 def _begins_with(log: Log, manifest: RunManifest) -> bool:
-    """Whether a log is the one of a run, perhaps with more events at its end."""
+    """Whether a log is the one of a run, perhaps with more events at its end.
+
+    Raises LogError (TL409) for a later version of it in which events were put between, or taken out.
+    """
     if manifest.log_id is None:
         return False
     found = version_with(log.path, base_of(manifest.log_id))
+    if found is not None and found.segments != log.manifest.segments[: len(found.segments)]:
+        changed = [i for i in log.manifest.ingests if i.version > found.version and i.rewritten is not None]
+        first = min((i.rewritten for i in changed if i.rewritten is not None), default=0)
+        raise LogError(
+            f"the run is over version {found.version} of this log, and in version {log.version} events were put between those, or taken out, "
+            f"from event {first:,} on", place=Place(str(log.path)), code="TL409",
+            hint="replay the whole log, or start from a run that ended before that event",
+        )  # fmt: skip
     own = [seq for seq in log.left_out if found is not None and seq < found.count]
     return found is not None and own == manifest.without
 

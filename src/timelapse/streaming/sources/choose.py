@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from timelapse.errors import Place, UsageError
+from timelapse.ingest.objects import MANY
 from timelapse.ingest.source import Source
 from timelapse.model.events import Event
 from timelapse.store.places import local_path
@@ -21,6 +22,8 @@ _PACKED = (".gz", ".bz2", ".zst", ".lz4", ".parquet", ".pq")
 
 def source_of(given: Any, cls: type[Event], *, once: bool) -> LiveSource:
     """The source for what a user gives as one. Raises UsageError."""
+    if isinstance(given, Kafka | Source):
+        check_streamed(given.layout if isinstance(given, Kafka) else given)
     if isinstance(given, Kafka):
         return KafkaSource(given, once=once)
     if isinstance(given, str) and given.startswith("kafka://"):
@@ -44,6 +47,24 @@ def source_of(given: Any, cls: type[Event], *, once: bool) -> LiveSource:
         f"{type(given).__name__} is no source of a stream", place=Place(what=cls.__name__), code="TL810",
         hint="give a folder, a pattern, a file that grows, a streaming DataFrame, tl.Source(...), tl.Kafka(...), tl.Push(), or {name: source} for several",
     )  # fmt: skip
+
+
+def check_streamed(layout: Source) -> None:
+    """Raise UsageError for what a log's sources may ask for and a stream's may not."""
+    columns = [c for said in layout.fields.values() for c in ([said] if isinstance(said, str) else said)]
+    for asked, what in (
+        (bool(layout.unique), "duplicates are not looked for in a stream: unique (--unique) is of logs"),
+        (
+            any(MANY in c for c in columns),
+            "a row of a stream is one event: lists of objects are not taken apart",
+        ),
+    ):
+        if asked:
+            raise UsageError(
+                what,
+                hint="do it before the stream, or in a handler; push sources have Idempotency-Key",
+                code="TL810",
+            )
 
 
 def _files(source: Source, *, once: bool) -> LiveSource:

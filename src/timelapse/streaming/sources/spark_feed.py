@@ -95,6 +95,7 @@ class SparkFeed:
         have = self._frame.columns
         plan.check_columns(have, f"the DataFrame of {kind.name}")
         plan.check_mapped(have, f"the DataFrame of {kind.name}")
+        plan = plan.reading(tuple(have))
         self._plan = plan
         checkpoint = self._out / CHECKPOINTS / f"{stream:04d}"
         if self._last >= 0 and not (checkpoint / "offsets").is_dir():
