@@ -443,6 +443,30 @@ def test_private_fields_are_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [e.user for e in dropped.events(Seen)] == [first.user, second.user]
 
 
+def test_reasons_of_private_rows_tell_no_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of fields that are computed of others, nor of objects in a list."""
+    monkeypatch.setenv("TIMELAPSE_HASH_KEY", "k")
+    (tmp_path / "a.csv").write_text("ts,id,amount\n1,1,hidden-one\n2,2,3\n")
+    (tmp_path / "b.jsonl").write_text(
+        '{"ts": 1, "order": 1, "items": [{"sku": "a", "price": "x"}]}\n{"ts": "hidden-two", "order": 1, "items": [{"sku": "a", "price": 1}]}\n'
+    )
+    log = Log.write(
+        tmp_path / "log",
+        {
+            Pay: Source(tmp_path / "a.csv", compute={"cents": "amount * 100"}, hash=["id"], max_bad=0.9),
+            Line: Source(
+                tmp_path / "b.jsonl",
+                fields={"sku": "items[].sku", "price": "items[].price"},
+                hash=["sku"],
+                max_bad=1,
+            ),
+        },
+    )
+    reasons = log.quarantine()["reason"].to_pylist()
+    assert sorted(reasons)[1:] == ["cents: does not fit", "item 1: ts: does not fit"]
+    assert "hidden" not in str(log.quarantine().to_pylist())
+
+
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [

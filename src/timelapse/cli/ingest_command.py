@@ -156,12 +156,12 @@ def ingest(
         ),
     ] = None,
     late: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="include|refuse",
-            help="--append: events before the log's end are put in their places (in a new version), or are an error.",
+            help="--append: events before the log's end are put in their places (in a new version), or are an error. By default include, or what a definition says.",
         ),
-    ] = "include",
+    ] = None,
     max_bad: Annotated[
         str | None,
         typer.Option(
@@ -189,9 +189,9 @@ def ingest(
         layout = {
             "ts": ts, "unit": unit, "time-format": time_format, "year": year, "tz": tz, "format": fmt, "sep": sep, "quote": quote,
             "no-header": no_header, "columns": columns, "map": mapping, "regex": regex, "null": null, "min-ts": min_ts, "max-ts": max_ts,
-            "unmatched": unmatched != "skip",
+            "unmatched": unmatched != "skip", "arrival": arrival, "order": order, "unique": unique,
         }  # fmt: skip
-        _of_definition(events, out, sources, layout, share, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+        _of_definition(events, out, sources, layout, share, late=late, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
         return
     if out is None or not sources:
         raise UsageError(
@@ -216,14 +216,14 @@ def ingest(
         made[classes[name]] = source_of(
             files, {**options[name], "header": not no_header, "unmatched": unmatched}, fields[name]
         )
-    _make(events, out, {cls: [one] for cls, one in made.items()}, share, late=cast("Late", late), append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+    _make(events, out, {cls: [one] for cls, one in made.items()}, share, late=cast("Late", late or "include"), append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
 
 
 def _of_definition(
     file: str, out: Path | None, sources: list[str] | None, layout: dict[str, Any], share: float | None, *,
-    append: bool, overwrite: bool, master: str | None, as_json: bool,
+    late: str | None, append: bool, overwrite: bool, master: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Ingest what a definition says."""
+    """Ingest what a definition says; `late` instead of what it says."""
     from timelapse.errors import Place, UsageError, meant
     from timelapse.ingest.definition import Definition, new_files
     from timelapse.log import Log
@@ -263,7 +263,7 @@ def _of_definition(
         append = True
     made = {classes[name]: own for name, own in wanted.items()}
     share = found.max_bad if share is None else share
-    _make(found.events, target, made, share, late=found.late, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+    _make(found.events, target, made, share, late=cast("Late", late or found.late), append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
 
 
 def _nothing_new(log: Log, *, as_json: bool) -> None:

@@ -298,12 +298,7 @@ def _batch(
     private = plan.private
     if private is not None:
         raw = lambda place: NOT_KEPT  # noqa: E731
-        reasons = {
-            row: f"{why.split(':', 1)[0]}: does not fit"
-            if why.split(":", 1)[0].split(" ")[0] in private.names
-            else why
-            for row, why in reasons.items()
-        }
+        reasons = {row: _without_values(why) for row, why in reasons.items()}
         columns = [
             private.of_field(f.name, c, f.type) for f, c in zip(plan.kind.fields, columns, strict=True)
         ]
@@ -337,6 +332,13 @@ def _batch(
     if late is not None:
         batch.late = np.asarray(columns.pop(), dtype=np.int64)
     return batch
+
+
+def _without_values(why: str) -> str:
+    """A reason without what was read: `item 3: mail: 'x' is not ...` is `item 3: mail: does not fit`. Computed fields tell of others' values."""
+    parts = why.split(": ")
+    named = parts[: 2 if parts[0].startswith("item ") else 1]
+    return why if len(parts) == len(named) else f"{': '.join(named)}: does not fit"
 
 
 def _put_aside(
