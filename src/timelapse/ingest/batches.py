@@ -213,7 +213,7 @@ def _noting(
 
 
 def _doubt(plan: Plan, name: str, column: pa.Array, doubts: dict[str, Doubts]) -> None:
-    if found := doubts_of(column, plan.times, texts=True):
+    if found := doubts_of(column, plan.times):
         doubts[name] = found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -19,13 +18,13 @@ Doubts = dict[Doubt, npt.NDArray[np.int64]]
 """The rows of each doubt."""
 
 
-def doubts_of(column: pa.Array, times: Times, *, texts: bool) -> Doubts:
+def doubts_of(column: pa.Array, times: Times) -> Doubts:
     """What had to be decided to read a column of times: which rows, by why. Rows that cannot be read are of no account."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
+    found: Doubts = {}
     if pa.types.is_timestamp(kind):
-        found: Doubts = {}
         if kind.unit == "ns":
             below = pc.not_equal(
                 pc.subtract(
@@ -38,40 +37,27 @@ def doubts_of(column: pa.Array, times: Times, *, texts: bool) -> Doubts:
             if not times.told:
                 _add(found, "zone", column.is_valid())
             elif times.tz != "UTC":
-                for why, rows in _of_clocks(column.cast(pa.timestamp("us"), safe=False), times.tz):
-                    _add(found, why, rows)
+                _add_of_clocks(found, column.cast(pa.timestamp("us"), safe=False), times.tz)
         return found
-    if not is_text(kind) or not len(column):
-        return {}
-    if times.told and times.tz == "UTC":
-        return {}
+    if not is_text(kind) or not len(column) or (times.told and times.tz == "UTC"):
+        return found
     column = column.cast(pa.string())
     if pc.all(pc.match_substring_regex(column, r"^[-+]?[0-9.]*$")).as_py() is not False:
-        return {}  # numbers
+        return found  # numbers
     if times.time_format is None and pc.all(pc.match_substring_regex(column, ISO_TIME)).as_py() is not False:
         if not times.told:
-            return _only("zone", pc.not_equal(column, ""))
+            _add(found, "zone", pc.not_equal(column, ""))
+            return found
         try:
-            found = {}
-            for why, rows in _of_clocks(column.cast(pa.timestamp("us")), times.tz):
-                _add(found, why, rows)
+            _add_of_clocks(found, column.cast(pa.timestamp("us")), times.tz)
             return found
         except pa.ArrowInvalid:
             pass
     coded = column.dictionary_encode()
     known = [_doubt(text, times) for text in coded.dictionary.to_pylist()]
-    if not any(known):
-        return {}
     each = pa.array(known, pa.string()).take(coded.indices)
-    found = {}
     for why in sorted({one for one in known if one}):
         _add(found, why, pc.equal(each, why))
-    return found
-
-
-def _only(why: Doubt, rows: pa.Array) -> Doubts:
-    found: Doubts = {}
-    _add(found, why, rows)
     return found
 
 
@@ -81,14 +67,14 @@ def _add(found: Doubts, why: Doubt, rows: pa.Array) -> None:
         found[why] = places
 
 
-def _of_clocks(naive: pa.Array, tz: str) -> Iterator[tuple[Doubt, pa.Array]]:
-    """Times of day that clocks in a zone showed twice, and those that they never showed."""
+def _add_of_clocks(found: Doubts, naive: pa.Array, tz: str) -> None:
+    """Add times of day that clocks in a zone showed twice, and those that they never showed."""
     first = pc.assume_timezone(naive, tz, ambiguous="earliest", nonexistent="earliest").cast(pa.int64())
     last = pc.assume_timezone(naive, tz, ambiguous="latest", nonexistent="latest").cast(pa.int64())
     apart = pc.subtract(last, first)
     # of a time that never was, these are the last instant before the gap and the first one after it
-    yield "twice", pc.greater(apart, 1_000)
-    yield "never", pc.and_(pc.greater(apart, 0), pc.less_equal(apart, 1_000))
+    _add(found, "twice", pc.greater(apart, 1_000))
+    _add(found, "never", pc.and_(pc.greater(apart, 0), pc.less_equal(apart, 1_000)))
 
 
 def _doubt(text: str | None, times: Times) -> Doubt | None:

@@ -155,6 +155,8 @@ def _once(
     left_out: list[tuple[int, Note]], log: LogReader | None,
 ) -> tuple[npt.NDArray[np.int64], list[pa.Table]]:  # fmt: skip
     """The events, of those that `unique` makes one only the one; the others are noted."""
+    if not origins:  # no source is unique, or none has events
+        return ts, tables
     stays = np.ones(len(ts), np.bool_)
     first = 0
     made: list[pa.Table] = []
@@ -186,10 +188,8 @@ def _once(
                 left_out.append((batch.file, note))
             keep = ~(same | conflict)
             stays[first : first + len(own)] = keep
-            first += len(own)
             table = fields_table(kind, table.filter(pa.array(keep)).columns, int(keep.sum()))
-        else:
-            first += table.num_rows
+        first += len(own)
         made.append(table)
     return ts[stays], made
 

@@ -17,7 +17,14 @@ import pyarrow as pa
 from timelapse.log import manifest as stored
 from timelapse.log.manifest import Manifest, SegmentEntry
 from timelapse.log.reader import LogReader
-from timelapse.log.segment import BLOCK_BYTES, BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter, fields_table
+from timelapse.log.segment import (
+    BLOCK_BYTES,
+    BLOCK_EVENTS,
+    SEGMENT_EVENTS,
+    SegmentWriter,
+    fields_table,
+    next_block,
+)
 from timelapse.log.types import EventType
 
 I64 = npt.NDArray[np.int64]
@@ -130,18 +137,13 @@ def _write(out: Path, types: Sequence[EventType], ranges: Iterator[_Range]) -> I
             for n in sorted({n for r in waiting for n in r.tables})
         }
         waiting = []
-        done = dict.fromkeys(tables, 0)
+        done: dict[int, int] = {}
         for lo in range(0, len(ts), BLOCK_EVENTS):
             hi = min(lo + BLOCK_EVENTS, len(ts))
-            part = {}
-            for n, table in tables.items():
-                count = int(np.count_nonzero(kinds[lo:hi] == n))
-                part[n] = table.slice(done[n], count)
-                done[n] += count
             if writer is None:
                 writer = SegmentWriter(out, f"{number:06d}", types)
                 number += 1
-            writer.write(ts[lo:hi], kinds[lo:hi], part)
+            writer.write(ts[lo:hi], kinds[lo:hi], next_block(types, kinds[lo:hi], tables, done))
             if writer.count + BLOCK_EVENTS > SEGMENT_EVENTS:
                 yield writer.close()
                 writer = None

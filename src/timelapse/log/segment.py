@@ -189,17 +189,24 @@ def write_ordered(
     ]
     held = sum(t.nbytes for t in own)
     step = min(BLOCK_EVENTS, max(1, BLOCK_BYTES * len(ts) // max(held, 1)))
-    done = [0] * len(own)
+    done: dict[int, int] = {}
     for first in range(0, len(ts), SEGMENT_EVENTS):
         writer = SegmentWriter(parent, f"{first // SEGMENT_EVENTS:06d}", types)
         last = min(first + SEGMENT_EVENTS, len(ts))
         for lo in range(first, last, step):
             hi = min(lo + step, last)
-            block = {}
-            for n, kind in enumerate(types):
-                count = int(np.count_nonzero(of[lo:hi] == n))
-                columns = [own[n].column(f.name).slice(done[n], count) for f in kind.fields]
-                block[n] = fields_table(kind, columns, count)
-                done[n] += count
-            writer.write(ts[lo:hi], of[lo:hi], block)
+            writer.write(ts[lo:hi], of[lo:hi], next_block(types, of[lo:hi], dict(enumerate(own)), done))
         yield writer.close()
+
+
+def next_block(
+    types: Sequence[EventType], kinds: I64, tables: Mapping[int, pa.Table], done: dict[int, int]
+) -> dict[int, pa.Table]:
+    """The fields of the next events of ordered tables, whose types are `kinds`. `done`: the rows that are taken of each table."""
+    block = {}
+    for n, table in tables.items():
+        count, first = int(np.count_nonzero(kinds == n)), done.get(n, 0)
+        columns = [table.column(f.name).slice(first, count) for f in types[n].fields]
+        block[n] = fields_table(types[n], columns, count)
+        done[n] = first + count
+    return block

@@ -41,9 +41,7 @@ class LogVersion:
 
 def versions_of(path: Path) -> list[LogVersion]:
     """The versions of the log at `path` that can be opened, oldest first. Raises LogError."""
-    numbers = stored.kept(path)
-    current = stored.read(path)
-    manifests = [*(stored.read(path, n) for n in numbers if n != current.version), current]
+    manifests = _manifests(path, stored.read(path))
     found: list[LogVersion] = []
     for at, one in enumerate(manifests):
         later = {s.folder for m in manifests[at + 1 :] for s in m.segments}
@@ -64,6 +62,11 @@ def versions_of(path: Path) -> list[LogVersion]:
     return found
 
 
+def _manifests(path: Path, current: Manifest) -> list[Manifest]:
+    """The manifests of all versions, the current one last."""
+    return [*(stored.read(path, n) for n in stored.kept(path) if n != current.version), current]
+
+
 def expire(path: Path, seconds: float) -> list[int]:
     """Remove versions that were replaced at least so long ago, with the files that only they use; the newest stays.
 
@@ -81,7 +84,7 @@ def expire(path: Path, seconds: float) -> list[int]:
 
 def remove_unnamed(log: Path, manifest: Manifest) -> None:
     """Remove what no version's manifest names: what a killed append left, and what only versions used that are gone."""
-    versions = [manifest, *(stored.read(log, v) for v in stored.kept(log) if v != manifest.version)]
+    versions = _manifests(log, manifest)
     segments = {s.folder for one in versions for s in one.segments}
     bad = {name for one in versions for i in one.ingests for name in i.quarantine}
     left = [p for p in log.iterdir() if p.name.startswith((".append-", f".{stored.NAME}."))]
