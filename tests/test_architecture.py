@@ -37,7 +37,7 @@ LAYERS: list[set[str]] = [
     {"kernels"},
     {"engine"},
     {"cache"},
-    {"run", "trace", "synth"},  # Run.why and the like call trace, which stands on the rest of run
+    {"run", "trace", "synth", "frames"},  # Run.why and Run.frame call trace and frames, which stand on the rest of run
     {"testing"},
     {"compare", "streaming", "training", "checks"},
     {"reporting"},

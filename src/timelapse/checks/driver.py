@@ -20,6 +20,7 @@ from timelapse.model.times import VIEWS, width_of
 from timelapse.moments import time_text
 from timelapse.progress import Progress, Silent
 from timelapse.run import Run, replay
+from timelapse.run.request import Engine
 from timelapse.run.source import refuse_silence
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def check(
     warm_up: bool = True,
     sample: int = 400,
     spark: SparkSession | Literal[False] | None = None,
+    engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> Check:
     """Check a program together with a log.
@@ -57,7 +59,7 @@ def check(
     listener = progress or Silent()
 
     def run(part: Log) -> Run:
-        return replay(made, part, spark=spark, progress=listener)
+        return replay(made, part, spark=spark, progress=listener, engine=engine)
 
     findings = list(_findings(made, opened, run, arrived, warm_up, sample))
     return Check(spec_of(made).name, str(opened.path), tuple(findings))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from timelapse.cli.options import Json, Local, LogArg, Master, ProgramArg, Sets, examples
+from timelapse.cli.options import Engine, Json, Local, LogArg, Master, ProgramArg, Sets, examples
 
 _STYLES = {"ok": "green", "note": "dim", "warning": "yellow", "error": "bold red"}
 
@@ -44,6 +44,7 @@ def check(
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 for warnings too.")] = False,
     master: Master = None,
     local: Local = False,
+    engine: Engine = "auto",
     as_json: Json = False,
 ) -> None:
     """Check a program with a log: purity, trusted calls, times after the event, order of arrival, warm-up, reads of missing keys.
@@ -62,9 +63,16 @@ def check(
     made = build_program(load_named(program), settings or [])
     opened = Log.open(log)
     with progress_for(as_json) as progress:
-        spark = choose_spark(opened.count, progress, master=master, local=local)
+        spark = choose_spark(opened.count, progress, master=master, local=local, engine=engine)
         found = run_check(
-            made, opened, arrived=arrived, warm_up=warm_up, sample=sample, spark=spark, progress=progress
+            made,
+            opened,
+            arrived=arrived,
+            warm_up=warm_up,
+            sample=sample,
+            spark=spark,
+            progress=progress,
+            engine=engine,
         )
     if as_json:
         print_json(found.to_json())

@@ -403,6 +403,9 @@ An output is TYPE:KEY or TYPE:FIELD=VALUE (several with commas), an event TYPE:F
 TL841 A key, time or plot that does not fit
 --key is a key of the state's type: 512, ::1, or 1,2 for a tuple. --at is a time as 2026-10-03T12:00 (UTC) or microseconds since 1970. --plot ends in .svg, .png or .pdf.
 
+TL842 A DataFrame of something that is not there
+`spark.read.format("timelapse")` and `run.frame` name a record, a state or an event type, and columns of it. A run needs a folder of its own.
+
 TL845 A check that makes no sense
 --arrived names a field of type tl.Time that some event type has; a sample has one event or more.
 

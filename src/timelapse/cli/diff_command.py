@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from timelapse.cli.labels_option import LabelColumn, LabelKey, LabelTime
-from timelapse.cli.options import Json, Local, Master, examples
+from timelapse.cli.options import Engine, Json, Local, Master, examples
 
 if TYPE_CHECKING:
     from timelapse.compare import Condition, Counterfactual, Diff, Judgement
@@ -145,6 +145,7 @@ def diff(
     ] = None,
     master: Master = None,
     local: Local = False,
+    engine: Engine = "auto",
     as_json: Json = False,
 ) -> None:
     """Compare two versions of a program, two settings of it, or two finished runs: outputs gone, new and changed.
@@ -270,7 +271,7 @@ class _Asked(NamedTuple):
 @contextmanager
 def _both(
     a: str, b: str | None, log: Path | None, sets_a: list[str] | None, sets_b: list[str] | None, master: str | None,
-    local: bool, progress: Progress, how: str | None, ban: str | None, flags: list[str] | None, asked: _Asked,
+    local: bool, engine: Engine, progress: Progress, how: str | None, ban: str | None, flags: list[str] | None, asked: _Asked,
 ) -> Iterator[tuple[tuple[Run, Run], Counterfactual | None]]:  # fmt: skip
     """Both runs, of two versions or of one and itself enforced."""
     from timelapse.compare import enforce, what_if
@@ -284,7 +285,7 @@ def _both(
             )
         if b is None:
             raise UsageError("diff compares two", hint=f"timelapse diff {a} B LOG", code="TL800")
-        with _sides(a, b, log, sets_a, sets_b, master, local, progress, asked) as sides:
+        with _sides(a, b, log, sets_a, sets_b, master, local, engine, progress, asked) as sides:
             yield sides, None
         return
     if log is not None or sets_b or (b is None) != _is_run(a):
@@ -301,15 +302,17 @@ def _both(
     duration = None if ban is None else _span(ban)
     if not isinstance(side, Run) and opened is not None:
         asked.check([side, enforce(side, how, duration=duration, flags=flags or ())], opened)
-    factual = side if isinstance(side, Run) else _replayed(side, opened, Several(), master, local, progress)
+    factual = (
+        side if isinstance(side, Run) else _replayed(side, opened, Several(), master, local, engine, progress)
+    )
     reader = Log.open(Path(factual.manifest.log or "")) if b is None else Log.open(Path(b))
     if (reader.id, reader.count) != (factual.manifest.log_id, factual.events):
         raise UsageError(
             f"{reader.path} is not any more what {a} replayed", hint="replay the program again", code="TL815"
         )
-    spark = choose_spark(reader.count, progress, master=master, local=local)
+    spark = choose_spark(reader.count, progress, master=master, local=local, engine=engine)
     found = what_if(
-        factual, reader, how, duration=duration, flags=flags or (), spark=spark, progress=progress,
+        factual, reader, how, duration=duration, flags=flags or (), spark=spark, progress=progress, engine=engine,
     )  # fmt: skip
     yield (found.diff.a, found.diff.b), found
 
@@ -333,7 +336,7 @@ def _span(text: str) -> int:
 @contextmanager
 def _sides(
     a: str, b: str, log: Path | None, sets_a: list[str] | None, sets_b: list[str] | None, master: str | None,
-    local: bool, progress: Progress, asked: _Asked,
+    local: bool, engine: Engine, progress: Progress, asked: _Asked,
 ) -> Iterator[tuple[Run, Run]]:  # fmt: skip
     """Both runs: opened, or made here and gone afterwards."""
     from timelapse.errors import UsageError
@@ -364,7 +367,9 @@ def _sides(
         asked.check(programs, opened)
     with repeated(len(programs)), sharing(programs) as several:
         runs = [
-            side if isinstance(side, Run) else _replayed(side, opened, several, master, local, progress)
+            side
+            if isinstance(side, Run)
+            else _replayed(side, opened, several, master, local, engine, progress)
             for side in (first, second)
         ]
     yield runs[0], runs[1]
@@ -401,14 +406,20 @@ def _side(reference: str, settings: list[str] | None, log: Log | None) -> Run | 
 
 
 def _replayed(
-    program: Program, log: Log | None, several: Several, master: str | None, local: bool, progress: Progress
+    program: Program,
+    log: Log | None,
+    several: Several,
+    master: str | None,
+    local: bool,
+    engine: Engine,
+    progress: Progress,
 ) -> Run:
     from timelapse.cli.options import choose_spark
     from timelapse.run.start import replay_one_of
 
     assert log is not None
-    spark = choose_spark(log.count, progress, master=master, local=local)
-    return replay_one_of(several, program, log, None, spark, progress)
+    spark = choose_spark(log.count, progress, master=master, local=local, engine=engine)
+    return replay_one_of(several, program, log, None, spark, progress, engine=engine)
 
 
 def _keys(given: list[str] | None) -> list[tuple[str, tuple[str, ...]]]:

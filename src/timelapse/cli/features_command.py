@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from timelapse.cli.options import Json, Local, LogArg, Master, ProgramArg, Sets, Without, examples
+from timelapse.cli.options import Engine, Json, Local, LogArg, Master, ProgramArg, Sets, Without, examples
 
 if TYPE_CHECKING:
     from timelapse.training import Features
@@ -53,6 +53,7 @@ def features(
     ] = None,
     master: Master = None,
     local: Local = False,
+    engine: Engine = "auto",
     as_json: Json = False,
 ) -> None:
     """Make point-in-time-correct rows for training: what the program knew at each event, or at each row of a table.
@@ -76,9 +77,17 @@ def features(
     made = build_program(load_named(program), settings or [])
     opened = leave_out(Log.open(log), without)
     with progress_for(as_json) as progress:
-        spark = choose_spark(opened.count, progress, master=master, local=local)
+        spark = choose_spark(opened.count, progress, master=master, local=local, engine=engine)
         found = make_features(
-            made, opened, at, ask=ask, record=record, spark=spark, slices=slices, progress=progress
+            made,
+            opened,
+            at,
+            ask=ask,
+            record=record,
+            spark=spark,
+            slices=slices,
+            progress=progress,
+            engine=engine,
         )
         if out is not None:
             found.write(out)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timelapse.cli.labels_option import LabelColumn, LabelKey, LabelTime
-from timelapse.cli.options import Json, Local, LogArg, Master, ProgramArg, Sets, examples
+from timelapse.cli.options import Engine, Json, Local, LogArg, Master, ProgramArg, Sets, examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,6 +75,7 @@ def sweep(
     ] = None,
     master: Master = None,
     local: Local = False,
+    engine: Engine = "auto",
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Replay a program with many settings; only what depends on a parameter is repeated.
@@ -111,8 +112,10 @@ def sweep(
     Redaction.check(redact or (), [base])
     folder = out or SWEEPS / _default_name(base, opened)
     with progress_for(as_json) as progress:
-        spark = choose_spark(opened.count, progress, master=master, local=local)
-        found = run_sweep(base, opened, grid, folder, spark=spark, progress=progress, **judging)
+        spark = choose_spark(opened.count, progress, master=master, local=local, engine=engine)
+        found = run_sweep(
+            base, opened, grid, folder, spark=spark, progress=progress, engine=engine, **judging
+        )
         if plot is not None:
             save(found, plot)
         if report is not None:

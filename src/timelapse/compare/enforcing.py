@@ -34,6 +34,7 @@ from timelapse.model.program import Program, as_program, params_of, spec_of
 from timelapse.model.source import function_source
 from timelapse.model.types import ScalarType
 from timelapse.run.records import record_types
+from timelapse.run.request import Engine
 from timelapse.run.run import Run
 from timelapse.run.start import replay
 
@@ -78,7 +79,7 @@ class Counterfactual:
 
 def what_if(
     program: Program | type[Program] | Run, log: Any, how: str, *, duration: int | None = None,
-    flags: Sequence[str] = (), spark: SparkSession | Literal[False] | None = None, progress: Progress | None = None,
+    flags: Sequence[str] = (), spark: SparkSession | Literal[False] | None = None, progress: Progress | None = None, engine: Engine = "auto",
     out: str | Path | None = None,
 ) -> Counterfactual:  # fmt: skip
     """Compare a program over a log with itself enforced. See `enforce`; `program` may be a finished run of it.
@@ -89,8 +90,12 @@ def what_if(
     base = program.need_program() if isinstance(program, Run) else as_program(program)
     chosen = _flags(base, flags)
     enforced = enforce(base, how, duration=duration, flags=flags)  # before work: it may refuse
-    factual = program if isinstance(program, Run) else replay(base, log, spark=spark, progress=progress)
-    run = replay(enforced, log, out, spark=spark, progress=progress)
+    factual = (
+        program
+        if isinstance(program, Run)
+        else replay(base, log, spark=spark, progress=progress, engine=engine)
+    )
+    run = replay(enforced, log, out, spark=spark, progress=progress, engine=engine)
     names = [c.__name__ for c in chosen]
     blocked = _blocked_events(run, names) if how == EVENT else _blocked_by_ban(run, names, how, duration or 0)
     return Counterfactual(how, diff(factual, run), blocked)

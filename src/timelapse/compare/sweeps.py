@@ -30,6 +30,7 @@ from timelapse.log.types import heard
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, params_of, spec_of
 from timelapse.progress import Progress, Silent
+from timelapse.run.request import Engine
 from timelapse.run.run import Run
 from timelapse.run.several import sharing
 from timelapse.run.start import replay_one_of
@@ -131,6 +132,7 @@ def sweep(
     *,
     labels: Any = None,
     spark: SparkSession | Literal[False] | None = None,
+    engine: Engine = "auto",
     progress: Progress | None = None,
     **judging: Any,
 ) -> Sweep:
@@ -172,7 +174,14 @@ def sweep(
             for number in group:
                 if number not in found:
                     run = replay_one_of(
-                        several, programs[number], opened, places[number], spark, listener, overwrite=True
+                        several,
+                        programs[number],
+                        opened,
+                        places[number],
+                        spark,
+                        listener,
+                        overwrite=True,
+                        engine=engine,
                     )
                     found[number] = Point(full[number], run)
                 point = found[number]

@@ -120,7 +120,7 @@ def _write_parquet(table: pa.Table, path: Path, *, lasting: bool = False) -> Par
     with PartWriter(path, lasting=lasting) as file:
         pq.write_table(
             table, file, compression="zstd", use_dictionary=others(table.schema),
-            column_encoding=differences(table.schema) or None,
+            column_encoding=differences(table.schema) or None, write_page_checksum=True,
         )  # fmt: skip
     return file.part()
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from timelapse.analysis import Analysis
 from timelapse.cache.group import Group
 from timelapse.engine.executor import Executor
+from timelapse.errors import UsageError
 from timelapse.log.reader import EventReader
 from timelapse.model.program import Program
 from timelapse.plan import Plan
@@ -19,6 +20,12 @@ from timelapse.run.source import Source
 
 Engine = Literal["auto", "local", "spark"]
 """Where a replay runs."""
+
+
+def check_engine(engine: str) -> None:
+    """Raise UsageError (TL810) for an engine that there is not."""
+    if engine not in get_args(Engine):
+        raise UsageError(f"engine= (--engine) is {engine!r}", hint="one of auto, local, spark", code="TL810")
 
 
 @dataclass(frozen=True)

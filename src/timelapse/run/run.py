@@ -45,7 +45,9 @@ class RunContext:
     program: Program | None = None
     reader: EventReader | None = None
     keep: list[Any] = field(default_factory=list)
-    """Held as long as the run is (a temporary directory)."""
+    """Held as long as the run is: its directory, which is temporary."""
+    held: list[Any] = field(default_factory=list)
+    """Held as long as the run is besides."""
 
 
 class Run:
@@ -196,13 +198,34 @@ class Run:
         names = [n for n in table.column_names if n not in ("phase", "ordinal")]
         return _with_times(table.select(names))
 
-    def outputs(self, record: type[Record] | str, spark: SparkSession | None = None) -> DataFrame:
-        """The same as a Spark DataFrame."""
-        from timelapse.env.spark_session import session
+    def frame(
+        self,
+        record: type[Record] | str,
+        *,
+        columns: Sequence[str] | None = None,
+        spark: SparkSession | None = None,
+    ) -> DataFrame:
+        """The same as a Spark DataFrame: lazy, read from the run's files on the executors, in no order.
 
-        table = self.table(record)
-        plain = pa.table([_spark_column(c) for c in table.columns], names=table.column_names)
-        return session(spark).createDataFrame(plain)
+        `record` may be "rejected" and "quarantined", too. Of a run without a folder of its own (`out`) the rows pass through this
+        process. Raises RunError (TL603) for an unknown name, and as `Run.table` does where files are gone.
+        """
+        from timelapse.env.spark_session import session
+        from timelapse.frames.plain import plain
+
+        name = record if isinstance(record, str) else record.__name__
+        if self.path is not None and not self._context.keep:
+            from timelapse.frames.spark_source import rows_frame
+
+            return rows_frame(self, name, session(spark), columns)
+        found = getattr(self, name) if name in ("rejected", "quarantined") else self.table(record)
+        return session(spark).createDataFrame(
+            plain(found if columns is None else found.select(list(columns)))
+        )
+
+    def outputs(self, record: type[Record] | str, spark: SparkSession | None = None) -> DataFrame:
+        """`frame`, with all columns."""
+        return self.frame(record, spark=spark)
 
     @property
     def rejected(self) -> pa.Table:
@@ -331,12 +354,19 @@ class Run:
     def state_frame(
         self, name: str, at: Moment | None = None, spark: SparkSession | None = None
     ) -> DataFrame:
-        """`state` as a Spark DataFrame, for SQL: `run.state_frame("sent").createOrReplaceTempView("sent")`."""
-        from timelapse.env.spark_session import session
+        """`state` as a Spark DataFrame, for SQL: `run.state_frame("sent").createOrReplaceTempView("sent")`.
 
-        table = self.state(name, at)
-        plain = pa.table([_spark_column(c) for c in table.columns], names=table.column_names)
-        return session(spark).createDataFrame(plain)
+        It is lazy, and read on the executors: a time within a slice is found there, by one task.
+        """
+        from timelapse.env.spark_session import session
+        from timelapse.frames.plain import plain
+
+        if self.path is not None and not self._context.keep:
+            from timelapse.frames.spark_source import frame
+
+            when = None if at is None else micros(at, "at=")
+            return frame(str(self.path.absolute()), {"state": name, "at": when}, session(spark))
+        return session(spark).createDataFrame(plain(self.state(name, at)))
 
     # --- looking into it ----------------------------------------------------------------------------
 
@@ -375,6 +405,10 @@ class Run:
 
             self._context.program = reload_program(self._manifest, self.path)
         return self._context.program
+
+    def hold(self, what: Any) -> None:
+        """Keep something as long as the run is there."""
+        self._context.held.append(what)
 
     def use_reader(self, reader: EventReader) -> None:
         """Say that this is the log that was replayed, where the caller has it."""
@@ -475,16 +509,3 @@ def _literal(text: str) -> Any:
 def _with_times(table: pa.Table) -> pa.Table:
     index = table.schema.get_field_index("ts")
     return table.set_column(index, pa.field("ts", _TS, nullable=False), table.column("ts").cast(_TS))
-
-
-def _spark_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Arrow types that Spark does not take, as those that it does."""
-    if pa.types.is_large_string(column.type):
-        return column.cast(pa.string())
-    if pa.types.is_large_binary(column.type):
-        return column.cast(pa.binary())
-    if pa.types.is_list(column.type) and pa.types.is_large_string(column.type.value_type):
-        return column.cast(pa.list_(pa.string()))
-    if pa.types.is_list(column.type) and pa.types.is_large_binary(column.type.value_type):
-        return column.cast(pa.list_(pa.binary()))
-    return column

@@ -57,8 +57,31 @@ def open_source(log: Any, program: Program) -> Source:
         return Source(log, None, None, None)
     raise UsageError(
         f"a log is needed, not {type(log).__name__}",
-        hint="a tl.Log, the path of one, or a list of events", code="TL810",
+        hint="a tl.Log, the path of one, a list of events, a DataFrame, or {EventClass: DataFrame}", code="TL810",
     )  # fmt: skip
+
+
+def is_data(log: Any) -> bool:
+    """Whether it is a table of events, or sources by event type, of which a log is still to be made."""
+    from timelapse.ingest.source import Source as Given
+    from timelapse.ingest.source import is_table
+
+    return isinstance(log, Mapping | Given) or hasattr(log, "mapInArrow") or is_table(log)
+
+
+def log_of(data: Any, program: Program, place: Path, spark: Any) -> Log:
+    """A log at `place` of what `is_data` tells of. Raises UsageError (TL810) for one table where the program hears several
+    event types, IngestError as Log.write does."""
+    if not isinstance(data, Mapping):
+        events = spec_of(program).events
+        if len(events) != 1:
+            names = ", ".join(f"{cls.__name__}: ..." for cls in events)
+            raise UsageError(
+                f"the program hears {len(events)} event types, and one table was given",
+                hint=f"give each type its own: {{{names}}}", code="TL810",
+            )  # fmt: skip
+        data = {events[0]: data}
+    return Log.write(place, data, spark if spark not in (None, False) else None)
 
 
 def refuse_silence(program: Program, reader: EventReader) -> None:

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -20,7 +20,7 @@ from timelapse.engine.job import ROWS, Job
 from timelapse.engine.publish import PartialRun
 from timelapse.env.garbage import collected_rarely
 from timelapse.env.machine import memory_setting
-from timelapse.errors import Cancelled, ImpureProgram, UsageError
+from timelapse.errors import Cancelled, ImpureProgram
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.lowered import lowered_once
 from timelapse.log import Log
@@ -39,10 +39,10 @@ from timelapse.run.foresight import compiling, foreseen
 from timelapse.run.manifest import write_manifest
 from timelapse.run.planning import Planner, in_threads
 from timelapse.run.quarantine import all_taken_out, replay_without_failing
-from timelapse.run.request import Engine, Request, Settings, Several
+from timelapse.run.request import Engine, Request, Settings, Several, check_engine
 from timelapse.run.run import Run, RunContext
 from timelapse.run.slices import cut, cut_in_runs, default_slices, least_slices, task_memory
-from timelapse.run.source import Source, end_of, open_source, refuse_silence, spilled
+from timelapse.run.source import Source, end_of, is_data, log_of, open_source, refuse_silence, spilled
 from timelapse.run.twice import run_twice
 from timelapse.store.places import local_path
 from timelapse.store.scratch import scratch_folder
@@ -72,7 +72,9 @@ def replay(
 ) -> Run:
     """Replay a program over a log. The result equals `tl.run_serial` to the last bit.
 
-    `log` is a tl.Log, its path, or a list of events in log order. `out` is the run's directory
+    `log` is a tl.Log, its path, a list of events in log order, or data of which a log is made that lasts as long as the Run: a Spark, pandas or
+    Polars DataFrame or an Arrow table whose columns are the fields of the program's event type and `ts`, a `tl.Source`, or these by event
+    class, as `tl.Log.write` takes them. `out` is the run's directory
     (default: a temporary one, removed with the Run). `slices` is the number of time slices
     (default: chosen by size and cores). `engine`: "spark" runs all passes as tasks of Spark, on the session that is given or active, or on
     one that is started; "local" never starts or uses Spark; "auto" chooses. `spark` is the session to use; None takes the active one, or
@@ -99,10 +101,7 @@ def replay(
         slices, strategy, progress or default_progress(), allow_impure, overwrite, cache, quarantine,
         max_quarantined, None if until is None else micros(until, "until="), resumable, engine,
     )  # fmt: skip
-    if engine not in get_args(Engine):
-        raise UsageError(
-            f"engine= (--engine) is {engine!r}", hint="one of auto, local, spark", code="TL810",
-        )  # fmt: skip
+    check_engine(engine)
     if max_quarantined is not None:
         most_failures(max_quarantined, 0)
     return _replay(as_program(program), log, out, spark, settings, start_from)
@@ -110,12 +109,12 @@ def replay(
 
 def replay_one_of(
     several: Several, program: Program, log: Any, out: Path | None, spark: SparkSession | Literal[False] | None,
-    progress: Progress, *, overwrite: bool = False,
+    progress: Progress, *, overwrite: bool = False, engine: Engine = "auto",
 ) -> Run:  # fmt: skip
     """`replay` as one of several."""
-    return _replay(
-        program, log, out, spark, Settings(progress=progress, overwrite=overwrite, several=several)
-    )
+    check_engine(engine)
+    settings = Settings(progress=progress, overwrite=overwrite, several=several, engine=engine)
+    return _replay(program, log, out, spark, settings)
 
 
 @collected_rarely()
@@ -127,6 +126,13 @@ def _replay(
     place = None if out is None else local_path(out, "run")
     analysis = analyse(program)
     _refuse_impure(analysis, settings.allow_impure)
+    if is_data(log):
+        made = _TemporaryFolder(large=True)
+        settings.progress.note("making a log of the data; tl.Log.write keeps one")
+        log = log_of(log, program, made.path / "log", spark)
+        run = _replay(program, log, out, spark, settings, start_from)
+        run.hold(made)
+        return run
     earlier = None
     if start_from is None:
         source = open_source(log, program)

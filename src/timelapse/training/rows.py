@@ -37,6 +37,7 @@ from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalTy
 from timelapse.progress import Progress
 from timelapse.run import Run, replay
 from timelapse.run.records import nameable_records, record_types
+from timelapse.run.request import Engine
 from timelapse.store.places import local_path
 from timelapse.tables.rowhash import one_array
 from timelapse.training.questions import refuse_writes
@@ -111,6 +112,7 @@ def features(
     ask: type[Event] | str | None = None,
     record: type[Record] | str | None = None,
     spark: SparkSession | Literal[False] | None = None,
+    engine: Engine = "auto",
     slices: int | None = None,
     progress: Progress | None = None,
     cache: bool = True,
@@ -135,7 +137,13 @@ def features(
     made = as_program(program)
     _check_record(made, record)
     opened = Log.open(log) if isinstance(log, str | Path) else log
-    options: dict[str, Any] = {"spark": spark, "slices": slices, "progress": progress, "cache": cache}
+    options: dict[str, Any] = {
+        "spark": spark,
+        "slices": slices,
+        "progress": progress,
+        "cache": cache,
+        "engine": engine,
+    }
     if at is None:
         if ask is not None:
             raise _unfit(

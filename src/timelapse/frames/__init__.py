@@ -1,0 +1,1 @@
+"""Runs and logs as Spark DataFrames: lazy, and read on the executors."""
