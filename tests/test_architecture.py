@@ -37,7 +37,12 @@ LAYERS: list[set[str]] = [
     {"kernels"},
     {"engine"},
     {"cache"},
-    {"run", "trace", "synth", "frames"},  # Run.why and Run.frame call trace and frames, which stand on the rest of run
+    {
+        "run",
+        "trace",
+        "synth",
+        "frames",
+    },  # Run.why and Run.frame call trace and frames, which stand on the rest of run
     {"testing"},
     {"compare", "streaming", "training", "checks"},
     {"reporting"},

@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.run_cli import cli, command
 from tests.run.unsealed import unsealed
+from timelapse.run import Run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -301,7 +302,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, social: Path, where: str) -> None
 def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All five steps, and everything where it says; a changed program is used and kept."""
     monkeypatch.chdir(tmp_path)
-    shown = cli("demo", "--events", 20_000)
+    shown = cli("demo", "--events", 20_000, "--local")
     assert shown.code == 0, shown.err
     for word in (
         "1. ",
@@ -317,7 +318,7 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "runs/demo",
     ):
         assert word in shown.out
-    assert {"antispam.py", "log", "run", "changed", "report.html"} <= {
+    assert {"antispam.py", "raw", "log", "run", "changed", "report.html"} <= {
         p.name for p in (tmp_path / "runs" / "demo").iterdir()
     }
     program = tmp_path / "runs" / "demo" / "antispam.py"
@@ -336,4 +337,8 @@ def test_demo_on_real_messages(
     assert shown.code == 0, shown.err
     assert "59,835 events" in shown.out
     assert "Stranger: 90" in shown.out
+    for word in ("engine spark was asked for", "4 slices", "the same digest", "Spark SQL", "ORDER BY n DESC"):
+        assert word in shown.out
+    found = Run.open(tmp_path / "d" / "run").certificate["engine"]
+    assert found["tasks"] >= 4
     assert cli("demo", "--data", tmp_path / "nothing").err.startswith("TL809")

@@ -1,22 +1,29 @@
-"""`timelapse demo`: the whole way in a minute, on generated or on real messages."""
+"""`timelapse demo`: the whole way in a minute, on generated or on real messages, with Spark on two worker processes."""
 
 from __future__ import annotations
 
 import shutil
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from timelapse.cli.options import examples
+from timelapse.cli.options import Local, examples
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from timelapse.log import Log
     from timelapse.model.program import Program
     from timelapse.progress import Progress
     from timelapse.run import Run
 
+CLUSTER = "local-cluster[2,1,1024]"
+"""Spark's master: two worker processes of one core and 1 GiB each."""
+_SLICES = 4
 _VERIFIED = 300_000
 _SETTINGS = {"Antispam": "ratio=3.0", "Strangers": "limit=10"}
 """By program: the setting that the demo tries as another version."""
@@ -31,6 +38,8 @@ def register(app: typer.Typer) -> None:
             "timelapse demo",
             "timelapse demo --events 5000000 --out /tmp/demo",
             "timelapse demo --data CollegeMsg.txt",
+            "timelapse demo --local",
+            "timelapse demo --master 'local[4]'",
             "timelapse demo --live",
         )
     )(demo)
@@ -54,8 +63,18 @@ def demo(
         ),
     ] = False,
     seconds: Annotated[float, typer.Option(min=4, help="With --live: for how long.")] = 40.0,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="URL",
+            help=f"Spark's master; by default {CLUSTER}: two workers of one core each.",
+        ),
+    ] = None,
+    local: Local = False,
 ) -> None:
-    """Generate a million events, explain a program, replay it, check it, show what it found; compare it with another version."""
+    """Write a million events to files, ingest them with Spark, explain a program, replay it in time slices on two workers and again in one
+    process, check it, show what it found with Spark SQL, and compare it with another version."""
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.run_commands import print_proof
     from timelapse.errors import Place, UsageError
@@ -73,26 +92,27 @@ def demo(
         if not run_live(made[1], type(made[0]).__name__, out, seconds):
             raise typer.Exit(1)
         return
+    if local and master:
+        raise UsageError("--local and --master exclude each other", hint="give one of them")
     program = _program(out, "collegemsg" if data is not None else "antispam")
     with progress_for(False) as progress:
+        starting = None if local else Starting(master or CLUSTER, progress)
         _head(
             1,
             f"the log: {'real messages between students, 2004' if data else 'a generated social network with spammers'}",
         )
-        log = (
-            _ingested(data, program[1], out, progress)
-            if data is not None
-            else _generated(events, out, progress)
-        )
+        sources = _messages(data, program[1]) if data is not None else _generated(events, out, progress)
+        spark = None if starting is None else starting.session()
+        log = _ingested(sources, out, spark, progress)
         _explain(program[0], log)
-        run = _replay(program[0], log, out, progress)
+        run = _replay(program[0], log, out, spark, progress)
         _head(
             4, f"the proof: the first {min(_VERIFIED, log.count):,} events again, one by one in plain Python"
         )
         proof = run.verify(min(_VERIFIED, log.count), progress) if log.count else None
     if proof is not None:
         print_proof(proof)
-    _findings(run)
+    _findings(run, spark)
     setting = _SETTINGS.get(run.program, "")
     if setting:
         with progress_for(False) as progress:
@@ -101,6 +121,25 @@ def demo(
     _next(program[1], run, setting, out)
     if proof is not None and not proof.ok:
         raise typer.Exit(1)
+
+
+class Starting:
+    """A Spark session that starts while something else is done."""
+
+    def __init__(self, master: str, progress: Progress) -> None:
+        from timelapse.env.master import check_master
+        from timelapse.env.spark_session import existing, session
+
+        check_master(master)
+        if existing() is None:
+            progress.note(f"starting Spark beside this: {master} ...")
+        pool = ThreadPoolExecutor(1, thread_name_prefix="timelapse-spark-start")
+        self._found = pool.submit(session, master=master)
+        pool.shutdown(wait=False)
+
+    def session(self) -> SparkSession:
+        """The session, when it is there. Raises SetupError where it does not start."""
+        return self._found.result()
 
 
 def _head(number: int, text: str) -> None:
@@ -124,33 +163,38 @@ def _program(out: Path, name: str) -> tuple[Program, Path]:
     return load_program(str(target))(), target
 
 
-def _generated(events: int, out: Path, progress: Progress) -> Log:
-    from timelapse.cli.data_commands import _print_info
-    from timelapse.log import Log
-    from timelapse.log.place import as_path, check_free
-    from timelapse.synth import Network, generate
+def _generated(events: int, out: Path, progress: Progress) -> dict[Any, Any]:
+    """Files of messages and of friendships, as somebody else's system would write them: sources by event class."""
+    from timelapse.synth import Network
+    from timelapse.synth.events import Friendship, Message
+    from timelapse.synth.raw import write_raw
 
-    path = out / "log"
-    network = Network.make(events, exponent=0.8, seed=7)
-    check_free(as_path(path), overwrite=True)
-    generate(path, network, overwrite=True, progress=progress)
-    log = Log.open(path)
-    _print_info(log.info())
-    return log
+    found = write_raw(out / "raw", Network.make(events, exponent=0.8, seed=7), progress)
+    return {Friendship: str(found / "friendships"), Message: str(found / "messages")}
 
 
-def _ingested(data: Path, program: Path, out: Path, progress: Progress) -> Log:
-    from timelapse.cli.data_commands import _print_info
-    from timelapse.log import Log, Source
+def _messages(data: Path, program: Path) -> dict[Any, Any]:
+    from timelapse.log import Source
     from timelapse.model.load import load_events
 
     message = load_events(str(program))["Message"]
     source = Source(
         str(data), format="csv", sep=" ", ts="time", unit="s", fields={"sender": "src", "recipient": "dst"}
     )
+    return {message: source}
+
+
+def _ingested(sources: dict[Any, Any], out: Path, spark: SparkSession | None, progress: Progress) -> Log:
+    from timelapse.cli.console import line
+    from timelapse.cli.data_commands import _print_info
+    from timelapse.log import Log
+
     progress.note("ingest ...")
-    log = Log.write(out / "log", {message: source}, overwrite=True)
+    began = time.perf_counter()
+    log = Log.write(out / "log", sources, spark, overwrite=True)
     _print_info(log.info())
+    where = "in this process" if spark is None else f"tasks of Spark, {spark.sparkContext.master}"
+    line(("ingested ", "bold"), f"in {time.perf_counter() - began:.1f} s: {where}")
     return log
 
 
@@ -162,63 +206,110 @@ def _explain(program: Program, log: Log) -> None:
     console().print(explain(program, log).rich())
 
 
-def _replay(program: Program, log: Log, out: Path, progress: Progress) -> Run:
-    from timelapse.cli.options import choose_spark
+def _replay(program: Program, log: Log, out: Path, spark: SparkSession | None, progress: Progress) -> Run:
+    """In time slices on Spark, and again in one process: the same digest, or an error."""
+    from timelapse.cli.console import line
     from timelapse.cli.run_commands import print_run
+    from timelapse.errors import ReplayError
     from timelapse.run import replay
 
-    _head(3, "the replay")
-    spark = choose_spark(log.count, progress, master=None, local=False)
-    run = replay(program, log, out / "run", 4, spark, progress=progress, overwrite=True)
+    # What an earlier demo kept would leave nothing to be seen.
+    again: dict[str, Any] = {"progress": progress, "cache": False}
+    if spark is None:
+        _head(3, "the replay, in this process")
+        run = replay(program, log, out / "run", 4, False, overwrite=True, **again)
+        print_run(run, log.info(), None)
+        return run
+    _head(3, f"the replay: {_SLICES} time slices on Spark, and the same in one process")
+    run = replay(
+        program, log, out / "run", _SLICES, spark, engine="spark", strategy="staged", overwrite=True, **again
+    )
     print_run(run, log.info(), None)
+    alone = replay(program, log, spark=False, engine="local", **again)
+    line(
+        ("in one process ", "bold"),
+        f"{alone.seconds:.2f} s (on Spark {run.seconds:.2f} s), digest {alone.digest}",
+    )
+    if (alone.digest, alone.state_digest) != (run.digest, run.state_digest):
+        raise ReplayError(
+            "the two runs differ: this is a bug in Timelapse", hint=f"{out / 'run'} has the one on Spark"
+        )
+    line(("the same digest", "bold green"), ", outputs and states to the last bit")
+    line(
+        (
+            "for a million events one process is quicker than Spark's tasks; the slices were asked for here, to be seen",
+            "dim",
+        )
+    )
     return run
 
 
-def _findings(run: Run) -> None:
+def _findings(run: Run, spark: SparkSession | None) -> None:
     """Who was found most, and how many on each day."""
     from timelapse.cli.console import line
     from timelapse.cli.view import bar, date, sparkline
-    from timelapse.ids import DAY
 
-    _head(5, "the findings")
+    _head(5, "the findings" if spark is None else "the findings, read with Spark SQL")
     for name, total in run.counts.items():
-        stored: Any = run.stored(name)
-        if not total or "sender" not in stored.column_names:
+        if not total or "sender" not in run.schema(name).names:
             line(f"{name}: {total:,}")
             continue
-        line((f"{name}: {total:,}", "bold"), f" by {len(set(stored['sender'].to_pylist())):,} senders")
-        days = Counter(ts // DAY for ts in stored["ts"].to_pylist())
+        days, ranked = _counted(run, name) if spark is None else _queried(run, name, spark)
+        senders = f" by {len(ranked):,} senders"
+        line((f"{name}: {total:,}", "bold"), senders)
         first, last = min(days), max(days)
         series = [days.get(day, 0) for day in range(first, last + 1)]
         line(f"  per day  {date(first)} ", (sparkline(series), "cyan"), f" {date(last)}")
-        top = _top(stored)
+        top = _top(run, name, ranked)
         for label, value in top:
             line(f"  {label:<22}", (f"{value:>8,} ", "bold red"), (bar(value, top[0][1], 30), "red"))
 
 
-def _top(stored: Any) -> list[tuple[str, int]]:
+def _counted(run: Run, name: str) -> tuple[dict[int, int], list[tuple[int, int]]]:
+    """How many on each day since 1970, and for each sender, most first."""
+    from timelapse.ids import DAY
+
+    stored: Any = run.stored(name)
+    days = Counter(ts // DAY for ts in stored["ts"].to_pylist())
+    counts = Counter(stored["sender"].to_pylist())
+    return dict(days), sorted(counts.items(), key=lambda p: (-p[1], p[0]))
+
+
+def _queried(run: Run, name: str, spark: SparkSession) -> tuple[dict[int, int], list[tuple[int, int]]]:
+    """The same, asked of Spark."""
+    from timelapse.cli.console import line
+
+    view = f"timelapse_{name}"
+    run.frame(name, spark=spark).createOrReplaceTempView(view)
+    by_day = f"SELECT unix_date(to_date(ts)) AS day, count(*) AS n FROM {view} GROUP BY day"  # noqa: S608 a class's name
+    by_sender = f"SELECT sender, count(*) AS n FROM {view} GROUP BY sender ORDER BY n DESC, sender"  # noqa: S608
+    line((f"  run.frame({name!r}).createOrReplaceTempView({view!r})", "dim"))
+    line((f"  {by_sender}", "dim"))
+    days = {int(day): int(n) for day, n in spark.sql(by_day).collect()}
+    return days, [(int(sender), int(n)) for sender, n in spark.sql(by_sender).collect()]
+
+
+def _top(run: Run, name: str, ranked: list[tuple[int, int]]) -> list[tuple[str, int]]:
     """The ten senders with most findings; where each is found once, those with the most unanswered messages."""
+    stored: Any = run.stored(name)
     if "unanswered" in stored.column_names:
         pairs = zip(stored["sender"].to_pylist(), stored["unanswered"].to_pylist(), strict=True)
         ranked = sorted(pairs, key=lambda p: (-p[1], p[0]))
         return [(f"sender {sender} unanswered", count) for sender, count in ranked[:10]]
-    counts = Counter(stored["sender"].to_pylist())
-    return [(f"sender {sender}", n) for sender, n in sorted(counts.items(), key=lambda p: (-p[1], p[0]))[:10]]
+    return [(f"sender {sender}", n) for sender, n in ranked[:10]]
 
 
 def _compare(run: Run, program: Program, log: Log, setting: str, out: Path, progress: Progress) -> None:
     """The same program with another setting, side by side with the first; and the report of that."""
     from timelapse.cli.console import line
     from timelapse.cli.diff_view import View
-    from timelapse.cli.options import choose_spark
     from timelapse.cli.settings import build_program
     from timelapse.compare import diff
     from timelapse.reporting import report
     from timelapse.run import replay
 
     other = build_program(type(program), [setting])
-    spark = choose_spark(log.count, progress, master=None, local=False)
-    changed = replay(other, log, out / "changed", 4, spark, progress=progress, overwrite=True)
+    changed = replay(other, log, out / "changed", 4, False, progress=progress, overwrite=True)
     found = diff(run, changed)
     by = tuple(f for r in found.records.values() for f in r.a.column_names if f == "sender")[:1]
     names = (str(out / "run"), str(out / "changed"))

@@ -188,6 +188,7 @@ def diff(
             sets_b,
             master,
             local,
+            engine,
             progress,
             enforce,
             ban,
