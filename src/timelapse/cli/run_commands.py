@@ -119,6 +119,10 @@ def replay(
     master: Master = None,
     local: Local = False,
     engine: Engine = "auto",
+    no_resume: Annotated[
+        bool,
+        typer.Option("--no-resume", help="Begin again, also where a replay into the same place was killed."),
+    ] = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -150,7 +154,7 @@ def replay(
             allow_impure=allow_impure, overwrite=overwrite, cache=not no_cache,
             quarantine=quarantine or max_quarantined is not None, max_quarantined=max_quarantined,
             until=None if until is None else parse_time("--until", until),
-            start_from=None if start_from is None else find_run(start_from), resumable=resumable, engine=engine,
+            start_from=None if start_from is None else find_run(start_from), resumable=resumable, engine=engine, resume=not no_resume,
         )  # fmt: skip
         proof = run.verify(covering(run, wanted), progress) if wanted else None
     if as_json:

@@ -36,6 +36,7 @@ from timelapse.engine.job import (
 )
 from timelapse.engine.loop import Loop
 from timelapse.engine.results import read_quarantined
+from timelapse.engine.resume import Finished
 from timelapse.engine.stages import Stages
 from timelapse.errors import HandlerError, Place
 from timelapse.kernels.choose import share_of
@@ -80,6 +81,8 @@ class Outcome:
     lead: int = 0
     """Number of slices at the beginning that ran one after the other, while passes ran ahead over later ones."""
     fallback: Fallback | None = None
+    taken_over: tuple[int, int] = (0, 0)
+    """How many slices of the final pass, and of passes that run ahead, a replay had done that was killed."""
     reports: list[SliceReport] = field(default_factory=list)
     """What each slice did, in order."""
     pending: dict[str, int] = field(default_factory=dict)
@@ -153,7 +156,8 @@ class Driver:
         """Why passes that run ahead did not reach a slice, where one did not."""
         self._next_task = 0
         self._stages = Stages(progress, self._totals(), self._steps)
-        self._loop = Loop(job, executor, self._stages)
+        self._finished = Finished(job)
+        self._loop = Loop(job, executor, self._stages, self._finished)
 
     def run(self) -> Outcome:
         """Run everything. Raises HandlerError for the first failing event in log order."""
@@ -169,8 +173,11 @@ class Driver:
                 reports, fallback = self._judge()
                 begin = slices if fallback is None else fallback.from_slice
             self._accept(reports)
-            if begin < slices:
-                rest = self._one_by_one(begin)
+            if not self._staged:
+                reports = self._taken_over(begin)
+            first = begin + (0 if self._staged else len(reports))
+            if first < slices:
+                rest = self._one_by_one(first)
                 self._accept(rest)
                 reports |= rest
         finally:
@@ -182,7 +189,15 @@ class Driver:
         outcome.validated = max(0, min(begin - 1, self._spans[-1][0]) - led)
         outcome.predicted = max(0, self._spans[-1][0] - led)
         outcome.fallback = fallback
+        outcome.taken_over = (self._finished.slices, self._finished.passes)
         return outcome
+
+    def _taken_over(self, begin: int) -> dict[int, SliceReport]:
+        """The slices from `begin` on, one after the other, with which a replay was done that was killed."""
+        last = self._job.slices - 1
+        found = self._finished.chain(self._task("final_chain", "final", first=begin, last=last))
+        self._accept({report.slice: report for report in found})
+        return {report.slice: report for report in found}
 
     # --- passes, merges and final passes, each as soon as it may ------------------------------------
 
@@ -320,7 +335,11 @@ class Driver:
     # --- slice after slice --------------------------------------------------------------------------
 
     def _one_by_one(self, begin: int) -> dict[int, SliceReport]:
-        name = "final" if begin == self._job.given else f"final, from slice {begin} one by one"
+        name = (
+            "final"
+            if begin == self._job.given or not self._staged
+            else f"final, from slice {begin} one by one"
+        )
         self._loop.submit([self._task("final_chain", name, first=begin, last=self._job.slices - 1)])
         _, result = self._loop.wait()
         if result.failure is not None:

@@ -68,6 +68,8 @@ class Job:
     """The time to which the clock of that run went on after its last event."""
     resumable: bool = False
     """Whether rows of states that are looked back on are wanted at the end, for a run that starts from this one."""
+    marks: bool = False
+    """Whether tasks say what they are done with, for a replay that goes on where this one is killed (engine/resume.py)."""
     runs: tuple[int, ...] = ()
     """The slices at which tasks begin, if a staged run takes several slices together; (): each is a task's own."""
 
@@ -240,7 +242,8 @@ class SliceReport(msgspec.Struct):
     schemas: dict[str, bytes] = msgspec.field(default_factory=dict)
     rejected: SumRow = SumRow(0, 0, 0)
     parts: dict[str, Part] = msgspec.field(default_factory=dict)
-    """The files that it wrote for the run, by their paths there: sizes and checksums."""
+    """The files that it wrote, by their paths in its attempt's folder, which are those in the run; of a pass that runs ahead, by
+    their paths in the job's scratch: sizes and checksums."""
     quarantined: int = 0
     pending: dict[str, int] = {}
     """What lies ahead at its end."""

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from timelapse.engine.account import Account
 from timelapse.engine.executor import Executor
 from timelapse.engine.job import Job, Task, TaskResult
+from timelapse.engine.resume import Finished
 from timelapse.engine.stages import Stages
 from timelapse.errors import Cancelled
 
@@ -20,10 +21,11 @@ _MERGE_THREADS = 4
 class Loop:
     """One job's tasks. Whoever uses it closes it."""
 
-    def __init__(self, job: Job, executor: Executor, stages: Stages) -> None:
+    def __init__(self, job: Job, executor: Executor, stages: Stages, finished: Finished) -> None:
         self._job = job
         self._executor = executor
         self._stages = stages
+        self._finished = finished
         self._queue: queue.SimpleQueue[tuple[Task, TaskResult | BaseException, float]] = queue.SimpleQueue()
         self._pool: ThreadPoolExecutor | None = None
         self.account = Account()
@@ -48,8 +50,14 @@ class Loop:
         self.running += len(tasks)
         for task in tasks:
             self._stages.begin(task)
+        done = {task.id: result for task in tasks if (result := self._finished.result(task)) is not None}
         try:
-            self._executor.submit(tasks, self._done, self._stages.advance)
+            for task in tasks:
+                if task.id in done:
+                    self._done(task, done[task.id], 0.0)
+            left = [task for task in tasks if task.id not in done]
+            if left:
+                self._executor.submit(left, self._done, self._stages.advance)
         except KeyboardInterrupt:
             self._cancelled()
 
@@ -89,6 +97,8 @@ class Loop:
         else:
             self.running -= 1
             self._stages.end(task)
+            if not result.seconds:  # it was done by a replay that was killed
+                return task, result
             name = "final" if task.kind.startswith("final") else task.name
             self.compiled[name] = self.compiled.get(name, True) and result.compiled
             if result.why_python:

@@ -17,13 +17,15 @@ _DISCARD_TRIES, _DISCARD_PAUSE = 50, 0.1
 class PartialRun:
     """A directory beside `out` in which a run is made, by one replay at a time (store/folders.py).
 
-    `lasting`: whether it is to outlive the process, and so a loss of power as soon as it is there.
+    `spared`: what a killed replay left beside `out`, which this one goes on with. `lasting`: whether it is to outlive the process, and so a loss of power as soon as it is there.
     """
 
-    def __init__(self, out: Path, *, overwrite: bool = False, lasting: bool = True) -> None:
+    def __init__(
+        self, out: Path, *, overwrite: bool = False, lasting: bool = True, spared: Path | None = None
+    ) -> None:
         self.out, self.lasting = out.absolute(), lasting
         self._overwrite = overwrite
-        self._folder = NewFolder(self.out, self._check, self._refused, lasting=lasting)
+        self._folder = NewFolder(self.out, self._check, self._refused, lasting=lasting, spared=spared)
         self.path = self._folder.path
         self.scratch = self.path / "scratch"
         self.scratch.mkdir()

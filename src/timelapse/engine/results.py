@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from timelapse.engine import rows
+from timelapse.engine import resume, rows
 from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.engine.job import (
     Aside,
@@ -52,7 +52,12 @@ def keep_results(job: Job, task: Task, beside: Beside) -> Callable[[SliceReport,
         report.put_changes(result.changes)
         report.quarantined = len(result.quarantined)
         last = report.slice == task.last
-        write = partial(_write, job, report, result, _FILES if last and task.threads > 1 else 1)
+        threads = _FILES if last and task.threads > 1 else 1
+
+        def write() -> None:
+            _write(job, report, result, threads)
+            resume.mark(job, task, report)
+
         beside.do(write)
         if last:
             beside.wait()
@@ -112,7 +117,9 @@ def _write(job: Job, report: SliceReport, result: PassResult, threads: int) -> N
     at_once(files, threads)
     report.outputs = {name: SumRow.of(hash_outputs(name, table)) for name, table in tables.items()}
     report.rejected = SumRow.of(hash_rejected(result.rejected))
-    write_quarantined(result.quarantined, folder, report.slice)
+    part = write_quarantined(result.quarantined, folder, report.slice)
+    if part is not None:
+        report.parts[quarantined_path(folder, report.slice).relative_to(folder).as_posix()] = part
 
 
 def _write_parquet(table: pa.Table, path: Path, *, lasting: bool = False) -> Part:
@@ -125,10 +132,11 @@ def _write_parquet(table: pa.Table, path: Path, *, lasting: bool = False) -> Par
     return file.part()
 
 
-def write_quarantined(rows: list[Quarantined], folder: Path, slice_id: int) -> None:
+def write_quarantined(rows: list[Quarantined], folder: Path, slice_id: int) -> Part | None:
     """Write which events were taken out of the log, where there are any."""
-    if rows:
-        _write_parquet(quarantined_table(rows), quarantined_path(folder, slice_id))
+    if not rows:
+        return None
+    return _write_parquet(quarantined_table(rows), quarantined_path(folder, slice_id))
 
 
 def read_quarantined(folder: Path, slice_id: int) -> list[Quarantined]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
-from timelapse.engine import rows
+from timelapse.engine import resume, rows
 from timelapse.engine.exchange import Merge, report_of
 from timelapse.engine.job import (
     Failure,
@@ -89,8 +89,11 @@ def _keep_effects(job: Job, task: Task) -> Callable[[SliceReport, PassResult], N
     def keep(report: SliceReport, result: PassResult) -> None:
         for state in job.passes[task.index].targets:
             path = job.effects_path(task.index, report.slice, state, task.part)
-            write_table(result.effects[state], path)
+            part = write_table(result.effects[state], path)
+            if job.marks:
+                report.parts[path.relative_to(job.scratch).as_posix()] = part
         rows.keep_found(job, task, report.slice, result.rows)
+        resume.mark(job, task, report)
 
     return keep
 

@@ -94,6 +94,9 @@ def _certificate(
             **outcome.counted,
         },
         "slices": job.slices,
+        "taken_over": None
+        if not any(outcome.taken_over)
+        else {"slices": outcome.taken_over[0], "passes": outcome.taken_over[1]},
         "leading_slices": outcome.lead,
         "validated_slices": outcome.validated,
         "predicted_slices": outcome.predicted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from timelapse.analysis import Analysis
 from timelapse.cache.group import Group
@@ -17,6 +17,9 @@ from timelapse.plan import Plan
 from timelapse.progress import Progress, Silent
 from timelapse.run.earlier import Earlier
 from timelapse.run.source import Source
+
+if TYPE_CHECKING:
+    from timelapse.run.interrupted import Interrupted
 
 Engine = Literal["auto", "local", "spark"]
 """Where a replay runs."""
@@ -57,6 +60,7 @@ class Settings:
     until: int | None = None
     resumable: bool = False
     engine: Engine = "auto"
+    resume: bool = True
     several: Several | None = None
 
     @property
@@ -78,6 +82,8 @@ class Request:
 
     earlier: Earlier | None = None
     """The run that it starts from."""
+    interrupted: Interrupted | None = None
+    """What a killed replay of the same left; None where nothing is looked for, or left for the next one."""
 
     @property
     def begun(self) -> Earlier | None:

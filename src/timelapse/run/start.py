@@ -36,6 +36,7 @@ from timelapse.run.data import DirectoryData
 from timelapse.run.describe import about, manifest_of
 from timelapse.run.earlier import Earlier, keep_rows, open_after
 from timelapse.run.foresight import compiling, foreseen
+from timelapse.run.interrupted import Interrupted
 from timelapse.run.manifest import write_manifest
 from timelapse.run.planning import Planner, in_threads
 from timelapse.run.quarantine import all_taken_out, replay_without_failing
@@ -69,6 +70,7 @@ def replay(
     start_from: Run | str | Path | None = None,
     resumable: bool = False,
     engine: Engine = "auto",
+    resume: bool = True,
 ) -> Run:
     """Replay a program over a log. The result equals `tl.run_serial` to the last bit.
 
@@ -89,6 +91,10 @@ def replay(
     back on states needs a run that was made `resumable`, which keeps the rows that its last slices left; otherwise, and where the
     program runs as the serial loop, everything is replayed, and the certificate says why.
 
+    Where the process is killed, the slices that are done lie beside `out`. The same replay into the same place goes on with them, on any number of
+    cores and with or without Spark, after comparing their files with their checksums; `resume=False` begins again. Programs that reach into other
+    times, replays of events in memory and those that `start_from` a run begin again.
+
     With `quarantine` an event at which a handler raises is taken out, as if it had not been in the log, and the
     replay goes on; `Run.quarantined` lists them. Such a replay does without the cache. At most `max_quarantined`
     events are taken out; by default 1,000, or one in twenty of the log's if that is more.
@@ -99,7 +105,7 @@ def replay(
     """
     settings = Settings(
         slices, strategy, progress or default_progress(), allow_impure, overwrite, cache, quarantine,
-        max_quarantined, None if until is None else micros(until, "until="), resumable, engine,
+        max_quarantined, None if until is None else micros(until, "until="), resumable, engine, resume,
     )  # fmt: skip
     check_engine(engine)
     if max_quarantined is not None:
@@ -141,7 +147,14 @@ def _replay(
         _tell_start(earlier, source, settings.progress)
     refuse_silence(program, source.reader)
     twice = None if settings.allow_impure else run_twice(program, analysis, source.reader)
-    request = Request(program, analysis, source, settings, twice, earlier)
+    left = None
+    if place is not None and settings.resume and earlier is None:
+        left = Interrupted.of(program, source, settings, place)
+    if left is not None and left.how is not None:
+        settings.progress.note("going on with a replay that was killed (--no-resume begins again)")
+        mode = left.how.mode if left.how.mode in ("chain", "staged") else None
+        settings = replace(settings, slices=len(left.how.cuts) - 1, strategy=settings.strategy or mode)
+    request = Request(program, analysis, source, settings, twice, earlier, left)
     plan, executor, why = Planner(request).settle(spark)
     keep: list[Any] = []
     if place is None:
@@ -193,10 +206,15 @@ def run_plan(
     clock = time.perf_counter()
     end_of(source.reader.ts_before(INT64_MAX), settings.until)
     # What `keep` holds is where a run is that goes with this process: it need not wait for the disk.
-    partial = PartialRun(out, overwrite=settings.overwrite, lasting=not keep)
+    left = request.interrupted
+    partial = PartialRun(
+        out, overwrite=settings.overwrite, lasting=not keep, spared=None if left is None else left.folder
+    )
     try:
         job, lead, reuse = _job(request, plan, executor, partial, taking=taking, gone=len(gone))
-        (partial.scratch / "results").mkdir()
+        if left is not None:
+            left.begin(job, plan, lead)
+        (partial.scratch / "results").mkdir(exist_ok=True)
         foretold = foreseen(program, plan, job, executor.cores)
         prepared = time.perf_counter() - clock
         outcome = reuse.run(
@@ -268,7 +286,10 @@ def _job(
     if begun is None and in_threads(plan) and together < slices and not spec_of(request.program).times:
         cuts, leading, runs = cut_in_runs(reader, slices, together, plan)
     reuse = _reuse(request, cuts, None if settings.slices is not None else least)
-    if reuse.store is None:
+    left = request.interrupted
+    if left is not None and left.how is not None:
+        cuts, lead, runs = list(left.how.cuts), left.how.lead, left.how.runs
+    elif reuse.store is None:
         lead = leading
     else:  # what is kept for later replays has the start of every slice
         runs = ()
@@ -286,6 +307,7 @@ def _job(
         until=settings.until,
         lasting=partial.lasting,
         runs=runs,
+        marks=left is not None and len(cuts) > 2,
         given=0 if begun is None else begun.slices,
         clock=None if begun is None else begun.manifest.until,
         resumable=settings.resumable,
@@ -303,6 +325,8 @@ def _reuse(request: Request, cuts: list[int], least: int | None) -> Reuse:
     """What the cache has for a replay with these cuts, or with any of `least` slices or more."""
     if request.earlier is not None:
         return Reuse.none("the replay starts from a run")
+    if request.interrupted is not None and request.interrupted.how is not None:
+        return Reuse.none("it goes on with a replay that was killed")
     if request.settings.resumable and kept(request.program):
         return Reuse.none("the run keeps what one that starts from it looks back on")
     if not request.settings.reuses:

@@ -30,11 +30,12 @@ class NewFolder:
     `path` is where it is made. `check` raises an error where what is at `place` must not be replaced; it is called at
     the beginning and before the end. `refused` makes the error for a place where nothing can be written. From the
     beginning to the end nobody else makes a folder there: who tries is told so at once (StorageError, TL933). Where
-    there are no locks that shows at the end. What killed processes left beside the place is removed first.
+    there are no locks that shows at the end. What killed processes left beside the place is removed first, but for `spared`.
     """
 
     def __init__(
-        self, place: Path, check: Callable[[], None], refused: Callable[[str], Exception], *, lasting: bool = True
+        self, place: Path, check: Callable[[], None], refused: Callable[[str], Exception], *, lasting: bool = True,
+        spared: Path | None = None,
     ) -> None:  # fmt: skip
         self.place, self._check, self._lasting = place, check, lasting
         check()
@@ -43,7 +44,7 @@ class NewFolder:
             place.parent.mkdir(parents=True, exist_ok=True)
             self._lock = _lock(place)
             try:
-                remove_abandoned(place)
+                remove_abandoned(place, spared)
                 self._before = _identity(place)
                 self.path = partial_path(place)
                 self.path.mkdir()
@@ -174,8 +175,8 @@ def is_partial(path: Path) -> bool:
     return path.name.startswith(".") and _MARK in path.name
 
 
-def remove_abandoned(place: Path) -> None:
-    """Remove what killed processes that were making `place` left, when they are gone from this machine."""
+def remove_abandoned(place: Path, spared: Path | None = None) -> None:
+    """Remove what killed processes that were making `place` left, when they are gone from this machine; but not `spared`."""
     start = f".{place.name}{_MARK}"
     for left in [p for p in place.parent.iterdir() if p.name.startswith(start)]:
         if left.name.endswith("-old"):
@@ -184,8 +185,21 @@ def remove_abandoned(place: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
             else:
                 left.rename(place)
-        elif is_dead(left.name.removeprefix(start).rpartition("-")[0]):
+        elif left != spared and _is_abandoned(left, start):
             shutil.rmtree(left, ignore_errors=True)
+
+
+def abandoned(place: Path) -> list[Path]:
+    """The folders in which killed processes of this machine were making `place`."""
+    start = f".{place.name}{_MARK}"
+    if not place.parent.is_dir():
+        return []
+    there = sorted(p for p in place.parent.iterdir() if p.name.startswith(start))
+    return [p for p in there if not p.name.endswith("-old") and _is_abandoned(p, start)]
+
+
+def _is_abandoned(left: Path, start: str) -> bool:
+    return is_dead(left.name.removeprefix(start).rpartition("-")[0])
 
 
 def place_of(partial: Path) -> Path:
