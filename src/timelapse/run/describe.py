@@ -19,9 +19,9 @@ from timelapse.model.versions import origin_of
 from timelapse.plan import Plan
 from timelapse.run.foresight import used_kernels
 from timelapse.run.manifest import FORMAT, RunManifest, StateEntry
+from timelapse.run.parameters import params_text
 from timelapse.run.records import record_entries
 from timelapse.run.request import Request
-from timelapse.run.run import params_text
 from timelapse.tables.rowhash import ZERO
 
 

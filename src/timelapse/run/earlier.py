@@ -33,8 +33,9 @@ from timelapse.model.program import Program, spec_of
 from timelapse.model.times import has_own_times, kept
 from timelapse.moments import shown_time
 from timelapse.run.manifest import REMEDY, RunManifest
+from timelapse.run.parameters import params_text
 from timelapse.run.reload import log_of
-from timelapse.run.run import Run, params_text
+from timelapse.run.run import Run
 from timelapse.run.source import Source, open_source
 from timelapse.store.parts import CheckedFile, Part
 from timelapse.store.scratch import process_folder

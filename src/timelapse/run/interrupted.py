@@ -13,7 +13,7 @@ from timelapse.engine.resume import Cut, Identity, read_identity, take_over, wri
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, spec_of
 from timelapse.plan import Plan
-from timelapse.run.run import params_text
+from timelapse.run.parameters import params_text
 from timelapse.run.source import Source
 from timelapse.store.folders import abandoned
 

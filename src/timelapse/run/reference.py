@@ -30,8 +30,9 @@ from timelapse.model.times import has_own_times
 from timelapse.moments import Moment, micros
 from timelapse.run.data import MemoryData
 from timelapse.run.manifest import FORMAT, RunManifest, StateEntry
+from timelapse.run.parameters import params_text
 from timelapse.run.records import record_entries
-from timelapse.run.run import Run, RunContext, params_text
+from timelapse.run.run import Run, RunContext
 from timelapse.run.source import end_of, refuse_silence
 from timelapse.run.takeout import reader_without
 from timelapse.serial import SerialOutcome

@@ -15,7 +15,7 @@ from timelapse.model.kept import load_kept
 from timelapse.model.program import Program, spec_of
 from timelapse.model.versions import load_named
 from timelapse.run.manifest import RunManifest
-from timelapse.run.run import parameter, text_of
+from timelapse.run.parameters import parameter, text_of
 
 
 def reload_program(manifest: RunManifest, path: Path | None = None) -> Program:

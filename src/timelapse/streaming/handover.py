@@ -20,7 +20,8 @@ from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import has_own_times
 from timelapse.run.manifest import REMEDY
-from timelapse.run.run import Run, params_text
+from timelapse.run.parameters import params_text
+from timelapse.run.run import Run
 from timelapse.store.parts import CheckedFile
 from timelapse.streaming.stand import Seen, Stand
 from timelapse.streaming.sums import Sums

@@ -30,7 +30,8 @@ from timelapse.model.program import Program, as_program, spec_of
 from timelapse.moments import Moment, micros
 from timelapse.progress import Progress, Silent
 from timelapse.run.describe import source_of
-from timelapse.run.run import Run, params_text
+from timelapse.run.parameters import params_text
+from timelapse.run.run import Run
 from timelapse.store.places import absolute_path
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming import chain
