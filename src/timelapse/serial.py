@@ -145,6 +145,8 @@ class Loop:
         self._derived: deque[Event] = deque()
         self._derivations = 0
 
+        self.stepped: Callable[[int, int, int, bool], None] | None = None
+        """An observer, called after each step with its time, its phase, the seq of its log event, and whether what it did stays."""
         self._now = 0
         self._phase = Phase.LOG_EVENT
         self._root = -1
@@ -250,6 +252,8 @@ class Loop:
             shown = f"the write {dated.name}.{method}{arguments!r} dated {dated.due}"
             raise handler_error(self.program, shown, dated.handler, error, (dated.due, dated.root)) from error
         self._commit(dated.due)
+        if self.stepped is not None:
+            self.stepped(dated.due, Phase.DATED_WRITE, dated.root, True)
 
     def _transaction(
         self, event: Event | None, handlers: tuple[HandlerSpec, ...], ts: int, phase: int, root: int
@@ -258,7 +262,7 @@ class Loop:
         self._now, self._phase, self._root = ts, phase, root
         self._bound.__dict__["now"] = ts
         self._clear()
-        current = event
+        current, kept = event, True
         try:
             while True:
                 for handler in handlers:
@@ -272,6 +276,7 @@ class Loop:
                 current = self._derived.popleft()
                 handlers = self._handlers.get(type(current), ())
         except Rejection as refusal:
+            kept = False
             self._undo()
             self._emitted[:] = [] if refusal.record is None else [refusal.record]
             name = "tick" if event is None else type(event).__name__
@@ -287,6 +292,8 @@ class Loop:
         for record in self._emitted:
             self.outcome.outputs.append(Output(Position(ts, phase, root, self._ordinal), record))
             self._ordinal += 1
+        if self.stepped is not None:
+            self.stepped(ts, phase, root, kept)
 
     # --- what handlers do -------------------------------------------------------------------------
 

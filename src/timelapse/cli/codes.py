@@ -325,6 +325,9 @@ TL720 Benchmarks without a checkout
 `timelapse bench` measures with programs, data and rivals that are not in the installed package: they come with a checkout of the source. Clone it, and
 there `make bench-install` and `make bench`.
 
+TL730 A critical path that cannot be measured so
+`timelapse explain PROGRAM LOG --critical-path` runs a log's first events one by one: it needs a log, and `--events` a number of events (0: all).
+
 TL800 A command or call that makes no sense
 The base of the errors below. `timelapse COMMAND --help` shows options and examples.
 

@@ -23,6 +23,7 @@ def register(app: typer.Typer) -> None:
             "timelapse explain rules.py:Antispam logs/oct --svg plan.svg",
             "timelapse explain rules.py:Antispam logs/oct --plan",
             "timelapse explain rules.py:Antispam logs/oct --scale 1,2,4,8,16",
+            "timelapse explain rules.py:Antispam logs/oct --critical-path",
             "timelapse explain rules.py:Antispam --max-strategy scan  # for CI: exit 1 when a state would be slower",
         )
     )(explain)
@@ -51,6 +52,19 @@ def explain(
         str | None,
         typer.Option(metavar="N,N,...", help="What the replay would take on so many machines like this one."),
     ] = None,
+    critical_path: Annotated[
+        bool,
+        typer.Option(
+            "--critical-path",
+            help="The longest chain of events that wait for one another: run one by one, and measured.",
+        ),
+    ] = False,
+    events: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="With --critical-path: the first N events (0: all; 100,000 by default)."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show a program's states, what they depend on, the strategy of each, the line that causes it, the remedy."""
@@ -67,6 +81,9 @@ def explain(
     opened = None if log is None else Log.open(log)
     if scale is not None:
         print_scale(made, opened, scale, cores, as_json=as_json)
+        return
+    if critical_path or events is not None:
+        print_critical_path(made, opened, events, asked=critical_path, as_json=as_json)
         return
     found = make_explanation(made, opened, slices=slices, cores=cores)
     if svg is not None:
@@ -109,6 +126,40 @@ def print_scale(program: Any, log: Any, machines: str, cores: int | None, *, as_
         return
     for text in scale_lines(rows, cores or usable_cores()):
         line(text)
+
+
+def print_critical_path(program: Any, log: Any, events: int | None, *, asked: bool, as_json: bool) -> None:
+    """The longest chains of events, measured by an instrumented run."""
+    import time
+
+    from timelapse.cli.console import line, print_json
+    from timelapse.cli.progress_view import progress_for
+    from timelapse.errors import UsageError
+    from timelapse.explanation.text import clean
+    from timelapse.trace.critical import MOST_EVENTS, critical_path
+
+    if log is None or not asked:
+        raise UsageError(
+            "--critical-path needs a log" if asked else "--events is for --critical-path", code="TL730",
+            hint="timelapse explain rules.py:Program LOG --critical-path --events 100000",
+        )  # fmt: skip
+    progress, name, done = progress_for(as_json), "events one by one", 0
+    total = min(log.count, MOST_EVENTS if events is None else events or log.count)
+    began = time.perf_counter()
+    progress.stage(name, max(0, total))
+
+    def advance(more: int) -> None:
+        nonlocal done
+        done += more
+        progress.advance(name, done, total)
+
+    found = critical_path(program, log, events=events, advance=advance)
+    progress.finish(name, time.perf_counter() - began)
+    if as_json:
+        print_json({"critical_path": found.to_json()})
+        return
+    for text in found.text():
+        line(clean(text))
 
 
 def print_plan(found: Explanation) -> None:
