@@ -18,6 +18,7 @@ from tests.depth import deep
 from tests.native.programs import A, Note
 from timelapse.analysis import analyse, final_pass
 from timelapse.engine.executor import LocalExecutor
+from timelapse.kernels.native.memory import touch
 from timelapse.kernels.native.memory.layout import Layout, can_be_mapped, layout_of
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable
@@ -169,21 +170,47 @@ def test_a_chain_that_goes_on_from_files(monkeypatch: pytest.MonkeyPatch, cores:
     mapped: list[int] = []
     made = Mapped.__init__
 
-    def counted(own: Mapped, table: pa.Table, parts: int, stored: Any) -> None:
+    def counted(own: Mapped, table: pa.Table, *rest: Any) -> None:
         mapped.append(table.num_rows)
-        made(own, table, parts, stored)
+        made(own, table, *rest)
 
     monkeypatch.setattr(Mapped, "__init__", counted)
     monkeypatch.setattr(LocalExecutor, "threads", cores)
     log = MemoryLog(events, [A])
     run = replay(Busy, log, slices=6, spark=False, strategy="chain")
-    assert len(mapped) == 5 * 3
+    assert 5 < len(mapped) < 5 * 3  # a level that stays is indexed once
     assert max(mapped) > 3
     reference = run_serial(Busy, log)
     assert (run.digest, run.state_digest) == (reference.digest, reference.state_digest)
     assert run.verify().ok
     assert run.table(Note).num_rows > 0
     assert run.rejected.num_rows > 0
+
+
+@pytest.mark.parametrize("room", [None, 0, 8 << 12])
+def test_keys_are_found_however_few_entries_an_index_has(room: int | None) -> None:
+    """Also where some hundred rows share one, in pieces of any size, and where hashes are not spread evenly."""
+    own = KINDS[0][0]
+    for step in (1, 97):
+        state = {step * k: k + 1 for k in range(5000)}
+        made = state_table(own, state.items())
+        if step > 1:  # most of them in one corner
+            h = np.sort(np.asarray(made.column("h")) % np.uint64(2**59))
+            h[-9:] |= np.uint64(2**63)
+            made = made.set_column(0, "h", pa.array(h))
+        pieces = [made.slice(a, b - a) for a, b in pairwise([0, 1, 700, 701, 4000, 5000])]
+        mapped = touch.Mapped(pa.concat_tables(pieces), 1, own.value, room)
+        assert len(mapped.index) <= (2**8 if room == 0 else 2**12) + 1
+        wide = np.asarray(made.column("h"))
+        wanted = [*wide.tolist(), *(int(h) + 1 for h in wide[::7] if h + np.uint64(1) not in wide)]
+        known = set(wide.tolist())
+        for h in wanted:
+            row = np.zeros((1, 4), np.int64)
+            row[0, 1] = (
+                made.column("k0")[int(np.searchsorted(wide, np.uint64(h)))].as_py() if h in known else 0
+            )
+            found = touch._take(mapped.words, row, np.zeros((0, 0), np.int64), 0, 1, np.uint64(h), 2, 2)
+            assert found == (1 if h in known else 0)
 
 
 def test_a_mapped_table_as_python_sees_it() -> None:

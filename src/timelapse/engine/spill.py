@@ -21,6 +21,9 @@ from timelapse.tables.apply import empty
 from timelapse.tables.levels import Levels
 from timelapse.tables.table import read_table
 
+_SHARE = 4
+"""Merging takes no more than this part of the budget."""
+
 
 class Spill:
     """The states in files, as of the last stop."""
@@ -35,6 +38,8 @@ class Spill:
         self._files: dict[str, list[Path | None]] = {name: [None] for name in states}
         """By state each level's file, where it was made here."""
         self._folder = job.scratch / "spill" / uuid.uuid4().hex
+        # The states are in memory until what is merged is in files.
+        self._budget = None if job.memory is None else job.memory // _SHARE
         self.written = 0
         """Rows that were merged, as the files have them: what stopping took."""
 
@@ -60,7 +65,7 @@ class Spill:
         state, files = self._now[name], self._files[name]
         changes = [read_table(path) for path in self._changes[name] if path.exists()]
         changes = [change for change in changes if change.num_rows]
-        now = Levels(state.spec, state.base, (*state.changes, *changes))
+        now = state.followed_by(state.base, (*state.changes, *changes))
         files = [*files, *(None for _ in changes)]
         at = now.to_merge()
         if at < len(files):
@@ -76,14 +81,14 @@ class Spill:
         """The state with its levels from one on as one, in a file."""
         below = state.changes[: max(0, at - 1)]
         if (at > 1 or state.base.num_rows) and at:
-            if merge.together_to(state.spec, state.changes[at - 1 :], path, self._job.memory):
+            if merge.together_to(state.spec, state.changes[at - 1 :], path, self._budget):
                 merged = read_table(path)
                 self.written += merged.num_rows
-                return Levels(state.spec, state.base, (*below, merged))
-        merge.fold_to(state.spec, state.base, state.changes, path, self._job.memory)
+                return state.followed_by(state.base, (*below, merged))
+        merge.fold_to(state.spec, state.base, state.changes, path, self._budget)
         base = read_table(path)
         self.written += base.num_rows
-        return Levels(state.spec, base)
+        return state.followed_by(base, ())
 
     def close(self) -> None:
         """Give the disk space back. What is mapped stays readable."""

@@ -7,8 +7,8 @@ state has doubled, and a key is looked for in as many levels at most.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -26,6 +26,13 @@ class Levels:
     spec: StateSpec
     base: pa.Table
     changes: tuple[pa.Table, ...] = ()
+    known: dict[int, Any] = field(default_factory=dict, compare=False)
+    """By the `id` of a level's table, an index that was made of it (kernels/native/memory/touch.py): it outlives a stop as long as the level does."""
+
+    def followed_by(self, base: pa.Table, changes: tuple[pa.Table, ...]) -> Levels:
+        """The state in other levels, some of which it has already."""
+        there = {id(table) for table in (base, *changes)}
+        return Levels(self.spec, base, changes, {at: made for at, made in self.known.items() if at in there})
 
     @property
     def num_rows(self) -> int:

@@ -40,4 +40,5 @@ def start_tables(
         large = memory is not None and rows * table.row_bytes > carried(memory)
         large = large or any(isinstance(starts[n], Levels) for n in known)
         listed = bool(unit.lists and unit.ticking) or not unit.indexed.keys().isdisjoint(names)
-        load([tables[n] for n in known], [starts[n] for n in known], key_by_key=(few or large) and not listed)
+        by_key = (few or large) and not listed
+        load([tables[n] for n in known], [starts[n] for n in known], key_by_key=by_key, budget=memory)

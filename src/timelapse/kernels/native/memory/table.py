@@ -261,8 +261,11 @@ def undo(tables: Sequence[NativeTable], entries: Ints) -> None:
         table.slots[row, layout.place : layout.end] = words[: layout.live]
 
 
-def load(tables: Sequence[NativeTable], starts: Sequence[Start], *, key_by_key: bool) -> None:
-    """Let states that share a table start from state tables. `key_by_key`: as `NativeTable.load`, if all can."""
+def load(
+    tables: Sequence[NativeTable], starts: Sequence[Start], *, key_by_key: bool, budget: int | None = None
+) -> None:
+    """Let states that share a table start from state tables. `key_by_key`: as `NativeTable.load`, if all can. `budget`: bytes
+    of which indexes of them take no more than a part."""
     shared = tables[0].hash
     shared.clear()
     shared.mapped = None
@@ -272,7 +275,7 @@ def load(tables: Sequence[NativeTable], starts: Sequence[Start], *, key_by_key: 
         for t, start in parts
     )
     if mapped and parts:
-        shared.map(MappedRows([(start, t.layout) for t, start in parts]))
+        shared.map(MappedRows([(start, t.layout) for t, start in parts], budget))
         return
     for table, start in sorted(parts, key=lambda p: -p[1].num_rows):  # the first makes the room
         table._put_in(whole(start), table.layout)

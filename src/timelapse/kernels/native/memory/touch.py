@@ -37,7 +37,7 @@ from timelapse.kernels.native.memory.arithmetic import mix
 from timelapse.kernels.native.memory.layout import OCCUPIED, Layout
 from timelapse.kernels.native.memory.primitives import BARE, row_of
 from timelapse.model.types import OptionalType, TupleType, ValueType
-from timelapse.tables.levels import Start, levels_of
+from timelapse.tables.levels import Levels, Start, levels_of
 from timelapse.tables.loops import STEP
 from timelapse.tables.rowhash import KEY_SEED, LANE_SALTS
 
@@ -49,7 +49,14 @@ _ROWS = (1 << _ROW_BITS) - 1
 _PER_BUCKET = 16
 """Rows that share an entry of the index: their hashes lie in two lines of the processor's caches."""
 _MOST_BITS = 19
-"""An index has 2**19 entries at most, so that it stays small beside any budget: what is looked through is a page or two."""
+"""An index has 2**19 entries at most: where more rows share an entry, a key's row is where its hash is between theirs, about."""
+_SHARE = 128
+"""An index takes no more than this part of the budget. A state has about as many levels as it has doubled, and the earlier are
+the larger: so the indexes of all take a few times as much."""
+_LEAST_BITS = 8
+_NEAR, _FEW = 16, 8
+"""Hashes are spread evenly: of some hundred rows the one that is looked for is at most about so far from where it should be. So few
+are looked through one by one."""
 
 _U = np.uint64
 _SALT = np.uint64(LANE_SALTS[0])
@@ -140,8 +147,11 @@ def _take(start, slots, base, i, width, h, into, flag):  # type: ignore[no-untyp
     pieces = start[0]
     values = start[3]
     stride = PIECE + 3 * (width + values)
-    place = load64(start[2] + 8 * np.int64(h >> _U(start[1])))
+    bucket = start[2] + 8 * np.int64(h >> _U(start[1]))
+    place, end = load64(bucket), load64(bucket + 8)
     piece, row = place >> _ROW_BITS, place & _ROWS
+    if piece < pieces and piece == end >> _ROW_BITS:
+        row = _first(start[HEAD + piece * stride + 1], row, end & _ROWS, h, start[1])
     while piece < pieces:
         at = HEAD + piece * stride
         if row >= start[at]:
@@ -172,6 +182,25 @@ def _take(start, slots, base, i, width, h, into, flag):  # type: ignore[no-untyp
             return 1
         row += 1
     return 0
+
+
+@primitive()
+def _first(hashes, low, high, h, shift):  # type: ignore[no-untyped-def]
+    """A row at or a little before the first one in low to high whose hash is not below h. All in between are of one entry."""
+    if high - low > 2 * _NEAR:
+        part = np.int64((h & ((_U(1) << _U(shift)) - _U(1))) >> _U(shift - 32))
+        about = low + ((part * (high - low)) >> 32)
+        if about - _NEAR >= low and _U(load64(hashes + 8 * (about - _NEAR))) < h:
+            low = about - _NEAR + 1
+        if about + _NEAR < high and _U(load64(hashes + 8 * (about + _NEAR))) >= h:
+            high = about + _NEAR
+    while high - low > _FEW:
+        middle = (low + high) >> 1
+        if _U(load64(hashes + 8 * middle)) < h:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @primitive()
@@ -224,8 +253,11 @@ NOTHING: Ints = np.zeros(0, np.int64)
 class Mapped:
     """A state table, or const effects, whose keys are taken over one by one. Holds on to the table's memory."""
 
-    def __init__(self, table: pa.Table, parts: int, stored: ValueType | None) -> None:
-        """`parts`: how many key columns there are. `stored`: the type of values. All columns must be `fetchable`."""
+    def __init__(
+        self, table: pa.Table, parts: int, stored: ValueType | None, room: int | None = None
+    ) -> None:
+        """`parts`: how many key columns there are. `stored`: the type of values. All columns must be `fetchable`. `room`: bytes that
+        the index may take."""
         self.table = table
         batches = [b for b in table.to_batches() if b.num_rows]
         hashes = [np.asarray(batch.column("h")) for batch in batches]
@@ -238,15 +270,17 @@ class Mapped:
             values = len(entries) - parts
             described += itertools.chain(*entries)
         bits = min(_MOST_BITS, max(1, int(table.num_rows // _PER_BUCKET).bit_length()))
+        if room is not None:
+            bits = min(bits, max(_LEAST_BITS, (room // 8).bit_length() - 1))
         index = self._index(hashes, bits)
-        self._starts: Ints = index
+        self.index: Ints = index
         words = [len(batches), 64 - bits, index.ctypes.data, values, 0, 0, *described]
         self.words: Ints = np.array(words, np.int64)
 
     def _index(self, hashes: list[Any], bits: int) -> Ints:
-        """For each bucket the place of the first row that is in it or after it."""
+        """For each bucket the place of the first row that is in it or after it, and for one behind the last."""
         shift = np.uint64(64 - bits)
-        index: Ints = np.full(1 << bits, len(hashes) << _ROW_BITS, np.int64)
+        index: Ints = np.full((1 << bits) + 1, len(hashes) << _ROW_BITS, np.int64)
         begin = 0
         for piece, h in enumerate(hashes):
             end = int(h[-1] >> shift) + 1
@@ -258,12 +292,7 @@ class Mapped:
     @property
     def nbytes(self) -> int:
         """What it takes in memory, beside what lies in the file."""
-        return self.words.nbytes + self._starts.nbytes
-
-    def strings(self, starts: Ints, data: npt.NDArray[np.uint8]) -> None:
-        """Codes stand for what these arrays of the string pool hold."""
-        self._pool = (starts, data)
-        self.words[4], self.words[5] = starts.ctypes.data, data.ctypes.data
+        return self.words.nbytes + self.index.nbytes
 
 
 def _presence(batch: pa.RecordBatch) -> list[int]:
@@ -296,31 +325,46 @@ def _entry(array: pa.Array, under: int = 0) -> list[int]:
 
 
 class MappedRows:
-    """The start states of a table's states whose keys are taken over one by one."""
+    """The start states of a table's states whose keys are taken over one by one. `budget`: bytes of which indexes take no more than
+    a part (None: no matter)."""
 
-    def __init__(self, starts: Sequence[tuple[Start, Layout]]) -> None:
+    def __init__(self, starts: Sequence[tuple[Start, Layout]], budget: int | None = None) -> None:
         self.starts = list(starts)
-        parts = [(Mapped(t, o.width, o.stored), o) for start, o in starts for t in levels_of(start)]
+        room = None if budget is None else budget // (_SHARE * max(1, len(self.starts)))
+        parts = [(mapped, o) for start, o in starts for mapped in _mapped(start, o, room)]
         self._levels = [mapped for mapped, _ in parts]
         head, at = [len(parts)], 1 + 3 * len(parts)
+        self._begins: list[int] = []
         for mapped, layout in parts:
+            self._begins.append(at)
             head += [at, layout.place, layout.present]
             at += len(mapped.words)
         self.words: Ints = np.concatenate([np.array(head, np.int64), *(m.words for m in self._levels)])
-        for index, mapped in enumerate(self._levels):
-            begin = head[1 + 3 * index]
-            mapped.words = self.words[begin : begin + len(mapped.words)]
 
     def strings(self, starts: Ints, data: npt.NDArray[np.uint8]) -> Ints:
         """The description for a call in which codes stand for what these arrays of the string pool hold."""
-        for mapped in self._levels:
-            mapped.strings(starts, data)
+        self._pool = (starts, data)
+        for begin in self._begins:
+            self.words[begin + 4], self.words[begin + 5] = starts.ctypes.data, data.ctypes.data
         return self.words
 
     @property
     def nbytes(self) -> int:
         """What it takes in memory, beside what lies in files."""
-        return sum(mapped.nbytes for mapped in self._levels)
+        return self.words.nbytes + sum(mapped.nbytes for mapped in self._levels)
+
+
+def _mapped(start: Start, layout: Layout, room: int | None) -> list[Mapped]:
+    """A state's levels, the latest first. What is known of one from earlier stops is used again."""
+    if not isinstance(start, Levels):
+        return [Mapped(start, layout.width, layout.stored, room)]
+    found = []
+    for table in levels_of(start):
+        known = start.known.get(id(table))
+        if not isinstance(known, Mapped):
+            known = start.known[id(table)] = Mapped(table, layout.width, layout.stored, room)
+        found.append(known)
+    return found
 
 
 def fetchable(table: pa.Table, stored: ValueType | None) -> bool:
