@@ -1,12 +1,12 @@
 """Brute-force logins over a real sshd log: a text source, read by a regular expression per event type.
 
-OpenSSH_2k.log: 2,000 lines (https://github.com/logpai/loghub). Syslog dates carry no year: `--year` gives it.
+OpenSSH_2k.log: 2,000 lines (https://github.com/logpai/loghub). Syslog dates carry neither year nor zone: `--year` and `--tz` give them.
 syslogd folds repeated lines into "message repeated 5 times: [ ... ]", which is what `times` is for.
 
     timelapse ingest examples/sshd.py logs/sshd Failed=OpenSSH_2k.log Accepted=OpenSSH_2k.log \\
         --regex 'Failed=^(?P<ts>\\w{3} +\\d+ [\\d:]+) \\S+ sshd\\[\\d+\\]: (?:message repeated (?P<times>\\d+) times: \\[ )?Failed \\w+ for (?:invalid user )?(?P<user>.*) from (?P<address>\\S+) port \\d+' \\
         --regex 'Accepted=^(?P<ts>\\w{3} +\\d+ [\\d:]+) \\S+ sshd\\[\\d+\\]: Accepted \\w+ for (?P<user>.*) from (?P<address>\\S+) port \\d+' \\
-        --time-format '%b %d %H:%M:%S' --year 2016
+        --time-format '%b %d %H:%M:%S' --year 2016 --tz UTC
     timelapse replay examples/sshd.py:BruteForce logs/sshd --set limit=10
     timelapse verify @last
 """

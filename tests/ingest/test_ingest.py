@@ -418,7 +418,7 @@ def test_the_real_ssh_log_is_read_by_a_regular_expression(
     """Failed passwords of OpenSSH_2k: as many as grep finds, times with the given year, other lines counted as skipped."""
     path = data_dir / "OpenSSH_2k.log"
     source = Source(
-        path, time_format="%b %d %H:%M:%S", year=2017,
+        path, time_format="%b %d %H:%M:%S", year=2017, tz="UTC",
         regex=r"^(?P<ts>\w+ +\d+ [\d:]+) .* Failed password for (?:invalid user )?(?P<user>.*) from (?P<ip>\S+) port",
     )  # fmt: skip
     log = Log.write(tmp_path / "log", {Failed: source})

@@ -29,7 +29,7 @@ def _batch() -> pa.RecordBatch:
     marks = [BAD, 0, 0, 0]
     event = pa.array(
         [None, {"_": None, "a": 1}, {"_": None, "a": 2}, {"_": None, "a": 3}],
-        pa.struct([("_", pa.bool_()), ("a", pa.int64())]),
+        pa.struct([("_", pa.int64()), ("a", pa.int64())]),
     )
     return pa.record_batch(
         {

@@ -211,10 +211,16 @@ TL413 Columns that do not fit the event
 A field has no column, or a column's type cannot become the field's. Map it: --map Message.sender=src.
 
 TL414 Too many bad rows
-More rows than --max-bad (by default 0.1%) could not be read, so nothing was written. The message shows the first ones with file and line; often the separator, the header or the unit of times is wrong.
+More rows than --max-bad (by default 0.1%), or of a day than --max-bad-day, could not be read, so nothing was written. The message shows the first ones with file and line; often the separator, the header or the unit of times is wrong.
 
 TL415 A log's definition that does not fit
 The message names the file, the source and the key. docs/ingest.md has all keys.
+
+TL416 Times without a zone
+The message names the field, the file and the first row. No zone is guessed: say which it is with tz= (--tz, or tz in log.toml), also where it is UTC. Streams put such rows into their quarantine.
+
+TL417 A corrected file that cannot take its old version's place
+The message says what is missing: other files of the type, whose rows may count now, or what the log knows of its files. --overwrite makes the log again.
 
 TL430 Spark failed while generating
 Nothing was left. `timelapse doctor` checks the set-up.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from timelapse.log.manifest import IngestEntry
     from timelapse.model.events import Event
 
+_SHOWN = 5
 _TypeFirst = "May start with TYPE= to apply to one type, and repeat."
 
 
@@ -30,7 +31,7 @@ def register(app: typer.Typer) -> None:
             "timelapse ingest events.py logs/oct Message=raw/message Friendship=raw/friend --ts sent_at",
             "timelapse ingest examples/collegemsg.py logs/college Message=CollegeMsg.txt --sep ' ' "
             "--ts time --unit s --map Message.sender=src --map Message.recipient=dst",
-            "timelapse ingest logins.py logs/ssh Failed=auth.log --year 2016 --time-format '%b %d %H:%M:%S' "
+            "timelapse ingest logins.py logs/ssh Failed=auth.log --year 2016 --tz UTC --time-format '%b %d %H:%M:%S' "
             "--regex 'Failed=^(?P<ts>.{15}) .* Failed password for (?P<user>\\S+) from (?P<address>\\S+)'",
             "timelapse ingest events.py logs/oct Message=raw/nov/*.csv --append",
             "timelapse ingest log.toml",
@@ -77,12 +78,14 @@ def ingest(
     ] = None,
     tz: Annotated[
         list[str] | None,
-        typer.Option(metavar="ZONE", help="Zone of times without one, by default UTC. " + _TypeFirst),
+        typer.Option(metavar="ZONE", help="Zone of times without one: none is guessed. " + _TypeFirst),
     ] = None,
     fmt: Annotated[
         list[str] | None,
         typer.Option(
-            "--format", metavar="csv|json|parquet|text", help="By default by the files' suffix. " + _TypeFirst
+            "--format",
+            metavar="csv|json|parquet|orc|avro|text",
+            help="By default by the files' suffix. " + _TypeFirst,
         ),
     ] = None,
     sep: Annotated[
@@ -168,6 +171,14 @@ def ingest(
             metavar="SHARE", help="More bad rows than this are an error: 0.001, 0.1% (the default), or 0."
         ),
     ] = None,
+    max_bad_day: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SHARE",
+            help="More bad rows than this on a day (or of a file, where their times cannot be read) are an error; by default 5%, where these are 20 rows or more. "
+            + _TypeFirst,
+        ),
+    ] = None,
     append: Annotated[
         bool, typer.Option("--append", help="Add events to the log that is there, as a new version.")
     ] = False,
@@ -189,7 +200,7 @@ def ingest(
         layout = {
             "ts": ts, "unit": unit, "time-format": time_format, "year": year, "tz": tz, "format": fmt, "sep": sep, "quote": quote,
             "no-header": no_header, "columns": columns, "map": mapping, "regex": regex, "null": null, "min-ts": min_ts, "max-ts": max_ts,
-            "unmatched": unmatched != "skip", "arrival": arrival, "order": order, "unique": unique,
+            "unmatched": unmatched != "skip", "arrival": arrival, "order": order, "unique": unique, "max-bad-day": max_bad_day,
         }  # fmt: skip
         _of_definition(events, out, sources, layout, share, late=late, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
         return
@@ -203,7 +214,7 @@ def ingest(
     given = {
         "ts": ts, "unit": unit, "time_format": time_format, "year": year, "tz": tz, "format": fmt, "sep": sep,
         "quote": quote, "columns": columns, "regex": regex, "null": null, "min_ts": min_ts, "max_ts": max_ts,
-        "arrival": arrival, "order": order, "unique": unique,
+        "arrival": arrival, "order": order, "unique": unique, "max_bad_day": max_bad_day,
     }  # fmt: skip
     options = options_of(given, list(paths))
     fields = mapping_of(mapping or [], paths, classes)
@@ -254,16 +265,17 @@ def _of_definition(
             "the log's folder is missing", place=Place(file), hint=f'timelapse ingest {file} LOG, or log = "logs/oct" in the file', code="TL808"
         )  # fmt: skip
     wanted = found.sources
+    corrected: dict[str, list[str]] = {}
     if append or (not overwrite and (target / NAME).is_file()):
         log = Log.open(target)
-        wanted = new_files(found, log.manifest.ingests)
+        wanted, corrected = new_files(found, log.manifest.ingests)
         if not wanted:
             _nothing_new(log, as_json=as_json)
             return
         append = True
     made = {classes[name]: own for name, own in wanted.items()}
     share = found.max_bad if share is None else share
-    _make(found.events, target, made, share, late=cast("Late", late or found.late), append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+    _make(found.events, target, made, share, late=cast("Late", late or found.late), append=append, overwrite=overwrite, master=master, as_json=as_json, corrected=corrected)  # fmt: skip
 
 
 def _nothing_new(log: Log, *, as_json: bool) -> None:
@@ -281,7 +293,7 @@ def _nothing_new(log: Log, *, as_json: bool) -> None:
 
 def _make(
     events: str, out: Path, made: dict[type[Event], list[Source]], share: float | None, *, late: Late, append: bool,
-    overwrite: bool, master: str | None, as_json: bool,
+    overwrite: bool, master: str | None, as_json: bool, corrected: dict[str, list[str]] | None = None,
 ) -> None:  # fmt: skip
     from timelapse.errors import UsageError
     from timelapse.log.log import MAX_BAD
@@ -294,13 +306,13 @@ def _make(
     if not append:
         check_free(as_path(out), overwrite=overwrite)
     began = time.perf_counter()
-    log = _run(out, made, MAX_BAD if share is None else share, late=late, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+    log = _run(out, made, MAX_BAD if share is None else share, late=late, append=append, overwrite=overwrite, master=master, as_json=as_json, corrected=corrected)  # fmt: skip
     _summary(log, time.perf_counter() - began, events, as_json=as_json)
 
 
 def _run(
     out: Path, made: dict[type[Event], list[Source]], share: float, *, late: Late, append: bool, overwrite: bool,
-    master: str | None, as_json: bool,
+    master: str | None, as_json: bool, corrected: dict[str, list[str]] | None = None,
 ) -> Log:  # fmt: skip
     from timelapse.cli.options import start_spark
     from timelapse.cli.progress_view import progress_for
@@ -318,7 +330,7 @@ def _run(
 
     def write(spark: SparkSession | None) -> Log:
         if append:
-            return Log.open(out).append(made, spark, max_bad=share, late=late)
+            return Log.open(out).append(made, spark, max_bad=share, late=late, corrected=corrected)
         return Log.write(out, made, spark, max_bad=share, overwrite=overwrite)
 
     with progress_for(as_json) as progress:
@@ -347,7 +359,7 @@ def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
     if as_json:
         body = {**_log_json(info), "seconds": seconds, "added": last.events}
         body["ingest"] = {"bad": bad, "skipped": skipped, "sources": [
-            {"type": s.type, "rows": s.rows, "bad": s.bad, "skipped": s.skipped, "outside": s.outside, "read": s.read, "filtered": s.filtered, "duplicates": s.duplicates, "conflicts": s.conflicts, "late": s.late, "layouts": s.layouts, "without": s.without, "source": s.source} for s in last.sources
+            {"type": s.type, "rows": s.rows, "bad": s.bad, "skipped": s.skipped, "outside": s.outside, "read": s.read, "filtered": s.filtered, "duplicates": s.duplicates, "conflicts": s.conflicts, "bad_in": s.bad_in, "late": s.late, "layouts": s.layouts, "without": s.without, "source": s.source} for s in last.sources
         ]}  # fmt: skip
         doubt = doubtful_times(info.ts_first, info.ts_last)
         body["warnings"] = ([] if doubt is None else [doubt]) + [w for s in last.sources for w in s.warnings]
@@ -388,7 +400,19 @@ def _print_sums(ingest: IngestEntry) -> None:
         told = "".join(f" + {count:,} {name}" for name, count in parts.items() if count)
         if told:
             line(("rows      ", "dim"), f"{source.type}: {source.read:,} = {source.rows:,} events{told}")
-    if ingest.rewritten is not None:
+    for path, gone in list(ingest.replaced.items())[:_SHOWN]:
+        line(
+            ("corrected ", "yellow"),
+            f"{path} was taken in again: {gone:,} events of its old version are gone, with its bad rows",
+        )
+    if len(ingest.replaced) > _SHOWN:
+        line(("corrected ", "yellow"), f"and {len(ingest.replaced) - _SHOWN:,} more files")
+    if ingest.rewritten is not None and ingest.replaced:
+        line(
+            ("", ""),
+            f"          up to event {ingest.rewritten:,} all stand where they stood; runs over earlier versions stay as they are",
+        )
+    elif ingest.rewritten is not None:
         line(
             ("late      ", "yellow"),
             f"{ingest.late:,} events are before the log's end as it was: this version has them in their places. Its first {ingest.rewritten:,} "

@@ -70,6 +70,8 @@ def _value(option: str, text: str) -> Any:
         return {"\\t": "\t", "tab": "\t"}.get(text, text)
     if option == "quote":
         return None if text.lower() in ("none", "") else text
+    if option == "max_bad_day":
+        return share_of(text, "--max-bad-day")
     if option in ("columns", "unique"):
         return [name.strip() for name in text.split(",")]
     return text
@@ -132,7 +134,7 @@ def layouts(
     return {name: source_of([""], {**options[name], "header": header}, fields[name]) for name in names}
 
 
-def share_of(text: str) -> float:
+def share_of(text: str, option: str = "--max-bad") -> float:
     """`0.001` or `0.1%`."""
     from timelapse.errors import UsageError
 
@@ -141,5 +143,5 @@ def share_of(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise UsageError(f"--max-bad {text!r} is not a share", hint="0.001, 0.1% or 0", code="TL808")
+        raise UsageError(f"{option} {text!r} is not a share", hint="0.001, 0.1% or 0", code="TL808")
     return value

@@ -180,8 +180,8 @@ def _source(one: Looked, folder: Path) -> Iterator[str]:
             yield f"time_format = {_text(one.ts.time_format)}  # guessed"
         for note in one.ts.notes:
             yield f"# {_comment(note)}"
-        if one.ts.naive:
-            yield '# tz = "Europe/Berlin"  # its times have no zone: without tz they are read as UTC'
+    if naive := [c.name for c in one.columns if c.time and c.naive]:
+        yield f'tz = "UTC"  # assumed, since times have no zone: say which one they are in, such as "Europe/Berlin"{_comment(f" ({chr(44).join(naive)})")}'
     for old, new in one.renamed:
         yield f"# {_comment(f'{old.name} and {new.name} are never in the same file. One column, renamed? fields = ')}{{ {old.field} = [{_text(old.name)}, {_text(new.name)}] }}"
     fields = [(name, column.name) for name, column in _fields(one) if name != column.name]

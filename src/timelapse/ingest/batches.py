@@ -47,6 +47,8 @@ class Bad(NamedTuple):
     reason: str
     raw: str
     rule: Literal["bad", "early", "outside"] = "bad"
+    ts: int | None = None
+    """The row's time, where that can be read."""
 
 
 @dataclass
@@ -123,7 +125,7 @@ def of_objects(
         if found in computed:
             return _noting(plan, name, computed[found], kind, reasons, doubts, texts=True)
         if found is not None:
-            return _constant(plan, name, found, kind, count, reasons)
+            return _constant(plan, name, found, kind, count, reasons, doubts)
         given = values[choice[0]]
         for other in choice[1:]:
             given = [b if a is None else a for a, b in zip(given, values[other], strict=True)]
@@ -217,12 +219,16 @@ def _doubt(plan: Plan, name: str, column: pa.Array, doubts: dict[str, Doubts]) -
         doubts[name] = found
 
 
-def _constant(plan: Plan, name: str, column: str, kind: ValueType, count: int, reasons: Reasons) -> pa.Array:
+def _constant(
+    plan: Plan, name: str, column: str, kind: ValueType, count: int, reasons: Reasons, doubts: dict[str, Doubts]
+) -> pa.Array:  # fmt: skip
     """A column that the file's path gives: the same text in every row."""
     text = pa.array([dict(plan.constants)[column]] * count, pa.string())
     values, own = convert(name, text, kind, plan.times, texts=True, null=NO_PARTITION)
     for row, reason in own.items():
         reasons.setdefault(row, reason)
+    if kind in (TIME, OptionalType(TIME)):
+        _doubt(plan, name, text, doubts)
     return values
 
 
@@ -276,7 +282,7 @@ def of_columns(
         if column in computed:
             return _noting(plan, name, computed[column], kind, reasons, doubts, texts=True)
         if column in constants:
-            return _constant(plan, name, column, kind, count, reasons)
+            return _constant(plan, name, column, kind, count, reasons, doubts)
         if column in columns:
             return _noting(plan, name, columns[column], kind, reasons, doubts, texts=texts)
         return pa.nulls(count, wire_type(kind))
@@ -309,7 +315,10 @@ def _batch(
         ts = arrival if plan.by_arrival else ts
     beside = [*([] if late is None else [late]), *([] if items is None else [pa.array(items)])]
     columns = [*columns, *beside]
-    bad = [Bad(int(rows[place]), reason, raw(place)) for place, reason in sorted(reasons.items())]
+    bad = [
+        Bad(int(rows[place]), reason, raw(place), "bad", ts[place].as_py())
+        for place, reason in sorted(reasons.items())
+    ]
     if reasons:
         keep = np.ones(len(rows), np.bool_)
         keep[list(reasons)] = False

@@ -37,6 +37,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]+\Z")
 A_NUMBER = re.compile(
     r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\Z|[+-]?(nan|inf|infinity)\Z", re.IGNORECASE
 )
+NO_ZONE = "has no zone: tz= (--tz) says which it is in"
 _BOOLS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -49,7 +50,7 @@ class Times:
     year: int | None = None
     tz: str = "UTC"
     told: bool = True
-    """Whether the user has said the zone."""
+    """Whether the user has said the zone. Otherwise times without one are not read: no zone is guessed."""
 
     @cached_property
     def zone(self) -> ZoneInfo:
@@ -67,7 +68,13 @@ class Times:
                 "an ISO-8601 time" if self.time_format is None else f"a time in the format {self.time_format}"
             )
             raise Unfit(f"{short(text)} is not {how}") from None
+        return self.of_moment(moment)
+
+    def of_moment(self, moment: datetime) -> int:
+        """Microseconds of a moment; the zone that was said for one without. Raises Unfit where none was."""
         if moment.tzinfo is None:
+            if not self.told:
+                raise Unfit(f"{short(str(moment))} {NO_ZONE}")
             moment = moment.replace(tzinfo=self.zone)
         return (moment - _EPOCH) // _MICROSECOND
 
@@ -206,7 +213,11 @@ def _quick_time(column: pa.Array, times: Times) -> pa.Array | None:
     if whole is not None:
         micros, bad = _scale(whole, times.unit)
         return micros if not bad.any() else None
-    if times.tz == "UTC" and pc.all(pc.match_substring_regex(column, ISO_TIME)).as_py() is not False:
+    if (
+        times.told
+        and times.tz == "UTC"
+        and pc.all(pc.match_substring_regex(column, ISO_TIME)).as_py() is not False
+    ):
         try:
             return column.cast(pa.timestamp("us")).cast(pa.int64())
         except pa.ArrowInvalid:
@@ -283,8 +294,9 @@ def _from_typed(name: str, column: pa.Array, kind: ValueType, times: Times) -> t
         raise no_way(name, given, kind)
     values, bad = how(column, times)
     reasons: Reasons = {}
+    why = NO_ZONE if kind == TIME and without_zone(given) and not times.told else _TYPED_REASON[kind.text]
     for row in np.flatnonzero(bad).tolist():
-        reasons[row] = f"{name}: {short(str(plain(column[row])))} {_TYPED_REASON[kind.text]}"
+        reasons[row] = f"{name}: {short(str(plain(column[row])))} {why}"
     return values, reasons
 
 
@@ -364,9 +376,12 @@ def _time_from(column: pa.Array, times: Times) -> Typed:
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _one_by_one(column, pa.int64(), times.of_number)
     if pa.types.is_date(kind):
-        return column.cast(pa.timestamp("us" if pa.types.is_date32(kind) else "ms")).cast(
+        column = column.cast(pa.timestamp("us" if pa.types.is_date32(kind) else "ms")).cast(
             pa.timestamp("us")
-        ).cast(pa.int64()), _none_bad(column)
+        )
+        kind = column.type
+    if kind.tz is None and not times.told:
+        return pa.nulls(len(column), pa.int64()), np.asarray(column.is_valid())
     if kind.tz is None and times.tz != "UTC":
         column = pc.assume_timezone(column, times.tz, ambiguous="earliest", nonexistent="earliest")
     scaled, bad = _scale(column.cast(pa.int64()), kind.unit)
@@ -383,6 +398,11 @@ def _scale(column: pa.Array, unit: str | None) -> Typed:
     factor = _PER_UNIT[unit or "us"]
     bad = (values > INT64_MAX // factor) | (values < -(INT64_MAX // factor))
     return _masked(np.where(bad, 0, values) * factor, column, bad)
+
+
+def without_zone(kind: pa.DataType) -> bool:
+    """Whether a column's type says times without a zone: of a day, or of a clock on some wall."""
+    return bool(pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None))
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -463,8 +483,7 @@ def _time_value(value: Any, times: Times) -> int:
     if isinstance(value, str):
         return times.of_text(value)
     if isinstance(value, datetime):
-        moment = value if value.tzinfo is not None else value.replace(tzinfo=times.zone)
-        return (moment - _EPOCH) // _MICROSECOND
+        return times.of_moment(value)
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         return times.of_number(value)
     raise Unfit(f"{short(str(value))} is not a time")

@@ -28,10 +28,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest.files import list_files
+from timelapse.ingest.known import Taken, is_same, refuse_gone
 from timelapse.ingest.source import Source
 from timelapse.ingest.write import Late
 from timelapse.log.manifest import IngestEntry
@@ -109,35 +110,45 @@ class Definition:
         return cls(path, events, None if log is None else path.parent / log, max_bad, sources, late)
 
 
-def new_files(found: Definition, ingests: Sequence[IngestEntry]) -> dict[str, list[Source]]:
-    """The definition's sources, of the files that were not taken into a log by these ingests; those without any left out.
+class Fresh(NamedTuple):
+    """What a log does not have yet: sources, of files that are new or were corrected; and the latter, by type."""
 
-    Raises IngestError (TL415) for a file that has another size than it had then.
+    sources: dict[str, list[Source]]
+    corrected: dict[str, list[str]]
+
+
+def new_files(found: Definition, ingests: Sequence[IngestEntry]) -> Fresh:
+    """The definition's sources, of the files that these ingests did not take into a log as they are now; those without any left out.
+
+    Of a type of which rows were left out as duplicates, all files are read again where one was corrected. Raises IngestError (TL417)
+    where some of these are gone.
     """
-    taken = {
-        (source.type, path): size
-        for entry in ingests
-        for source in entry.sources
-        for path, size in source.taken.items()
-    }
+    taken = Taken(ingests)
     left: dict[str, list[Source]] = {}
+    corrected: dict[str, list[str]] = {}
     for name, sources in found.sources.items():
-        for source in sources:
-            files = list_files(source.paths)
-            for file in files:
-                if taken.get((name, file.path), file.size) != file.size:
-                    raise IngestError(
-                        f"the file has {file.size:,} bytes, and had {taken[name, file.path]:,} when the log took it in", place=Place(file.path),
-                        hint="give what is new a file of its own; --overwrite makes the log again from all files", code="TL415",
-                    )  # fmt: skip
-            paths = [file.path for file in files if (name, file.path) not in taken]
+        files = [list_files(source.paths) for source in sources]
+        changed = {
+            file.path
+            for own in files
+            for file in own
+            if (known := taken.files.get((name, file.path))) is not None and not is_same(file, *known)
+        }
+        if changed and taken.all_again(name):
+            there = {file.path for own in files for file in own}
+            refuse_gone(name, [p for p in taken.paths(name) if p not in there], min(changed))
+            changed = set(taken.paths(name))
+        if changed:
+            corrected[name] = sorted(changed)
+        for position, (source, own) in enumerate(zip(sources, files, strict=True)):
+            paths = [f.path for f in own if (name, f.path) not in taken.files or f.path in changed]
             if paths:
-                left.setdefault(name, []).append(replace(source, data=paths))
-    return left
+                left.setdefault(name, []).append(replace(source, data=paths, position=position))
+    return Fresh(left, corrected)
 
 
 def _source(path: Path, where: str, table: Mapping[str, Any]) -> tuple[str, Source]:
-    options = [field.name for field in fields(Source) if field.name not in ("data", "order_by")]
+    options = [field.name for field in fields(Source) if field.name not in ("data", "order_by", "position")]
     _check_names(path, where, table, ["type", "files", *options])
     name, files = table.get("type"), table.get("files")
     if not isinstance(name, str) or not name:
@@ -181,7 +192,7 @@ def _check_value(path: Path, where: str, key: str, value: Any) -> None:
     elif key == "truncate":
         fits = isinstance(value, dict) and all(type(one) is int for one in value.values())
         what = "a table of numbers of characters by field: { ip = 7 }"
-    elif key == "max_bad":
+    elif key in ("max_bad", "max_bad_day"):
         fits, what = type(value) in (int, float), "a share from 0 to 1"
     elif key == "header":
         fits, what = isinstance(value, bool), "true or false"

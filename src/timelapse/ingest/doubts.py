@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from timelapse.errors import IngestError, Place
 from timelapse.ingest.convert import A_NUMBER, ISO_TIME, Times, is_text
 
+if TYPE_CHECKING:
+    from timelapse.log.types import EventType
+
 Doubt = Literal["zone", "twice", "never", "fraction"]
-"""Why a time is not certain: it has no zone and none was said (read as UTC); clocks showed it twice (the first is taken), or
+"""Why a time is not certain: it has no zone and none was said (such times are not read); clocks showed it twice (the first is taken), or
 never (they were put forward); it has digits below a microsecond, which are cut off."""
 Doubts = dict[Doubt, npt.NDArray[np.int64]]
 """The rows of each doubt."""
@@ -24,6 +29,12 @@ def doubts_of(column: pa.Array, times: Times) -> Doubts:
         column = column.dictionary_decode()
     kind = column.type
     found: Doubts = {}
+    if pa.types.is_date(kind):
+        if not times.told:
+            _add(found, "zone", column.is_valid())
+        elif times.tz != "UTC":
+            _add_of_clocks(found, column.cast(pa.timestamp("ms")).cast(pa.timestamp("us")), times.tz)
+        return found
     if pa.types.is_timestamp(kind):
         if kind.unit == "ns":
             below = pc.not_equal(
@@ -59,6 +70,25 @@ def doubts_of(column: pa.Array, times: Times) -> Doubts:
     for why in sorted({one for one in known if one}):
         _add(found, why, pc.equal(each, why))
     return found
+
+
+def refuse_without_zone(
+    kind: EventType, doubts: Mapping[str, Doubts], path: str, *, numbered: bool = True
+) -> None:
+    """Raise IngestError (TL416) where times have no zone and none was said: no zone is guessed."""
+    for name, own in doubts.items():
+        rows = own.get("zone")
+        if rows is not None:
+            raise without_zone(kind, name, path, int(rows.min()) if numbered else None)
+
+
+def without_zone(kind: EventType, name: str, path: str, row: int | None = None) -> IngestError:
+    """The error for times without a zone; `row`: the first of them, where rows have numbers."""
+    return IngestError(
+        f"{kind.name}.{name}: times have no zone, and none was said",
+        place=Place(path, row if row is not None and row >= 0 else None), code="TL416",
+        hint='tz = "Europe/Berlin" in the source, tz= or --tz Europe/Berlin; "UTC" where they are UTC',
+    )  # fmt: skip
 
 
 def _add(found: Doubts, why: Doubt, rows: pa.Array) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from timelapse.ingest import lines as text_lines
 from timelapse.ingest.batches import Batch
+from timelapse.ingest.doubts import refuse_without_zone
 from timelapse.ingest.files import SourceFile
 from timelapse.ingest.parse import parse_lines
 from timelapse.ingest.prepare import PACKED_FACTOR, Prepared, Task, read_task
@@ -47,11 +48,10 @@ def memory_of(one: Prepared) -> int:
     for task in sampled:
         for lines in islice(text_lines.read_lines(task.pieces[0], _SAMPLE_BYTES), 1):
             text += len(lines.data) + 1
-            taken += held_bytes(
-                parse_lines(
-                    one.plan.within(task.pieces[0].file.partition, task.pieces[0].file.columns), lines
-                )
-            )
+            file = task.pieces[0].file
+            batch = parse_lines(one.plan.within(file.partition, file.columns), lines)
+            refuse_without_zone(one.plan.kind, batch.doubts, file.path)
+            taken += held_bytes(batch)
     return _text_bytes(one.files) * taken // max(text, 1)
 
 

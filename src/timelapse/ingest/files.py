@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
@@ -34,6 +34,8 @@ class SourceFile:
     size: int
     columns: tuple[str, ...] | None = None
     """CSV: the columns that its header names."""
+    modified: int | None = None
+    """When it was changed last, in nanoseconds since 1970, where this is known."""
 
     @property
     def packed(self) -> bool:
@@ -91,25 +93,25 @@ def _expand(path: str) -> list[SourceFile]:
                 hint="local paths need no scheme",
             ) from error
         prefix = path[: len(path) - len(inner)] if path.endswith(inner) else ""
-        return [SourceFile(prefix + name, size) for name, size in _walk(system, inner)]
+        return [replace(file, path=prefix + file.path) for file in _walk(system, inner)]
     local = Path(path).expanduser()
     if local.exists():
-        return [SourceFile(name, size) for name, size in _walk(pafs.LocalFileSystem(), str(local.absolute()))]
+        return _walk(pafs.LocalFileSystem(), str(local.absolute()))
     import glob
 
     names = sorted(glob.glob(str(local.absolute()), recursive=True))
-    return [SourceFile(name, size) for match in names for name, size in _walk(pafs.LocalFileSystem(), match)]
+    return [file for match in names for file in _walk(pafs.LocalFileSystem(), match)]
 
 
-def _walk(system: pafs.FileSystem, path: str) -> list[tuple[str, int]]:
+def _walk(system: pafs.FileSystem, path: str) -> list[SourceFile]:
     info = system.get_file_info(path)
     if info.type == pafs.FileType.File:
-        return [(info.path, info.size)]
+        return [SourceFile(info.path, info.size, modified=info.mtime_ns)]
     if info.type != pafs.FileType.Directory:
         return []
     below = system.get_file_info(pafs.FileSelector(path, recursive=True))
     return [
-        (i.path, i.size)
+        SourceFile(i.path, i.size, modified=i.mtime_ns)
         for i in below
         if i.type == pafs.FileType.File
         and not any(part.startswith(("_", ".")) for part in Path(i.path[len(path) :].lstrip("/")).parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,8 @@ from timelapse.ingest.estimate import held_bytes, memory_of
 from timelapse.ingest.noticed import Noticed, notice
 from timelapse.ingest.prepare import (
     Prepared,
+    beside_of,
+    file_numbers,
     number_lines,
     prepare_files,
     prepare_table,
@@ -30,6 +32,7 @@ from timelapse.ingest.source import Source
 from timelapse.ingest.task import BAD, TWICE, Note, Notes, TaskReport, notes_of
 from timelapse.ingest.unique import known_events, rule_of, why_left_out
 from timelapse.ingest.unique import left_out as left_out_of
+from timelapse.log.beside import FILE, LATE, with_beside
 from timelapse.log.reader import LogReader
 from timelapse.log.segment import fields_table, write_ordered
 from timelapse.log.types import EventType
@@ -107,6 +110,8 @@ def run(
     held = 0
     tables: list[pa.Table] = []
     times: list[npt.NDArray[np.int64]] = []
+    files: list[npt.NDArray[np.int64]] = []
+    late: list[pa.Array] = []
     origins: list[_Origins] = []
     left_out: list[tuple[int, Note]] = []
     report = TaskReport()
@@ -117,6 +122,8 @@ def run(
             report.noticed.setdefault(number, Noticed()).add(notice(one.plan, file, batch))
             batches.append(batch)
             times.append(batch.ts)
+            files.append(np.full(len(batch.ts), file))
+            late.append(pa.nulls(len(batch.ts), pa.int64()) if batch.late is None else pa.array(batch.late))
             if one.source.unique:
                 origins.append(_Origins(number, file, batch.rows))
             if one.table is None:
@@ -130,7 +137,15 @@ def run(
             tables.append(table)
         del batches
     ts = np.concatenate(times) if times else np.zeros(0, np.int64)
-    ts, tables = _once(prepared, ts, tables, origins, left_out, log)
+    kept, tables = _once(prepared, ts, tables, origins, left_out, log)
+    ts = ts[kept]
+    if beside := beside_of(prepared):
+        numbers = file_numbers(prepared, log)[np.concatenate(files)[kept]]
+        own = {
+            FILE: pa.array(numbers, pa.int32()),
+            LATE: pa.chunked_array(late, pa.int64()).filter(pa.array(kept)),
+        }
+        tables = _beside(tables, {name: own[name] for name in beside})
     kinds = [p.plan.kind for p in prepared]
     notes = Notes(report, folder / "quarantine", 0, kinds, [f.path for p in prepared for f in p.files])
     if left_out:
@@ -138,8 +153,17 @@ def run(
     notes.close()
     # Sources, their files and the rows of these have been read in their order: only the times are left to sort by.
     order = np.argsort(ts, kind="stable")
-    report.segments = list(write_ordered(folder / "segments", types_of(prepared), tables, ts, order))
+    report.segments = list(write_ordered(folder / "segments", types_of(prepared), tables, ts, order, beside))
     return prepared, report
+
+
+def _beside(tables: Sequence[pa.Table], columns: Mapping[str, pa.Array]) -> list[pa.Table]:
+    """Tables with what is kept beside their fields: columns of the rows of one table after the other."""
+    firsts = np.cumsum([0, *(t.num_rows for t in tables)]).tolist()
+    return [
+        with_beside(table, {name: c.slice(first, table.num_rows) for name, c in columns.items()})
+        for table, first in zip(tables, firsts, strict=False)
+    ]
 
 
 class _Origins(NamedTuple):
@@ -153,11 +177,11 @@ class _Origins(NamedTuple):
 def _once(
     prepared: Sequence[Prepared], ts: npt.NDArray[np.int64], tables: list[pa.Table], origins: Sequence[_Origins],
     left_out: list[tuple[int, Note]], log: LogReader | None,
-) -> tuple[npt.NDArray[np.int64], list[pa.Table]]:  # fmt: skip
-    """The events, of those that `unique` makes one only the one; the others are noted."""
-    if not origins:  # no source is unique, or none has events
-        return ts, tables
+) -> tuple[npt.NDArray[np.bool_], list[pa.Table]]:  # fmt: skip
+    """Which events stay, of those that `unique` makes one only the one, and their fields; the others are noted."""
     stays = np.ones(len(ts), np.bool_)
+    if not origins:  # no source is unique, or none has events
+        return stays, tables
     first = 0
     made: list[pa.Table] = []
     for kind, table in zip(types_of(prepared), tables, strict=True):
@@ -191,7 +215,7 @@ def _once(
             table = fields_table(kind, table.filter(pa.array(keep)).columns, int(keep.sum()))
         first += len(own)
         made.append(table)
-    return ts[stays], made
+    return stays, made
 
 
 def _read(one: Prepared, base: int) -> Iterator[tuple[int, Batch]]:

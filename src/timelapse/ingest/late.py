@@ -7,6 +7,7 @@ order, so they are merged range by range, in bounded memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.log import manifest as stored
-from timelapse.log.manifest import Manifest, SegmentEntry
+from timelapse.log.beside import BESIDE, FILE, ranks_of, with_beside
+from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry
 from timelapse.log.reader import LogReader
 from timelapse.log.segment import (
     BLOCK_BYTES,
@@ -38,21 +40,31 @@ class Merged(NamedTuple):
     late: int
 
 
-def merge(log: Path, current: Manifest, staging: Path, segments: Sequence[SegmentEntry], out: Path) -> Merged:
+def merge(
+    log: Path, current: Manifest, staging: Path, segments: Sequence[SegmentEntry], out: Path, entry: IngestEntry,
+    gone: Sequence[int] = (),
+) -> Merged:  # fmt: skip
     """Merge staged segments, which begin before the log's end, with its last ones into new segments below `out`.
 
-    Events of one time are ordered by type, and of one type those that were there come first. In a log that was not made
+    Events of one time are ordered by type, source, file (by path) and row, whenever they were taken in; those of no file stand in front
+    of the others, in the order in which they were taken in. In a log that was not made
     of sources, whose events of one time have an order of their own, all that were there come first.
+    `entry`: the ingest that the staged segments come from. `gone`: events of the log, by rising seq, that are left out.
     """
     types = current.event_types
-    first = segments[0].ts_first[0]
-    place = next(n for n, s in enumerate(current.segments) if s.ts_last[-1] >= first)
-    old = LogReader.of(log, current)
-    new = LogReader.of(staging, stored.build(types, list(segments), []))
+    starts = [s.ts_first[0] for s in segments[:1]]
+    place = next(
+        n for n, s in enumerate(current.segments)
+        if any(s.ts_last[-1] >= first for first in starts) or any(seq < s.base + s.count for seq in gone[:1])
+    )  # fmt: skip
+    old = replace(LogReader.of(log, current, tuple(gone)), beside=True)
+    new = replace(LogReader.of(staging, stored.build(types, list(segments), [])), beside=True)
     by_type = bool(current.ingests and current.ingests[0].sources)
     behind = current.segments[place:]
     ends = sorted({t for s in (*behind, *new.segments) for t in s.ts_last})
-    made = list(_write(out, types, _ranges(old, behind[0].base, new, ends, types, by_type=by_type)))
+    order = _Order(types, ranks_of([*current.ingests, entry]) if by_type else None)
+    beside = sorted({name for s in (*behind, *segments) for f in s.files for name in f.beside})
+    made = list(_write(out, types, _ranges(old, behind[0].base, new, ends, order), beside))
     end = current.ts_last
     return Merged(list(current.segments[:place]), made, 0 if end is None else new.seq_at(end + 1))
 
@@ -65,15 +77,21 @@ class _Range(NamedTuple):
     tables: dict[int, pa.Table]
 
 
-def _ranges(
-    old: LogReader, at: int, new: LogReader, ends: Sequence[int], types: Sequence[EventType], *, by_type: bool
-) -> Iterator[_Range]:
+class _Order(NamedTuple):
+    """The types, and the place of each file among all; None: what was there stays in front."""
+
+    types: Sequence[EventType]
+    ranks: I64 | None
+
+
+def _ranges(old: LogReader, at: int, new: LogReader, ends: Sequence[int], order: _Order) -> Iterator[_Range]:
     done = 0
+    types = order.types
     for end in ends:
         old_to, new_to = old.seq_at(end + 1), new.seq_at(end + 1)
         sides = [_read(old, at, old_to, types), _read(new, done, new_to, types)]
         at, done = old_to, new_to
-        yield _in_order(sides, types, by_type=by_type)
+        yield _in_order(sides, order)
 
 
 def _read(reader: LogReader, lo: int, hi: int, types: Sequence[EventType]) -> dict[int, pa.Table]:
@@ -85,8 +103,9 @@ def _read(reader: LogReader, lo: int, hi: int, types: Sequence[EventType]) -> di
     return {n: pa.concat_tables(tables) for n, tables in found.items()}
 
 
-def _in_order(sides: Sequence[dict[int, pa.Table]], types: Sequence[EventType], *, by_type: bool) -> _Range:
-    keys: list[list[I64]] = [[], [], [], []]
+def _in_order(sides: Sequence[dict[int, pa.Table]], in_order: _Order) -> _Range:
+    types, ranks = in_order
+    keys: list[list[I64]] = [[], [], [], [], []]
     own: dict[int, list[pa.Table]] = {}
     for number in range(len(types)):
         for side, tables in enumerate(sides):
@@ -96,6 +115,7 @@ def _in_order(sides: Sequence[dict[int, pa.Table]], types: Sequence[EventType], 
             rows = table.num_rows
             columns = (
                 table["ts"].cast(pa.int64()).to_numpy(), np.full(rows, number), np.full(rows, side), table["seq"].to_numpy(),
+                np.zeros(rows) if ranks is None else ranks[table[FILE].to_numpy()],
             )  # fmt: skip
             for key, column in zip(keys, columns, strict=True):
                 key.append(np.asarray(column, np.int64))
@@ -103,11 +123,11 @@ def _in_order(sides: Sequence[dict[int, pa.Table]], types: Sequence[EventType], 
     if not own:
         nothing = np.zeros(0, np.int64)
         return _Range(nothing, nothing, {})
-    ts, kinds, sides_, seq = (np.concatenate(key) for key in keys)
+    ts, kinds, sides_, seq, files = (np.concatenate(key) for key in keys)
     # what was there keeps its order, whatever it is
     order = (
-        np.lexsort((seq, sides_, kinds, ts))
-        if by_type
+        np.lexsort((seq, sides_, files, kinds, ts))
+        if ranks is not None
         else np.lexsort((seq, np.where(sides_ == 0, 0, kinds), sides_, ts))
     )
     tables = {}
@@ -115,13 +135,14 @@ def _in_order(sides: Sequence[dict[int, pa.Table]], types: Sequence[EventType], 
         places = order[kinds[order] == number] - int(np.flatnonzero(kinds == number)[0])
         whole = pa.concat_tables(parts_).take(pa.array(places))
         kind = types[number]
-        tables[number] = fields_table(
-            kind, [whole[f.name].combine_chunks() for f in kind.fields], len(places)
-        )
+        fields = fields_table(kind, [whole[f.name].combine_chunks() for f in kind.fields], len(places))
+        tables[number] = with_beside(fields, {name: whole[name] for name in BESIDE.names})
     return _Range(ts[order], kinds[order], tables)
 
 
-def _write(out: Path, types: Sequence[EventType], ranges: Iterator[_Range]) -> Iterator[SegmentEntry]:
+def _write(
+    out: Path, types: Sequence[EventType], ranges: Iterator[_Range], beside: Sequence[str]
+) -> Iterator[SegmentEntry]:
     """Segments of ranges that follow one another; small ranges share a block."""
     writer: SegmentWriter | None = None
     number = 0
@@ -141,7 +162,7 @@ def _write(out: Path, types: Sequence[EventType], ranges: Iterator[_Range]) -> I
         for lo in range(0, len(ts), BLOCK_EVENTS):
             hi = min(lo + BLOCK_EVENTS, len(ts))
             if writer is None:
-                writer = SegmentWriter(out, f"{number:06d}", types)
+                writer = SegmentWriter(out, f"{number:06d}", types, beside)
                 number += 1
             writer.write(ts[lo:hi], kinds[lo:hi], next_block(types, kinds[lo:hi], tables, done))
             if writer.count + BLOCK_EVENTS > SEGMENT_EVENTS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +13,16 @@ from uuid import uuid4
 import msgspec
 
 from timelapse.errors import EventOrderError, IngestError, Place
+from timelapse.ids import DAY
 from timelapse.ingest.noticed import Noticed, lateness, warnings_of
+from timelapse.ingest.prepare import types_of
 from timelapse.ingest.source import Source, no_source
 from timelapse.ingest.task import BadRow, TaskReport
 from timelapse.ingest.unique import rule_of
 from timelapse.log import manifest as stored
 from timelapse.log.manifest import IngestEntry, SegmentEntry, SourceEntry
 from timelapse.log.types import EventType
-from timelapse.moments import shown_time
+from timelapse.moments import shown_time, time_text
 from timelapse.store.parts import sync
 
 if TYPE_CHECKING:
@@ -80,6 +83,7 @@ def accepted(
     """The segments and the ingest's entry. Raises IngestError when a source has too many bad rows."""
     segments = [s for r in reports for s in r.segments]
     entries: list[SourceEntry] = []
+    seen: list[Noticed] = []
     files = [f.path for p in prepared for f in p.files]
     for number, one in enumerate(prepared):
         bad = sum(r.bad.get(number, 0) for r in reports)
@@ -88,6 +92,7 @@ def accepted(
         noticed = Noticed()
         for report in reports:
             noticed.add(report.noticed.get(number, Noticed()))
+        seen.append(noticed)
         good = noticed.events
         without = _without(one, noticed, good)
         name = one.plan.kind.name
@@ -106,15 +111,19 @@ def accepted(
             raise IngestError(
                 f"{name}: {bad:,} of {good + bad:,} rows are bad ({bad / (good + bad):.2%}), more than {most:.2%}\n"
                 + "\n".join(map(_show, shown)),
-                place=Place(shown[0].file, shown[0].line) if shown else None, code="TL414",
+                place=_place(shown), code="TL414",
                 hint="fix the rows or how they are read; max_bad= (--max-bad) allows a larger share",
             )  # fmt: skip
         warnings = warnings_of(name, noticed, files, time.time_ns() // 1000)
+        taken = {f.path: f.size for f in one.files} if one.source.is_files else {}
+        bad_in = {files[n]: counts[1] for n, counts in sorted(noticed.files.items()) if n >= 0 and counts[1]}
         entries.append(
             SourceEntry(name, one.source.describe(), events, bad, skipped, outside, without, max(len(one.files), 1),
-                {f.path: f.size for f in one.files} if one.source.is_files else {}, warnings, noticed.read, noticed.filtered,
-                duplicates, conflicts, one.layouts, lateness(noticed))
+                taken, warnings, noticed.read, noticed.filtered,
+                duplicates, conflicts, one.layouts, lateness(noticed),
+                max(one.source.position, 0), bad_in if one.source.is_files else {}, one.prints)
         )  # fmt: skip
+    check_days(prepared, seen, segments, [b for r in reports for b in r.first_bad])
     total = sum(s.count for s in segments)
     quarantine = [r.quarantine for r in reports if r.quarantine is not None]
     return segments, IngestEntry(version, total, max_bad, entries, quarantine, stored.tool())
@@ -128,6 +137,56 @@ def _without(one: Prepared, noticed: Noticed, good: int) -> dict[str, int]:
         return {}
     one.plan.check_mapped(noticed.columns, one.files[0].path)
     return dict.fromkeys(one.plan.without_column(noticed.columns), len(one.files))
+
+
+def _place(shown: Sequence[BadRow]) -> Place | None:
+    return Place(shown[0].file, shown[0].line) if shown else None
+
+
+def check_days(
+    prepared: Sequence[Prepared], seen: Sequence[Noticed], segments: Sequence[SegmentEntry], shown: Sequence[BadRow]
+) -> None:  # fmt: skip
+    """Raise IngestError (TL414) where too many rows of a type are bad on one day, or of a file: rows whose time cannot be read."""
+    files = [f.path for p in prepared for f in p.files]
+    for number, kind in enumerate(types_of(prepared)):
+        own = [n for n, one in enumerate(prepared) if one.plan.kind == kind]
+        most, least = _day_budget([prepared[n].source for n in own])
+        bad: Counter[int] = Counter()
+        for n in own:
+            bad.update(seen[n].bad_days)
+        first = [b for b in shown if b.type == kind.name][:5]
+        for day, count in sorted(bad.items()):
+            rows = count + sum(s.days.get(number, {}).get(day, 0) for s in segments)
+            if count >= least and count > most * rows:
+                raise _too_many(
+                    f"{kind.name}: on {time_text(day * DAY)[:10]}", count, rows, most, "day", first
+                )
+        for n in own:
+            for file, (rows, _, count) in sorted(seen[n].files.items()):
+                if count >= least and count > most * rows:
+                    where = files[file] if 0 <= file < len(files) else "the data"
+                    raise _too_many(f"{kind.name}: in {where}", count, rows, most, "file", first)
+
+
+DAY_BUDGET, DAY_LEAST = 0.05, 20
+"""Unless a source says: the share of bad rows of a day or file, where these are so many at least."""
+
+
+def _day_budget(sources: Sequence[Source]) -> tuple[float, int]:
+    """The share of bad rows that a day may have, and from how many on it counts."""
+    said = [one.max_bad_day for one in sources if one.max_bad_day is not None]
+    if said:
+        return max(said), 1
+    return max([DAY_BUDGET, *(one.max_bad for one in sources if one.max_bad is not None)]), DAY_LEAST
+
+
+def _too_many(
+    where: str, count: int, rows: int, most: float, of: str, shown: Sequence[BadRow]
+) -> IngestError:
+    return IngestError(
+        f"{where} {count:,} of {rows:,} rows are bad ({count / rows:.2%}), more than {most:.2%} of a {of}\n" + "\n".join(map(_show, shown)),
+        place=_place(shown), code="TL414", hint="fix the rows or how they are read; max_bad_day= (--max-bad-day) allows a larger share",
+    )  # fmt: skip
 
 
 def _show(bad: BadRow) -> str:

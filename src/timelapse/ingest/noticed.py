@@ -56,7 +56,6 @@ class Doubted(msgspec.Struct):
 
 _STEPS = 8
 _DOUBTS: dict[Doubt, str] = {
-    "zone": "have no zone, and tz= (--tz) says none: they were read as UTC",
     "twice": "are of an hour that clocks showed twice: the first was taken",
     "never": "are of an hour that clocks left out: they were read as that hour before the change",
     "fraction": "have digits below a microsecond, which were cut off",
@@ -100,6 +99,11 @@ class Noticed(msgspec.Struct):
     late: dict[int, int] = {}
     """How late rows arrived: how many, by the logarithm of the microseconds (`_STEPS` per doubling); -1: not after the event."""
 
+    files: dict[int, list[int]] = {}
+    """By file number: the rows that were read, those that are bad, and of these those whose time cannot be read."""
+    bad_days: dict[int, int] = {}
+    """Bad rows whose time can be read, by day (days since 1970, UTC)."""
+
     @property
     def events(self) -> int:
         """How many rows became events."""
@@ -114,6 +118,11 @@ class Noticed(msgspec.Struct):
                 known[why] = one if why not in known else known[why].then(one)
         for bucket, count in other.late.items():
             self.late[bucket] = self.late.get(bucket, 0) + count
+        for file, counts in other.files.items():
+            own_counts = self.files.setdefault(file, [0, 0, 0])
+            self.files[file] = [a + b for a, b in zip(own_counts, counts, strict=True)]
+        for day, count in other.bad_days.items():
+            self.bad_days[day] = self.bad_days.get(day, 0) + count
         self.columns = sorted({*self.columns, *other.columns})
         for name, years in other.times.items():
             own = self.times.setdefault(name, {})
@@ -131,6 +140,11 @@ def notice(plan: Plan, file: int, batch: Batch) -> Noticed:
         found.doubts[name] = {
             why: Doubted(len(rows), (file, int(rows.min()))) for why, rows in doubts.items()
         }
+    bad = [one for one in batch.bad if one.rule == "bad"]
+    found.files[file] = [batch.read, len(bad), sum(one.ts is None for one in bad)]
+    for one in bad:
+        if one.ts is not None:
+            found.bad_days[one.ts // DAY] = found.bad_days.get(one.ts // DAY, 0) + 1
     if batch.late is not None and len(batch.late):
         found.late = _lateness(batch.late)
     if len(batch.ts):

@@ -21,10 +21,11 @@ from timelapse.ids import INT64_MIN
 from timelapse.ingest.batches import Bad, Batch
 from timelapse.ingest.canonical import canonical_bytes
 from timelapse.ingest.convert import wire_type
+from timelapse.ingest.doubts import refuse_without_zone
 from timelapse.ingest.noticed import notice
 from timelapse.ingest.parse import parse_table
 from timelapse.ingest.plan import Plan
-from timelapse.ingest.prepare import Prepared, Task, read_task, types_of
+from timelapse.ingest.prepare import Prepared, Task, beside_of, file_numbers, read_task, types_of
 from timelapse.ingest.prepare_spark import collect
 from timelapse.ingest.task import BAD, FATAL, TWICE, Note, TaskReport, notes_of, noticed_note, write_partition
 from timelapse.ingest.unique import rule_of, why_left_out
@@ -56,8 +57,8 @@ def _wire_schema(kind: EventType) -> pa.Schema:
 
 
 def _struct(kind: EventType) -> pa.DataType:
-    # Spark has no empty struct that travels well; "_" is never read.
-    return pa.struct([pa.field("_", pa.bool_()), *(pa.field(f.name, wire_type(f.type)) for f in kind.fields)])
+    # Spark has no empty struct that travels well; "_" is how late the row arrived.
+    return pa.struct([pa.field("_", pa.int64()), *(pa.field(f.name, wire_type(f.type)) for f in kind.fields)])
 
 
 def _spark_type(kind: ValueType) -> DataType:
@@ -80,7 +81,7 @@ def _spark_struct(kind: EventType) -> StructType:
     from pyspark.sql import types as T  # noqa: N812
 
     own = [T.StructField(f.name, _spark_type(f.type), True) for f in kind.fields]
-    return T.StructType([T.StructField("_", T.BooleanType(), True), *own])
+    return T.StructType([T.StructField("_", T.LongType(), True), *own])
 
 
 def _spark_schema(kind: EventType) -> StructType:
@@ -117,9 +118,8 @@ def _encode(
         n = min(step, total - lo)
         own = [c.slice(lo, n) for c in batch.columns]
         key = canonical_bytes(own, kinds, n) if keyed else _places(batch, lo, n)
-        event = pa.StructArray.from_arrays(
-            [pa.nulls(n, pa.bool_()), *own], fields=list(schema.field("e").type)
-        )
+        late = pa.nulls(n, pa.int64()) if batch.late is None else pa.array(batch.late[lo : lo + n])
+        event = pa.StructArray.from_arrays([late, *own], fields=list(schema.field("e").type))
         columns = [
             pa.array(batch.ts[lo : lo + n]), _filled(n, type_, pa.int32()), _filled(n, file, pa.int64()),
             pa.array(batch.rows[lo : lo + n]), key, pa.nulls(n, pa.string()), pa.nulls(n, pa.string()), event,
@@ -195,6 +195,7 @@ def _read_frame(
             order = [batch.column(table.column_names.index(n)) for n in names]
             try:
                 done = parse_table(plan, table, 0)
+                refuse_without_zone(plan.kind, done.doubts, f"DataFrame for {plan.kind.name}", numbered=False)
                 kept = pa.array(done.rows)
                 done.rows = np.full(len(done.ts), -1, np.int64)
                 done.bad = [Bad(-1, *b[1:]) for b in done.bad]
@@ -269,13 +270,14 @@ def run(
     types, kinds = types_of(prepared), [p.plan.kind for p in prepared]
     files = [f.path for p in prepared for f in p.files]
     target = str(folder)
+    beside, numbers = beside_of(prepared), file_numbers(prepared, log)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
-        report = write_partition(batches, Path(target), partition, types, kinds, files)
+        report = write_partition(batches, Path(target), partition, types, kinds, files, beside, numbers)
         yield pa.record_batch(
             [pa.array([partition], pa.int64()), pa.array([msgspec.json.encode(report)])], ["p", "report"]
         )
@@ -333,7 +335,9 @@ def _once(
             .filter(~in_log)
         )  # fmt: skip
         out = taking_part & (F.col("_n") > 1)
-        same = F.col("_ts").eqNullSafe(F.col("ts")) & F.col("_e").eqNullSafe(F.col(event))
+        same = F.col("_ts").eqNullSafe(F.col("ts"))
+        for field in kind.fields:  # how late a row arrived makes no difference
+            same = same & F.col(f"_e.{field.name}").eqNullSafe(F.col(f"{event}.{field.name}"))
         source = F.lit(str(own[0]))
         for n in own:
             source = F.when(F.col("f") >= files[n], F.lit(str(n))).otherwise(source)

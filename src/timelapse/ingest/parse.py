@@ -84,7 +84,7 @@ def parse_lines(plan: Plan, lines: Lines) -> Batch:
         batch = of_columns(plan, columns, place, lambda n: show(raws[n]), texts=True)
     if plan.private is not None:
         bad = [b._replace(raw=NOT_KEPT) for b in bad]
-    batch.bad = sorted([*bad, *batch.bad])
+    batch.bad = sorted([*bad, *batch.bad], key=lambda one: one[:4])
     batch.read += len(bad) + skipped + filtered
     batch.filtered += filtered
     batch.skipped += skipped

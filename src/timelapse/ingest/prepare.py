@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,13 +19,18 @@ from timelapse.ingest import lines as text_lines
 from timelapse.ingest import table_files
 from timelapse.ingest.batches import Batch
 from timelapse.ingest.convert import convert
+from timelapse.ingest.convert import without_zone as has_no_zone
+from timelapse.ingest.doubts import refuse_without_zone, without_zone
 from timelapse.ingest.files import Format, SourceFile, check_is_text, format_of, list_files
+from timelapse.ingest.known import print_of
 from timelapse.ingest.objects import MANY, list_in
 from timelapse.ingest.parse import parse_lines, parse_table
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
+from timelapse.log.beside import FILE, LATE
+from timelapse.log.reader import LogReader
 from timelapse.log.types import EventType
-from timelapse.model.types import TIME
+from timelapse.model.types import TIME, OptionalType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,6 +67,8 @@ class Prepared:
     """Optional fields for which files have no column, with the number of those files (JSON lines: found while reading)."""
     layouts: list[str] = field(default_factory=list)
     """How the columns of files differ from those of the file before, for people."""
+    prints: dict[str, str] = field(default_factory=dict)
+    """What is kept of each file, by path, to know it again: taken before it is read."""
 
 
 def types_of(prepared: Sequence[Prepared]) -> list[EventType]:
@@ -69,6 +78,22 @@ def types_of(prepared: Sequence[Prepared]) -> list[EventType]:
         for number, one in enumerate(prepared)
         if not number or prepared[number - 1].plan.kind != one.plan.kind
     ]
+
+
+def beside_of(prepared: Sequence[Prepared]) -> list[str]:
+    """What is kept beside the events of these sources (log/beside.py)."""
+    files = any(one.source.is_files for one in prepared)
+    return [FILE] * files + [LATE] * any(one.source.arrival is not None for one in prepared)
+
+
+def file_numbers(prepared: Sequence[Prepared], log: LogReader | None) -> npt.NDArray[np.int64]:
+    """The number in the log of each file of these sources, by its number in this ingest; -1 for those that are none, and at the end."""
+    known = 0 if log is None else log.files
+    found: list[int] = []
+    for one in prepared:
+        found += range(known, known + len(one.files)) if one.source.is_files else [-1] * len(one.files)
+        known += len(one.files) if one.source.is_files else 0
+    return np.asarray([*found, -1], np.int64)
 
 
 def prepare_files(number: int, kind: EventType, source: Source, floor: int | None, base: int) -> Prepared:
@@ -310,6 +335,8 @@ def _types(plan: Plan, files: Sequence[SourceFile], shapes: Sequence[table_files
             given = shape.columns.get(column)
             if given is None:
                 continue
+            if kind in (TIME, OptionalType(TIME)) and has_no_zone(given) and not plan.times.told:
+                raise without_zone(plan.kind, name, file.path)
             try:
                 convert(name, pa.array([], given), kind, plan.times, texts=False)
             except IngestError as error:
@@ -345,6 +372,9 @@ def number_lines(
     prepared: Sequence[Prepared], count: Callable[[Sequence[text_lines.Piece]], Sequence[int]]
 ) -> None:
     """Give each line its number: `count` tells the line ends in the pieces of the files that have several."""
+    for one in prepared:
+        if one.source.is_files:
+            one.prints = {file.path: print_of(file) for file in one.files}
     cut = [p for one in prepared for task in one.tasks for p in task.pieces]
     several = [p for p in cut if p.start or (p.end is not None and p.end < p.file.size)]
     if not several:
@@ -360,16 +390,22 @@ def number_lines(
 def read_table(table: pa.Table, plan: Plan, number: int) -> Iterator[tuple[int, Batch]]:
     """A table in memory, as `read_task` gives the rows of files: `number` stands for its file. Rows count from 0."""
     for first in range(0, table.num_rows, READ_ROWS):
-        yield number, parse_table(plan, table.slice(first, READ_ROWS), first)
+        batch = parse_table(plan, table.slice(first, READ_ROWS), first)
+        refuse_without_zone(plan.kind, batch.doubts, f"the table for {plan.kind.name}")
+        yield number, batch
 
 
 def read_task(task: Task, plan: Plan) -> Iterator[tuple[int, Batch]]:
     """What a task reads, in the order of its files and their rows: (the file's number, events). Raises IngestError."""
     for piece in task.pieces:
         for block in text_lines.read_lines(piece):
-            yield piece.number, parse_lines(plan.within(piece.file.partition, piece.file.columns), block)
+            batch = parse_lines(plan.within(piece.file.partition, piece.file.columns), block)
+            refuse_without_zone(plan.kind, batch.doubts, piece.file.path)
+            yield piece.number, batch
     for file, file_number, group, first in task.groups:
         row = first
         for part in table_files.read(plan.format or "parquet", file, group, READ_ROWS, plan):
-            yield file_number, parse_table(plan.within(file.partition, tuple(part.column_names)), part, row)
+            batch = parse_table(plan.within(file.partition, tuple(part.column_names)), part, row)
+            refuse_without_zone(plan.kind, batch.doubts, file.path)
+            yield file_number, batch
             row += part.num_rows

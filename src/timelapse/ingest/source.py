@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Unit = Literal["s", "ms", "us", "ns"]
+_NOT_SAID = ("data", "position")
+"""What is no option of a source."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Source:
     `drop`, `hash`, `truncate`: for the sake of privacy, fields that become None; that become an HMAC-SHA256 under the key in
     the environment's variable `hash_key`; texts of which so many characters are kept. Raw texts of such sources are not kept.
     `max_bad`: the share of bad rows of this source above which an ingest is an error; by default the ingest's own.
+    `max_bad_day`: the same of the rows of the type on any day (UTC), and of the rows of a file whose time cannot be read; by default 0.05,
+    where these are 20 rows or more.
     CSV: `sep`, `quote` (None: no quoting), `header`, and `columns` to name columns of files without a header.
     One line is one record. Text: `regex` with named groups, searched in each line; lines without a match are
     skipped, or with `unmatched="quarantine"` count as bad.
@@ -81,6 +85,9 @@ class Source:
     truncate: Mapping[str, int] = field(default_factory=dict)
     hash_key: str = HASH_KEY
     max_bad: float | None = None
+    max_bad_day: float | None = None
+    position: int = field(default=-1, repr=False)
+    """Which of its type's sources it is, where some of them are left out; -1: as they stand. Not an option."""
 
     def __post_init__(self) -> None:
         _one_of("format", self.format, (None, "parquet", "csv", "json", "text", "orc", "avro"))
@@ -150,8 +157,12 @@ class Source:
         for name, length in self.truncate.items():
             if type(length) is not int or length < 0:
                 raise _bad_option(f"truncate[{name!r}] is {length!r}", "the number of characters to keep")
-        if self.max_bad is not None and not 0 <= self.max_bad <= 1:
-            raise _bad_option(f"max_bad= (--max-bad) is {self.max_bad!r}", "a share from 0 to 1")
+        for name, share in (
+            ("max_bad= (--max-bad)", self.max_bad),
+            ("max_bad_day= (--max-bad-day)", self.max_bad_day),
+        ):
+            if share is not None and not 0 <= share <= 1:
+                raise _bad_option(f"{name} is {share!r}", "a share from 0 to 1")
 
     @property
     def times(self) -> tuple[str, ...]:
@@ -190,7 +201,7 @@ class Source:
         plain = {f.name: f.default for f in fields(self)}
         for name, default in plain.items():
             value = getattr(self, name)
-            if name != "data" and value != default and value not in ({}, ()):
+            if name not in _NOT_SAID and value != default and value not in ({}, ()):
                 said[name] = (
                     dict(value)
                     if isinstance(value, Mapping)
@@ -210,7 +221,7 @@ def as_source(
     """A source; `options` (those of tl.Source) apply to plain ones."""
     if isinstance(given, Source):
         return given
-    known = {f.name for f in fields(Source)} - {"data"}
+    known = {f.name for f in fields(Source)} - {*_NOT_SAID}
     unknown = sorted(set(options) - known)
     if unknown:
         raise _bad_option(f"unknown option {unknown[0]!r}", f"options: {', '.join(sorted(known))}")
@@ -233,7 +244,7 @@ def as_sources(given: Any, options: Mapping[str, Any], kind: str) -> list[Source
             "several sources of one type must all be files: rows of tables and DataFrames have no place among those of files",
             place=Place(what=kind), code="TL411", hint="put the tables together first, or write them to Parquet files",
         )  # fmt: skip
-    return found
+    return [one if one.position >= 0 else replace(one, position=n) for n, one in enumerate(found)]
 
 
 def no_source(given: object, place: Place | None = None) -> IngestError:

@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 
 from timelapse.ingest.batches import Batch
 from timelapse.ingest.noticed import Noticed
+from timelapse.log.beside import FILE, LATE, with_beside
 from timelapse.log.manifest import SegmentEntry
 from timelapse.log.quarantine import QUARANTINE
 from timelapse.log.segment import BLOCK_BYTES, BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter
 from timelapse.log.types import EventType
 
+I64 = npt.NDArray[np.int64]
 SHOWN = 5
 # In place of a type's index: rows that carry something else through the shuffle.
 BAD, SKIPPED, FATAL, NOTICED, TWICE = -1, -2, -3, -4, -5
@@ -75,11 +77,16 @@ def write_partition(
     types: Sequence[EventType],
     kinds: Sequence[EventType],
     files: Sequence[str],
+    beside: Sequence[str] = (),
+    numbers: I64 | None = None,
 ) -> TaskReport:
-    """Write a sorted range below `folder` (its `segments` and `quarantine` exist). `kinds`: the type of each source."""
+    """Write a sorted range below `folder` (its `segments` and `quarantine` exist). `kinds`: the type of each source.
+
+    `beside`: what is kept beside the fields; `numbers`: each file's number in the log.
+    """
     report = TaskReport()
     notes = Notes(report, folder / "quarantine", partition, kinds, files)
-    out = _Segments(folder / "segments", partition, types)
+    out = _Segments(folder / "segments", partition, types, beside, numbers)
     for batch in batches:
         marks = batch.column("t").to_numpy()
         # what is not an event is sorted first, but a batch may hold some of each
@@ -95,8 +102,17 @@ def write_partition(
 class _Segments:
     """Collects rows into blocks, and blocks into segments."""
 
-    def __init__(self, folder: Path, partition: int, kinds: Sequence[EventType]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        partition: int,
+        kinds: Sequence[EventType],
+        beside: Sequence[str],
+        numbers: I64 | None,
+    ) -> None:
         self._folder, self._partition, self._kinds = folder, partition, kinds
+        self._beside = beside
+        self._numbers = np.asarray([-1]) if numbers is None else numbers
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         self._writer: SegmentWriter | None = None
@@ -117,7 +133,7 @@ class _Segments:
             return
         if self._writer is None:
             name = f"{self._partition:06d}-{len(self._done):04d}"
-            self._writer = SegmentWriter(self._folder, name, self._kinds)
+            self._writer = SegmentWriter(self._folder, name, self._kinds, self._beside)
         table = pa.Table.from_batches(self._waiting)
         marks = table["t"].to_numpy().astype(np.int64)
         self._writer.write(
@@ -130,17 +146,23 @@ class _Segments:
             self._finish()
 
     def _fields(self, table: pa.Table, marks: npt.NDArray[np.int64], number: int) -> pa.Table:
-        """The fields of one type's events, in the log's Arrow types."""
+        """The fields of one type's events, in the log's Arrow types, and what is kept beside them."""
         kind = self._kinds[number]
         own = table[f"e{number}"]
+        files = table["f"].to_numpy()
         if not (marks == number).all():
             own = own.take(pa.array(np.flatnonzero(marks == number)))
+            files = files[marks == number]
         whole = own.combine_chunks()
         chunks = whole.chunks if isinstance(whole, pa.ChunkedArray) else [whole]
         tables = [
             pa.table([c.field(f.name) for f in kind.fields], [f.name for f in kind.fields]) for c in chunks
         ]
-        return pa.concat_tables(tables).cast(kind.schema)
+        late = pa.chunked_array([c.field("_") for c in chunks], pa.int64())
+        found = {FILE: pa.array(self._numbers[files], pa.int32()), LATE: late}
+        return with_beside(
+            pa.concat_tables(tables).cast(kind.schema), {name: found[name] for name in self._beside}
+        )
 
     def _finish(self) -> None:
         if self._writer is not None:

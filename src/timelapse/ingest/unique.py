@@ -125,7 +125,7 @@ def known_events(
     name = rule.fields[0]
     wanted = pc.unique(pa.array(ts) if name == "ts" else _flat(table[name]))
     found: list[pa.Table] = []
-    for chunk in reader.chunks(0, reader.count, {kind.name: [f.name for f in kind.fields]}):
+    for chunk in reader.chunks(0, reader.seq_after(reader.count), {kind.name: [f.name for f in kind.fields]}):
         own = chunk.tables.get(kind.name)
         if own is not None:
             found.append(own.filter(pc.is_in(own[name], value_set=wanted.cast(own.schema.field(name).type))))

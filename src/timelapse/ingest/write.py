@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +13,7 @@ import msgspec
 from timelapse.errors import IngestError, LogError, Place
 from timelapse.ingest import late as late_events
 from timelapse.ingest import making
+from timelapse.ingest.known import gone_with
 from timelapse.ingest.source import Source, as_sources
 from timelapse.log import manifest as stored
 from timelapse.log.place import check_free, locked, whole_folder
@@ -55,8 +57,12 @@ def write_log(
 def append_to(
     path: Path, sources: Mapping[type[Event], Any], options: Mapping[str, Any], spark: SparkSession | None, *,
     max_bad: float, rows: int | None, partitions: int | None, late: Late = "include",
+    corrected: Mapping[str, Sequence[str]] | None = None,
 ) -> None:  # fmt: skip
-    """Add events to the log at `path`: the work of `Log.append`. Raises EventOrderError, IngestError, LogError."""
+    """Add events to the log at `path`: the work of `Log.append`. Raises EventOrderError, IngestError, LogError.
+
+    `corrected`: files by type that the log has, and that are among the sources as they are now: their old events go.
+    """
     with locked(path):
         current = stored.read(path)
         known = {t.name: n for n, t in enumerate(current.event_types)}
@@ -74,6 +80,12 @@ def append_to(
             wanted[known[kind.name]] = [(kind, source) for source in own]
         numbers = sorted(wanted)  # the declared order of the log, whatever the order of `sources`
         remove_unnamed(path, current)
+        reader = LogReader.of(path, current)
+        gone, replaced = (
+            gone_with(dataclasses.replace(reader, beside=True), current, corrected) if corrected else ((), {})
+        )
+        if gone:
+            reader = LogReader.of(path, current, gone)
         staging = path / f".append-{making.unique()}"
         staging.mkdir()
         try:
@@ -86,16 +98,20 @@ def append_to(
                 current.ts_last if late == "refuse" else None,
                 rows,
                 partitions,
-                LogReader.of(path, current),
+                reader,
             )
             making.refuse_early(reports, current.ts_last)
             segments, entry = making.accepted(prepared, reports, max_bad, current.version + 1)
             segments = [making.renumbered(s, numbers) for s in segments]
+            entry = msgspec.structs.replace(entry, replaced=replaced)
             before = list(current.segments)
-            if segments and current.ts_last is not None and segments[0].ts_first[0] <= current.ts_last:
+            early = (
+                bool(segments) and current.ts_last is not None and segments[0].ts_first[0] <= current.ts_last
+            )
+            if early or gone:
                 (staging / "merged" / "segments").mkdir(parents=True)
                 before, segments, count = late_events.merge(
-                    path, current, staging, segments, staging / "merged" / "segments"
+                    path, current, staging, segments, staging / "merged" / "segments", entry, gone
                 )
                 entry = msgspec.structs.replace(entry, late=count, rewritten=sum(s.count for s in before))
                 making.adopt(staging, path, segments, entry, staging / "merged" / "segments")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from timelapse.log.gaps import gaps_of
 from timelapse.log.manifest import IngestEntry, Manifest
+from timelapse.log.quarantine import count_bad
 
 _EPOCH_DAY = date(1970, 1, 1)
 
@@ -69,7 +70,7 @@ def info_of(path: Path, manifest: Manifest) -> LogInfo:
             TypeInfo(t.name, tuple(t.fields), t.count, size) for t, size in zip(manifest.types, sizes, strict=True)
         ),
         days=by_day, missing_days=tuple(map(_iso, absent)), gaps=tuple(gaps_of(by_day, names)),
-        bytes=sum(sizes), segments=len(manifest.segments), bad=sum(s.bad for s in sources),
+        bytes=sum(sizes), segments=len(manifest.segments), bad=count_bad(manifest.ingests),
         skipped=sum(s.skipped for s in sources), outside=sum(s.outside for s in sources), ingests=tuple(manifest.ingests),
     )  # fmt: skip
 

@@ -162,15 +162,17 @@ class Log:
         *,
         max_bad: float = MAX_BAD,
         late: Late = "include",
+        corrected: Mapping[str, Sequence[str]] | None = None,
         rows: int | None = None,
         partitions: int | None = None,
         **options: Any,
     ) -> Log:
         """Add events. The log's new version, as a whole or not at all.
 
-        Events before the log's end are put in their places (among those of the same time and type behind the ones that
-        were there): segments behind the first of them are written anew. With `late="refuse"` they are an error that names
-        the first file and row. Who has opened an earlier version goes on reading that. Raises EventOrderError, IngestError, LogError.
+        Events before the log's end are put in their places (among those of the same time and type by source, file and row, whenever
+        these were taken in): segments behind the first of them are written anew. With `late="refuse"` they are an error that names
+        the first file and row. `corrected`: by type name, files (paths as the log has them) that it took in before and that are among the sources as they are now:
+        the events and bad rows of their old versions go, in the same new version. Who has opened an earlier version goes on reading that. Raises EventOrderError, IngestError, LogError.
         """
         if late not in ("include", "refuse"):
             raise UsageError(
@@ -179,8 +181,9 @@ class Log:
         from timelapse.ingest.write import append_to
 
         append_to(
-            self.path, sources, options, spark, max_bad=max_bad, rows=rows, partitions=partitions, late=late
-        )
+            self.path, sources, options, spark, max_bad=max_bad, rows=rows, partitions=partitions, late=late,
+            corrected=corrected,
+        )  # fmt: skip
         return Log.open(self.path)
 
     def without(self, what: Any) -> Log:

@@ -56,6 +56,8 @@ class FileEntry(msgspec.Struct, frozen=True):
     rows: list[int]
     crc32: str | None = None
     """Its checksums (store/parts.py); None: a version that kept none wrote it."""
+    beside: list[str] = []
+    """Columns that are no fields: where events come from (log/beside.py)."""
 
     @property
     def part(self) -> Part | None:
@@ -114,6 +116,12 @@ class SourceEntry(msgspec.Struct, frozen=True):
     """How the columns of files differ from those of the file before, for people."""
     late: dict[str, int] = {}
     """How long after their events rows arrived, in microseconds: percentiles."""
+    position: int = 0
+    """Which of its type's sources it is, as the log's definition counts them."""
+    bad_in: dict[str, int] = {}
+    """Its bad rows by file; files without any are left out."""
+    prints: dict[str, str] = {}
+    """Of its files, by path: when each was changed, and a hash of its bytes (ingest/known.py)."""
 
 
 class IngestEntry(msgspec.Struct, frozen=True):
@@ -129,6 +137,8 @@ class IngestEntry(msgspec.Struct, frozen=True):
     """Events before the end of the log as it was."""
     rewritten: int | None = None
     """The first seq from which events stand elsewhere than in the version before; None: all stand where they were."""
+    replaced: dict[str, int] = {}
+    """Files that were corrected and taken in again, with the number of events of their old versions, which are gone."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from timelapse.log.manifest import Manifest
+from timelapse.log.manifest import IngestEntry, Manifest
 
 QUARANTINE = pa.schema(
     [
@@ -17,8 +18,33 @@ QUARANTINE = pa.schema(
 )  # fmt: skip
 
 
+def replaced_later(ingests: Sequence[IngestEntry]) -> list[set[tuple[str, str]]]:
+    """For each ingest the files, by type and path, that a later one took in again because they were corrected."""
+    found: list[set[tuple[str, str]]] = []
+    later: set[tuple[str, str]] = set()
+    for entry in reversed(ingests):
+        found.append(set(later))
+        later |= {(s.type, path) for s in entry.sources for path in s.taken if path in entry.replaced}
+    return found[::-1]
+
+
+def count_bad(ingests: Sequence[IngestEntry]) -> int:
+    """The bad rows of a log's files as they were taken in last."""
+    return sum(
+        source.bad - sum(n for path, n in source.bad_in.items() if (source.type, path) in gone)
+        for entry, gone in zip(ingests, replaced_later(ingests), strict=True)
+        for source in entry.sources
+    )
+
+
 def bad_rows(path: Path, manifest: Manifest) -> pa.Table:
-    """The quarantine of the log at `path`, in the order of its ingests."""
-    names = [n for i in manifest.ingests for n in i.quarantine]
-    tables = [pq.read_table(path / "quarantine" / name) for name in names]
+    """The quarantine of the log at `path`, in the order of its ingests; without the rows of files that were corrected since."""
+    tables: list[pa.Table] = []
+    for entry, gone in zip(manifest.ingests, replaced_later(manifest.ingests), strict=True):
+        for name in entry.quarantine:
+            table = pq.read_table(path / "quarantine" / name)
+            if gone:
+                places = zip(table["type"].to_pylist(), table["file"].to_pylist(), strict=True)
+                table = table.filter(pa.array([place not in gone for place in places], pa.bool_()))
+            tables.append(table)
     return pa.concat_tables(tables) if tables else QUARANTINE.empty_table()

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from timelapse.errors import LogError, Place, StorageError, meant
+from timelapse.log.beside import BESIDE, columns_beside
 from timelapse.log.manifest import REMEDY, FileEntry, Manifest, SegmentEntry
 from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
@@ -129,13 +130,18 @@ class LogReader:
     """Whether chunks may hold strings as dictionary arrays, where values repeat: nothing is spelt out then."""
     excluded: tuple[int, ...] = field(default=(), repr=False)
     """Events that are left out, by rising seq. `count` is without them; the others keep their seq."""
+    beside: bool = False
+    """Whether chunks also have what is kept beside the events (log/beside.py)."""
+    files: int = 0
+    """How many files the log was made of: those of an append are numbered behind them."""
 
     @classmethod
     def of(cls, root: Path, manifest: Manifest, excluded: tuple[int, ...] = ()) -> LogReader:
         segments = tuple(manifest.segments)
         bases = tuple(s.base for s in segments)
         count = manifest.count - len(excluded)
-        return cls(str(root), manifest.event_types, segments, count, bases, excluded=excluded)
+        files = sum(len(s.taken) for i in manifest.ingests for s in i.sources)
+        return cls(str(root), manifest.event_types, segments, count, bases, excluded=excluded, files=files)
 
     @property
     def _end(self) -> int:
@@ -217,7 +223,7 @@ class LogReader:
         for segment in self.segments[bisect_right(self._bases, lo) - 1 :]:
             if segment.base >= hi:
                 return
-            with _Files(self.root, segment, self.types, encodings) as files:
+            with _Files(self.root, segment, self.types, encodings, beside=self.beside) as files:
                 entries = [f for f in segment.files if f.type in wanted]
                 ends = [*segment.starts[1:], segment.count]
                 for block, (start, end) in enumerate(zip(segment.starts, ends, strict=True)):
@@ -283,7 +289,10 @@ class _Files:
         segment: SegmentEntry,
         types: Sequence[EventType],
         encodings: _Encodings | None = None,
+        *,
+        beside: bool = False,
     ) -> None:
+        self._beside = beside
         self._root, self._segment, self._types, self._encodings = root, segment, types, encodings
         self._open: dict[int, pq.ParquetFile] = {}
 
@@ -343,8 +352,9 @@ class _Files:
                 self._open[entry.type] = pq.ParquetFile(
                     path, memory_map=True, page_checksum_verification=True, read_dictionary=text
                 )
+            stored = ["ts", *names, *(entry.beside if self._beside else ())]
             table = self._open[entry.type].read_row_group(
-                group, columns=["ts", *names] if seq is not None else ["_i", "ts", *names], use_threads=False
+                group, columns=stored if seq is not None else ["_i", *stored], use_threads=False
             )
         except (OSError, pa.ArrowInvalid) as error:
             raise unreadable(path, error) from error
@@ -363,6 +373,10 @@ class _Files:
             ]
         fields = [pa.field("seq", pa.int64(), nullable=False), pa.field("ts", pa.int64(), nullable=False)]
         fields += [f.with_type(c.type) for f, c in zip(own, columns, strict=True)]
+        if self._beside:
+            there = {name: table[name] for name in entry.beside}
+            columns += columns_beside(there, BESIDE.names, table.num_rows)
+            fields += list(BESIDE)
         return pa.table([pa.array(seq), table["ts"], *columns], schema=pa.schema(fields))
 
 

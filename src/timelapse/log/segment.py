@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from timelapse.errors import LogError, Place
 from timelapse.ids import DAY
+from timelapse.log.beside import BESIDE, FILE, columns_beside, with_beside
 from timelapse.log.manifest import ContentHash, FileEntry, SegmentEntry
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
@@ -33,19 +34,23 @@ _INDEX = pa.field("_i", pa.int64(), nullable=False)
 _TS = pa.field("ts", pa.int64(), nullable=False)
 
 
-def file_schema(kind: EventType) -> pa.Schema:
-    """The stored columns: index in the segment, time, fields. No field starts with an underscore, so none is `_i`."""
-    return pa.schema([_INDEX, _TS, *kind.schema])
+def file_schema(kind: EventType, beside: Sequence[str] = ()) -> pa.Schema:
+    """The stored columns: index in the segment, time, fields, and what is kept beside them (log/beside.py). No field starts with an underscore."""
+    return pa.schema([_INDEX, _TS, *kind.schema, *(BESIDE.field(name) for name in beside)])
 
 
 class SegmentWriter:
     """Writes one segment into a folder of its own, block by block. The folder's parent must exist.
 
     It does not create the parent: a task that Spark gave up on must not bring a removed folder back.
+    `beside`: the columns that are kept beside the fields (log/beside.py); tables that lack one are filled.
     """
 
-    def __init__(self, parent: Path, name: str, types: Sequence[EventType]) -> None:
+    def __init__(
+        self, parent: Path, name: str, types: Sequence[EventType], beside: Sequence[str] = ()
+    ) -> None:
         self._types = types
+        self._beside = list(beside)
         self._seeds = [seed_of(str(t)) for t in types]
         self._folder = parent / f"{name}-{uuid4().hex[:12]}"
         self._folder.mkdir()
@@ -70,10 +75,15 @@ class SegmentWriter:
             if len(places) == 0:
                 continue
             kind, own_ts = self._types[number], ts[places]
-            table = table.cast(kind.schema)
-            columns = [pa.array(self.count + places), pa.array(own_ts), *table.columns]
+            beside = columns_beside(
+                {name: table[name] for name in self._beside if name in table.column_names},
+                self._beside,
+                len(places),
+            )
+            table = table.select(kind.schema.names).cast(kind.schema)
+            columns = [pa.array(self.count + places), pa.array(own_ts), *table.columns, *beside]
             self._writer(number).write_table(
-                pa.table(columns, schema=file_schema(kind)), row_group_size=len(places)
+                pa.table(columns, schema=file_schema(kind, self._beside)), row_group_size=len(places)
             )
             rows[number] = len(places)
             hashed = [pa.array(own_ts), *(c.combine_chunks() for c in table.columns)]
@@ -100,13 +110,15 @@ class SegmentWriter:
             kind = self._types[number]
             # Dictionaries cost more to read than they save, but where values repeat and are long.
             wide = [f.name for f in kind.fields if f.type.arrow in (pa.large_string(), pa.large_binary())]
+            wide += [name for name in self._beside if name == FILE]
+            schema = file_schema(kind, self._beside)
             self._files[number] = PartWriter(self._folder / f"{kind.name}.parquet", lasting=True)
             self._writers[number] = pq.ParquetWriter(
                 self._files[number],
-                file_schema(kind),
+                schema,
                 compression="lz4",
                 use_dictionary=wide,
-                column_encoding=differences(file_schema(kind)),
+                column_encoding=differences(schema),
                 write_statistics=["_i", "ts"],
                 version="2.6",
                 write_page_checksum=True,  # a bit that flips on the disk must not change a replay
@@ -120,7 +132,8 @@ class SegmentWriter:
             writer.close()
             part = self._files[number].finish()
             rows = [block.get(number, 0) for block in self._rows]
-            files.append(FileEntry(number, self._files[number].path.name, part.bytes, rows, part.crc32))
+            name = self._files[number].path.name
+            files.append(FileEntry(number, name, part.bytes, rows, part.crc32, self._beside))
         return SegmentEntry(
             folder=self._folder.name, base=0, count=self.count, starts=self._starts,
             ts_first=self._first, ts_last=self._last, files=files, content=self._content, days=self._days,
@@ -173,25 +186,27 @@ def fields_table(kind: EventType, arrays: Sequence[pa.Array], rows: int) -> pa.T
 
 
 def write_ordered(
-    parent: Path, types: Sequence[EventType], tables: Sequence[pa.Table], ts: I64, order: I64
-) -> Iterator[SegmentEntry]:
+    parent: Path, types: Sequence[EventType], tables: Sequence[pa.Table], ts: I64, order: I64,
+    beside: Sequence[str] = (),
+) -> Iterator[SegmentEntry]:  # fmt: skip
     """Write events that are held as one table of fields per type. Yields the finished segments.
 
     `ts` has the times of the tables' rows, one table after the other; `order` the places of these rows in log order.
+    `beside`: the columns of the tables that are kept beside the fields.
     """
     counts = [t.num_rows for t in tables]
     firsts = np.cumsum([0, *counts])
     of = np.repeat(np.arange(len(tables)), counts)[order]
     ts = ts[order]
     own = [
-        table.take(pa.array(order[of == n] - firsts[n])) if kind.fields else table
+        table.take(pa.array(order[of == n] - firsts[n])) if kind.fields or beside else table
         for n, (table, kind) in enumerate(zip(tables, types, strict=True))
     ]
     held = sum(t.nbytes for t in own)
     step = min(BLOCK_EVENTS, max(1, BLOCK_BYTES * len(ts) // max(held, 1)))
     done: dict[int, int] = {}
     for first in range(0, len(ts), SEGMENT_EVENTS):
-        writer = SegmentWriter(parent, f"{first // SEGMENT_EVENTS:06d}", types)
+        writer = SegmentWriter(parent, f"{first // SEGMENT_EVENTS:06d}", types, beside)
         last = min(first + SEGMENT_EVENTS, len(ts))
         for lo in range(first, last, step):
             hi = min(lo + step, last)
@@ -207,6 +222,9 @@ def next_block(
     for n, table in tables.items():
         count, first = int(np.count_nonzero(kinds == n)), done.get(n, 0)
         columns = [table.column(f.name).slice(first, count) for f in types[n].fields]
-        block[n] = fields_table(types[n], columns, count)
+        beside = {
+            name: table[name].slice(first, count) for name in BESIDE.names if name in table.column_names
+        }
+        block[n] = with_beside(fields_table(types[n], columns, count), beside)
         done[n] = first + count
     return block

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from timelapse.errors import LogError, Place
 from timelapse.log import manifest as stored
+from timelapse.log.beside import with_beside
 from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry
 from timelapse.log.place import locked
 from timelapse.log.reader import LogReader
@@ -109,7 +110,7 @@ def forget(path: Path, where: str) -> int:
     with locked(path):
         current = stored.read(path)
         remove_unnamed(path, current)
-        reader = LogReader.of(path, current)
+        reader = replace(LogReader.of(path, current), beside=True)
         kinds = {k.name: k for k in current.event_types}
         wanted = condition.types(kinds)
         segments: list[SegmentEntry] = []
@@ -148,7 +149,8 @@ def _without(
     """A segment written anew without some events; none where none is left. No manifest names it yet."""
     types = current.event_types
     numbers = {t.name: n for n, t in enumerate(types)}
-    writer = SegmentWriter(path / "segments", f"{number:06d}-{current.version + 1:04d}", types)
+    kept = sorted({name for f in segment.files for name in f.beside})
+    writer = SegmentWriter(path / "segments", f"{number:06d}-{current.version + 1:04d}", types, kept)
     for chunk in reader.chunks(segment.base, segment.base + segment.count, dict.fromkeys(numbers)):
         tables = {
             numbers[name]: table.filter(pa.array(~np.isin(table["seq"].to_numpy(), seqs)))
@@ -159,7 +161,10 @@ def _without(
         kinds = np.concatenate([np.full(t.num_rows, n) for n, t in tables.items()])
         order = np.argsort(seq)
         fields = {
-            n: fields_table(types[n], [t[f.name].combine_chunks() for f in types[n].fields], t.num_rows)
+            n: with_beside(
+                fields_table(types[n], [t[f.name].combine_chunks() for f in types[n].fields], t.num_rows),
+                {name: t[name] for name in kept},
+            )
             for n, t in tables.items()
         }
         writer.write(ts[order], kinds[order], fields)

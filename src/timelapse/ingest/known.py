@@ -1,0 +1,116 @@
+"""Which files a log has taken in, and whether they are still what they were.
+
+A file is known by its size, the time at which it was changed, and a hash: of all bytes where it is small, of blocks
+spread over it where it is large. One that has the size and the time that it had is the same. Of another time, a small file
+is the same if its hash is; a large one counts as changed, since not all of it was hashed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from timelapse.errors import IngestError, LogError, Place
+from timelapse.ingest.files import SourceFile
+from timelapse.log.beside import FILE, files_of
+from timelapse.log.manifest import IngestEntry, Manifest
+from timelapse.log.reader import LogReader
+
+WHOLE = 1 << 20
+"""Files up to so many bytes are hashed as a whole."""
+_BLOCKS, _BLOCK = 16, 64 << 10
+
+
+def print_of(file: SourceFile) -> str:
+    """When a file was changed, and its hash: what the manifest keeps of it."""
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        system, path = file.locate()
+        with system.open_input_file(path) as stream:
+            if file.size <= WHOLE:
+                digest.update(stream.read())
+            else:
+                for n in range(_BLOCKS):
+                    stream.seek((file.size - _BLOCK) * n // (_BLOCKS - 1))
+                    digest.update(stream.read(_BLOCK))
+    except (OSError, pa.ArrowInvalid):
+        return ""  # whoever reads it says what is wrong with it
+    return f"{file.modified or 0} {digest.hexdigest()}"
+
+
+def is_same(file: SourceFile, size: int, print_: str | None) -> bool:
+    """Whether a file is what it was when it had this size and print (None: none was kept)."""
+    if file.size != size or not print_:
+        return file.size == size
+    when, _, digest = print_.partition(" ")
+    if file.modified is not None and when == str(file.modified):
+        return True
+    return file.size <= WHOLE and print_of(file).partition(" ")[2] == digest
+
+
+class Taken:
+    """The files that a log has, by type and path, with their sizes and prints."""
+
+    def __init__(self, ingests: Sequence[IngestEntry]) -> None:
+        self.files: dict[tuple[str, str], tuple[int, str | None]] = {}
+        self._left_out: dict[str, int] = {}
+        for entry in ingests:
+            for source in entry.sources:
+                for path, size in source.taken.items():
+                    self.files[source.type, path] = (size, source.prints.get(path))
+                left = source.duplicates + source.conflicts
+                self._left_out[source.type] = self._left_out.get(source.type, 0) + left
+
+    def paths(self, type_: str) -> list[str]:
+        """The files of a type."""
+        return [path for name, path in self.files if name == type_]
+
+    def all_again(self, type_: str) -> bool:
+        """Whether a correction needs all files of the type: where rows of others were left out as duplicates, of events that may go."""
+        return self._left_out.get(type_, 0) > 0
+
+
+def gone_with(
+    reader: LogReader, manifest: Manifest, replaced: Mapping[str, Sequence[str]]
+) -> tuple[tuple[int, ...], dict[str, int]]:
+    """The events of a log that come from some files, by type: their seqs, rising, and how many each file has.
+
+    Raises LogError (TL417) where the log does not know which file its events come from.
+    """
+    files = files_of(manifest.ingests)
+    numbers = {
+        kind: np.asarray([n for n, (t, _, path) in enumerate(files) if t == kind and path in set(paths)])
+        for kind, paths in replaced.items()
+    }
+    types = [t.name for t in manifest.types]
+    for segment in manifest.segments:
+        for file in segment.files:
+            if types[file.type] in numbers and FILE not in file.beside:
+                raise LogError(
+                    "an earlier version of Timelapse made this log, which does not know the files of its events", code="TL417",
+                    place=Place(reader.root), hint="--overwrite makes the log again from all files",
+                )  # fmt: skip
+    found: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    counts: dict[str, int] = {path: 0 for paths in replaced.values() for path in paths}
+    for chunk in reader.chunks(0, reader.count, dict.fromkeys(numbers, ())):
+        for kind, table in chunk.tables.items():
+            own = table[FILE].to_numpy()
+            gone = np.isin(own, numbers[kind])
+            found.append(table["seq"].to_numpy()[gone])
+            for number, count in zip(*np.unique(own[gone], return_counts=True), strict=True):
+                counts[files[number][2]] += int(count)
+    return tuple(np.sort(np.concatenate(found)).tolist()), counts
+
+
+def refuse_gone(type_: str, missing: Sequence[str], changed: str) -> None:
+    """Raise IngestError (TL417) where a correction needs files that are not there any more."""
+    if missing:
+        raise IngestError(
+            f"the file was corrected, and {type_} is unique: rows of other files that were left out may count now, and {len(missing):,} of these "
+            f"are not there any more, such as {missing[0]}",
+            place=Place(changed), code="TL417", hint="bring them back; --overwrite makes the log from the files that are there",
+        )  # fmt: skip

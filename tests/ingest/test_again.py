@@ -1,0 +1,291 @@
+"""A log that grows: appends in any split are the log of all files at once, corrected files take their old versions' places.
+
+Also what an ingest refuses: times without a zone, days with too many bad rows.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import timelapse as tl
+from tests.cli.run_cli import cli
+from timelapse.errors import IngestError
+from timelapse.log import Log, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Pay(tl.Event):
+    id: int
+    cents: int | None
+
+
+class Mark(tl.Event):
+    pass
+
+
+class Meet(tl.Event):
+    at: tl.Time
+
+
+EVENTS = """import timelapse as tl
+class Pay(tl.Event):
+    id: int
+    cents: int | None
+class Mark(tl.Event):
+    pass
+"""
+
+
+def _rows(path: Path, rows: Sequence[tuple[object, object, object]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("ts,id,cents\n" + "".join(f"{ts},{id_},{cents}\n" for ts, id_, cents in rows))
+    return path
+
+
+def _told(log: Log) -> list[tuple[Any, ...]]:
+    return [(e.ts, type(e).__name__, *e._values()) for e in log.events()]
+
+
+# --- any split --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_appends_in_any_split_are_the_log_of_all_files(seed: int, tmp_path: Path) -> None:
+    """Few times and many rows: nearly all tie. Types, sources, files and rows keep their order, whatever came when."""
+    rng = random.Random(seed)
+    files = []
+    for name in ("b", "a", "d", "c", "e"):
+        rows = [(rng.randrange(4), rng.randrange(100), n) for n in range(rng.randrange(6))]
+        files.append(_rows(tmp_path / "raw" / f"{name}.csv", rows))
+    marks = []
+    for name in ("x", "y"):
+        path = tmp_path / "raw" / f"{name}.csv"
+        path.write_text("ts\n" + "".join(f"{rng.randrange(4)}\n" for _ in range(3)))
+        marks.append(path)
+    whole = Log.write(tmp_path / "whole", {Pay: files, Mark: marks})
+    parts = [(Pay, f) for f in files] + [(Mark, f) for f in marks]
+    rng.shuffle(parts)
+    log = Log.write(
+        tmp_path / "log", {Pay: _rows(tmp_path / "none.csv", []), Mark: _marks(tmp_path / "no.csv")}
+    )
+    while parts:
+        some = [parts.pop() for _ in range(min(len(parts), rng.randrange(1, 4)))]
+        given: dict[type[tl.Event], list[Path]] = {}
+        for kind, path in some:
+            given.setdefault(kind, []).append(path)
+        log = log.append(given)
+    assert _told(log) == _told(whole)
+    assert log.id == whole.id
+
+
+def _marks(path: Path) -> Path:
+    path.write_text("ts\n")
+    return path
+
+
+def test_sources_of_a_type_keep_their_order_when_one_grows(tmp_path: Path, spark: SparkSession) -> None:
+    """The first source's new file stands in front of the second's rows of the same time, also on Spark."""
+    (tmp_path / "events.py").write_text(EVENTS)
+    path = tmp_path / "log.toml"
+    path.write_text(
+        'events = "events.py"\nlog = "log"\n[[source]]\ntype = "Pay"\nfiles = "z/*.csv"\n'
+        '[[source]]\ntype = "Pay"\nfiles = "a/*.csv"\n'
+    )
+    _rows(tmp_path / "z" / "1.csv", [(5, 1, 1)])
+    _rows(tmp_path / "a" / "1.csv", [(5, 2, 2), (5, 3, 3)])
+    assert cli("ingest", path).code == 0
+    _rows(tmp_path / "z" / "2.csv", [(5, 4, 4)])
+    assert cli("ingest", path).code == 0
+    log = Log.open(tmp_path / "log")
+    assert [e.id for e in log.events(Pay)] == [1, 4, 2, 3]
+    sources = [str(tmp_path / "z" / "*.csv"), str(tmp_path / "a" / "*.csv")]
+    there = Log.write(tmp_path / "there", {Pay: [Source(own) for own in sources]}, spark)
+    assert there.id == log.id
+    assert [f.beside for s in there.manifest.segments for f in s.files] == [["_file"]]
+
+
+# --- corrected files --------------------------------------------------------------------------------------
+
+
+def _definition(folder: Path, more: str = "") -> Path:
+    (folder / "events.py").write_text(EVENTS)
+    path = folder / "log.toml"
+    path.write_text(
+        f'events = "events.py"\nlog = "log"\nmax_bad = 0.9\n[[source]]\ntype = "Pay"\nfiles = "raw/*.csv"\n{more}'
+    )
+    return path
+
+
+def test_a_corrected_file_takes_its_old_versions_place(tmp_path: Path) -> None:
+    """Its events and bad rows are replaced, what others gave stays, in one new version; the old one stays readable."""
+    path = _definition(tmp_path)
+    _rows(tmp_path / "raw" / "1.csv", [(1, 1, 1), (2, "x", 2), (3, 3, 3)])
+    _rows(tmp_path / "raw" / "2.csv", [(2, 20, 1), (3, "y", 2), (9, 90, 3)])
+    assert cli("ingest", path).code == 0
+    before = _told(Log.open(tmp_path / "log"))
+    assert Log.open(tmp_path / "log").info().bad == 2
+    _rows(tmp_path / "raw" / "1.csv", [(1, 1, 1), (2, 2, 2), (4, 3, 3)])
+    done = cli("ingest", path)
+    assert done.code == 0, done.err
+    log = Log.open(tmp_path / "log")
+    whole = cli("ingest", path, tmp_path / "whole")
+    assert whole.code == 0
+    assert log.id == Log.open(tmp_path / "whole").id
+    assert log.version == 2
+    assert log.quarantine()["file"].to_pylist() == [str(tmp_path / "raw" / "2.csv")]
+    assert log.info().bad == 1
+    assert _told(Log.open(tmp_path / "log", version=1)) == before
+    assert Log.open(tmp_path / "log", version=1).quarantine().num_rows == 2
+    # once more: nothing; touched: still nothing; of the same size: seen
+    assert "nothing new" in cli("ingest", path).out
+    os.utime(tmp_path / "raw" / "1.csv", (1, 1))
+    assert "nothing new" in cli("ingest", path).out
+    _rows(tmp_path / "raw" / "1.csv", [(1, 1, 1), (2, 2, 5), (4, 3, 3)])
+    assert cli("ingest", path).code == 0
+    assert [e.cents for e in Log.open(tmp_path / "log").events(Pay)] == [1, 5, 1, 3, 3]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_corrections_in_any_order_are_the_log_of_the_files_as_they_are(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    path = _definition(tmp_path)
+    names = ["c", "a", "b"]
+
+    def write(name: str) -> None:
+        _rows(
+            tmp_path / "raw" / f"{name}.csv",
+            [(rng.randrange(6), rng.randrange(9), rng.randrange(9)) for _ in range(rng.randrange(5))],
+        )
+
+    write("c")
+    assert cli("ingest", path).code == 0
+    for _ in range(5):
+        for name in rng.sample(names, rng.randrange(1, 3)):
+            write(name)
+        done = cli("ingest", path)
+        assert done.code == 0, done.err
+    assert cli("ingest", path, tmp_path / "whole").code == 0
+    assert _told(Log.open(tmp_path / "log")) == _told(Log.open(tmp_path / "whole"))
+
+
+def test_a_correction_brings_back_what_was_a_duplicate(tmp_path: Path) -> None:
+    """The event whose duplicates were dropped goes: one of them counts now. Where their file is gone that is an error."""
+    path = _definition(tmp_path, 'unique = ["id"]\n')
+    _rows(tmp_path / "raw" / "1.csv", [(1, 7, 1), (2, 8, 1)])
+    _rows(tmp_path / "raw" / "2.csv", [(1, 7, 1), (3, 9, 1)])
+    assert cli("ingest", path).code == 0
+    assert [e.id for e in Log.open(tmp_path / "log").events(Pay)] == [7, 8, 9]
+    _rows(tmp_path / "raw" / "1.csv", [(2, 8, 1)])
+    (tmp_path / "raw" / "2.csv").rename(tmp_path / "kept.csv")
+    refused = cli("ingest", path)
+    assert refused.code == 2
+    assert "TL417" in refused.err
+    (tmp_path / "kept.csv").rename(tmp_path / "raw" / "2.csv")
+    done = cli("ingest", path)
+    assert done.code == 0, done.err
+    assert [e.id for e in Log.open(tmp_path / "log").events(Pay)] == [7, 8, 9]
+
+
+def test_files_and_lateness_stay_known(tmp_path: Path) -> None:
+    """Through late rows and forgetting: a correction finds its events."""
+    path = _definition(tmp_path, 'arrival = "cents"\n')
+    _rows(tmp_path / "raw" / "1.csv", [(1, 1, 2), (5, 5, 9)])
+    assert cli("ingest", path).code == 0
+    _rows(tmp_path / "raw" / "0.csv", [(2, 2, 2), (4, 4, 4)])
+    assert cli("ingest", path).code == 0
+    assert cli("log", tmp_path / "log", "--forget", "id == 4").code == 0
+    _rows(tmp_path / "raw" / "1.csv", [(1, 1, 3)])
+    done = cli("ingest", path)
+    assert done.code == 0, done.err
+    log = Log.open(tmp_path / "log")
+    assert [e.id for e in log.events(Pay)] == [1, 2]
+    import dataclasses
+
+    (chunk,) = dataclasses.replace(log.reader, beside=True).chunks(0, 9, {"Pay": ()})
+    assert chunk.tables["Pay"]["_late"].to_pylist() == [2, 0]
+
+
+# --- what is refused --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("a.csv", "a.csv:3: Meet.ts"),
+        ("a.jsonl", "a.jsonl:2: Meet.at"),
+        ("a.parquet", "a.parquet: Meet.ts"),
+        ("d.parquet", "d.parquet: Meet.at"),
+    ],
+)
+def test_times_without_a_zone_are_an_error(
+    name: str, where: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    """With the first file and row; on Spark too. A zone that is said is taken."""
+    path = tmp_path / name
+    clock = pa.array([datetime(2026, 7, 1, 12)], pa.timestamp("us"))
+    if name == "a.csv":
+        path.write_text("ts,at\n2026-07-01T12:00Z,5\n2026-07-01T12:00,5\n")
+    elif name == "a.jsonl":
+        path.write_text('{"ts": 1, "at": "2026-07-01T12:00Z"}\n{"ts": 1, "at": "2026-07-01T12:00:00"}\n')
+    elif name == "a.parquet":
+        pq.write_table(pa.table({"ts": clock, "at": [5]}), path)
+    else:
+        pq.write_table(pa.table({"ts": [5], "at": pa.array([date(2026, 7, 1)])}), path)
+    for session in (None, spark):
+        with pytest.raises(IngestError) as raised:
+            Log.write(tmp_path / "log", {Meet: path}, session)
+        assert raised.value.code == "TL416"
+        assert where in str(raised.value)
+        assert "--tz" in (raised.value.hint or "")
+        assert not (tmp_path / "log").exists()
+    log = Log.write(tmp_path / "said", {Meet: Source(path, tz="Europe/Berlin")})
+    noon = 1_782_907_200_000_000 - 7_200_000_000
+    midnight = noon - 12 * 3_600_000_000
+    found = {t for e in log.events(Meet) for t in (e.ts, e.at)}
+    assert noon + 7_200_000_000 * (name in ("a.csv", "a.jsonl")) in found | {noon, midnight}
+    assert (midnight if name == "d.parquet" else noon) in found
+
+
+def test_tables_and_frames_need_a_zone_too(tmp_path: Path, spark: SparkSession) -> None:
+    naive = pa.table({"ts": pa.array([datetime(2026, 7, 1)], pa.timestamp("us")), "at": [1]})
+    frame = spark.sql("select timestamp_ntz'2026-07-01 00:00:00' as ts, 1L as at")
+    for data in (naive, naive.to_pandas(), frame):
+        with pytest.raises(IngestError, match="TL416"):
+            Log.write(tmp_path / "log", {Meet: data})
+    there = spark.sql("select timestamp'2026-07-01 00:00:00Z' as ts, 1L as at")
+    here = Source(naive, tz="UTC")
+    assert Log.write(tmp_path / "a", {Meet: there}).id == Log.write(tmp_path / "b", {Meet: here}).id
+
+
+def test_a_day_has_a_budget_of_bad_rows(tmp_path: Path) -> None:
+    """A day that is bad among many good ones, and a file without readable times, are an error that names them."""
+    day = 86_400_000_000
+    good = [(d * day + n, n, 1) for d in range(5) for n in range(1_000)]
+    bad = [(2 * day + n, "x", 1) for n in range(60)]
+    path = _rows(tmp_path / "a.csv", [*good, *bad])
+    with pytest.raises(
+        IngestError,
+        match=r"TL414.*on 1970-01-03 60 of 1,060 rows are bad \(5.66%\), more than 5.00% of a day",
+    ):
+        Log.write(tmp_path / "log", {Pay: path}, max_bad=0.05)
+    torn = _rows(tmp_path / "torn.csv", [("?", n, 1) for n in range(30)])
+    with pytest.raises(IngestError, match=r"TL414.*in .*torn.csv 30 of 30 rows are bad"):
+        Log.write(tmp_path / "log", {Pay: [_rows(tmp_path / "b.csv", good), torn]}, max_bad=0.05)
+    assert not (tmp_path / "log").exists()
+    said = Log.write(tmp_path / "log", {Pay: Source([str(path), str(torn)], max_bad_day=1.0)}, max_bad=0.05)
+    assert said.quarantine().num_rows == 90
+    few = _rows(tmp_path / "few.csv", [*good, (1, "x", 1)])
+    with pytest.raises(IngestError, match=r"more than 0\.00% of a day"):
+        Log.write(tmp_path / "no", {Pay: Source(few, max_bad_day=0)}, max_bad=0.05)
+    assert Log.write(tmp_path / "few", {Pay: few}).quarantine().num_rows == 1
