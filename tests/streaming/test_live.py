@@ -287,13 +287,13 @@ def test_many_checkpoints_and_files(tmp_path: Path) -> None:
             assert compact(LocalPlace(out), Plain()) is not None
     assert run.digest == run_serial(Plain, hits(120)).digest
     assert compact(LocalPlace(out), Plain()) is None
-    found = newest_whole(LocalPlace(out), 100, [])
+    found = newest_whole(LocalPlace(out), 100, [], lambda about: True)
     assert found is not None
     assert (found.changes, found.about.whole) == (0, True)
     put(folder / "99.jsonl", lines(hits(10, 120)))
     with tl.live(Plain, {Hit: folder}, out, once=True, **FAST) as run:
         run.wait(30)
-    found = newest_whole(LocalPlace(out), 100, [])
+    found = newest_whole(LocalPlace(out), 100, [], lambda about: True)
     assert found is not None
     assert found.changes == 1, "what stands before the whole one is not read"
 

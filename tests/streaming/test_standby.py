@@ -22,8 +22,8 @@ from tests.streaming.test_head import Timed, World, check, declare, opened
 from tests.streaming.test_live import FAST, Hit, Plain, hits, lines, put
 from timelapse.model.program import as_program
 from timelapse.run import run_serial
-from timelapse.streaming.head import Rules
 from timelapse.streaming.reading import Reading
+from timelapse.streaming.rules import Rules
 
 
 @pytest.fixture(autouse=True)

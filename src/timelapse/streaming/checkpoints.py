@@ -21,6 +21,7 @@ from timelapse.streaming.format import CHECKPOINTS, REMEDY, Checkpoint, checkpoi
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import RunPlace
 from timelapse.streaming.stand import Seen, Stand
+from timelapse.streaming.versions import valid
 
 _END = "end"
 
@@ -115,11 +116,14 @@ def candidates(place: RunPlace, upto: int) -> Iterator[str]:
     return (f"{CHECKPOINTS}/{name}" for name in sorted(names, reverse=True))
 
 
-def newest_whole(place: RunPlace, upto: int, problems: list[str]) -> Found | None:
-    """The newest checkpoint that can be gone on from. What is torn, altered or gone is told in `problems`."""
+def newest_whole(
+    place: RunPlace, upto: int, problems: list[str], counts: Callable[[Checkpoint], bool]
+) -> Found | None:
+    """The newest checkpoint that can be gone on from, of those that count. What is torn, altered or gone is told in `problems`."""
     for name in candidates(place, upto):
         try:
-            return load(place, name)
+            if counts(_read(place, name).about):
+                return load(place, name)
         except StorageError as error:
             problems.append(str(error))
     return None
@@ -179,7 +183,8 @@ def compact(place: RunPlace, program: Program, base: Callable[[], Stand] = Stand
 
     Returns its name; None where there is nothing to do.
     """
-    found = newest_whole(place, newest(place), [])
+    last = newest(place)
+    found = newest_whole(place, last, [], valid(place, read_epoch(place, last).about if last else None))
     if found is None or found.about.whole:
         return None
     stand = found.stand(program, base).trimmed(program)

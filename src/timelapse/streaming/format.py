@@ -34,6 +34,23 @@ class LiveRun(msgspec.Struct, frozen=True):
     """The seq of the journal's first row."""
 
 
+class Correction(msgspec.Struct, frozen=True):
+    """What makes an epoch a correction: rows that came late were put into their places in the journal."""
+
+    version: int
+    """The journal's version that begins here; the first one is 0."""
+    cut: int
+    """The least time of the inserted rows: before it the journal, states and outputs are what they were."""
+    start: int
+    """The epoch from whose end it was replayed; 0: from where the run began."""
+    first: int
+    """The seq from which it was replayed."""
+    before: int
+    """The epoch of the correction before; 0 where there was none."""
+    upto: int
+    """The epoch up to whose late rows it has all."""
+
+
 class Epoch(msgspec.Struct, frozen=True):
     """The manifest of an epoch. All counts and sums are of the run from its beginning to this epoch's end."""
 
@@ -48,7 +65,7 @@ class Epoch(msgspec.Struct, frozen=True):
     fingerprint: str
     lateness: int
     late_rows: str
-    """What is done with late rows: drop or side."""
+    """What is done with late rows: drop, side or correct."""
     complete: int | None
     """The time up to which everything has happened."""
     begin: int | None
@@ -71,6 +88,13 @@ class Epoch(msgspec.Struct, frozen=True):
     """What sources need to know again: the stream's number, a text of the source's own."""
     ended: bool = False
     """Whether all streams have ended."""
+    version: int = 0
+    """The journal's version."""
+    last_correction: int = 0
+    """The newest epoch up to this one that is a correction; 0 where none is."""
+    corrected: int = 0
+    """The epoch up to whose late rows all are in the journal or aside."""
+    correction: Correction | None = None
 
     @property
     def end_seq(self) -> int:

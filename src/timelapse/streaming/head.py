@@ -10,8 +10,9 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,35 +25,29 @@ from timelapse.log.types import EventType
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program
 from timelapse.model.silence import is_silent, silent
+from timelapse.moments import time_text
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import Held, Taken, arrivals
+from timelapse.streaming.correction import Pending, Plan, Prepared, sections_of, to_correct
 from timelapse.streaming.format import Checkpoint, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
-from timelapse.streaming.kernel import OpenKernel, is_restorable, lag_of
+from timelapse.streaming.kernel import OpenKernel
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import RunPlace
+from timelapse.streaming.recovery import Recovery, Running
 from timelapse.streaming.rows import Batch, bad_rows, parted
+from timelapse.streaming.rules import Rules
 from timelapse.streaming.stand import Stand
-from timelapse.streaming.streams import Limits, Partition, StreamEntry, admit, completeness
+from timelapse.streaming.streams import (
+    Partition,
+    StreamEntry,
+    admit,
+    completeness,
+)
 from timelapse.streaming.sums import Sums, by_name
-from timelapse.streaming.window import Block, JournalEnd, add_epoch
 
-ANY_TIME = Limits(None, None)
 FORGOTTEN = 1 << 28
 """Bytes of texts beyond twice what it began with that a kernel may hold before it is made anew."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What a head is told by its user. Times in microseconds.
-
-    `late`: "drop" keeps the places of late rows, "side" the rows. `quarantine`: so many failing events of an epoch are taken out.
-    """
-
-    lateness: int = 0
-    late: str = "side"
-    limits: Limits = ANY_TIME
-    quarantine: int | None = None
 
 
 class Head:
@@ -76,8 +71,9 @@ class Head:
                 f"the live run is of another program, version or parameters than this {type(program).__name__}",
                 place=Place(str(place)), code="TL943", hint="run the same code and parameters, or write to another directory",
             )  # fmt: skip
-        self._lag = lag_of(program)
-        self._restorable = is_restorable(program)
+        self._recovery = Recovery(
+            place, program, types, quarantine=rules.quarantine, tell=tell, folder=folder, origin=origin
+        )
         self.partitions: dict[tuple[int, str], Partition] = {}
         self.streams: list[StreamEntry] = []
         self._held = Held(types)
@@ -85,14 +81,11 @@ class Head:
         self._hash = run_hash
         self._held_in: deque[tuple[int, int]] = deque()
         """Epochs in which rows arrived that may still wait, with the greatest time among these."""
-        self._checkpoint = ""
-        self._changes_since = 0
         self._unsaved: list[tuple[Checkpoint, PassResult]] = []
         self.recovered = 0
         """Rows of the journal that ran again when it was opened."""
-        self.problems: list[str] = []
-        self._noted: tuple[int, list[tuple[int, str]]] = (0, [])
-        """What sources have noted up to an epoch: that, and the notes."""
+        self.late = Pending(types)
+        """Late rows that a correction will put into their places."""
         self._open()
 
     # --- opening ------------------------------------------------------------------------------------
@@ -107,6 +100,9 @@ class Head:
             self._hash = pack.hash
             self.streams = list(about.streams)
             self.partitions = {(p.stream, p.name): p for p in about.partitions}
+            if self.rules.late == "correct":
+                for earlier in chain.epochs(self._place, about.corrected + 1, number):
+                    self.late.follow(earlier)
             if about.lateness != self.rules.lateness:  # marks are others now: what is complete stays so
                 self._close_all(about.complete)
             self._recall_held(about)
@@ -133,90 +129,26 @@ class Head:
 
     def _begin_kernel(self, *, compiled: bool) -> None:
         """Make the kernel, at the newest checkpoint, and bring it to the newest epoch."""
-        number = 0 if self.last is None else self.last.number
-        found = checkpoints.newest_whole(self._place, number, self.problems) if self._restorable else None
-        for problem in self.problems:
-            self._tell(f"a checkpoint is of no use, an older one is: {problem}")
-        self.problems.clear()
-        journal = self._journal = JournalEnd(self._types, self._lag)
-        stand, at, gone = Stand(), 0, set[int]()
-        self._checkpoint, self._changes_since, self._unsaved = "", 0, []
-        self.sums = Sums()
-        if found is None and self._origin is not None:
-            stand, self.sums = self.base(), self._origin.sums()
-            self._journal.begin(self._origin.count, self._origin.begin, self._blocks_before())
-        if found is not None:
-            stand, at = found.stand(self._program, self.base), found.about.epoch
-            self._checkpoint, self._changes_since, self._noted = found.name, found.changes, found.noted
-            epoch = chain.read_epoch(self._place, at).about
-            self.sums = Sums.of(epoch)
-            gone = self._recall_journal(epoch)
-        self.kernel = OpenKernel(
-            self._program, self._types, journal, stand, quarantine=self.rules.quarantine, folder=self._folder, gone=gone,
-            compiled=compiled,
-        )  # fmt: skip
-        self._texts = 2 * self.kernel.text_bytes
-        if at < number:
-            try:
-                self._run_again(at + 1, number)
-            except Abandoned:
-                if not compiled:
-                    raise
-                self._begin_kernel(compiled=False)
+        self._stand_at(self._recovery.begin(self.last, compiled=compiled)[0])
+        self.recovered += self.on.rerun
+
+    def _stand_at(self, running: Running) -> None:
+        """Go on with a program that stands at the end of the newest epoch."""
+        self.on, self._unsaved = running, []
+        self._texts = 2 * running.kernel.text_bytes
 
     def base(self) -> Stand:
         """Where the program stood before the journal began."""
-        return Stand() if self._origin is None else self._origin.stand()
+        return self._recovery.base()
 
-    def _blocks_before(self, since: int | None = None) -> Sequence[Block]:
-        """What of the log that the run goes on from `after=` handlers will still be called for."""
-        origin = self._origin
-        if origin is None or origin.complete is None or not self._lag:
-            return ()
-        return origin.blocks((origin.complete if since is None else since) - self._lag)
-
-    def _recall_journal(self, epoch: Epoch) -> set[int]:
-        """Read the end of the journal, as far as `after=` handlers will still be called. Returns the events taken out of it."""
-        assert epoch.complete is not None
-        packs: deque[Pack[Epoch]] = deque()
-        gone: set[int] = set()
-        number = epoch.number if self._lag else 0
-        while number:
-            pack = chain.read_epoch(self._place, number)
-            if pack.about.complete is None or pack.about.complete <= epoch.complete - self._lag:
-                break
-            packs.appendleft(pack)
-            number -= 1
-        before = self._blocks_before(epoch.complete) if not number else ()
-        self._journal.begin(epoch.end_seq, epoch.begin, before)
-        if packs:
-            self._journal.begin(packs[0].about.first_seq, epoch.begin, before)
-            for pack in packs:
-                add_epoch(self._journal, pack)
-                if "quarantined" in pack.sections:
-                    gone.update(pack.table("quarantined")["seq"].to_pylist())
-        return gone
-
-    def _run_again(self, first: int, last: int) -> None:
-        """Run epochs of the journal that came after the checkpoint. Raises RunError (TL944) where they now give something else."""
-        for pack in chain.epochs(self._place, first, last):
-            about = pack.about
-            add_epoch(self._journal, pack)
-            self.recovered += about.rows
-            if about.complete is None or about.begin is None:
-                continue
-            result = self.kernel.run(about.first_seq, about.end_seq, about.complete)
-            self._journal.forget(about.complete)
-            self.sums = self.sums.then(by_name(result), result)
-            if (self.sums.outputs, self.sums.rejected) != (dict(about.outputs), about.rejected):
-                raise RunError(
-                    f"epoch {about.number} has put out something else than it does now", place=Place(pack.name), code="TL944",
-                    hint="the program reads what is no part of the log, or a library has changed: `timelapse parity` shows where",
-                )  # fmt: skip
+    @property
+    def kernel(self) -> OpenKernel:
+        """The program, at the end of the newest epoch."""
+        return self.on.kernel
 
     def notes(self, stream: int) -> list[str]:
         """What a stream's source has noted in all epochs, in order."""
-        epoch, notes = self._noted
+        epoch, notes = self.on.noted
         last = 0 if self.last is None else self.last.number
         notes = [*notes, *checkpoints.noted(self._place, epoch + 1, last)]
         return [text for number, text in notes if number == stream]
@@ -235,11 +167,15 @@ class Head:
 
     def _follow(self, pack: Pack[Epoch]) -> None:
         about = pack.about
-        try:
-            self._run_again(about.number, about.number)
-        except Abandoned:
+        if about.correction is not None:
             self.last = about
-            self._begin_kernel(compiled=False)
+            self._begin_kernel(compiled=True)
+        else:
+            try:
+                self._recovery.again(self.on, about.number, about, None, None)
+            except Abandoned:
+                self.last = about
+                self._begin_kernel(compiled=False)
         for name in pack.names("held"):
             self._held.add(name, pack.table(f"held/{name}"))
         if about.complete is not None:
@@ -249,6 +185,7 @@ class Head:
             self._held_in.append((about.number, max(waits)))
         while self._held_in and about.complete is not None and self._held_in[0][1] <= about.complete:
             self._held_in.popleft()
+        self.late.follow(pack)
         self.last, self._hash = about, pack.hash
         self.streams = list(about.streams)
         self.partitions = {(p.stream, p.name): p for p in about.partitions}
@@ -347,12 +284,19 @@ class Head:
             partition.idle, partition.floor = False, self.complete
             decisions.append(f"{self._shown(partition)} is active again")
         found = admit(partition, ts, self.rules.lateness, self.rules.limits, now)
+        stale = None
+        if self.rules.late == "correct" and found.late.any():
+            found, stale = to_correct(
+                self._program, ts, found, complete=self.complete, begin=None if self.last is None else self.last.begin,
+                horizon=self.rules.horizon, floor=None if self._origin is None else self._origin.complete,
+            )  # fmt: skip
+            partition.stale += int(stale.sum())
         partition.aside += len(bad)
         partition.position = max(partition.position, batch.end)
         partition.cursor = batch.cursor or partition.cursor
         if len(ts):
             table = arrivals(kind, ts, fields, partition.stream, partition.number, offsets)
-            for name, rows in parted(kind.name, table, found):
+            for name, rows in parted(kind.name, table, found, stale):
                 sections.setdefault(name, []).append(rows)
         if bad:
             rows = bad_rows(bad, partition, kind.name)
@@ -397,11 +341,11 @@ class Head:
             self._held_in.append((number, max(waits)))
         while self._held_in and complete is not None and self._held_in[0][1] <= complete:
             self._held_in.popleft()
-        sums = self.sums
+        sums = self.on.sums
         if begin is not None and complete is not None:
             result = self._process(taken, first_seq, complete)
             outputs = by_name(result)
-            sums = sums.then(outputs, result)
+            sums, self.on.begin = self.on.sums, begin
             tables |= {f"journal/{name}": table for name, table in taken.tables.items()}
             tables |= {f"out/{name}": table for name, table in outputs.items()}
             if result.rejected is not None and result.rejected.num_rows:
@@ -409,29 +353,87 @@ class Head:
             if result.quarantined:
                 tables["quarantined"] = quarantined_table(result.quarantined)
         streams = {(b.stream, note) for b in batches for note in b.notes}
-        about = Epoch(
+        self.late.add(number, tables, self.rules.late)
+        about = self._about(
+            number, now, complete, first_seq, taken.rows, sums, begin=begin, decisions=list(decisions), notes=sorted(streams), ended=ended
+        )  # fmt: skip
+        return self._put(about, self._late_as_asked(tables), tables)
+
+    def _about(
+        self, number: int, now: int, complete: int | None, first_seq: int, rows: int, sums: Sums, **further: Any
+    ) -> Epoch:  # fmt: skip
+        """The manifest of an epoch; `further` are fields that belong to it alone."""
+        last = self.last
+        return Epoch(
             number=number, run=self.run.run, previous=self._hash, writer=self.writer, attempt=uuid.uuid4().hex, written=now,
-            fingerprint=self._fingerprint, lateness=self.rules.lateness, late_rows=self.rules.late, complete=complete, begin=begin,
-            first_seq=first_seq, rows=taken.rows, streams=self.streams,
+            fingerprint=self._fingerprint, lateness=self.rules.lateness, late_rows=self.rules.late, complete=complete,
+            first_seq=first_seq, rows=rows, streams=self.streams,
             partitions=sorted(self.partitions.values(), key=lambda p: (p.stream, p.number)),
             held=self._held.rows, held_from=self._held_in[0][0] if self._held_in else number,
             outputs=sums.outputs, schemas=sums.schemas, rejected=sums.rejected, quarantined=sums.quarantined,
-            decisions=list(decisions), notes=sorted(streams), ended=ended,
+            **{
+                "version": 0 if last is None else last.version, "last_correction": 0 if last is None else last.last_correction,
+                "corrected": self.late.upto(number), **further,
+            },
         )  # fmt: skip
-        data, found = packed(about, self._late_as_asked(tables))
-        chain.put(self._place, number, data, self._wait)
+
+    def _put(self, about: Epoch, sections: Mapping[str, pa.Table], seen: Mapping[str, pa.Table]) -> Epoch:
+        """Commit an epoch. `seen`: its sections, for who follows in this process."""
+        data, found = packed(about, sections)
+        chain.put(self._place, about.number, data, self._wait)
         self.last = msgspec.structs.replace(
             about, partitions=[msgspec.structs.replace(p) for p in about.partitions]
         )
-        self._hash, self.sums = found, sums
-        self.sections = tables
+        self._hash, self.sections = found, seen
         return self.last
+
+    # --- corrections ----------------------------------------------------------------------------------
+
+    def plan(self) -> Plan | None:
+        """A correction that puts all late rows so far into their places; None where none wait."""
+        return Plan(self.late.all(), self.last) if self.late.rows and self.last is not None else None
+
+    def prepare(self, plan: Plan, stopped: Callable[[], None] = lambda: None) -> Prepared:
+        """Run a correction up to the epoch at which it was planned. It may be done in another thread, while epochs are made.
+
+        Raises HandlerError, StorageError, and what `stopped` raises, which is called again and again.
+        """
+        running, found = self._recovery.begin(plan.last, late=plan.late, stopped=stopped)
+        return Prepared(plan, running, found, plan.last)
+
+    def correct(self, prepared: Prepared, now: int) -> Epoch:
+        """Bring a correction up to the newest epoch, and commit it. The program goes on from there. Raises as `epoch` does."""
+        last, plan = self.last, prepared.plan
+        assert last is not None
+        if prepared.at.number < last.number:
+            try:
+                self._recovery.again(
+                    prepared.running, prepared.at.number + 1, last, plan.late, prepared.found
+                )
+            except Abandoned:
+                running, found = self._recovery.begin(last, compiled=False, late=plan.late)
+                prepared = Prepared(plan, running, found, last)
+        running = prepared.running
+        correction, sections = sections_of(self._place, prepared, last)
+        self.late.drop(correction.upto)
+        rows, number = plan.late.rows, last.number + 1
+        sums = replace(running.sums, schemas={**last.schemas, **running.sums.schemas})
+        decisions = [
+            f"version {correction.version} of the journal: {rows:,} late rows from {time_text(correction.cut)} on are in their places"
+        ]
+        about = self._about(
+            number, now, last.complete, last.end_seq, rows, sums, begin=running.begin, decisions=decisions, ended=last.ended,
+            version=correction.version, last_correction=number, correction=correction,
+        )  # fmt: skip
+        committed = self._put(about, sections, sections)
+        self._stand_at(replace(running, sums=sums))
+        return committed
 
     sections: Mapping[str, pa.Table] = {}
     """What the last epoch has: for who follows in the same process."""
 
     def _late_as_asked(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        if self.rules.late == "side":
+        if self.rules.late != "drop":
             return dict(tables)
         places = ["ts", "@stream", "@partition", "@offset"]
         return {n: t.select(places) if n.startswith("late/") else t for n, t in tables.items()}
@@ -441,16 +443,12 @@ class Head:
         if before is not None and taken.rows and is_silent(self._program, before, taken.first):
             name = min(taken.tables, key=lambda n: int(taken.tables[n].column("seq")[0].as_py()))
             raise silent(self._program, before, name, taken.first, first_seq)
-        self._journal.add(taken.tables, taken.rows)
         try:
-            result = self.kernel.run(first_seq, first_seq + taken.rows, complete)
+            return self.on.put(taken, complete)
         except Abandoned as why:
             self._tell(f"handlers run as Python from now on: {why.reason}")
             self._begin_kernel(compiled=False)
-            self._journal.add(taken.tables, taken.rows)
-            result = self.kernel.run(first_seq, first_seq + taken.rows, complete)
-        self._journal.forget(complete)
-        return result
+            return self.on.put(taken, complete)
 
     # --- checkpoints ----------------------------------------------------------------------------------
 
@@ -459,7 +457,12 @@ class Head:
 
         Raises OSError and StorageError, after which the next one has what this one lacks.
         """
-        if not self._restorable or self.last is None or self.last.complete is None or self.last.begin is None:
+        if (
+            not self._recovery.restorable
+            or self.last is None
+            or self.last.complete is None
+            or self.last.begin is None
+        ):
             return None
         about = Checkpoint(
             self.run.run, self.last.number, self._hash, self.last.complete, self._fingerprint, whole=False
@@ -472,11 +475,11 @@ class Head:
             self._unsaved.append((msgspec.structs.replace(about), self.kernel.changes()))
         while self._unsaved:
             about, changes = self._unsaved[0]
-            about = msgspec.structs.replace(about, parent=self._checkpoint)
-            self._checkpoint, _ = checkpoints.write_changes(self._place, about, changes)
-            self._changes_since += 1
+            about = msgspec.structs.replace(about, parent=self.on.checkpoint)
+            self.on.checkpoint, _ = checkpoints.write_changes(self._place, about, changes)
+            self.on.changes += 1
             del self._unsaved[0]
-        return self._checkpoint
+        return self.on.checkpoint
 
     def renew(self) -> bool:
         """After a checkpoint: make the kernel anew where it holds far more texts than it began with. Whether it was."""
@@ -488,8 +491,8 @@ class Head:
     @property
     def changes_since(self) -> int:
         """How many checkpoints there are since a whole one."""
-        return self._changes_since
+        return self.on.changes
 
     def whole_at(self, name: str) -> None:
         """A whole checkpoint was written that has all up to the checkpoint of this name."""
-        self._changes_since = 0 if name == self._checkpoint else self._changes_since
+        self.on.changes = 0 if name == self.on.checkpoint else self.on.changes

@@ -37,12 +37,13 @@ from timelapse.store.scratch import scratch_folder
 from timelapse.streaming import chain
 from timelapse.streaming.format import EPOCHS, FORMAT, RUN, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
-from timelapse.streaming.head import Head, Rules
+from timelapse.streaming.head import Head
 from timelapse.streaming.journal import types_of
 from timelapse.streaming.lease import EVERY
 from timelapse.streaming.loop import Health, Loop, Timing
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.reading import Reading
+from timelapse.streaming.rules import Rules
 from timelapse.streaming.sinks.base import Follower, Sink
 from timelapse.streaming.sinks.callback import Callback
 from timelapse.streaming.sources.base import LiveSource

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from timelapse.streaming.streams import I64, Admitted, Partition
+from timelapse.streaming.streams import I64, Admitted, Bools, Partition
 
 
 class Bad(msgspec.Struct, frozen=True):
@@ -36,11 +36,14 @@ class Batch:
     notes: Sequence[str] = ()
 
 
-def parted(name: str, table: pa.Table, found: Admitted) -> list[tuple[str, pa.Table]]:
-    """Rows by what becomes of them."""
+def parted(
+    name: str, table: pa.Table, found: Admitted, stale: Bools | None = None
+) -> list[tuple[str, pa.Table]]:
+    """Rows by what becomes of them. `stale`: late rows that are not corrected any more."""
     if found.accepted.all():
         return [(f"held/{name}", table)]
     parts = [("held", found.accepted), ("late", found.late), ("absurd", found.absurd)]
+    parts += [] if stale is None else [("stale", stale)]
     return [(f"{part}/{name}", table.filter(pa.array(mask))) for part, mask in parts if mask.any()]
 
 

@@ -57,6 +57,8 @@ class Partition(msgspec.Struct):
     skipped: int = 0
     """Rows that are in the log that the run goes on from."""
     cursor: str = ""
+    stale: int = 0
+    """Late rows that were older than the horizon of corrections."""
 
     def mark(self, lateness: int) -> int:
         """Up to here no more rows come that are not late."""
@@ -72,11 +74,12 @@ class Limits(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """What becomes of rows: each is accepted, late, or absurd."""
+    """What becomes of rows: each is accepted, late, or absurd. `marks`: the partition's mark before each."""
 
     accepted: Bools
     late: Bools
     absurd: Bools
+    marks: I64
 
 
 def admit(partition: Partition, ts: I64, lateness: int, limits: Limits, received: int) -> Admitted:
@@ -95,13 +98,14 @@ def admit(partition: Partition, ts: I64, lateness: int, limits: Limits, received
     late = (ts <= marks) & (seen[:-1] > INT64_MIN)
     if partition.floor is not None:
         late |= ts <= partition.floor
+        marks = np.maximum(marks, partition.floor)
     late &= ~absurd
     if seen[-1] > INT64_MIN:
         partition.greatest = int(seen[-1])
     partition.rows += len(ts)
     partition.late += int(late.sum())
     partition.aside += int(absurd.sum())
-    return Admitted(~(late | absurd), late, absurd)
+    return Admitted(~(late | absurd), late, absurd, marks)
 
 
 def completeness(partitions: Iterable[Partition], lateness: int, before: int | None) -> int | None:

@@ -1,0 +1,245 @@
+"""Bringing a program to the end of a live run's newest epoch: from its newest checkpoint that counts, by the journal since.
+
+A correction is the same, with further rows in the journal: from a checkpoint before the first of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from timelapse.errors import Place, RunError
+from timelapse.kernels.base import Abandoned, PassResult
+from timelapse.log.types import EventType
+from timelapse.model.failure import Quarantined
+from timelapse.model.program import Program
+from timelapse.streaming import chain, checkpoints
+from timelapse.streaming.arrivals import PLACE, Taken
+from timelapse.streaming.format import Epoch
+from timelapse.streaming.handover import Origin
+from timelapse.streaming.kernel import OpenKernel, is_restorable, lag_of
+from timelapse.streaming.pack import Pack
+from timelapse.streaming.place import RunPlace
+from timelapse.streaming.stand import Stand
+from timelapse.streaming.sums import Sums, by_name
+from timelapse.streaming.versions import Inserted, common, corrections, journalled, shift_of, valid
+from timelapse.streaming.window import Block, JournalEnd
+
+
+@dataclass
+class PutOut:
+    """What was put out since some epoch, by record."""
+
+    outputs: dict[str, list[pa.Table]] = field(default_factory=dict)
+    rejected: list[pa.Table] = field(default_factory=list)
+    quarantined: list[Quarantined] = field(default_factory=list)
+    inserted: dict[str, list[pa.Table]] = field(default_factory=dict)
+    """By event type: rows that were inserted, as they stand in the journal."""
+
+    def add(self, result: PassResult) -> None:
+        for name, table in by_name(result).items():
+            self.outputs.setdefault(name, []).append(table)
+        if result.rejected is not None and result.rejected.num_rows:
+            self.rejected.append(result.rejected)
+        self.quarantined += result.quarantined
+
+
+@dataclass
+class Running:
+    """A program that stands at the end of an epoch, and what it needs to go on."""
+
+    kernel: OpenKernel
+    journal: JournalEnd
+    sums: Sums
+    begin: int | None
+    """The time of the journal's first row."""
+    complete: int | None
+    start: int
+    """The epoch from whose end it ran: that of a checkpoint, or 0."""
+    first: int
+    """The seq from which it ran."""
+    checkpoint: str = ""
+    changes: int = 0
+    """How many checkpoints there are since a whole one."""
+    noted: tuple[int, list[tuple[int, str]]] = (0, [])
+    rerun: int = 0
+    """Rows of the journal that ran again."""
+
+    def put(self, taken: Taken, complete: int) -> PassResult:
+        """Process further rows of the journal, up to a time. Raises HandlerError, Abandoned."""
+        first = self.journal.count
+        self.journal.add(taken.tables, taken.rows)
+        result = self.kernel.run(first, first + taken.rows, complete)
+        self.journal.forget(complete)
+        self.complete = complete
+        self.sums = self.sums.then(by_name(result), result)
+        return result
+
+
+class Recovery:
+    """Makes a program run on, at the end of an epoch. It writes nothing, so it may be done beside what goes on."""
+
+    def __init__(
+        self, place: RunPlace, program: Program, types: Sequence[EventType], *, quarantine: int | None, tell: Callable[[str], None],
+        folder: Path | None = None, origin: Origin | None = None,
+    ) -> None:  # fmt: skip
+        self._place, self._program, self._types = place, program, list(types)
+        self._quarantine, self._tell, self._folder, self._origin = quarantine, tell, folder, origin
+        self._lag = lag_of(program)
+        self.restorable = is_restorable(program)
+        self.problems: list[str] = []
+
+    def base(self) -> Stand:
+        """Where the program stood before the journal began."""
+        return Stand() if self._origin is None else self._origin.stand()
+
+    def begin(
+        self, last: Epoch | None, *, compiled: bool = True, late: Inserted | None = None, stopped: Callable[[], None] = lambda: None
+    ) -> tuple[Running, PutOut]:  # fmt: skip
+        """The program at the end of `last` (None: at the beginning), and what it has put out since `Running.start`.
+
+        `late`: rows that are inserted, too. Without any, what is put out is compared with the epochs' sums (TL944). `stopped` is
+        called again and again, and raises to give up. Raises StorageError, HandlerError.
+        """
+        try:
+            running = self._at_checkpoint(last, compiled, None if late is None else late.first)
+            found = PutOut()
+            collected = None if late is None else found
+            if last is not None and running.start < last.number:
+                self.again(running, running.start + 1, last, late, collected, stopped)
+            return running, found
+        except Abandoned:
+            if not compiled:
+                raise
+            return self.begin(last, compiled=False, late=late, stopped=stopped)
+
+    def _at_checkpoint(self, last: Epoch | None, compiled: bool, before: int | None) -> Running:
+        """The program at its newest checkpoint that counts; with `before`, at one before a time."""
+        number = 0 if last is None else last.number
+        found = None
+        if self.restorable:
+            counts = valid(self._place, last)
+            found = checkpoints.newest_whole(
+                self._place, number, self.problems, lambda about: counts(about) and (before is None or about.complete < before)
+            )  # fmt: skip
+        for problem in self.problems:
+            self._tell(f"a checkpoint is of no use, an older one is: {problem}")
+        self.problems.clear()
+        journal = JournalEnd(self._types, self._lag)
+        stand, sums, gone, start, begin = Stand(), Sums(), set[int](), 0, None
+        if found is None and self._origin is not None:
+            stand, sums, begin = self.base(), self._origin.sums(), self._origin.begin
+            journal.begin(self._origin.count, begin, self._blocks_before())
+        if found is not None:
+            stand, start = found.stand(self._program, self.base), found.about.epoch
+            epoch = chain.read_epoch(self._place, start).about
+            sums, begin = Sums.of(epoch), epoch.begin
+            gone = self._recall(epoch, journal)
+        kernel = OpenKernel(
+            self._program, self._types, journal, stand, quarantine=self._quarantine, folder=self._folder, gone=gone, compiled=compiled
+        )  # fmt: skip
+        made = Running(kernel, journal, sums, begin, stand.complete, start, journal.count)
+        if found is not None:
+            made.checkpoint, made.changes, made.noted = found.name, found.changes, found.noted
+        return made
+
+    def _blocks_before(self, since: int | None = None) -> Sequence[Block]:
+        """What of the log that the run goes on from `after=` handlers will still be called for."""
+        origin = self._origin
+        if origin is None or origin.complete is None or not self._lag:
+            return ()
+        return origin.blocks((origin.complete if since is None else since) - self._lag)
+
+    def _recall(self, epoch: Epoch, journal: JournalEnd) -> set[int]:
+        """Read the end of the journal, as far as `after=` handlers will still be called. Returns the events taken out of it."""
+        assert epoch.complete is not None
+        packs: deque[Pack[Epoch]] = deque()
+        number = epoch.number if self._lag else 0
+        until: int | None = None
+        while number:
+            pack = chain.read_epoch(self._place, number)
+            if pack.about.complete is None or pack.about.complete <= epoch.complete - self._lag:
+                until = pack.about.complete
+                break
+            packs.appendleft(pack)
+            number -= 1
+        before = self._blocks_before(epoch.complete) if not number else ()
+        journal.begin(epoch.end_seq, epoch.begin, before)
+        if not packs:
+            return set()
+        inserted = Inserted(self._types)
+        inserted.add_all([p for p in packs if p.about.correction is not None])
+        among = sum(t.num_rows for t in inserted.between(until, epoch.complete).values())
+        rows = among + sum(p.about.rows for p in packs if p.about.correction is None)
+        journal.begin(epoch.end_seq - rows, epoch.begin, before)
+        for pack in packs:
+            if pack.about.correction is None and pack.about.complete is not None:
+                taken = journalled(self._types, pack, inserted, until, journal.count)
+                journal.add(taken.tables, taken.rows)
+                until = pack.about.complete
+        return _taken_out(packs)
+
+    def again(
+        self, running: Running, first: int, last: Epoch, late: Inserted | None, found: PutOut | None,
+        stopped: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """Run epochs of the journal from `first` on, in its newest version, with further rows. Raises RunError (TL944) where they
+        now give something else than what is in the epochs."""
+        since = corrections(self._place, last, first - 1)
+        inserted = Inserted(self._types)
+        inserted.add_all(since)
+        for kind in self._types:
+            if late is not None and (table := late.of(kind.name)) is not None:
+                inserted.add(kind.name, table)
+        exact = since[-1].about.number if since else 0
+        begin = inserted.first if inserted.rows else None
+        for pack in chain.epochs(self._place, first, last.number):
+            stopped()
+            about = pack.about
+            if about.correction is None and about.complete is not None:
+                taken = journalled(self._types, pack, inserted, running.complete, running.journal.count)
+                if running.begin is None:
+                    known = [ts for ts in (about.begin, begin) if ts is not None and ts <= about.complete]
+                    running.begin = min(known, default=None)
+                if running.begin is None:
+                    continue
+                running.rerun += taken.rows
+                before = running.complete
+                result = running.put(taken, about.complete)
+                if found is not None and late is not None:
+                    found.add(result)
+                    self._note_inserted(taken, late.between(before, about.complete), found)
+            if late is None and about.number >= exact:
+                self._compare(running.sums, pack)
+
+    def _note_inserted(self, taken: Taken, late: Mapping[int, pa.Table], found: PutOut) -> None:
+        """Keep which rows of the journal were inserted."""
+        for number, own in late.items():
+            name = self._types[number].name
+            table = taken.tables[name]
+            here, _ = common([table.column(c) for c in PLACE], [own.column(c) for c in PLACE])
+            found.inserted.setdefault(name, []).append(table.filter(pa.array(here)))
+
+    def _compare(self, sums: Sums, pack: Pack[Epoch]) -> None:
+        if (sums.outputs, sums.rejected) != (dict(pack.about.outputs), pack.about.rejected):
+            raise RunError(
+                f"epoch {pack.about.number} has put out something else than it does now", place=Place(pack.name), code="TL944",
+                hint="the program reads what is no part of the log, or a library has changed: `timelapse parity` shows where",
+            )  # fmt: skip
+
+
+def _taken_out(packs: Iterable[Pack[Epoch]]) -> set[int]:
+    """The events that were taken out in some epochs, in the numbering of the last one."""
+    gone = np.zeros(0, np.int64)
+    for pack in packs:
+        if pack.about.correction is not None:
+            gone = shift_of(pack)(gone)
+            gone = gone[gone < pack.about.correction.first]
+        if "quarantined" in pack.sections:
+            gone = np.concatenate([gone, pack.table("quarantined").column("seq").to_numpy()])
+    return set(gone.tolist())

@@ -1,0 +1,278 @@
+"""Corrections: late rows in their places. The newest version of the journal is a sort of all rows, its replay gives the digest, and
+additions minus retractions are its outputs: whatever the batches, crashes, lost answers and rival processes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import timelapse as tl
+from tests.depth import deep
+from tests.streaming.simulator import Crash, Disk, SimulatedPlace
+from tests.streaming.test_head import TYPES, Hit, Mark, Plain, Row, Seen, Timed, World, declare, opened, packs
+from timelapse.errors import UsageError
+from timelapse.model.program import as_program
+from timelapse.run import run_serial
+from timelapse.streaming.chain import Overtaken
+from timelapse.streaming.checkpoints import compact
+from timelapse.streaming.correction import refuse_seq
+from timelapse.streaming.format import Epoch
+from timelapse.streaming.rules import Rules
+from timelapse.streaming.streams import Limits
+from timelapse.streaming.sums import digest_of
+from timelapse.streaming.versions import EPOCH, REJECTED, Inserted, Shift, common, journalled, net, with_seq
+
+
+class Failing(tl.Program):
+    """An event fails by what came before it: a correction changes which ones are taken out."""
+
+    n: tl.Counter[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[e.who] += e.size
+        if self.n[e.who] % 7 == 3 and e.ts > 1_010:  # not at the first instant: such events are not taken out
+            raise ValueError("three")
+        self.emit(Noted(who=e.who, n=self.n[e.who], recent=0))
+
+    @tl.on(Mark, after=9)
+    def mark(self, e: Mark) -> None:
+        self.emit(Noted(who=e.who, n=-1, recent=self.n[e.who]))
+
+
+class Noted(tl.Record):
+    who: int
+    n: int
+    recent: int
+
+
+def expected(world: World, rules: Rules) -> tuple[list[Row], list[Row]]:
+    """The journal's newest version and the rows that are older than the horizon, by the rule, row by row."""
+    journal, stale = [], []
+    for rows in world.rows.values():
+        greatest = None
+        for row in rows:
+            if row.bad or (rules.limits.ahead is not None and row.ts > 1_000 + rules.limits.ahead):
+                continue
+            mark = None if greatest is None else greatest - rules.lateness - 1
+            if mark is not None and rules.horizon is not None and mark - row.ts >= rules.horizon:
+                stale.append(row)  # or in its place, where its time was still to come
+            journal.append(row)
+            greatest = row.ts if greatest is None else max(greatest, row.ts)
+    return journal, stale
+
+
+def place_of(row: Row) -> tuple[int, int, int]:
+    return row.stream, int(row.partition), row.offset
+
+
+def check(disk: Disk, world: World, program: tl.Program, rules: Rules, *, quarantine: bool = False) -> Epoch:
+    """All that must hold at the end."""
+    rows, doubtful = expected(world, rules)
+    whole = list(packs(disk))
+    last = whole[-1].about
+    aside = {
+        (r["@stream"], r["@partition"], r["@offset"])
+        for pack in whole
+        for name in pack.names("stale")
+        for r in pack.table(f"stale/{name}").to_pylist()
+    }
+    assert aside <= {place_of(r) for r in doubtful}
+    assert sum(p.stale for p in last.partitions) == len(aside)
+    number = {0: 1, 1: 1, 2: 0}
+    rows = [r for r in rows if place_of(r) not in aside]
+    rows.sort(key=lambda r: (r.ts, number[r.stream], r.stream, int(r.partition), r.offset))
+    # The journal as the epochs have it, version after version.
+    inserted = Inserted(TYPES)
+    inserted.add_all([p for p in whole if p.about.correction is not None])
+    found: list[tuple[Any, ...]] = []
+    before = None
+    for pack in whole:
+        if pack.about.correction is None and pack.about.complete is not None:
+            taken = journalled(TYPES, pack, inserted, before, len(found))
+            before = pack.about.complete
+            found += [
+                (r["seq"], r["@stream"], r["@partition"], r["@offset"], r["ts"], r["who"], r.get("size"))
+                for table in taken.tables.values()
+                for r in table.to_pylist()
+            ]
+    wanted = [(n, *place_of(r), r.ts, r.who, r.size if r.stream < 2 else None) for n, r in enumerate(rows)]
+    assert sorted(found) == wanted
+    assert last.end_seq == len(rows)
+    events: list[tl.Event] = [
+        Mark(who=r.who, ts=r.ts) if r.stream == 2 else Hit(who=r.who, size=r.size, ts=r.ts) for r in rows
+    ]
+    serial = run_serial(program, events, until=last.complete if events else None, quarantine=quarantine)
+    assert digest_of(last) == serial.digest
+    # Additions minus retractions, row by row.
+    feed = net(iter(whole))
+    classes: dict[str, type[tl.Record]] = {"Seen": Seen, "Noted": Noted}
+    assert set(feed.names) - {REJECTED} == {name for name, count in serial.counts.items() if count}
+    for name, count in serial.counts.items():
+        if count:
+            published = feed.of(name)
+            assert published is not None
+            ours = with_seq(published)
+            theirs = serial.table(classes[name])
+            columns = [c for c in theirs.column_names if c in ours.column_names and c != "ts"]
+            assert ours.select(columns).to_pylist() == theirs.select(columns).to_pylist()
+    # What a reader has that takes additions and retractions as they come, and knows nothing of versions.
+    kept: Counter[tuple[Any, ...]] = Counter()
+    for pack in whole:
+        for name in pack.names("out"):
+            for r in pack.table(f"out/{name}").to_pylist():
+                kept[pack.about.number, name, *r.values()] += 1
+        for name in pack.names("retracted"):
+            for r in pack.table(f"retracted/{name}").to_pylist():
+                kept[r.pop(EPOCH), name, *r.values()] -= 1
+    assert all(count in (0, 1) for count in kept.values())
+    assert sum(kept.values()) == sum(serial.counts.values())
+    return last
+
+
+def drive(
+    world: World, disk: Disk, program: tl.Program, rules: Rules, *, crash: float = 0.0, trouble: float = 0.0, rivals: int = 1,
+    often: float = 0.15,
+) -> int:  # fmt: skip
+    """Run heads over a world until everything is read, committed and corrected. Returns how many corrections were tried."""
+    rng, told, tried = world.rng, list[str](), 0
+    heads: list[Any] = [None] * rivals
+    begun: list[Any] = [None] * rivals
+    for _ in range(6_000):
+        number = rng.randrange(rivals)
+        place: Any = SimulatedPlace(disk, rng, crash, trouble)
+        try:
+            head = heads[number]
+            if head is None:
+                begun[number] = None
+                head = heads[number] = opened(place, program, rules, told)
+                if head.last is None or not head.partitions:
+                    declare(head, world)
+            positions = {at: p.position for at, p in head.partitions.items()}
+            ended = world.done(positions)
+            head.epoch(world.batches(positions), 1_000, ended=ended)
+            if begun[number] is not None and (rng.random() < 0.4 or ended):
+                head.correct(begun[number], 1_000)
+                begun[number] = None
+            elif begun[number] is None and (rng.random() < often or ended) and (plan := head.plan()):
+                begun[number] = head.prepare(plan)
+                tried += 1
+            if rng.random() < 0.3:
+                head.checkpoint()
+            if rng.random() < 0.1:
+                compact(place, program)
+            if ended and not head.late.rows:
+                return tried
+            if rng.random() < 0.1:
+                heads[number] = None
+        except (Crash, OSError):
+            heads[number] = None
+        except Overtaken:
+            heads[number] = None
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize("program", [Plain, Timed])
+@pytest.mark.parametrize("seed", range(deep(10)))
+def test_the_newest_version_is_a_replay_of_all_rows(
+    seed: int, program: type[tl.Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In other batches, with other restarts and at other times of correction: the same journal, the same digest."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    rng = random.Random(seed)
+    rules = Rules(lateness=rng.choice([0, 3]), late="correct", limits=Limits(rng.choice([None, 2_000]), None))
+    rows = World.of(rng, 60, 30).rows
+    digests = set()
+    for again in range(2):
+        disk = Disk()
+        world = World(random.Random(again), rows)
+        drive(world, disk, as_program(program), rules)
+        digests.add(digest_of(check(disk, world, as_program(program), rules)))
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("program", [Plain, Timed])
+@pytest.mark.parametrize("seed", range(deep(14)))
+def test_crashes_and_rivals(seed: int, program: type[tl.Program], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    rng = random.Random(seed)
+    rules = Rules(lateness=rng.choice([0, 5]), late="correct", horizon=rng.choice([None, 12]))
+    world, disk = World.of(rng, 40, 30), Disk()
+    drive(
+        world, disk, as_program(program), rules, crash=rng.choice([0.0, 0.1, 0.3]), trouble=rng.choice([0.0, 0.2]),
+        rivals=rng.randint(1, 3),
+    )  # fmt: skip
+    check(disk, world, as_program(program), rules)
+
+
+@pytest.mark.parametrize("seed", range(deep(8)))
+def test_events_that_fail(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which events are taken out is decided anew in each version."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    rng = random.Random(seed)
+    rules = Rules(late="correct", quarantine=10_000)
+    world, disk = World.of(rng, 40, 30), Disk()
+    drive(world, disk, as_program(Failing), rules, crash=rng.choice([0.0, 0.1]))
+    check(disk, world, as_program(Failing), rules, quarantine=True)
+
+
+def test_corrections_happen() -> None:
+    """The tests above are not vacuous: some histories have several versions, retractions and rows beyond the horizon."""
+    versions, retracted, stale = 0, 0, 0
+    for seed in range(8):
+        rng = random.Random(seed)
+        world, disk = World.of(rng, 50, 30), Disk()
+        drive(world, disk, as_program(Timed), Rules(late="correct", horizon=15), often=0.8)
+        whole = list(packs(disk))
+        versions = max(versions, whole[-1].about.version)
+        retracted += sum(s.rows for p in whole for n, s in p.sections.items() if n.startswith("retracted/"))
+        stale += sum(p.stale for p in whole[-1].about.partitions)
+    assert versions >= 2
+    assert retracted > 20
+    assert stale > 5
+
+
+def test_a_shift_is_what_inserting_does() -> None:
+    rng = random.Random(3)
+    for _ in range(50):
+        new = [rng.random() < 0.3 for _ in range(rng.randint(1, 40))]
+        inserted = np.array([n for n, is_new in enumerate(new) if is_new], np.int64)
+        old = np.array([n for n, is_new in enumerate(new) if not is_new], np.int64)
+        shift = Shift.of(rng.sample(list(inserted), len(inserted)) and inserted)
+        assert shift(np.arange(len(old))).tolist() == old.tolist()
+        assert shift(np.array([-1])).tolist() == [-1]
+
+
+def test_common_rows_count_how_often() -> None:
+    left = [
+        pa.chunked_array([pa.array([1, 1, 2, 3, 3])]),
+        pa.chunked_array([pa.array([0.0, 0.0, 1.0, -0.0, 2.0])]),
+    ]
+    right = [pa.chunked_array([pa.array([1, 3, 3, 4])]), pa.chunked_array([pa.array([0.0, 0.0, 2.0, 9.0])])]
+    ours, theirs = common(left, right)
+    assert ours.tolist() == [True, False, False, False, True]
+    assert theirs.tolist() == [True, False, True, False]
+
+
+class ReadsSeq(tl.Program):
+    last: tl.Value[int, int | None]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.last[e.who] = place(e)
+
+
+def place(e: Hit) -> int:
+    return e.seq
+
+
+def test_programs_that_read_seq_are_refused() -> None:
+    with pytest.raises(UsageError, match="reads `seq`") as caught:
+        refuse_seq(as_program(ReadsSeq))
+    assert caught.value.code == "TL846"
+    refuse_seq(as_program(Timed))
