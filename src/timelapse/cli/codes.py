@@ -418,6 +418,10 @@ TL842 A DataFrame of something that is not there
 TL845 A check that makes no sense
 --arrived names a field of type tl.Time that some event type has; a sample has one event or more.
 
+TL846 A correction that cannot be made
+Late rows that are put into their places (`--late correct`) move the `seq` of all later events, so handlers must not read it. What was published before may be
+retracted, so sinks must be able to take that back.
+
 TL850 Events that cannot be repaired
 Iterate records what each event of the log does. A program that reaches into other times (ticks, timers, windows) is not
 run that way: leave the strategy to the planner.

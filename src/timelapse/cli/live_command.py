@@ -64,9 +64,24 @@ def live(
     late: Annotated[
         str,
         typer.Option(
-            metavar="side|drop", help="Late rows are put aside, or only counted, with their places."
+            metavar="side|drop|correct",
+            help="Late rows are put aside; or only counted, with their places; or put into their places after all, and what that changes "
+            "is published as retractions and additions.",
         ),
     ] = "side",
+    correct_every: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="With --late correct: so long after the first late row they are."),
+    ] = "10s",
+    correct_rows: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Or once there are so many late rows.")
+    ] = None,
+    correct_within: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME|any", help="Late rows that are further behind their partition's mark are put aside."
+        ),
+    ] = "1d",
     ahead: Annotated[
         str, typer.Option(metavar="TIME|any", help="Rows further ahead of now are put aside.")
     ] = "1h",
@@ -190,7 +205,8 @@ def live(
             made, streams, out, lateness=lateness, trigger=trigger, idle=None if idle == "never" else idle, late=late,  # type: ignore[arg-type]
             ahead=None if ahead == "any" else ahead, not_before=None if not_before is None else parse_time("--not-before", not_before),
             sinks=[sink_of(text) for text in to or ()],
-            standby=standby,
+            standby=standby, correct_every=correct_every, correct_rows=correct_rows,
+            correct_within=None if correct_within == "any" else correct_within,
             checkpoint=checkpoint, quarantine=quarantine, max_quarantined=max_quarantined, once=once, start_from=None if start_from is None else find_run(start_from), allow_impure=allow_impure, progress=progress,
         )  # fmt: skip
         server = None

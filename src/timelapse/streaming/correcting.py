@@ -33,7 +33,7 @@ class Corrector:
         self._thread: threading.Thread | None = None
         self._prepared: Prepared | None = None
         self._error: BaseException | None = None
-        self._over = threading.Event()
+        self._over, self._hurry = threading.Event(), threading.Event()
 
     @property
     def running(self) -> bool:
@@ -48,8 +48,10 @@ class Corrector:
         if self._thread is not None:
             if self._thread.is_alive() and not ended:
                 return None
+            self._hurry.set()
             self._thread.join()
             self._thread = None
+            self._hurry.clear()
             if self._error is not None:
                 raise self._error
             assert self._prepared is not None
@@ -89,7 +91,8 @@ class Corrector:
         def go_on() -> None:
             nonlocal began
             worked = time.monotonic() - began
-            if self._over.wait(min(_LONGEST, worked * (1 / _SHARE - 1))):
+            pause = 0.0 if self._hurry.is_set() else min(_LONGEST, worked * (1 / _SHARE - 1))
+            if self._over.wait(pause):
                 raise GivenUp
             began = time.monotonic()
 

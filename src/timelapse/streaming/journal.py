@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
+from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.log import Log
 from timelapse.log import manifest as stored
 from timelapse.log.manifest import IngestEntry, SegmentEntry
 from timelapse.log.place import locked
 from timelapse.log.segment import SEGMENT_EVENTS, fields_table, write_ordered
 from timelapse.log.types import EventType
-from timelapse.store.parts import sync
+from timelapse.store.parts import sync, write_part
 from timelapse.streaming import chain
 from timelapse.streaming.format import Epoch, LiveRun
-from timelapse.streaming.pack import Pack
 from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.versions import Inserted, corrections, journalled
 
 FOLDER = "journal"
 
@@ -42,62 +44,126 @@ def journal(out: Path, upto: int | None = None) -> tuple[Log, Epoch | None]:
             shutil.rmtree(folder)
         Log.from_events(folder, [], _classes(types))
     newest = chain.newest(place)
-    last = newest if upto is None else min(upto, newest)
+    number = newest if upto is None else min(upto, newest)
+    if not number:
+        return Log.open(folder), None
+    last = chain.read_epoch(place, number).about
     with locked(folder):
         current = stored.read(folder)
-        count = run.first_seq + current.count
-        first = _first_after(place, count, last)
-        found: Epoch | None = chain.read_epoch(place, last).about if last else None
-        if found is not None and first <= last and found.end_seq > count:
-            segments = _write(folder, types, place, first, last)
-            entry = IngestEntry(current.version + 1, found.end_seq - count, 0.0, [], [], stored.tool())
-            manifest = stored.build(
-                types, [*current.segments, *segments], [*current.ingests, entry], current.version + 1
-            )
-            sync(folder / "segments")
-            stored.keep(folder, current)
-            stored.write(folder, manifest)
-    return Log.open(folder), found
+        covered = _covered(folder).get(str(current.version), 0)
+        if covered < number:
+            _extend(folder, types, place, run.first_seq, current, covered, last)
+    return Log.open(folder), last
 
 
-def _classes(types: tuple[EventType, ...]) -> list[type]:
-    return [kind.event_class() for kind in types]
+def _extend(
+    folder: Path, types: tuple[EventType, ...], place: LocalPlace, begins: int, current: stored.Manifest, covered: int, last: Epoch
+) -> None:  # fmt: skip
+    """Add the epochs behind one to the log; where rows were inserted, what stands behind the first of them is written anew."""
+    later = corrections(place, last, covered) if covered else []
+    cuts = [p.about.correction.cut for p in later if p.about.correction is not None]
+    kept = [s for s in current.segments if covered and s.ts_last[-1] < min(cuts, default=INT64_MAX)]
+    rows = sum(s.count for s in kept)
+    if rows < current.count or not covered:
+        first = _first_reaching(place, kept[-1].ts_last[-1], last.number) if kept else 1
+    else:
+        first = covered + 1
+    if last.end_seq - begins == current.count and not cuts:
+        _cover(folder, current.version, last.number)
+        return
+    segments = _write(folder, types, place, first, last, begins + rows)
+    version = current.version + 1
+    inserted = sum(p.about.rows for p in later)
+    entry = IngestEntry(
+        version,
+        last.end_seq - begins - current.count,
+        0.0,
+        [],
+        [],
+        stored.tool(),
+        inserted,
+        rows if cuts else None,
+    )
+    manifest = stored.build(types, [*kept, *segments], [*current.ingests, entry], version)
+    sync(folder / "segments")
+    stored.keep(folder, current)
+    _cover(folder, version, last.number)
+    stored.write(folder, manifest)
 
 
-def _first_after(place: LocalPlace, count: int, last: int) -> int:
-    """The first epoch whose rows begin at this seq or later."""
-    low, high = 1, last + 1
+COVERED = "epochs.json"
+"""The epoch up to which the log goes, by the log's version."""
+
+
+def _covered(folder: Path) -> dict[str, int]:
+    try:
+        return msgspec.json.decode((folder / COVERED).read_bytes(), type=dict[str, int])
+    except (FileNotFoundError, msgspec.MsgspecError):  # the log is written anew
+        return {}
+
+
+def _cover(folder: Path, version: int, epoch: int) -> None:
+    """Note up to which epoch a version of the log goes, before it is there."""
+    known = {v: e for v, e in _covered(folder).items() if int(v) >= version - 1}
+    write_part(folder / COVERED, msgspec.json.encode({**known, str(version): epoch}), lasting=True)
+
+
+def _first_reaching(place: LocalPlace, ts: int, last: int) -> int:
+    """The first epoch that goes up to a time or beyond."""
+    low, high = 1, last
     while low < high:
         middle = (low + high) // 2
-        if chain.read_epoch(place, middle).about.first_seq < count:
+        complete = chain.read_epoch(place, middle).about.complete
+        if complete is None or complete < ts:
             low = middle + 1
         else:
             high = middle
     return low
 
 
+def _classes(types: tuple[EventType, ...]) -> list[type]:
+    return [kind.event_class() for kind in types]
+
+
 def _write(
-    folder: Path, types: tuple[EventType, ...], place: LocalPlace, first: int, last: int
+    folder: Path, types: tuple[EventType, ...], place: LocalPlace, first: int, last: Epoch, since: int
 ) -> list[SegmentEntry]:
-    """Write epochs as segments."""
+    """Write the rows of epochs from `first` on, in the newest version, from the seq `since` on, as segments."""
+    inserted = Inserted(types)
+    inserted.add_all(corrections(place, last, first - 1))
+    before = chain.read_epoch(place, first - 1).about.complete if first > 1 else None
+    own = sum(
+        pack.about.rows for pack in chain.epochs(place, first, last.number) if pack.about.correction is None
+    )
+    complete = INT64_MIN if last.complete is None else last.complete
+    among = sum(t.num_rows for t in inserted.between(before, complete).values())
+    seq = last.end_seq - own - among
     done: list[SegmentEntry] = []
-    waiting: list[Pack[Epoch]] = []
-    for pack in chain.epochs(place, first, last):
-        waiting.append(pack)
-        if pack.about.number == last or sum(p.about.rows for p in waiting) >= SEGMENT_EVENTS:
+    waiting: list[Mapping[str, pa.Table]] = []
+    rows = 0
+    for pack in chain.epochs(place, first, last.number):
+        about = pack.about
+        if about.correction is None and about.complete is not None:
+            taken = journalled(types, pack, inserted, before, seq)
+            before, seq = about.complete, seq + taken.rows
+            tables = {
+                n: t.filter(pa.array(t.column("seq").to_numpy() >= since)) for n, t in taken.tables.items()
+            }
+            waiting.append(tables)
+            rows += sum(t.num_rows for t in tables.values())
+        if rows >= SEGMENT_EVENTS or (about.number == last.number and rows):
             done += _segments(folder, types, waiting)
-            waiting = []
+            waiting, rows = [], 0
     return done
 
 
 def _segments(
-    folder: Path, types: tuple[EventType, ...], packs: Sequence[Pack[Epoch]]
+    folder: Path, types: tuple[EventType, ...], epochs: Sequence[Mapping[str, pa.Table]]
 ) -> Iterator[SegmentEntry]:
-    """Some epochs as segments."""
+    """The rows of some epochs as segments."""
     tables, ts, seqs = [], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for kind in types:
-        name = f"journal/{kind.name}"
-        parts = [p.table(name) for p in packs if name in p.sections]
+        parts = [own[kind.name] for own in epochs if kind.name in own]
         whole = pa.concat_tables(parts).combine_chunks() if parts else None
         columns = [] if whole is None else [whole.column(f.name) for f in kind.fields]
         columns = columns or [pa.array([], f.type.arrow) for f in kind.fields]

@@ -35,6 +35,7 @@ from timelapse.run.run import Run
 from timelapse.store.places import absolute_path
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming import chain
+from timelapse.streaming.correction import refuse_seq
 from timelapse.streaming.format import EPOCHS, FORMAT, RUN, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.head import Head
@@ -53,14 +54,14 @@ from timelapse.streaming.sources.spark_feed import SparkFeed
 from timelapse.streaming.spans import Span, micros_of
 from timelapse.streaming.streams import Limits, StreamEntry
 
-Late = Literal["side", "drop"]
+Late = Literal["side", "drop", "correct"]
 
 
 def live(
     program: Program | type[Program], streams: Mapping[Any, Any], out: str | Path, *, lateness: Span = 0,
     trigger: Span = "500ms", idle: Span | None = "10s", late: Late = "side", ahead: Span | None = "1h",
     not_before: Moment | None = None, checkpoint: Span = "30s", quarantine: bool = False, max_quarantined: int = 1000,
-    once: bool = False, start_from: Run | str | Path | None = None, sinks: Sequence[Sink] = (), standby: Span | None = None, allow_impure: bool = False, progress: Progress | None = None,
+    once: bool = False, correct_every: Span = "10s", correct_rows: int | None = None, correct_within: Span | None = "1d", start_from: Run | str | Path | None = None, sinks: Sequence[Sink] = (), standby: Span | None = None, allow_impure: bool = False, progress: Progress | None = None,
 ) -> Live:  # fmt: skip
     """Run a program on streams. Returns when it has begun; it goes on in the background until it is stopped.
 
@@ -70,8 +71,10 @@ def live(
 
     `out` is the run's directory. Where a live run of the same program is there, this one goes on behind its last epoch.
 
-    A row may come `lateness` after later ones of its partition; one that comes later still is late: put aside ("side") or
-    counted with its place ("drop"). Rows further than `ahead` ahead of now, or before `not_before`, are put aside before they
+    A row may come `lateness` after later ones of its partition; one that comes later still is late: put aside ("side"),
+    counted with its place ("drop"), or put into its place after all ("correct"): the journal gets a new version, and what that changes is published as
+    retractions and additions (`Live.feed`). That is done `correct_every`, or once there are `correct_rows` of them; rows that are `correct_within` or more behind
+    their partition's mark are put aside (None: none is). Rows further than `ahead` ahead of now, or before `not_before`, are put aside before they
     count. A partition without rows for `idle` no longer holds the others back (None: it does). An epoch is committed every `trigger` at most, a
     checkpoint every `checkpoint`. Lengths of time are "500ms", "5s", "1h", or seconds.
 
@@ -86,8 +89,20 @@ def live(
     Raises UsageError, RunError (TL943) where another program's run is at `out`, ImpureProgram. What happens later is raised by `Live.wait`.
     """
     given = as_program(program)
-    if late not in ("side", "drop"):
-        raise UsageError(f"late= (--late) is {late!r}", hint="side or drop", code="TL810")
+    if late not in ("side", "drop", "correct"):
+        raise UsageError(f"late= (--late) is {late!r}", hint="side, drop or correct", code="TL810")
+    if correct_rows is not None and correct_rows < 1:
+        raise UsageError(
+            f"correct_rows= (--correct-rows) is {correct_rows}", hint="give 1 or more", code="TL810"
+        )
+    if late == "correct":
+        refuse_seq(given)
+        for sink in sinks:
+            if not getattr(sink, "retracts", False):
+                raise UsageError(
+                    f"{sink.text} cannot take retractions, which corrections of late rows bring", code="TL846",
+                    hint="leave late rows aside (--late side), or read the feed: Live.feed",
+                )  # fmt: skip
     _refuse_impure(given, allowed=allow_impure)
     rules = Rules(
         micros_of(lateness, "lateness= (--lateness)"), late,
@@ -96,11 +111,14 @@ def live(
             None if not_before is None else micros(not_before, "not_before="),
         ),
         max_quarantined if quarantine else None,
+        None if correct_within is None else micros_of(correct_within, "correct_within= (--correct-within)"),
     )  # fmt: skip
     timing = Timing(
         micros_of(trigger, "trigger= (--trigger)") / 1e6,
         None if idle is None else micros_of(idle, "idle= (--idle)") / 1e6,
         micros_of(checkpoint, "checkpoint= (--checkpoint)") / 1e6,
+        micros_of(correct_every, "correct_every= (--correct-every)") / 1e6,
+        correct_rows,
         None if standby is None else micros_of(standby, "standby= (--standby)") / 1e6,
     )
     if timing.standby is not None and timing.standby < 2 * EVERY:

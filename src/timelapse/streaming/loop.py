@@ -15,6 +15,7 @@ from timelapse.model.program import Program
 from timelapse.progress import Progress
 from timelapse.streaming import lease
 from timelapse.streaming.checkpoints import compact
+from timelapse.streaming.correcting import Corrector
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.head import Head
 from timelapse.streaming.place import RunPlace
@@ -41,11 +42,13 @@ _SINKS_WAIT = 30.0
 @dataclass(frozen=True)
 class Timing:
     """When things happen, in seconds of wall clock. `idle`: after so long without rows, at its end, a partition no longer
-    holds the others back (None: never)."""
+    holds the others back (None: never). `correct`: so long after the first late row a correction begins, or once there are `correct_rows`."""
 
     trigger: float = 0.5
     idle: float | None = 10.0
     checkpoint: float = 30.0
+    correct: float = 10.0
+    correct_rows: int | None = None
     standby: float | None = None
     """Follow another process, and take over once it has not been heard of for so long; None: begin at once."""
 
@@ -106,6 +109,7 @@ class Loop:
         """Called when all has ended."""
         self._last_rows: dict[tuple[int, str], float] = {}
         self._compacting: threading.Thread | None = None
+        self._corrector = Corrector(timing.correct, timing.correct_rows)
         self.thread = threading.Thread(target=self._run, name="timelapse-live", daemon=True)
 
     # --- from outside ---------------------------------------------------------------------------------
@@ -157,6 +161,7 @@ class Loop:
             self.cleanup()
 
     def _end(self, state: str, problem: str = "") -> None:
+        self._corrector.stop()
         if state in ("stopped", "ended") and self.health.state != "standby":
             try:
                 self._checkpoint()
@@ -251,6 +256,7 @@ class Loop:
                 )  # fmt: skip
             if epoch is not None:
                 self._committed(epoch, batches, epoch.end_seq - before, time.monotonic() - began)
+            self._correct(head, ended=ended)
             if time.monotonic() - self._last_checkpoint > self._timing.checkpoint:
                 self._checkpoint()
             if ended:
@@ -261,6 +267,17 @@ class Loop:
             if left > 0 and not full:
                 self._stop.wait(left) if batches else self._wake.wait(left)
         raise Stopped
+
+    def _correct(self, head: Head, *, ended: bool) -> None:
+        """Put late rows into their places, where that is asked for and due."""
+        while head.rules.late == "correct":
+            began = time.monotonic()
+            rows = 0 if head.last is None else head.last.end_seq
+            epoch = self._corrector.step(head, self.lock, lambda: time.time_ns() // 1000, ended=ended)
+            if epoch is not None:
+                self._committed(epoch, [], epoch.end_seq - rows, time.monotonic() - began)
+            if not ended or not head.late.rows:
+                return
 
     def _poll(self, head: Head) -> list[Batch]:
         if head.waiting[1] > MOST_WAITING:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from timelapse.errors import Place, RunError, UsageError, meant
@@ -23,6 +24,7 @@ from timelapse.streaming.pack import Pack
 from timelapse.streaming.parity import Parity, parity
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.sums import digest_of
+from timelapse.streaming.versions import EPOCH, net, with_seq
 
 
 class Reading:
@@ -74,20 +76,73 @@ class Reading:
     def outputs(self, record: type[Record] | str, *, after: int = 0) -> pa.Table:
         """Outputs of a record type in the stored columns: ts, phase, seq, ordinal, fields. `after`: of later epochs only.
 
+        Where late rows were corrected: those that count now, in the newest version's numbering; then `after` must not lie before a correction.
+
         Raises UsageError for a record that the run has not put out, where it has put out others.
         """
-        name = record if isinstance(record, str) else record.__name__
-        found = self._sections(f"out/{name}", after)
+        name = _name(record)
         last = self.last
+        if last is not None and last.last_correction > after:
+            if after:
+                raise UsageError(
+                    f"what was put out before epoch {after:,} was corrected since", code="TL810",
+                    hint="read the feed of additions and retractions: feed(record, after=...)",
+                )  # fmt: skip
+            published = net(self.epochs(1, last.number)).of(name)
+            found = [] if published is None else [with_seq(published)]
+        else:
+            found = self._sections(f"out/{name}", after)
+        return pa.concat_tables(found) if found else self._none_of(name, last)
+
+    def _none_of(self, name: str, last: Epoch | None) -> pa.Table:
+        """No outputs of a record type. Raises UsageError where there is none of that name."""
+        if last is not None and name in last.schemas:
+            return pa.ipc.read_schema(pa.py_buffer(last.schemas[name])).empty_table()
+        known = [] if last is None else sorted(last.schemas)
+        raise UsageError(
+            f"nothing was put out as {name}", place=Place(str(self.path)), code="TL810",
+            hint=f"{meant(name, known)}records so far: {', '.join(known) or 'none'}",
+        )  # fmt: skip
+
+    def feed(self, record: type[Record] | str, *, after: int = 0, additions: bool = False) -> pa.Table:
+        """What was published of a record type, epoch by epoch: additions and retractions, or additions only.
+
+        Columns: `@epoch` (of the change), `@change` (1: added, -1: retracted), `@of` (the epoch in which the row was added), then the
+        stored columns of the row as it was added. A row is known for good by its record type, `@of`, ts, phase, seq and ordinal: additions minus retractions are what a
+        replay of the newest version of the journal puts out, but for `seq`, which moves without being published again.
+        Raises UsageError as `outputs` does.
+        """
+        name, last = _name(record), self.last
+        found: list[pa.Table] = []
+        for pack in self.epochs(after + 1, 0 if last is None else last.number):
+            if not additions and f"retracted/{name}" in pack.sections:
+                table = pack.table(f"retracted/{name}")
+                of = table.column(EPOCH)
+                found.append(_change(table.drop_columns([EPOCH]), pack.about.number, -1, of))
+            if f"out/{name}" in pack.sections:
+                found.append(_change(pack.table(f"out/{name}"), pack.about.number, 1, None))
         if not found:
-            if last is not None and name in last.schemas:
-                return pa.ipc.read_schema(pa.py_buffer(last.schemas[name])).empty_table()
-            known = [] if last is None else sorted(last.schemas)
-            raise UsageError(
-                f"nothing was put out as {name}", place=Place(str(self.path)), code="TL810",
-                hint=f"{meant(name, known)}records so far: {', '.join(known) or 'none'}",
-            )  # fmt: skip
+            return _change(self._none_of(name, last), 0, 1, None)
         return pa.concat_tables(found)
+
+    def newest(self, record: type[Record]) -> pa.Table:
+        """Of the outputs that count now, the newest of each key of the record (`class R(tl.Record, key=...)`), in the order of outputs.
+
+        Raises UsageError as `outputs` does, and for a record without a key.
+        """
+        table = self.outputs(record)
+        keys = record.__key__
+        if not keys:
+            raise UsageError(
+                f"{record.__name__} has no key",
+                hint='declare it: class R(tl.Record, key="user")',
+                code="TL810",
+            )
+        rows: dict[tuple[Any, ...], int] = {}
+        for at, key in enumerate(zip(*(table.column(k).to_pylist() for k in keys), strict=True)):
+            rows.pop(key, None)
+            rows[key] = at
+        return table.take(pa.array(list(rows.values()), pa.int64()))
 
     def late(self, event: type[Event] | str) -> pa.Table | None:
         """Late rows of an event type, with their places; None where there are none."""
@@ -126,6 +181,18 @@ class Reading:
     def parity(self, *, spark: Any = False) -> Parity:
         """Replay the journal and compare."""
         return parity(self.path, self.program, spark=spark)
+
+
+def _name(record: type[Record] | str) -> str:
+    return record if isinstance(record, str) else record.__name__
+
+
+def _change(table: pa.Table, epoch: int, change: int, of: pa.ChunkedArray | None) -> pa.Table:
+    """Rows of a feed."""
+    count = table.num_rows
+    first = [pa.array(np.full(count, epoch)), pa.array(np.full(count, change, np.int8))]
+    columns = [*first, pa.array(np.full(count, epoch)) if of is None else of, *table.columns]
+    return pa.table(columns, [EPOCH, "@change", "@of", *table.column_names])
 
 
 def program_of(out: Path, run: LiveRun) -> Program:
