@@ -20,7 +20,6 @@ settings.register_profile(
 settings.load_profile("timelapse")
 
 os.environ["TIMELAPSE_STATES"] = "off"  # tests that want a cache make one of their own
-os.environ["TIMELAPSE_TASKS"] = "spark"  # tests that pass a session are about Spark
 
 SESSION_TIME_ZONE = "Asia/Kolkata"
 
@@ -56,6 +55,13 @@ def spark() -> Iterator[SparkSession]:
     )
     yield found
     found.stop()
+
+
+@pytest.fixture(autouse=True)
+def _no_session_of_others(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that does not ask for the session does not find it: replays use a session that is active."""
+    if "spark" not in request.fixturenames and "timelapse.env.spark_session" in sys.modules:
+        monkeypatch.setattr("timelapse.env.spark_session.existing", lambda: None)
 
 
 @pytest.fixture(scope="session")

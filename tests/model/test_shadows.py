@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +61,6 @@ def _in_a_process(folder: Path, code: str) -> str:
     """What a fresh interpreter prints that has the folder as its working directory, as `timelapse` would be run in it."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], cwd=folder, capture_output=True, text=True, check=False, timeout=100,
-        env={**os.environ, "TIMELAPSE_TASKS": "spark"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -10,7 +10,6 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from tests.run.test_start_from import Plain, _hits
-from timelapse.engine.executor import SWITCH
 from timelapse.env import spark_session
 from timelapse.errors import UsageError
 from timelapse.log import Log
@@ -28,10 +27,9 @@ def _jobs(spark: SparkSession) -> int:
 
 @pytest.mark.parametrize(("slices", "strategy"), [(1, None), (3, "chain"), (3, "staged")])
 def test_engine_spark_runs_all_passes_as_tasks(
-    slices: int, strategy: str | None, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    slices: int, strategy: str | None, tmp_path: Path, spark: SparkSession
 ) -> None:
-    """Also a single task and compiled ones, which auto keeps in the driver."""
-    monkeypatch.setenv(SWITCH, "auto")
+    """Also a single task and compiled ones."""
     log = Log.from_events(tmp_path / "log", _hits(200))
     before = _jobs(spark)
     run = replay(Plain, log, tmp_path / "run", slices, spark, strategy=strategy, engine="spark", cache=False)
@@ -47,6 +45,23 @@ def test_engine_spark_runs_all_passes_as_tasks(
         assert f"application {found['application']}: " in shown
         assert f"{passes} task" in shown
     assert "engine spark was asked for" in run.engine
+
+
+def test_a_session_is_used(tmp_path: Path, spark: SparkSession) -> None:
+    """One that is given, or active where the log is in files: all passes are its tasks, also those of a small log. Engine local does without."""
+    log = Log.from_events(tmp_path / "log", _hits(200))
+    wanted = run_serial(Plain, _hits(200)).digest
+    for given, why in ((spark, "session that was given"), (None, "session that is active")):
+        before = _jobs(spark)
+        run = replay(Plain, log, spark=given, cache=False)
+        assert _jobs(spark) > before
+        assert why in run.engine
+        assert run.digest == wanted
+    before = _jobs(spark)
+    for kept in (replay(Plain, log, engine="local"), replay(Plain, _hits(200))):
+        assert kept.digest == wanted
+        assert "jobs" not in kept.certificate["engine"]
+    assert _jobs(spark) == before
 
 
 def test_jobs_say_what_they_are(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,13 +11,10 @@ from typing import Any
 import pytest
 
 import timelapse as tl
-from tests.cli.run_cli import cli
-from tests.engine.programs import A, B, Chained
-from timelapse.engine.executor import SWITCH, LocalExecutor, suitable
+from tests.engine.programs import A, Chained
+from timelapse.engine.executor import LocalExecutor, suitable
 from timelapse.engine.thread_executor import ThreadExecutor
 from timelapse.env import master, spark_session
-from timelapse.errors import UsageError
-from timelapse.log import Log
 from timelapse.run import planning
 from timelapse.run.request import Settings
 
@@ -47,7 +44,7 @@ class Notes:
 
 
 def planner(events: int, one: Plan, two: Plan, notes: Notes, slices: int | None = None) -> FakePlanner:
-    source = SimpleNamespace(reader=SimpleNamespace(count=events), left=events)
+    source = SimpleNamespace(reader=SimpleNamespace(count=events), left=events, path=Path("log"))
     asked = SimpleNamespace(source=source, settings=Settings(slices, progress=notes))  # type: ignore[arg-type]
     found = FakePlanner(asked)  # type: ignore[arg-type]
     object.__setattr__(found, "plans", {1: one, 2: two})
@@ -122,53 +119,16 @@ def wanted_master() -> Iterator[None]:
 @pytest.mark.usefixtures("no_session", "wanted_master")
 @pytest.mark.parametrize("events", [1_000, 10_000_000])
 @pytest.mark.parametrize(
-    ("plan", "why"),
-    [
-        (("chain", 0.6, 100.0), "single task"), (("by key", 0.6, 100.0), "by key"),
-        (("staged", 0.6, 100.0, True), "machine code"),
-    ],
-)  # fmt: skip
-def test_a_master_of_this_machine_is_not_started_for_nothing(
-    events: int, plan: Plan, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(SWITCH, raising=False)
+    "plan",
+    [("chain", 0.6, 100.0), ("by key", 0.6, 100.0), ("staged", 0.6, 100.0, True), ("staged", 0.9, 1.0)],
+)
+def test_a_master_that_is_named_is_used(events: int, plan: Plan) -> None:
+    """One of this machine too, whatever the plan; engine local and spark=False do without."""
     notes = Notes()
-    found = planner(events, plan, plan, notes).settle(None)
-    assert isinstance(found.executor, LocalExecutor)
-    assert found.executor.threads == 2
-    assert why in found.why
-    assert notes.lines == []
-
-
-@pytest.mark.usefixtures("no_session", "wanted_master")
-def test_a_master_is_started_for_tasks_that_are_sparks(monkeypatch: pytest.MonkeyPatch) -> None:
-    python: Plan = ("staged", 0.9, 1.0)
     with pytest.raises(Started):
-        planner(1_000, python, python, Notes()).settle(None)
-    compiled: Plan = ("staged", 0.9, 1.0, True)
-    monkeypatch.setenv(SWITCH, "spark")
-    with pytest.raises(Started):
-        planner(1_000, compiled, compiled, Notes()).settle(None)
-
-
-@pytest.mark.usefixtures("no_session")
-def test_the_command_line_starts_no_jvm_for_nothing(tmp_path: Path) -> None:
-    Log.from_events(tmp_path / "log", [A(k=n % 3, v=0, s="x", ts=n) for n in range(100)], [A, B])
-    program = f"{Path(__file__).parents[1] / 'engine' / 'programs.py'}:Chained"
-    found = cli(
-        "replay",
-        program,
-        tmp_path / "log",
-        "--out",
-        tmp_path / "run",
-        "--strategy",
-        "chain",
-        "--master",
-        "local[2]",
-    )
-    assert found.code == 0, found.err
-    assert "one pass in log order, which is a single task" in found.out
-    assert master.wanted() is None
+        planner(events, plan, plan, notes).settle(None)
+    assert notes.lines == ["starting Spark (a few seconds) ..."]
+    assert isinstance(planner(events, plan, plan, Notes()).settle(False).executor, LocalExecutor)
 
 
 def test_a_run_says_where_it_ran_and_why(tmp_path: Path) -> None:
@@ -176,9 +136,9 @@ def test_a_run_says_where_it_ran_and_why(tmp_path: Path) -> None:
     run = tl.replay(Chained, events, tmp_path / "run", spark=False)
     assert run.certificate["engine"] == {
         "where": "in process",
-        "why": "100 events take less than Spark's start",
+        "why": "100 events take less than Spark's start of 8 s",
     }
-    assert run.engine == "in process: 100 events take less than Spark's start"
+    assert run.engine == "in process: 100 events take less than Spark's start of 8 s"
     assert "in process>" in repr(run)
     assert html.escape(run.engine) in html.escape(html.unescape(run._repr_html_()))
     assert tl.Run.open(tmp_path / "run").engine == run.engine
@@ -186,28 +146,19 @@ def test_a_run_says_where_it_ran_and_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("remote", "threads", "staged", "unlocked", "found"),
+    ("pinned", "threads", "staged", "unlocked", "in_threads"),
     [
-        (True, 2, False, False, LocalExecutor), (True, 2, True, False, None), (True, 1, False, False, None),
-        (False, 2, False, False, None), (True, 2, True, True, ThreadExecutor), (False, 2, True, True, ThreadExecutor),
-        (True, 1, True, True, None), (False, 1, True, True, None),
+        (True, 2, False, False, False), (True, 2, True, False, False), (True, 2, True, True, False),
+        (False, 2, False, False, False), (False, 2, True, False, False), (False, 2, True, True, True),
+        (False, 1, True, True, False), (False, 2, False, True, False),
     ],
 )  # fmt: skip
-def test_who_runs_a_plan_on_this_machine(
-    remote: bool, threads: int, staged: bool, unlocked: bool, found: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A single task and compiled tasks run in the driver, where that is on the same machine."""
-    given: Any = SimpleNamespace(remote=remote, threads=threads, text="Spark", pinned=False)
-    monkeypatch.delenv(SWITCH, raising=False)
+def test_who_runs_a_plan(pinned: bool, threads: int, staged: bool, unlocked: bool, in_threads: bool) -> None:
+    """A Spark session runs all its tasks; in a process compiled slices run side by side."""
+    given: Any = SimpleNamespace(threads=threads, text="it", pinned=pinned)
     chosen = suitable(given, staged=staged, unlocked=unlocked)
-    assert (chosen is given) is (found is None)
-    if found is not None:
-        assert isinstance(chosen, found)
+    assert isinstance(chosen, ThreadExecutor) is in_threads
+    assert (chosen is given) is not in_threads
+    if in_threads:
         assert chosen.threads == threads
         assert "in the driver" in chosen.text
-    monkeypatch.setenv(SWITCH, "spark")
-    chosen = suitable(given, staged=staged, unlocked=unlocked)
-    assert isinstance(chosen, ThreadExecutor) is (found is ThreadExecutor and not remote)
-    monkeypatch.setenv(SWITCH, "sparkle")
-    with pytest.raises(UsageError, match="sparkle"):
-        suitable(given, staged=staged, unlocked=unlocked)

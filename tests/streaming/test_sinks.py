@@ -184,7 +184,7 @@ def test_a_function_is_called_at_least_once(tmp_path: Path) -> None:
 def test_texts_on_the_command_line(tmp_path: Path) -> None:
     assert "tables" in sink_of(f"parquet:{tmp_path}/tables").text
     assert "secret" not in sink_of("postgresql://me:secret@host/db").text
-    for wrong in ("parquet:", "tables", "s3://bucket", "kafka://b/t"):
+    for wrong in ("parquet:", "tables", "s3://bucket", "kafka://b"):
         with pytest.raises(UsageError):
             sink_of(wrong)
 

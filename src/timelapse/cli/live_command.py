@@ -115,7 +115,7 @@ def live(
         list[str] | None,
         typer.Option(
             metavar="SINK",
-            help="Put outputs there too: parquet:FOLDER, delta:FOLDER, postgresql://... May repeat.",
+            help="Put outputs there too: parquet:FOLDER, delta:FOLDER, postgresql://..., kafka://BROKER/PREFIX. May repeat.",
         ),
     ] = None,
     listen: Annotated[

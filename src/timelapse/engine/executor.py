@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from timelapse.engine.job import Job, Task, TaskResult
 from timelapse.engine.tasks import execute
-from timelapse.errors import UsageError
 
 Done = Callable[[Task, "TaskResult | BaseException", float], None]
 """Called once for each task with its result, or with what went wrong with the machinery, and the seconds it took
 as seen from here. May be called from any thread."""
 Watch = Callable[[Task, int], None]
 """Called from the driver's thread with a task and its number of events done so far."""
-SWITCH = "TIMELAPSE_TASKS"
-"""Environment variable: spark (tasks of a Spark session are Spark's even where all run on this machine), or auto."""
 
 
 class Executor(Protocol):
@@ -37,7 +33,7 @@ class Executor(Protocol):
 
     @property
     def pinned(self) -> bool:
-        """Whether tasks run here also where this process would be quicker: it was asked for."""
+        """Whether all tasks run on it, also where threads of this process would be quicker."""
 
     @property
     def text(self) -> str:
@@ -134,33 +130,13 @@ class LocalExecutor(OwnProcess):
         """Nothing runs beside the driver."""
 
 
-def task_switch() -> str:
-    """What the environment says of tasks of a Spark session. Raises UsageError for what it does not know."""
-    switch = os.environ.get(SWITCH, "auto")
-    if switch not in ("auto", "spark"):
-        raise UsageError(f"{SWITCH} is {switch!r}", hint="set it to auto or spark")
-    return switch
-
-
 def suitable(executor: Executor, *, staged: bool, unlocked: bool = False) -> Executor:
-    """Who runs a plan best, given who could: threads of this process where all of it is this machine's to do.
+    """Who runs a plan best: threads of this process where that is what there is, and all passes leave the interpreter's lock alone.
 
-    A single task runs in this process, and has its cores for itself. `unlocked`: all passes leave the interpreter's
-    lock alone, so that tasks in threads do not wait for each other.
+    A single task runs by itself, and has the process's cores. A Spark session runs all its tasks.
     """
-    switch = task_switch()
-    if executor.pinned or executor.threads < 2:
+    if executor.pinned or executor.threads < 2 or not staged or not unlocked:
         return executor
-    if staged:
-        if switch == "spark" and executor.remote:
-            return executor
-        from timelapse.engine.thread_executor import ThreadExecutor
+    from timelapse.engine.thread_executor import ThreadExecutor
 
-        return (
-            ThreadExecutor(executor.threads, f"{executor.text}, tasks in the driver")
-            if unlocked
-            else executor
-        )
-    if not executor.remote:
-        return executor
-    return LocalExecutor(executor.threads, f"{executor.text}, one task in the driver")
+    return ThreadExecutor(executor.threads, f"{executor.text}, tasks in the driver")

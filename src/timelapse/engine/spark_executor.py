@@ -39,13 +39,13 @@ _CANCEL_SECONDS = 10.0
 
 
 class SparkExecutor:
-    """Runs tasks on an existing SparkSession. `pinned`: all of them, also where this process would be quicker."""
+    """Runs tasks on an existing SparkSession."""
 
     remote = True
+    pinned = True
 
-    def __init__(self, spark: SparkSession, *, pinned: bool = False) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._pinned = pinned
         self._submitted = [0, 0]
         self._job: Job | None = None
         self._data = b""
@@ -74,10 +74,6 @@ class SparkExecutor:
     def text(self) -> str:
         context = self._context()
         return f"Spark {self._spark.version}, {context.master if context is not None else 'Connect'}"
-
-    @property
-    def pinned(self) -> bool:
-        return self._pinned
 
     def counted(self) -> dict[str, Any]:
         jobs, tasks = self._submitted

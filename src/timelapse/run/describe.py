@@ -90,7 +90,7 @@ def _certificate(
         "mode": plan.mode,
         "engine": {
             "where": outcome.executor,
-            "why": _why_there(outcome.executor, why),
+            "why": why,
             **outcome.counted,
         },
         "slices": job.slices,
@@ -121,12 +121,6 @@ def _certificate(
         "start_from": None if request.earlier is None else request.earlier.describe(),
         "passes": used_kernels(foretold, outcome.compiled, outcome.why_python),
     }
-
-
-def _why_there(where: str, why: str) -> str:
-    """`why`, where that is still so: what is kept of earlier replays may have left a single task."""
-    kept = "one task in the driver" in where and why.startswith("tasks of")
-    return "what was left to do was a single task" if kept else why
 
 
 def about(manifest: RunManifest) -> dict[str, str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from timelapse.engine.executor import Executor, LocalExecutor, task_switch
+from timelapse.engine.executor import Executor, LocalExecutor
 from timelapse.env.cores import usable_cores
-from timelapse.env.master import local_cores, wanted
+from timelapse.env.master import wanted
 from timelapse.errors import UsageError
 from timelapse.plan import Plan
 from timelapse.plan.cost import Measured
@@ -70,56 +70,55 @@ class Planner:
                     f"engine {engine} (--engine) was asked for, {what}", hint="give one of them", code="TL810"
                 )
             spark = False
-        found = None if spark is False else spark if spark is not None else existing()
-        if found is None and engine == "spark":
-            self.request.settings.progress.note("starting Spark (a few seconds) ...")
-            found = session()
+        found, why = None, ""
+        if engine == "spark":
+            found, why = spark or existing(), "engine spark was asked for"
+        elif spark:
+            found, why = spark, "the Spark session that was given"
+        elif spark is None and wanted() is not None:
+            found, why = existing(), f"Spark on {wanted()} was asked for"
+        elif spark is None and self.request.source.path is not None:
+            found = existing()
+            why = "" if found is None else "the Spark session that is active; engine local does without"
         if found is None:
-            here = self._here(asked=spark is not False)
-            if here is not None:
-                return here
+            if not why:
+                here = self._here(asked=spark is not False)
+                if here is not None:
+                    return here
+                why = "slices on Spark gain more than its start takes"
             self.request.settings.progress.note("starting Spark (a few seconds) ...")
             found = session()
         from timelapse.engine.spark_executor import SparkExecutor
 
-        executor = SparkExecutor(found, pinned=engine == "spark")
-        plan = self.plan(executor.cores, executor.threads)
-        if executor.pinned:
-            return Settled(plan, executor, "engine spark was asked for")
-        why = "tasks of the Spark session"
-        if executor.threads > 1:
-            why = _one_process(plan) or why
-        return Settled(plan, executor, why)
+        executor = SparkExecutor(found)
+        return Settled(self.plan(executor.cores, executor.threads), executor, why)
 
     def _here(self, *, asked: bool) -> Settled | None:
-        """What runs in this process, without Spark; None where a session is to be started. `asked`: whether it may be.
-
-        One is where the replay would be faster by more than the start takes, or a master was named and has tasks to do.
-        """
+        """What runs in this process, without Spark; None where a session is to be started. `asked`: whether it may be: it
+        is where the replay would be faster by more than the start takes, or slices were asked for that run as Python."""
         settings, own, count = self.request.settings, usable_cores(), self.request.source.left
-        master = wanted() if asked else None
-        cores = None if master is None else local_cores(master)
-        if cores is not None:
-            plan = self.plan(cores, cores)
-            why = "" if task_switch() == "spark" and plan.mode == "staged" else _one_process(plan)
-            return None if not why else Settled(plan, LocalExecutor(threads=cores), why)
         local = LocalExecutor(threads=own)
         if not asked or count <= IN_PROCESS_EVENTS:
             plan = self.plan(1, own)
             if own > 1 and in_threads(plan):
                 plan = self.plan(own, own)
-            few = f"{count:,} events take less than Spark's start"
-            return Settled(plan, local, few if count <= IN_PROCESS_EVENTS else "Spark was not asked for")
+            few = f"{count:,} events take less than Spark's start of {SPARK_START_SECONDS:.0f} s"
+            return Settled(plan, local, few if count <= IN_PROCESS_EVENTS else "Spark is ruled out")
         plan = self.plan(own, own)
         if why := _one_process(plan) if own > 1 or plan.mode != "staged" else "":
-            return Settled(plan, local, why)
+            return Settled(plan, local, f"{why}; {_predicted(plan)}")
         if settings.slices is None and settings.strategy is None:
             alone = self.plan(1, own)
             gain = (alone.ratio() - plan.ratio()) * plan.law.serial_seconds
             if gain < SPARK_START_SECONDS:
-                why = f"slices on Spark would gain {max(0.0, gain):.1f} s, less than its start"
+                why = f"slices on Spark would gain {max(0.0, gain):.1f} s, less than its start of {SPARK_START_SECONDS:.0f} s"
                 return Settled(alone, local, why)
         return None
+
+
+def _predicted(plan: Plan) -> str:
+    seconds = plan.ratio() * plan.law.serial_seconds
+    return f"{seconds:.1f} s are predicted, Spark's start takes {SPARK_START_SECONDS:.0f}"
 
 
 def _one_process(plan: Plan) -> str:

@@ -2,7 +2,8 @@
 
 from timelapse.streaming.sinks.callback import Callback
 from timelapse.streaming.sinks.delta import Delta
+from timelapse.streaming.sinks.kafka import KafkaTopics
 from timelapse.streaming.sinks.parquet import Parquet
 from timelapse.streaming.sinks.postgres import Postgres
 
-__all__ = ["Callback", "Delta", "Parquet", "Postgres"]
+__all__ = ["Callback", "Delta", "KafkaTopics", "Parquet", "Postgres"]
