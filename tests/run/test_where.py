@@ -44,7 +44,7 @@ class Notes:
 
 
 def planner(events: int, one: Plan, two: Plan, notes: Notes, slices: int | None = None) -> FakePlanner:
-    source = SimpleNamespace(reader=SimpleNamespace(count=events), left=events, path=Path("log"))
+    source = SimpleNamespace(reader=SimpleNamespace(count=events), left=events)
     asked = SimpleNamespace(source=source, settings=Settings(slices, progress=notes))  # type: ignore[arg-type]
     found = FakePlanner(asked)  # type: ignore[arg-type]
     object.__setattr__(found, "plans", {1: one, 2: two})

@@ -77,7 +77,7 @@ class Planner:
             found, why = spark, "the Spark session that was given"
         elif spark is None and wanted() is not None:
             found, why = existing(), f"Spark on {wanted()} was asked for"
-        elif spark is None and self.request.source.path is not None:
+        elif spark is None:
             found = existing()
             why = "" if found is None else "the Spark session that is active; engine local does without"
         if found is None:
