@@ -31,6 +31,9 @@ def draw(plot: Plot) -> bytes:
             axes.set_ylim(bottom=0)
     if plot.log:
         (axes.set_xscale if plot.bars else axes.set_yscale)("log")
+    if plot.log_x:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:g}")
     axes.set_title(plot.title, fontsize=10)
     axes.set_xlabel(plot.x)
     axes.set_ylabel(plot.y)

@@ -51,6 +51,8 @@ class Plot:
     series: list[Series]
     bars: bool = False
     log: bool = False
+    log_x: bool = False
+    """Whether x grows by factors: numbers of hosts."""
 
 
 @dataclass

@@ -8,7 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import conflict, growing, keyed, look, replays, scaling, streams, suites, windows
+from benchmarks import (
+    conflict,
+    growing,
+    hosts,
+    keyed,
+    limits,
+    look,
+    replays,
+    scaling,
+    streams,
+    suites,
+    windows,
+)
 from benchmarks.process import OutOfTime, end_at, seconds_left
 from benchmarks.report import Report
 from benchmarks.suites import Settings
@@ -31,6 +43,8 @@ SUITES: dict[str, tuple[Callable[[Settings], Report], float]] = {
     "grepsum": (streams.grepsum, 2),
     "toll": (streams.toll, 2),
     "scale": (scaling.scaling, 2),
+    "hosts": (hosts.hosts, 4),
+    "limits": (limits.limits, 3),
     "look": (look.looking, 1),
     "memory": (growing.memory, 4),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import timelapse as tl
 
 
@@ -74,6 +76,18 @@ class IntAntispam(tl.Program):
     def flag(self, m: Sent) -> None:
         strangers = self.to_others[m.sender] > self.ratio * self.to_friends[m.sender]
         if strangers and self.with_email[m.ip] > self.share * self.sent[m.ip]:
+            self.emit(Spam(message=m.id, sender=m.sender))
+
+
+class PythonAntispam(IntAntispam):
+    """The same, with a rule that does not compile: text made from states, and a library's checksum of it."""
+
+    @tl.on(Sent)
+    def flag(self, m: Sent) -> None:
+        far, near = self.to_others[m.sender], self.to_friends[m.sender]
+        address, mail = self.sent[m.ip], self.with_email[m.ip]
+        told = f"{m.sender}:{near}:{far}:{address}:{mail}"
+        if zlib.crc32(told.encode()) >= 0 and far > self.ratio * near and mail > self.share * address:
             self.emit(Spam(message=m.id, sender=m.sender))
 
 

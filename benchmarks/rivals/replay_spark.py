@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import timelapse as tl
+from benchmarks.pinning import pin_executors
 from benchmarks.stream_programs import (
     GrepSum,
     Ledger,
@@ -18,14 +19,26 @@ from benchmarks.stream_programs import (
     TollProcessing,
     Total,
 )
-from benchmarks.workloads import Deviation, Ewma, IntAntispam, Scored, Spam, TextAntispam, WindowedSpam
+from benchmarks.tasks_seen import tasks_seen
+from benchmarks.workloads import (
+    Deviation,
+    Ewma,
+    IntAntispam,
+    PythonAntispam,
+    Scored,
+    Spam,
+    TextAntispam,
+    WindowedSpam,
+)
 
 _FLAGS: dict[Any, tuple[type[tl.Record], str]] = {
-    IntAntispam: (Spam, "message"), TextAntispam: (Spam, "message"), Ewma: (Deviation, "reading"),
+    IntAntispam: (Spam, "message"), PythonAntispam: (Spam, "message"), TextAntispam: (Spam, "message"), Ewma: (Deviation, "reading"),
     WindowedSpam: (Scored, "score"), Ledger: (Refused, "move"), LibraryLedger: (Refused, "move"), GrepSum: (Total, "value"),
     TollProcessing: (Toll, "toll"),
 }  # fmt: skip
 """For each program the records that are compared, and the field that is."""
+_MOST_TASKS = 100
+"""Tasks whose times are kept with a run."""
 _COMPILED: set[tuple[str, int, str]] = set()
 
 
@@ -63,8 +76,13 @@ class Replay:
         if self._report:
             return self._reported(ratio)
         flags = _FLAGS.get(self._program)
-        run = tl.replay(self._made(ratio), tl.Log.open(self._log), spark=self._spark, **self._options)
+        with tasks_seen() as tasks:
+            run = tl.replay(self._made(ratio), tl.Log.open(self._log), spark=self._spark, **self._options)
         self.details = {
+            "tasks": tasks[:_MOST_TASKS],
+            "cuts": list(run.manifest.cuts),
+            "lead": run.manifest.certificate["leading_slices"],
+            "engine": run.manifest.certificate["engine"],
             "mode": run.manifest.certificate["mode"],
             "slices": run.manifest.certificate["slices"],
             "by key": run.manifest.certificate["by_key"],
@@ -145,9 +163,14 @@ def candidate(
     report: bool = False,
     params: dict[str, Any] | None = None,
     master: str | None = None,
+    engine: str = "auto",
+    executors: int = 0,
     **_: Any,
 ) -> Callable[[float], Any]:
-    """What replays the log at `place` and returns the flagged messages' ids. The session is started here."""
+    """What replays the log at `place` and returns the flagged messages' ids. The session is started here.
+
+    `executors`: how many a local cluster has; each is pinned to a core.
+    """
     os.environ["TIMELAPSE_KERNEL"] = kernel
     session: Any = False
     if spark:
@@ -161,6 +184,8 @@ def candidate(
             conf["spark.executor.memory"] = "1g"
         session = start(master=master or f"local[{cores}]", conf=conf)
         session.range(1).count()
+        if executors:
+            pin_executors(executors)
     chosen: type[tl.Program] = TextAntispam if text else IntAntispam
     own = {one.__name__: one for one in _FLAGS}
     if program in own:
@@ -169,5 +194,5 @@ def candidate(
         from timelapse.model.load import load_program
 
         chosen = load_program(program)
-    options: dict[str, Any] = {"slices": slices, "strategy": strategy, "cache": cache}
+    options: dict[str, Any] = {"slices": slices, "strategy": strategy, "cache": cache, "engine": engine}
     return Replay(place / "log", chosen, session, options, settings, report, params)

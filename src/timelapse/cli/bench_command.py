@@ -44,7 +44,7 @@ def bench(
         float | None,
         typer.Option(help="Time to spend: each benchmark gets a share. Making data, once, comes on top."),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Seeds per exponent in `zipf`.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Seeds per exponent in `zipf` and `limits`.")] = 1,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="CANDIDATE", help="Only this one. May repeat.")
     ] = None,

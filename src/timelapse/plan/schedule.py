@@ -110,7 +110,17 @@ class Schedule:
 
     def ready(self) -> list[Step]:
         """The steps that may run now and were not taken, the most urgent first."""
-        return [step for step in self._waiting if self._may_run(step)]
+        found: list[Step] = []
+        blocked: set[tuple[str, int]] = set()
+        for step in self._waiting:
+            # Steps of a kind and stage are in the order of their slices: what one waits for, later ones wait for too.
+            if (step.kind, step.stage) in blocked:
+                continue
+            if self._may_run(step):
+                found.append(step)
+            else:
+                blocked.add((step.kind, step.stage))
+        return found
 
     def _may_run(self, step: Step) -> bool:
         if step.first > self._failed or (step.kind == "pass" and step.first >= self._failed):

@@ -1,0 +1,336 @@
+"""Throughput against hosts (ReStream's first figure): one and two executors measured, more of them simulated.
+
+Each executor of a local cluster is pinned to a core and shares nothing with the other but the disk and the memory's bandwidth. What
+single tasks take on *one* executor are the costs of the simulation (`simulate.py`); runs on two are held against it, and it has not seen
+them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import timelapse as tl
+from benchmarks.candidates import Candidate
+from benchmarks.data import Dataset, Made
+from benchmarks.measure import OK, Measured, measure
+from benchmarks.report import Plot, Report, Series, Table, seconds, times
+from benchmarks.simulate import Costs, Played, RunSeen, TaskSeen, World, costs_of, one_pass, play
+from benchmarks.stream_data import Moves
+from benchmarks.stream_programs import Ledger
+from benchmarks.streams import OPENING
+from benchmarks.suites import Settings
+from benchmarks.workloads import IntAntispam, PythonAntispam, WindowedSpam
+from timelapse.analysis import analyse
+from timelapse.plan import make_plan
+from timelapse.plan.plan import Plan
+from timelapse.plan.scale import DOUBLING
+
+HOSTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+SIZES = (10**8, 10**9, 10**10, 10**11, 10**12)
+STRONG = 10**10
+"""Events of the simulated runs with the same log on every number of hosts."""
+WEAK = 10**8
+"""Events per host of those whose log grows with the hosts."""
+SEEDS = 3
+TROUBLED = (16, 64, 256)
+"""Numbers of hosts with stragglers and failures."""
+TROUBLES: tuple[tuple[str, float, float], ...] = (
+    ("as it should", 0.0, 0.0), ("2% of tasks 4 times as long", 0.02, 0.0), ("machines live a day", 0.0, 86_400.0),
+    ("both", 0.02, 86_400.0),
+)  # fmt: skip
+"""The share of tasks that take four times as long, and the mean seconds until a machine dies: bad ones, so that it shows."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A program over its log. `limit`: the most events that it is measured over."""
+
+    name: str
+    title: str
+    program: type[tl.Program]
+    data: type[Dataset]
+    limit: int
+    params: Mapping[str, Any] | None = None
+    exponent: float | None = None
+    seed: int = 7
+
+    def dataset(self, events: int) -> Dataset:
+        if self.exponent is None:
+            return self.data(events, seed=self.seed)
+        return self.data(events, seed=self.seed, exponent=self.exponent)
+
+
+WAYS = (
+    Way("antispam", "anti-spam", IntAntispam, Dataset, 20_000_000),
+    Way("python", "anti-spam, handlers stay Python", PythonAntispam, Dataset, 400_000),
+    Way("windowed", "windowed spam", WindowedSpam, Dataset, 1_000_000, seed=8),
+    Way("ledger", "transfers", Ledger, Moves, 4_000_000, {"opening": OPENING}),
+    Way("antispam-hot", "anti-spam, hot keys (Zipf 2)", IntAntispam, Dataset, 20_000_000, exponent=2.0),
+)
+"""Shared seeds mean shared results: the two forms of anti-spam flag the same."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A run that is measured."""
+
+    way: Way
+    hosts: int
+    slices: int
+    events: int
+    name: str
+
+
+def points(way: Way, settings: Settings) -> list[Point]:
+    """What is measured of a program: one host with one slice, two and four; two hosts with two and four; and one host with
+    half the log, for two hosts with twice a host's events."""
+    events = max(2, min(settings.events, way.limit))
+    several = (2,) if settings.quick else (2, 4)
+    grid = [(1, 1, events), (1, 1, events // 2), *((h, s, events) for s in several for h in (1, 2))]
+    return [Point(way, h, s, n, f"{way.name}-{h}h-{s}s-{n}") for h, s, n in grid]
+
+
+def candidate(point: Point) -> Candidate:
+    """Who runs it: all of a number of hosts in one process, on one cluster."""
+    options = {
+        "program": point.way.program.__name__, "engine": "spark", "master": f"local-cluster[{point.hosts},1,2048]",
+        "executors": point.hosts, "slices": point.slices, "strategy": "staged" if point.slices > 1 else "chain",
+        "params": None if point.way.params is None else dict(point.way.params),
+    }  # fmt: skip
+    title = f"{point.way.title}, {point.hosts} hosts, {point.slices} slices"
+    return Candidate(point.name, title, "replay_spark.py", options, shares=f"hosts-{point.hosts}")
+
+
+def hosts(settings: Settings) -> Report:
+    """Measured on one and two hosts, simulated beyond."""
+    ways = WAYS[:2] if settings.quick else WAYS
+    chosen = [way for way in ways if not settings.only or way.name in settings.only]
+    wanted = [point for way in chosen for point in points(way, settings)]
+    made: dict[Dataset, Made] = {}
+    entries = []
+    for point in wanted:
+        dataset = point.way.dataset(point.events)
+        if dataset not in made:
+            made[dataset] = settings.made(dataset)
+        entries.append((candidate(point), made[dataset]))
+    found = dict(zip(wanted, measure(entries, settings.bench()), strict=True))
+    title = "Throughput against hosts: one and two executors measured, each on a core; more of them simulated"
+    report = Report("hosts", title, settings.shown(), list(found.values()), [])
+    known = {}
+    for way in chosen:
+        own = {p: m for p, m in found.items() if p.way is way}
+        costs = calibrated(way, own)
+        if isinstance(costs, str):
+            report.notes.append(f"{way.title}: not simulated, {costs}")
+        else:
+            known[way] = costs
+    report.tables.append(_measured(found, known, report))
+    report.tables.append(_costs(known))
+    if known:
+        report.tables += [_curves(known, report), _sizes(known, report), _trouble(known, report)]
+    report.notes += [
+        "M: measured; S: simulated. Costs are those of single tasks on one executor; runs on two executors are held against them and "
+        "were not used. Both executors share one machine's memory and disk, which the simulation leaves out",
+        f"As ReStream: throughput grew {DOUBLING:g} times with each doubling of the hosts. Single thread: one pass on one core of one host",
+    ]
+    return report
+
+
+def calibrated(way: Way, own: Mapping[Point, Measured]) -> tuple[Plan, Costs] | str:
+    """A program's plan in slices, and what things take on one host; or why that is not known."""
+    runs = [run_of(p, m) for p, m in own.items() if p.hosts == 1 and m.state == OK and m.details and m.median]
+    plan = make_plan(
+        analyse(way.program), cores=2, slices=2, force="staged", compiled=lambda work, final: True, threads=1
+    )
+    states = max(1, sum(len(shape.states) for shape in plan.shapes))
+    try:
+        return plan, costs_of(runs, len(plan.shapes), states)
+    except ValueError as error:
+        return str(error)
+
+
+def run_of(point: Point, one: Measured) -> RunSeen:
+    """A measurement as the simulation takes it: tasks of the last round."""
+    assert one.details is not None
+    assert one.median is not None
+    tasks = tuple(TaskSeen(**task) for task in one.details["tasks"])
+    return RunSeen(point.events, point.slices, one.median, tasks)
+
+
+def simulated(point: Point, one: Measured, plan: Plan, costs: Costs) -> float:
+    """What the simulation makes of a run that was measured: its own cuts, on machines that share a disk."""
+    details = one.details or {}
+    cuts = [int(c) for c in details.get("cuts", ())]
+    if point.slices == 1 or len(cuts) < 3:
+        return one_pass(costs, point.events)
+    shares = [(b - a) / (cuts[-1] - cuts[0]) for a, b in itertools.pairwise(cuts)]
+    world = World(point.hosts, bandwidth=math.inf)
+    return play(plan.shapes, costs, world, point.events, shares, int(details.get("lead", 0))).seconds
+
+
+def best(plan: Plan, costs: Costs, world: World, events: float, seed: int = 0) -> tuple[Played, str]:
+    """The quicker of one pass and a slice for each core, as a planner with these costs would choose."""
+    slices = world.hosts * world.cores
+    alone = one_pass(costs, events)
+    found: tuple[Played, str] = (Played(alone, 1, 0, 0, 1 / slices), "one pass")
+    if slices < 2:
+        return found
+    for lead in (0, 1):
+        one = play(plan.shapes, costs, world, events, [1 / slices] * slices, lead, seed)
+        if one.seconds < found[0].seconds:
+            found = one, f"{slices} slices"
+    return found
+
+
+# --- tables ---------------------------------------------------------------------------------------------
+
+
+def _measured(
+    found: Mapping[Point, Measured], known: Mapping[Way, tuple[Plan, Costs]], report: Report
+) -> Table:
+    rows, off = [], []
+    for point, one in found.items():
+        head = (point.way.title, str(point.hosts), str(point.slices), f"{point.events:,}")
+        if one.median is None:
+            rows.append((*head, "–", "–", "–", "–", "–", one.reason or one.state))
+            continue
+        first = next((m.median for p, m in found.items() if p.way is point.way and (p.hosts, p.slices, p.events) == (1, 1, point.events)), None)  # fmt: skip
+        played, error = None, "–"
+        if point.way in known:
+            played = simulated(point, one, *known[point.way])
+            off.append(played / one.median - 1)
+            error = f"{off[-1]:+.0%}"
+            report.values[f"{point.name}: simulated / measured"] = played / one.median
+        speedup = first / one.median if first else None
+        if speedup:
+            report.values[f"{point.name}: speed-up"] = speedup
+        rows.append((
+            *head, seconds(one.median), f"{point.events / one.median / 1e6:.2f}", times(speedup), seconds(played), error, "",
+        ))  # fmt: skip
+    if off:
+        report.values["simulation off at worst"] = max(abs(o) for o in off)
+        report.notes.append(
+            f"where both exist the simulation was off by {max(abs(o) for o in off):.0%} at worst, {statistics.median(abs(o) for o in off):.0%} in the median"
+        )
+    columns = (
+        "measured",
+        "hosts",
+        "slices",
+        "events",
+        "s",
+        "M events/s",
+        "of 1 host",
+        "simulated s",
+        "off",
+        "",
+    )
+    return Table("Measured, and the same simulated", columns, rows)
+
+
+def _costs(known: Mapping[Way, tuple[Plan, Costs]]) -> Table:
+    rows = []
+    for way, (_, c) in known.items():
+        rows.append((
+            way.title, f"{1e9 * c.one:,.0f}", f"{1e9 * c.final:,.0f}", " + ".join(f"{1e9 * s:,.0f}" for s in c.stages),
+            f"{1e9 * c.load:,.0f}", f"{1e9 * c.merge:,.0f}", f"{c.task:.2f}", f"{c.whole:.2f}", f"{c.keys[0]:.3g}·n^{c.keys[1]:.2f}",
+        ))  # fmt: skip
+    columns = (
+        "costs, measured on one host",
+        "one pass ns",
+        "final ns",
+        "passes ns",
+        "load ns/row",
+        "merge ns/row",
+        "task s",
+        "run s",
+        "rows",
+    )
+    return Table("What the simulation plays with", columns, rows)
+
+
+def _curves(known: Mapping[Way, tuple[Plan, Costs]], report: Report) -> Table:
+    """Strong and weak, by hosts, and the plot."""
+    rows = []
+    series = []
+    for way, (plan, costs) in known.items():
+        single = 1 / costs.one / 1e6
+        rates = {}
+        for kind in ("strong", "weak"):
+            cells = []
+            for n in HOSTS:
+                events = STRONG if kind == "strong" else WEAK * n
+                played, _ = best(plan, costs, World(n), events)
+                rates[kind, n] = events / played.seconds / 1e6
+                cells.append(f"{rates[kind, n]:,.1f}")
+            growth = (rates[kind, HOSTS[-1]] / rates[kind, 1]) ** (1 / math.log2(HOSTS[-1]))
+            report.values[f"{way.name}, {kind}: per doubling"] = growth
+            rows.append((f"{way.title}, {kind}", f"{single:.2f}", *cells, f"{growth:.2f}×"))
+        series.append(Series(f"{way.title}, strong (S)", list(HOSTS), [rates["strong", n] for n in HOSTS]))
+    first = next(iter(known.values()))[1]
+    line = 1 / first.one / 1e6
+    series.append(Series("a single thread, anti-spam (M)", list(HOSTS), [line] * len(HOSTS)))
+    series.append(Series("as ReStream", list(HOSTS), [line * DOUBLING ** math.log2(n) for n in HOSTS]))
+    report.plot = Plot(
+        f"{STRONG:.0e} events by hosts, simulated with measured costs", "hosts", "million events per second", series, log=True, log_x=True,
+    )  # fmt: skip
+    columns = ("M events/s, simulated", "1 thread", *(f"{n} hosts" for n in HOSTS), "per doubling")
+    return Table(f"Strong: {STRONG:.0e} events; weak: {WEAK:.0e} per host", columns, rows)
+
+
+def _sizes(known: Mapping[Way, tuple[Plan, Costs]], report: Report) -> Table:
+    """Seconds by size of the log and hosts, of the first program."""
+    way, (plan, costs) = next(iter(known.items()))
+    rows = []
+    for events in SIZES:
+        cells = [_long(best(plan, costs, World(n), events)[0].seconds) for n in HOSTS]
+        rows.append((f"{events:.0e} events", *cells))
+    return Table(f"{way.title}: time by size, simulated", ("", *(f"{n} hosts" for n in HOSTS)), rows)
+
+
+def _trouble(known: Mapping[Way, tuple[Plan, Costs]], report: Report) -> Table:
+    """The same log with tasks that take longer and machines that die: means over seeds."""
+    rows = []
+    for way, (plan, costs) in known.items():
+        for name, straggling, lifetime in TROUBLES:
+            cells = []
+            for n in TROUBLED:
+                world = World(n, straggling=straggling, lifetime=lifetime)
+                seeds = range(SEEDS if straggling or lifetime else 1)
+                runs = [best(plan, costs, world, 10**12, seed)[0] for seed in seeds]
+                took = statistics.mean(r.seconds for r in runs)
+                lost = statistics.mean(r.lost for r in runs)
+                cells.append(_long(took) + (f", {lost:.1f} lost" if lost else ""))
+                if n == TROUBLED[-1]:
+                    report.values[f"{way.name}, {name}: seconds on {n} hosts"] = took
+            rows.append((f"{way.title}: {name}", *cells))
+    columns = ("10^12 events, simulated", *(f"{n} hosts" for n in TROUBLED))
+    return Table(
+        f"Stragglers and failures, means over {SEEDS} seeds; a lost task begins again", columns, rows
+    )
+
+
+def _long(value: float) -> str:
+    if value < 120:
+        return f"{value:.1f} s"
+    if value < 7200:
+        return f"{value / 60:.1f} min"
+    return f"{value / 3600:,.1f} h"
+
+
+__all__: Sequence[str] = (
+    "HOSTS",
+    "WAYS",
+    "Point",
+    "Way",
+    "best",
+    "calibrated",
+    "candidate",
+    "hosts",
+    "points",
+    "simulated",
+)

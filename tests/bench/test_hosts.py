@@ -1,0 +1,210 @@
+"""The simulation of replays on many hosts: the driver's schedule with costs, and what a measured run makes of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import hosts, limits, run
+from benchmarks.candidates import Candidate
+from benchmarks.data import Made
+from benchmarks.fits import best_threshold, fit
+from benchmarks.measure import Bench, Measured
+from benchmarks.simulate import (
+    Costs,
+    RunSeen,
+    TaskSeen,
+    World,
+    costs_of,
+    heaps,
+    one_pass,
+    play,
+)
+from benchmarks.suites import Settings
+from timelapse.plan.schedule import Shape, Times, foretell
+
+SHAPES = (
+    Shape(("a", "b"), frozenset(), chain=False),
+    Shape(("c",), frozenset({"a"}), chain=False),
+)
+COSTS = Costs((2e-7, 1e-7), 3e-7, 2.5e-7, 0.1, 0.0, 0.0, 0.5, (1.0, 1.0), 3)
+NEAR = math.inf
+
+
+def test_without_trouble_it_is_what_the_planner_plays_through() -> None:
+    """The same schedule, times and cores: the same seconds, on random shapes."""
+    rng = random.Random(3)
+    for _ in range(60):
+        shapes = tuple(
+            Shape((f"s{n}",), frozenset(f"s{m}" for m in range(n) if rng.random() < 0.5), chain=rng.random() < 0.3)
+            for n in range(rng.randrange(1, 4))
+        )  # fmt: skip
+        slices, lead, cores = rng.randrange(2, 9), rng.randrange(2), rng.randrange(1, 6)
+        costs = Costs(tuple(rng.random() for _ in shapes), rng.random(), 1.0, rng.random(), 0.0, 0.0, 0.0)
+        cuts = sorted(rng.random() for _ in range(slices - 1))
+        shares = [b - a for a, b in itertools.pairwise([0.0, *cuts, 1.0])]
+        times = Times(costs.stages, costs.final, costs.task, 0.0)
+        wanted = foretell(shapes, times, shares, lead, cores)
+        found = play(shapes, costs, World(1, cores, bandwidth=NEAR), 1.0, shares, lead)
+        assert found.seconds == pytest.approx(wanted)
+        spread = play(shapes, costs, World(cores, 1, bandwidth=NEAR), 1.0, shares, lead)
+        assert spread.seconds == pytest.approx(wanted)
+
+
+def test_by_hand() -> None:
+    """Two slices, two hosts: slice 0 leads, and then slice 1's final pass takes over what is there."""
+    shape = (Shape(("a",), frozenset(), chain=False),)
+    costs = Costs((1.0,), 2.0, 2.0, 0.5, 0.25, 0.125, 3.0, (1.0, 1.0), 1)
+    found = play(shape, costs, World(2, bandwidth=NEAR), 8, [0.5, 0.5], lead=1)
+    # start, task + final over 4 events, a merge of 4 rows, task + load of 4 rows + final over 4 events
+    assert found.seconds == pytest.approx(3.0 + (0.5 + 8.0) + 0.5 + (0.5 + 1.0 + 8.0))
+    assert (found.tasks, found.lost, found.straggled) == (2, 0, 0)
+    alone = play(shape, costs, World(2, bandwidth=NEAR), 8, [0.5, 0.5], lead=0)
+    # the pass over slice 0 beside its final pass, which ends later
+    assert alone.seconds == pytest.approx(3.0 + max(0.5 + 8.0, (0.5 + 4.0) + 0.5 + (0.5 + 1.0 + 8.0)))
+    assert one_pass(costs, 8) == pytest.approx(3.0 + 0.5 + 16.0)
+
+
+def test_what_travels_and_what_goes_wrong_takes_time() -> None:
+    events, shares = 10**8, [1 / 8] * 8
+    clean = play(SHAPES, COSTS, World(8, bandwidth=NEAR), events, shares)
+    assert play(SHAPES, COSTS, World(8), events, shares).seconds > clean.seconds
+    slow = replace(COSTS, merge=1e-7)
+    assert play(SHAPES, slow, World(8, bandwidth=NEAR), events, shares).seconds > clean.seconds
+    late = [
+        play(SHAPES, COSTS, World(8, bandwidth=NEAR, straggling=0.2), events, shares, seed=n)
+        for n in range(6)
+    ]
+    assert sum(one.straggled for one in late) > 0
+    assert all(one.seconds >= clean.seconds for one in late)
+    dying = World(8, bandwidth=NEAR, lifetime=60.0)
+    ill = [play(SHAPES, COSTS, dying, events, shares, seed=n) for n in range(6)]
+    assert sum(one.lost for one in ill) > 0
+    assert all(one.tasks == clean.tasks + one.lost for one in ill)
+    assert all(one.seconds >= clean.seconds for one in ill)
+    assert [play(SHAPES, COSTS, dying, events, shares, seed=n) for n in range(6)] == ill
+
+
+def test_costs_come_from_tasks() -> None:
+    """A run is played, its tasks are what the costs say: the costs come back."""
+    true = Costs((2e-7,), 3e-7, 2.5e-7, 0.125, 5e-8, 4e-8, 0.5, (2.0, 0.75), 1)
+    shape = (Shape(("a",), frozenset(), chain=False),)
+    runs = [RunSeen(10**7, 1, 0.0, (TaskSeen("final_chain", 0, 0, 0, 10**7, 2.5, 0.0, 2.625, 0),))]
+    runs[0] = replace(runs[0], seconds=2.625 + 0.5)
+    for slices in (2, 4):
+        each = 10**7 // slices
+        tasks = []
+        for n in range(slices):
+            rows = min(true.rows(each * n), true.rows(each))
+            inside = true.final * each + true.load * rows
+            tasks.append(
+                TaskSeen(
+                    "final", 0, n, n, each, inside, true.load * rows, inside + 0.125, round(true.rows(each))
+                )
+            )
+            if n < slices - 1:
+                inside = true.stages[0] * each
+                tasks.append(TaskSeen("pass", 0, n, n, each, inside, 0.0, inside + 0.125, 0))
+                took = true.merge * true.rows(each * (n + 1))
+                tasks.append(TaskSeen("merge", 0, n, n, 0, took, 0.0, took, 0))
+        waited = sum(t.waited for t in tasks if t.kind != "merge")
+        runs.append(RunSeen(10**7, slices, waited + 0.5, tuple(tasks)))
+    found = costs_of(runs, 1, 1)
+    for name in ("final", "one", "task", "load", "merge", "whole"):
+        assert getattr(found, name) == pytest.approx(getattr(true, name), rel=1e-3), name
+    assert found.stages == pytest.approx(true.stages)
+    assert found.keys == pytest.approx(true.keys, rel=1e-3)
+    assert play(shape, found, World(2), 10**7, [0.5, 0.5]).seconds == pytest.approx(
+        play(shape, true, World(2), 10**7, [0.5, 0.5]).seconds, rel=1e-3
+    )
+    with pytest.raises(ValueError, match="one slice"):
+        costs_of(runs[1:], 1, 1)
+
+
+def test_growth_of_keys() -> None:
+    assert heaps([(100.0, 3 * 100**0.5), (10_000.0, 3 * 10_000**0.5)]) == pytest.approx((3.0, 0.5))
+    assert heaps([(100.0, 50.0)]) == (0.5, 1.0)
+
+
+# --- fits -----------------------------------------------------------------------------------------------
+
+
+def test_a_fit_finds_the_coefficients_it_was_made_with() -> None:
+    rng = np.random.default_rng(5)
+    hosts_, paths = rng.integers(1, 64, 80).astype(float), rng.uniform(0.1, 8, 80)
+    true = (3.0, 0.5, 0.25)
+    for wanted in (0.5, 1.85, 3.0):
+        y = true[0] + true[1] * (hosts_ - 1) / hosts_ + true[2] * np.maximum(paths, wanted)
+        found, a = best_threshold(
+            lambda at: np.column_stack([np.ones_like(paths), (hosts_ - 1) / hosts_, np.maximum(paths, at)]), paths, y
+        )  # fmt: skip
+        assert a == pytest.approx(wanted, abs=0.15)
+        assert found.r_squared > 0.999
+    exact = fit(np.column_stack([np.ones_like(paths), hosts_]), 2 + 3 * hosts_)
+    assert exact.coefficients == pytest.approx((2.0, 3.0))
+    assert exact.r_squared == pytest.approx(1.0)
+    noise = fit(np.column_stack([np.ones_like(paths), hosts_]), rng.normal(size=80))
+    assert noise.r_squared < 0.2
+
+
+# --- the benchmarks -------------------------------------------------------------------------------------
+
+
+def played(entries: list[tuple[Candidate, Made]], bench: Bench) -> list[Measured]:
+    """Measurements that are given: what costs of 1 us an event would give, half with two hosts."""
+    found = []
+    for candidate, made in entries:
+        n, options = made.dataset.events, candidate.options
+        slices = int(options.get("slices") or 1)
+        many = int(options.get("executors", 1) or 1)
+        took = 0.5 + n * 1e-6 * (1.5 if slices > 1 else 1.0) / min(many, slices)
+        cuts = [n * i // slices for i in range(slices + 1)]
+        tasks: list[dict[str, Any]] = []
+
+        def task(kind: str, at: int, each: int, stage: int = 0, rows: int = 0, tasks: Any = tasks) -> None:
+            inside = each * 1e-6
+            tasks.append(
+                {"kind": kind, "stage": stage, "first": at, "last": at, "events": each, "inside": inside, "load": 0.0,
+                 "waited": inside + 0.05, "rows": rows}
+            )  # fmt: skip
+
+        for i in range(slices):
+            task("final" if slices > 1 else "final_chain", i, cuts[i + 1] - cuts[i], rows=10 * (i == 0))
+            if i < slices - 1:
+                for stage in range(4):
+                    task("pass", i, cuts[i + 1] - cuts[i], stage)
+                    task("merge", i, 0, stage)
+        one = Measured(candidate.name, candidate.title, n, warm=[took], cpu=[took])
+        one.details = {"tasks": tasks, "cuts": cuts, "lead": 0, "digest": "a"}
+        found.append(one)
+    return found
+
+
+@pytest.mark.parametrize("name", ["hosts", "limits"])
+def test_the_benchmark_says_what_is_measured_and_what_simulated(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (hosts, limits):
+        monkeypatch.setattr(module, "measure", played)
+    monkeypatch.setattr(hosts, "HOSTS", (1, 2, 16))
+    monkeypatch.setattr(hosts, "TROUBLED", (2, 16))
+    settings = Settings(2_000, 1, tmp_path / "data", quick=True, say=lambda _: None)
+    settings.data.mkdir()
+    [(report, files)] = list(run.run([name], settings, None, tmp_path))
+    assert {f.suffix for f in files} == {".json", ".md", ".svg"}
+    text = (tmp_path / f"{name}.md").read_text(encoding="utf-8")
+    if name == "hosts":
+        assert "simulation off at worst" in report.values
+        assert "simulated" in text
+        assert "M: measured; S: simulated" in text
+    else:
+        assert 0 <= report.values["ReStream's formula: R-squared"] <= 1
+        assert "1.85" in text
+        assert "0.94" in text
