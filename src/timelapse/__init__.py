@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from timelapse.run import Run, replay, run_serial
     from timelapse.run.explain import explain
     from timelapse.streaming.live import Live, live
+    from timelapse.streaming.sources.delta import DeltaTable
     from timelapse.streaming.sources.kafka import Kafka
+    from timelapse.streaming.sources.postgres import PostgresTable
     from timelapse.streaming.sources.push import Push
     from timelapse.training import features
 
@@ -77,7 +79,9 @@ _LATER = {
     "on": "timelapse.model.program",
     "resource": "timelapse.model.resource",
     "Time": "timelapse.model.types",
+    "DeltaTable": "timelapse.streaming.sources.delta",
     "Kafka": "timelapse.streaming.sources.kafka",
+    "PostgresTable": "timelapse.streaming.sources.postgres",
     "Live": "timelapse.streaming.live",
     "Log": "timelapse.log",
     "Push": "timelapse.streaming.sources.push",
@@ -97,8 +101,8 @@ _LATER = {
 }
 
 __all__ = [
-    "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Distinct", "Event", "First", "Frequent", "Kafka", "ListOf", "Live", "Log", "MapOf", "Max",
-    "Mean", "Min", "Program", "Push", "Quantiles", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Sum", "Time", "TimelapseError",
+    "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "DeltaTable", "Distinct", "Event", "First", "Frequent", "Kafka", "ListOf", "Live", "Log", "MapOf", "Max",
+    "Mean", "Min", "PostgresTable", "Program", "Push", "Quantiles", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Sum", "Time", "TimelapseError",
     "Value", "check", "diff", "enforce", "every", "explain", "features", "live", "on", "replay", "report", "resource", "run_serial",
     "scale", "state", "sweep", "what_if",
 ]  # fmt: skip

@@ -24,6 +24,7 @@ def register(app: typer.Typer) -> None:
             "timelapse live rules.py:Antispam out/live Friendship=in/friends Message=in/messages --lateness 5s",
             "timelapse live rules.py:Antispam out/live Message=app.jsonl --ts sent_at --listen 8080",
             "timelapse live rules.py:Antispam out/live Message=kafka://broker:9092/messages Friendship=push --listen 8080",
+            "timelapse live rules.py:Guessing out/live 'Login=postgresql://me@db/app?table=logins&by=id'",
             "timelapse live rules.py:Antispam out/live Message:web=in/web Message:app=in/app Friendship=in/friends --once",
         )
     )(live)
@@ -45,7 +46,8 @@ def live(
         typer.Argument(
             metavar="TYPE[:NAME]=SOURCE...",
             show_default=False,
-            help="For each event type a folder or pattern of files, a text file that grows, kafka://BROKER/TOPIC, or push (rows are sent to "
+            help="For each event type a folder or pattern of files, a text file that grows, kafka://BROKER/TOPIC, "
+            "postgresql://HOST/DB?table=TABLE&by=COLUMN, delta:FOLDER, or push (rows are sent to "
             "--listen); with names where a type has several. Rows of the same time are in this order.",
         ),
     ],
@@ -232,17 +234,15 @@ def _streams(own: dict[str, str], layout: Any) -> dict[str, Any]:
     """The sources of a type, by name."""
     from dataclasses import replace
 
-    from timelapse.streaming.sources.kafka import Kafka
+    from timelapse.streaming.sources.choose import named_source
     from timelapse.streaming.sources.push import Push
 
     found: dict[str, Any] = {}
     for name, text in own.items():
         if text == "push":
             found[name] = Push(layout)
-        elif text.startswith("kafka://"):
-            found[name] = Kafka.of(text, layout)
         else:
-            found[name] = replace(layout, data=text)
+            found[name] = named_source(text, layout) or replace(layout, data=text)
     return found
 
 

@@ -22,6 +22,7 @@ from timelapse.streaming.place import RunPlace
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.sinks.base import Follower
 from timelapse.streaming.sources.base import LiveSource
+from timelapse.streaming.sources.delta import DeltaSource
 from timelapse.streaming.sources.files import Files
 from timelapse.streaming.sources.push import Push
 from timelapse.streaming.streams import StreamEntry
@@ -196,7 +197,7 @@ class Loop:
         for entry, source in self._sources:
             head.stream(entry)
             own = [p for p in head.partitions.values() if p.stream == entry.number]
-            notes = head.notes(entry.number) if isinstance(source, Files) else []
+            notes = head.notes(entry.number) if isinstance(source, Files | DeltaSource) else []
             source.start(entry.number, head.kind(entry.type), own, notes, self._wake.set)
             if warning := getattr(source, "warning", ""):
                 self._progress.note(f"{entry.text}, {source.text}: {warning}; they are read as they appear")

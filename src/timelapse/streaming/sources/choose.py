@@ -12,9 +12,11 @@ from timelapse.ingest.source import Source
 from timelapse.model.events import Event
 from timelapse.store.places import local_path
 from timelapse.streaming.sources.base import LiveSource
+from timelapse.streaming.sources.delta import DeltaSource, DeltaTable
 from timelapse.streaming.sources.files import Files
 from timelapse.streaming.sources.follow import Follow
 from timelapse.streaming.sources.kafka import Kafka, KafkaSource
+from timelapse.streaming.sources.postgres import PostgresSource, PostgresTable
 from timelapse.streaming.sources.push import Push
 
 _PACKED = (".gz", ".bz2", ".zst", ".lz4", ".parquet", ".pq")
@@ -22,12 +24,16 @@ _PACKED = (".gz", ".bz2", ".zst", ".lz4", ".parquet", ".pq")
 
 def source_of(given: Any, cls: type[Event], *, once: bool) -> LiveSource:
     """The source for what a user gives as one. Raises UsageError."""
-    if isinstance(given, Kafka | Source):
-        check_streamed(given.layout if isinstance(given, Kafka) else given)
+    if isinstance(given, str) and (named := named_source(given, Source(""))) is not None:
+        given = named
+    if isinstance(given, Kafka | PostgresTable | DeltaTable | Source):
+        check_streamed(given if isinstance(given, Source) else given.layout)
     if isinstance(given, Kafka):
         return KafkaSource(given, once=once)
-    if isinstance(given, str) and given.startswith("kafka://"):
-        return KafkaSource(Kafka.of(given, Source("", format="json")), once=once)
+    if isinstance(given, PostgresTable):
+        return PostgresSource(given, once=once)
+    if isinstance(given, DeltaTable):
+        return DeltaSource(given, once=once)
     layout = given if isinstance(given, Source) else Source("")
     frame: Any = given.data if isinstance(given, Source) else given
     if hasattr(frame, "isStreaming"):
@@ -45,8 +51,17 @@ def source_of(given: Any, cls: type[Event], *, once: bool) -> LiveSource:
         return found
     raise UsageError(
         f"{type(given).__name__} is no source of a stream", place=Place(what=cls.__name__), code="TL810",
-        hint="give a folder, a pattern, a file that grows, a streaming DataFrame, tl.Source(...), tl.Kafka(...), tl.Push(), or {name: source} for several",
+        hint="give a folder, a pattern, a file that grows, a streaming DataFrame, tl.Source(...), tl.Kafka(...), tl.PostgresTable(...), tl.DeltaTable(...), tl.Push(), or {name: source} for several",
     )  # fmt: skip
+
+
+def named_source(text: str, layout: Source) -> Kafka | PostgresTable | DeltaTable | None:
+    """The source that an address names, read as `layout` says; None for a path. Raises UsageError."""
+    if text.startswith("kafka://"):
+        return Kafka.of(text, layout)
+    if text.startswith(("postgresql://", "postgres://")):
+        return PostgresTable.of(text, layout)
+    return DeltaTable(text.removeprefix("delta:"), layout) if text.startswith("delta:") else None
 
 
 def check_streamed(layout: Source) -> None:

@@ -1,0 +1,241 @@
+"""Tables that grow: a real PostgreSQL server, and Delta tables."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import timelapse as tl
+from tests.streaming.postgres_server import BINARIES, Server
+from tests.streaming.test_live import FAST, Hit, Plain, hits
+from timelapse.errors import SourceError, UsageError
+from timelapse.run import run_serial
+
+SECOND = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    if BINARIES is None:
+        pytest.skip("no PostgreSQL on this machine: apt install postgresql")
+    found = Server(tmp_path_factory.mktemp("database"))
+    yield found
+    found.stop()
+
+
+def connect(server: Server) -> Any:
+    import psycopg
+
+    return psycopg.connect(server.dsn, autocommit=True)
+
+
+def add(connection: Any, table: str, rows: list[Hit]) -> None:
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            f"INSERT INTO {table} (ts, who, size) VALUES (to_timestamp(%s::numeric / 1000000), %s, %s)",
+            [(e.ts, e.who, e.size) for e in rows],
+        )
+
+
+def make(connection: Any, table: str) -> None:
+    connection.execute(
+        f"CREATE TABLE {table} (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ts timestamptz, who int, size int)"
+    )
+
+
+def test_rows_of_a_table_once_and_in_order(tmp_path: Path, server: Server) -> None:
+    """Over three sessions, with the server killed between them."""
+    sent = hits(300)
+    with connect(server) as connection:
+        make(connection, "hits")
+    for number in range(3):
+        source = tl.PostgresTable(server.dsn, "public.hits")
+        with tl.live(Plain, {Hit: source}, tmp_path / "out", once=number == 2, **FAST) as run:
+            with connect(server) as connection:
+                for at in range(number * 100, number * 100 + 100, 25):
+                    add(connection, "hits", sent[at : at + 25])
+            if number < 2:
+                run.until(lambda e, n=number: sum(p.rows for p in e.partitions) >= n * 100 + 90, 60)  # type: ignore[misc]
+        server.stop()
+        server.start()
+    with tl.live(
+        Plain, {Hit: tl.PostgresTable(server.dsn, "hits")}, tmp_path / "out", once=True, **FAST
+    ) as run:
+        assert run.wait(60)
+    assert run.digest == run_serial(Plain, sent).digest
+    assert run.parity().same
+
+
+def test_numbers_that_commit_out_of_order(tmp_path: Path, server: Server) -> None:
+    """A transaction that inserted first and commits last loses nothing: rows behind it wait for it, and only for it."""
+    import psycopg
+
+    with connect(server) as connection:
+        make(connection, "slow")
+        source = tl.PostgresTable(server.dsn, "slow")
+        with tl.live(Plain, {Hit: source}, tmp_path / "out", lateness="1h", **FAST) as run:
+            first = psycopg.connect(server.dsn)
+            add(first, "slow", [Hit(who=1, size=1, ts=5 * SECOND)])
+            add(connection, "slow", [Hit(who=2, size=2, ts=6 * SECOND)])
+            time.sleep(0.5)
+            assert run.last is None or sum(p.rows for p in run.last.partitions) == 0
+            reader = psycopg.connect(server.dsn)  # who only reads holds nobody back
+            reader.execute("SELECT count(*) FROM slow")
+            first.commit()
+            add(first, "slow", [Hit(who=4, size=4, ts=7 * SECOND)])
+            first.rollback()  # a number that is never used
+            run.until(lambda e: sum(p.rows for p in e.partitions) == 2, 60)
+            reader.close()
+            first.close()
+            add(connection, "slow", [Hit(who=3, size=3, ts=8 * SECOND)])
+            run.until(lambda e: sum(p.rows for p in e.partitions) == 3, 60)
+        with tl.live(Plain, {Hit: source}, tmp_path / "out", lateness="1h", once=True, **FAST) as run:
+            run.wait(60)
+    expected = [
+        Hit(who=1, size=1, ts=5 * SECOND),
+        Hit(who=2, size=2, ts=6 * SECOND),
+        Hit(who=3, size=3, ts=8 * SECOND),
+    ]
+    assert run.digest == run_serial(Plain, expected).digest
+
+
+def test_many_writers_at_once(tmp_path: Path, server: Server) -> None:
+    """Transactions of several rows that take a while: each row is taken once."""
+    import psycopg
+
+    with connect(server) as connection:
+        make(connection, "busy")
+    source = tl.PostgresTable(server.dsn, "busy")
+
+    def write(who: int) -> None:
+        with psycopg.connect(server.dsn) as own:
+            for turn in range(8):
+                for size in range(3):
+                    add(own, "busy", [Hit(who=who, size=size, ts=(turn * 3 + size) * SECOND)])
+                    time.sleep(0.004 * (who + size))
+                own.commit() if (turn + who) % 4 else own.rollback()
+
+    with tl.live(Plain, {Hit: source}, tmp_path / "out", lateness="1h", **FAST) as run:
+        threads = [threading.Thread(target=write, args=(who,)) for who in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with connect(server) as connection:
+            ((count,),) = connection.execute("SELECT count(*) FROM busy").fetchall()
+        run.until(lambda e: sum(p.rows for p in e.partitions) == count, 60)
+    assert count == sum(3 for who in range(5) for turn in range(8) if (turn + who) % 4)
+
+
+def test_values_of_a_table(tmp_path: Path, server: Server) -> None:
+    """Hostile names, numbers and times that are none: rows go aside, nothing is run."""
+    with connect(server) as connection:
+        connection.execute(
+            'CREATE TABLE "o""dd; DROP" ("i d" serial PRIMARY KEY, "ts" timestamptz, "who" numeric, size text)'
+        )
+        connection.execute(
+            """INSERT INTO "o""dd; DROP" (ts, who, size) VALUES ('2026-01-01 00:00:00.000001+02', 7, '5'), ('infinity', 1, '1'),
+            ('2026-01-01', 2, 'many'), ('2026-01-02', 3, '4')"""
+        )
+    source = tl.PostgresTable(server.dsn, 'o"dd; DROP', by="i d")
+    with tl.live(Plain, {Hit: source}, tmp_path / "out", once=True, **FAST) as run:
+        run.wait(60)
+    assert run.aside()["bad"].num_rows == 2
+    assert run.last is not None
+    assert sum(p.rows for p in run.last.partitions) == 2
+
+
+def test_tables_that_will_not_do(tmp_path: Path, server: Server) -> None:
+    with connect(server) as connection:
+        make(connection, "good")
+        connection.execute("CREATE TABLE loose (id bigint, ts timestamptz, who int, size int)")
+        connection.execute("CREATE TABLE below (id bigint PRIMARY KEY, ts timestamptz, who int, size int)")
+        connection.execute("INSERT INTO below VALUES (-1, now(), 1, 1)")
+    for source, text in (
+        (tl.PostgresTable(server.dsn, "nowhere"), "nowhere"), (tl.PostgresTable(server.dsn, "good", by="idd"), "no column 'idd'"),
+        (tl.PostgresTable(server.dsn, "loose"), "no unique index"), (tl.PostgresTable(server.dsn, "good", by="ts"), "timestamptz"),
+        (tl.PostgresTable(server.dsn, "below"), "id is -1"),
+    ):  # fmt: skip
+        with pytest.raises(SourceError, match=text) as wrong:
+            with tl.live(Plain, {Hit: source}, tmp_path / "out", once=True, **FAST) as run:
+                run.wait(60)
+        assert wrong.value.code == "TL945"
+        assert wrong.value.hint
+    with pytest.raises(UsageError, match="names no table"):
+        tl.live(Plain, {Hit: "postgresql://me@host/db"}, tmp_path / "other")
+
+
+def write(folder: Path, rows: list[Hit], **options: Any) -> None:
+    from deltalake import write_deltalake
+
+    table = pa.table(
+        {
+            "ts": pa.array([e.ts for e in rows], pa.timestamp("us", "UTC")),
+            "who": [e.who for e in rows],
+            "size": [e.size for e in rows],
+        }
+    )
+    write_deltalake(str(folder), table, mode="append", **options)
+
+
+def test_versions_of_a_delta_table(tmp_path: Path) -> None:
+    """What it has, then what each version adds, over restarts; laying it out anew changes nothing."""
+    from deltalake import DeltaTable
+
+    sent, folder = hits(240), tmp_path / "table"
+    write(folder, sent[:40], partition_by=["who"])
+    write(folder, sent[40:80])
+    for number in range(2):
+        with tl.live(Plain, {Hit: tl.DeltaTable(folder)}, tmp_path / "out", lateness="1h", **FAST) as run:
+            for at in range(80 + number * 80, 160 + number * 80, 40):
+                write(folder, sent[at : at + 40])
+                run.until(lambda e, n=at: sum(p.rows for p in e.partitions) == n + 40, 60)  # type: ignore[misc]
+        DeltaTable(str(folder)).optimize.compact()
+    with tl.live(Plain, {Hit: f"delta:{folder}"}, tmp_path / "out", lateness="1h", once=True, **FAST) as run:
+        assert run.wait(60)
+    assert run.last is not None
+    assert sum(p.rows for p in run.last.partitions) == 240
+    assert run.parity().same
+    found = [(e.ts, e.who, e.size) for e in run.journal().events(Hit)] if hasattr(run, "journal") else None
+    if found is not None:
+        assert sorted(found) == sorted((e.ts, e.who, e.size) for e in sent)
+
+
+def test_a_delta_table_whose_rows_change(tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    folder = tmp_path / "table"
+    write(folder, hits(20))
+    with tl.live(Plain, {Hit: tl.DeltaTable(folder)}, tmp_path / "out", **FAST) as run:
+        run.until(lambda e: sum(p.rows for p in e.partitions) == 20, 60)
+        DeltaTable(str(folder)).delete("who = 1")
+        with pytest.raises(SourceError, match="changes or removes rows"):
+            run.wait(60)
+    with pytest.raises(SourceError, match="no Delta table"):
+        with tl.live(Plain, {Hit: tl.DeltaTable(tmp_path / "none")}, tmp_path / "other", **FAST) as run:
+            run.wait(60)
+
+
+def test_a_delta_table_that_was_made_anew(tmp_path: Path) -> None:
+    import shutil
+
+    folder = tmp_path / "table"
+    write(folder, hits(20))
+    with tl.live(Plain, {Hit: tl.DeltaTable(folder)}, tmp_path / "out", once=True, **FAST) as run:
+        run.wait(60)
+    shutil.rmtree(folder)
+    write(folder, hits(30))
+    with pytest.raises(SourceError, match="another table"):
+        with tl.live(Plain, {Hit: tl.DeltaTable(folder)}, tmp_path / "out", **FAST) as run:
+            run.wait(60)
