@@ -488,4 +488,8 @@ rows was closed. Rows would be lost or counted twice, so the run stops. Put thin
 TL946 A sink that cannot go on
 A sink holds outputs of another live run, or of a history that this run does not have (the run was restored from an older copy), or the database refuses what comes.
 The run itself goes on, and has all outputs in its own files. Give the sink a place of its own, or empty it: it is filled again from the first epoch.
+
+TL950 A snapshot of states that does not fit
+There is no snapshot in the folder, or something else, or a snapshot already; its manifest is damaged or of another format; the number of parts or
+the state's name does not fit. `timelapse state checkpoint RUN FOLDER` makes snapshots.
 """

@@ -42,6 +42,11 @@ class Reading:
         return Reading(absolute_path(out, "live run"), program)
 
     @property
+    def place(self) -> LocalPlace:
+        """Where its files are."""
+        return self._place
+
+    @property
     def run(self) -> LiveRun:
         """What the run says of itself."""
         return self._run

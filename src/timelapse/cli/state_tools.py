@@ -1,0 +1,117 @@
+"""`state checkpoint` and `state partition`: states of one moment as Parquet files that any tool reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from timelapse.cli.options import Json, Overwrite, examples
+
+if TYPE_CHECKING:
+    from timelapse.run.snapshot import Snapshot
+
+Parts = Annotated[
+    int, typer.Option(min=1, max=4096, metavar="N", help="So many files per state, by ranges of a hash of the key.")
+]  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(
+        "state-checkpoint",
+        epilog=examples(
+            "timelapse state-checkpoint @last states/oct",
+            "timelapse state-checkpoint @last states/oct-07 --at 2026-10-07 --parts 8",
+            "timelapse state-checkpoint out/live states/now",
+        ),
+    )(checkpoint)
+    app.command(
+        "state-partition", epilog=examples("timelapse state-partition states/oct states/oct-16 --parts 16")
+    )(partition)
+
+
+def checkpoint(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="A run's folder, @3 or @last, or a live run's folder.", show_default=False
+        ),
+    ],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the files go.", show_default=False)],
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Before everything at that time; without it after the last event. Not for live runs.",
+        ),
+    ] = None,
+    parts: Parts = 1,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Write a run's states of one moment as Parquet files with a manifest (docs/format.md). Of a live run: those of its newest checkpoint."""
+    from timelapse.cli.places import find_run
+    from timelapse.errors import UsageError
+    from timelapse.moments import read_time
+    from timelapse.run import Run
+    from timelapse.run.snapshot import write_snapshot
+    from timelapse.streaming.format import RUN
+    from timelapse.streaming.snapshots import snapshot_of
+
+    live = Path(run)
+    if (live / RUN).is_file():
+        if at is not None:
+            raise UsageError(
+                "--at is of replays: a live run's states are those of its newest checkpoint", code="TL841",
+                hint="replay its journal: timelapse replay PROGRAM OUT/journal, then --at",
+            )  # fmt: skip
+        found = snapshot_of(live, folder, parts=parts, overwrite=overwrite)
+    else:
+        opened = Run.open(find_run(run))
+        when = None if at is None else read_time(at)
+        kinds = {s.name: s.kind for s in opened.manifest.states}
+        tables = {name: (kinds[name], table) for name, table in opened.states(when).items()}
+        moment: dict[str, Any] = {"run": str(opened.path), "events": opened.events, "at": when}
+        found = write_snapshot(
+            folder, tables, program=opened.program, params=opened.manifest.params, fingerprint=opened.manifest.fingerprint,
+            moment=moment, parts=parts, overwrite=overwrite,
+        )  # fmt: skip
+    _print(found, folder, as_json=as_json)
+
+
+def partition(
+    snapshot: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="What `state checkpoint` has written.", show_default=False),
+    ],
+    into: Annotated[Path, typer.Argument(metavar="INTO", help="Where the files go.", show_default=False)],
+    parts: Parts,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Lay a snapshot of states out anew, in another number of parts; what it says stays the same."""
+    from timelapse.run.snapshot import repartition
+
+    _print(repartition(snapshot, into, parts, overwrite=overwrite), into, as_json=as_json)
+
+
+def _print(found: Snapshot, folder: Path, *, as_json: bool) -> None:
+    import msgspec
+
+    from timelapse.cli.console import line, print_json
+    from timelapse.moments import time_text
+
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+        return
+    when = found.moment.get("at", found.moment.get("complete"))
+    moment = "after the last event" if when is None else f"at {time_text(when)}"
+    line(
+        (f"{found.program}", "bold"),
+        f" {moment}: {len(found.states)} states, {found.parts} files each, in {folder}",
+    )
+    for state in found.states:
+        line(f"  {state.name:<24} {state.kind:<12} {state.rows:>14,} rows")
+    line(("next: ", "dim"), f"read {folder}/STATE/*.parquet with DuckDB, Polars, Spark")
