@@ -22,7 +22,7 @@ EVENTS = [A(k=i % 3, v=i % 2, s="x", ts=i) for i in range(12)]
 CHILD = """
     import importlib, os, sys
     from pathlib import Path
-    import timelapse.store.folders as folders
+    import timelapse.store.disk as disk
     import timelapse.engine.results as results
     import timelapse.engine.tasks as tasks
     replay_module = importlib.import_module("timelapse.run.start")
@@ -33,8 +33,9 @@ CHILD = """
     out, where, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
     if where == "rename":
-        folders._exchange = lambda a, b: False
-        Path.rename = dying(Path.rename, count)
+        disk._exchange = lambda a, b: False
+        whole, dies = disk.os.replace, dying(disk.os.replace, count)
+        disk.os.replace = lambda old, new: (dies if Path(out) in (Path(old), Path(new)) else whole)(old, new)
     elif where == "write":
         tasks.write_table = results.write_table = dying(tasks.write_table, count)
     elif where == "parquet":
@@ -42,7 +43,7 @@ CHILD = """
     elif where == "manifest":
         replay_module.write_manifest = dying(replay_module.write_manifest, count)
     elif where == "cleanup":
-        folders.shutil.rmtree = dying(folders.shutil.rmtree, count)
+        disk.shutil.rmtree = dying(disk.shutil.rmtree, count)
     from tests.engine.programs import B
     from timelapse.log import MemoryLog
     replay(Chained, MemoryLog(EVENTS, [type(EVENTS[0]), B]), out=out, slices=3, spark=False,

@@ -61,7 +61,7 @@ def test_a_task_that_is_done_again_finds_the_same(tmp_path: Path, monkeypatch: p
 
     def twice(job: Job, task: Task, report: Report) -> TaskResult:
         first = guess(job, task, report)
-        assert job.recording_path(task.index, task.first).is_dir()
+        assert job.recording_path(first.reports[0].attempt).is_dir()
         again = guess(job, task, report)
         done.append("guess")
         assert (first.failure, again.failure) == (None, None)

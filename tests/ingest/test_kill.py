@@ -27,7 +27,7 @@ CHILD = """
     from pathlib import Path
     import timelapse.log.log as log_module
     import timelapse.ingest.making as making
-    import timelapse.store.folders as place
+    import timelapse.store.disk as place
     import timelapse.log.manifest as manifest
     from timelapse.store.parts import PartWriter
     from tests.ingest.test_kill import FIRST, Hit, fake_ingest
@@ -46,7 +46,7 @@ CHILD = """
 
     making.ingest = fake_ingest
     if where == "rename":
-        Path.rename = dying(Path.rename)
+        place.LocalDisk.move = dying(place.LocalDisk.move)
     elif where == "replace":
         put = PartWriter._put
         last = dying(put)
@@ -55,7 +55,7 @@ CHILD = """
         manifest.os.fsync = dying(os.fsync)
     elif where == "exchange":
         place._exchange = lambda a, b: False
-        Path.rename = dying(Path.rename)
+        place.LocalDisk.move = dying(place.LocalDisk.move)
     elif where == "cleanup":
         place.shutil.rmtree = dying(place.shutil.rmtree)
     if action == "append":

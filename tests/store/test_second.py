@@ -109,7 +109,7 @@ def test_the_second_is_told_at_once_and_nothing_is_touched(tmp_path: Path) -> No
 
 def test_without_locks_it_shows_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then both make theirs, and who ends second is told so; what is there stays."""
-    monkeypatch.setattr("timelapse.store.folders._lock", lambda place: None)
+    monkeypatch.setattr("timelapse.store.folders._lock", lambda *_: None)
 
     def made(text: str) -> NewFolder:
         folder = NewFolder(tmp_path / "run", lambda: None, RuntimeError)

@@ -17,8 +17,9 @@ from timelapse.analysis.result import PassHandler, PassProgram
 from timelapse.cache.key import CoreKey, site_key
 from timelapse.cache.states import KeptStates
 from timelapse.cache.store import Store
-from timelapse.engine.driver import Driver, Outcome
+from timelapse.engine.driver import Driver
 from timelapse.engine.job import Job, SliceReport
+from timelapse.engine.outcome import Outcome
 from timelapse.engine.reads import ReadsReader, event_class, reads_class
 from timelapse.kernels.choose import WARM_EVENTS, cold_events, prepare, runs_compiled
 from timelapse.kernels.interpreted import RECORDER
@@ -142,7 +143,7 @@ class Reads:
         reader: EventReader = ReadsReader(job.reader, str(place), job.cuts[:-1], reads)
         if decoded is not None:
             reader = DecodedReader(reader, str(decoded), " ".join(sorted(self.keys.values())))
-        return dataclasses.replace(job, passes=(work,), reader=reader)
+        return dataclasses.replace(job, passes=(work,), reader=reader, marks=False)
 
 
 class OutputDriver(Driver):

@@ -18,9 +18,11 @@ from timelapse.cache.key import CoreKey, core_key
 from timelapse.cache.reads import OutputDriver, Reads
 from timelapse.cache.states import KeptStates
 from timelapse.cache.store import Store, open_store
-from timelapse.engine.driver import Driver, Outcome
+from timelapse.engine.driver import Driver
 from timelapse.engine.executor import Executor, LocalExecutor, suitable
 from timelapse.engine.job import STARTS, Job
+from timelapse.engine.outcome import Outcome
+from timelapse.engine.world import REAL, World
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import leaves_lock, share_of
 from timelapse.kernels.interpreted import RECORDER
@@ -113,7 +115,7 @@ class Reuse:
 
     def run(
         self, job: Job, plan: Plan, executor: Executor, progress: Progress, lead: int,
-        compiling: Callable[[Job], AbstractContextManager[None]],
+        compiling: Callable[[Job], AbstractContextManager[None]], world: World = REAL,
     ) -> Outcome:  # fmt: skip
         """Run the job with what there is. Raises what the driver raises.
 
@@ -151,7 +153,7 @@ class Reuse:
             return outcome
 
         def drive_alone(what: Job) -> Outcome:
-            driver = Driver(what, plan, here, progress, lead=lead, known=known)
+            driver = Driver(what, plan, here, progress, lead=lead, known=known, world=world)
             with compiling(what if wanted is None else wanted), _started(here, what):
                 return driver.run()
 

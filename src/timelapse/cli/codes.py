@@ -400,6 +400,12 @@ Write NAME=1,2,3, NAME=1..10 for whole numbers, NAME=100..120:5 for every fifth,
 TL821 Flags that cannot be enforced
 Enforcing rewrites the places where the program's own methods put out a flag: each must be a statement `self.emit(Spam(...))` of its own, and for a ban the field that names who is banned a plain expression. Programs that send events or are called later (`after=`) are refused, because whether that is blocked too has no one meaning.
 
+TL822 Nothing to go on with
+`--resume` goes on with a replay of the same program, parameters, log and settings into the same place that was killed. The message says what is another. Without `--resume` a replay goes on where it can, and else begins again.
+
+TL823 A run that cannot be made
+The disk answered with an error while the run was made; the message has what the system said. Nothing was published. Slices that are done are kept beside --out, and the same command goes on with them.
+
 TL830 A report's place is taken
 `timelapse report` replaces an earlier report, and nothing else. Choose another file with -o, or give --overwrite.
 

@@ -119,10 +119,15 @@ def replay(
     master: Master = None,
     local: Local = False,
     engine: Engine = "auto",
-    no_resume: Annotated[
-        bool,
-        typer.Option("--no-resume", help="Begin again, also where a replay into the same place was killed."),
-    ] = False,
+    resume: Annotated[
+        bool | None,
+        typer.Option(
+            "--resume/--no-resume",
+            help="Go on with a replay into the same place that was killed, also on another machine, or fail; begin again. "
+            "Default: go on where one was killed on this machine.",
+            show_default=False,
+        ),
+    ] = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -154,7 +159,7 @@ def replay(
             allow_impure=allow_impure, overwrite=overwrite, cache=not no_cache,
             quarantine=quarantine or max_quarantined is not None, max_quarantined=max_quarantined,
             until=None if until is None else parse_time("--until", until),
-            start_from=None if start_from is None else find_run(start_from), resumable=resumable, engine=engine, resume=not no_resume,
+            start_from=None if start_from is None else find_run(start_from), resumable=resumable, engine=engine, resume="auto" if resume is None else resume,
         )  # fmt: skip
         proof = run.verify(covering(run, wanted), progress) if wanted else None
     if as_json:
@@ -421,6 +426,16 @@ def _print_certificate(certificate: dict[str, Any]) -> None:
         )
     else:
         line(("in order", "green"), f" {IN_ORDER}")
+    if taken := certificate.get("taken_over"):
+        torn = (
+            f"; {taken['torn']} files were not as they were written, and done again"
+            if taken.get("torn")
+            else ""
+        )
+        line(
+            ("gone on ", "green"),
+            f"{taken['slices']} slices of the final pass and {taken['passes']} of passes ahead are those of a replay that was killed{torn}",
+        )
     for stage, found in (certificate.get("repairs") or {}).items():
         line(("repaired", "green"), repair_text(stage, found))
     if fallback:

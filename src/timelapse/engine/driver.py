@@ -14,14 +14,13 @@ They are a chain, and the argument for the slices after them begins at the state
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 import pyarrow.ipc
 
 from timelapse.engine import rows
-from timelapse.engine.account import Account
 from timelapse.engine.executor import Executor
 from timelapse.engine.job import (
     Failure,
@@ -34,10 +33,13 @@ from timelapse.engine.job import (
     Totals,
     same_name,
 )
+from timelapse.engine.known import Known, chained
 from timelapse.engine.loop import Loop
+from timelapse.engine.outcome import Fallback, Outcome
 from timelapse.engine.results import read_quarantined
 from timelapse.engine.resume import Finished
 from timelapse.engine.stages import Stages
+from timelapse.engine.world import REAL, World
 from timelapse.errors import HandlerError, Place
 from timelapse.kernels.choose import share_of
 from timelapse.model.failure import Quarantined, quarantined_row, too_many
@@ -45,79 +47,11 @@ from timelapse.model.program import spec_of
 from timelapse.model.silence import count_ticks
 from timelapse.plan.schedule import Schedule, Step
 from timelapse.progress import Progress
+from timelapse.store.parts import Part
 from timelapse.tables.rowhash import ZERO
 
 if TYPE_CHECKING:
     from timelapse.plan.plan import Plan
-
-
-@dataclass
-class Fallback:
-    """Why a part of the run was done again slice after slice."""
-
-    from_slice: int
-    reason: str
-    is_bug: bool
-
-
-@dataclass
-class Outcome:
-    """What the driver hands on to the commit."""
-
-    totals: Totals
-    schemas: dict[str, pa.Schema]
-    events: int
-    account: Account
-    timings: dict[str, float] = field(default_factory=dict)
-    """Seconds by stage, from its first task's beginning to its last one's end."""
-    compiled: dict[str, bool] = field(default_factory=dict)
-    """For each pass that ran, by name: whether all of it ran compiled."""
-    why_python: dict[str, str] = field(default_factory=dict)
-    """Why not, of those where only trying has shown it."""
-    validated: int = 0
-    """Number of slices whose change was compared with the one predicted for it."""
-    predicted: int = 0
-    """Number of slices for which there was to be one: a task began where they end."""
-    lead: int = 0
-    """Number of slices at the beginning that ran one after the other, while passes ran ahead over later ones."""
-    fallback: Fallback | None = None
-    taken_over: tuple[int, int] = (0, 0)
-    """How many slices of the final pass, and of passes that run ahead, a replay had done that was killed."""
-    reports: list[SliceReport] = field(default_factory=list)
-    """What each slice did, in order."""
-    pending: dict[str, int] = field(default_factory=dict)
-    """What lies ahead at the end, by state, event type and handler."""
-    executor: str = ""
-    """Who ran the tasks, for people."""
-    counted: dict[str, Any] = field(default_factory=dict)
-    """What a cluster did for it: application, executors, jobs, tasks."""
-    workers: int = 1
-    """By key: how many threads shared out the events of the whole program."""
-    abandoned: str = ""
-    """Why that was given up."""
-    repairs: dict[str, list[RepairRow]] = field(default_factory=dict)
-    """By stage that was guessed and repaired: what each slice took."""
-
-    @property
-    def repair_account(self) -> dict[str, dict[str, Any]]:
-        """The same for the run's certificate.
-
-        `rounds`: how often a slice was gone through, its guess included. `again`: events that ran again because
-        they would have decided otherwise; `chain`: the longest chain of those, each touching what the one before
-        wrote; `rest`: events that ran in order because too many would have; `given_up`: why, by slice.
-        """
-        return {
-            name: {
-                "slices": len(rows),
-                "rounds": 2,
-                "events": sum(row.events for row in rows),
-                "again": sum(row.again for row in rows),
-                "chain": max((row.depth for row in rows), default=0),
-                "rest": sum(row.rest for row in rows),
-                "given_up": {str(i): row.reason for i, row in enumerate(rows) if row.reason},
-            }
-            for name, rows in self.repairs.items()
-        }
 
 
 class Driver:
@@ -130,12 +64,13 @@ class Driver:
 
     def __init__(
         self, job: Job, plan: Plan, executor: Executor, progress: Progress, *, lead: int = 0,
-        known: Mapping[tuple[str, int], SumRow] | None = None,
+        known: Mapping[tuple[str, int], SumRow] | None = None, world: World = REAL,
     ) -> None:  # fmt: skip
         self._job = job
         self._plan = plan
         self._executor = executor
         self._progress = progress
+        self._disk = world.disk
         self._states = tuple(spec_of(job.program).states)
         self._staged = job.slices - job.given > 1 and (known is not None or plan.mode == "staged")
         given = frozenset(self._states if known is not None else ())
@@ -144,7 +79,8 @@ class Driver:
         self._schedule = Schedule(
             plan.shapes, len(self._spans), 0 if given or not self._staged else lead, given
         )
-        self._predicted: dict[tuple[str, int], SumRow] = dict(known or {})
+        self._known = Known(job, dict(known or {}))
+        self._predicted = self._known.predicted
         """What spans change of states: of a slice each change, of several what their changes come to."""
         self._source = {name: stage.index for stage in plan.stages for name in stage.states}
         self._finals: dict[int, TaskResult] = {}
@@ -156,8 +92,8 @@ class Driver:
         """Why passes that run ahead did not reach a slice, where one did not."""
         self._next_task = 0
         self._stages = Stages(progress, self._totals(), self._steps)
-        self._finished = Finished(job)
-        self._loop = Loop(job, executor, self._stages, self._finished)
+        self._finished = Finished(job, world.disk)
+        self._loop = Loop(executor, self._stages, self._finished, world)
 
     def run(self) -> Outcome:
         """Run everything. Raises HandlerError for the first failing event in log order."""
@@ -173,11 +109,11 @@ class Driver:
                 reports, fallback = self._judge()
                 begin = slices if fallback is None else fallback.from_slice
             self._accept(reports)
-            if not self._staged:
-                reports = self._taken_over(begin)
-            first = begin + (0 if self._staged else len(reports))
+            if begin < slices:
+                reports |= self._taken_over(begin, reports)
+            first = begin + sum(at >= begin for at in reports)
             if first < slices:
-                rest = self._one_by_one(first)
+                rest = self._one_by_one(first, reports)
                 self._accept(rest)
                 reports |= rest
         finally:
@@ -189,13 +125,19 @@ class Driver:
         outcome.validated = max(0, min(begin - 1, self._spans[-1][0]) - led)
         outcome.predicted = max(0, self._spans[-1][0] - led)
         outcome.fallback = fallback
-        outcome.taken_over = (self._finished.slices, self._finished.passes)
+        outcome.taken_over, outcome.torn = (
+            (self._finished.slices, self._finished.passes),
+            tuple(self._finished.torn),
+        )
+        outcome.again = self._loop.again
+        if self._finished.some:
+            self._progress.note(self._finished.text())
         return outcome
 
-    def _taken_over(self, begin: int) -> dict[int, SliceReport]:
+    def _taken_over(self, begin: int, before: Mapping[int, SliceReport]) -> dict[int, SliceReport]:
         """The slices from `begin` on, one after the other, with which a replay was done that was killed."""
-        last = self._job.slices - 1
-        found = self._finished.chain(self._task("final_chain", "final", first=begin, last=last))
+        last, start = self._job.slices - 1, chained([before[i] for i in sorted(before)])
+        found = self._finished.chain(self._task("final_chain", "final", first=begin, last=last, start=start))
         self._accept({report.slice: report for report in found})
         return {report.slice: report for report in found}
 
@@ -220,6 +162,7 @@ class Driver:
             if not loop.running and not loop.merging:
                 return
             task, result = loop.wait()
+            self._known.take(task, result)
             if task.kind == "merge":
                 at = self._span_of(task.first)
                 found = self._change(result.reports, at, task.state)
@@ -244,20 +187,37 @@ class Driver:
             name = repair_name(name)
         ahead = step.kind != "final" or step.first > self._standing
         parts = 1 if step.stage < 0 else self._schedule.parts(step.stage)
+        first, last = self._spans[step.first][0], self._spans[step.last][1]
+        seed = self._spans[self._schedule.seed][0] if step.kind == "guess" else 0
+        states = self._states if step.stage < 0 else sorted(self._job.passes[step.stage].exact)
+        guesses: tuple[str, ...] = ()
+        if step.kind == "repair":
+            guesses = tuple(self._known.found(step.stage, i, 1)[0] for i in range(first, last + 1))
         return self._task(
-            step.kind, name, index=max(0, step.stage), first=self._spans[step.first][0],
-            last=self._spans[step.last][1], ahead=ahead, part=step.part, parts=parts,
-            seed=self._spans[self._schedule.seed][0] if step.kind == "guess" else 0,
+            step.kind, name, index=max(0, step.stage), first=first, last=last, ahead=ahead, part=step.part, parts=parts,
+            seed=seed, attempts=guesses, files=self._known.starts(states, first, seed), start=self._known.start(states, step.first),
         )  # fmt: skip
 
     def _merge_task(self, state: str, at: int) -> Task:
         leads = at < self._schedule.lead
         stage, (first, last) = self._source[state], self._spans[at]
-        return self._task(
-            "merge", "merge", index=stage, first=first, last=last, state=state,
-            attempts=tuple(report.attempt for report in self._finals[at].reports) if leads else (),
-            parts=self._schedule.parts(stage),
-        )  # fmt: skip
+        parts = self._schedule.parts(stage)
+        if leads:
+            attempts = tuple(report.attempt for report in self._finals[at].reports)
+        else:
+            attempts = self._known.found(stage, first, parts)
+        task = self._task(
+            "merge",
+            "merge",
+            index=stage,
+            first=first,
+            last=last,
+            state=state,
+            attempts=attempts,
+            parts=parts,
+            leads=leads,
+        )
+        return msgspec.structs.replace(task, files=self._known.merged(task))
 
     def _look(self) -> bool:
         """Whether every span stands as far as is known: if not, nothing more is done ahead."""
@@ -334,13 +294,16 @@ class Driver:
 
     # --- slice after slice --------------------------------------------------------------------------
 
-    def _one_by_one(self, begin: int) -> dict[int, SliceReport]:
+    def _one_by_one(self, begin: int, before: Mapping[int, SliceReport]) -> dict[int, SliceReport]:
         name = (
             "final"
             if begin == self._job.given or not self._staged
             else f"final, from slice {begin} one by one"
         )
-        self._loop.submit([self._task("final_chain", name, first=begin, last=self._job.slices - 1)])
+        start = chained([before[i] for i in sorted(before)])
+        self._loop.submit(
+            [self._task("final_chain", name, first=begin, last=self._job.slices - 1, start=start)]
+        )
         _, result = self._loop.wait()
         if result.failure is not None:
             self._check_taken_out(result.reports, failure=result.failure)
@@ -381,10 +344,10 @@ class Driver:
         """Move the results of these slices into the run. Those of no other attempt ever get there."""
         for report in reports.values():
             folder = self._job.attempt_path(report.attempt)
-            for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-                target = self._job.out / path.relative_to(folder)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                path.replace(target)
+            for name in self._disk.files(folder):
+                target = self._job.out / name
+                self._disk.make_all(target.parent)
+                self._disk.move(folder / name, target)
             rows.accept(self._job, report)
 
     # --- helpers ------------------------------------------------------------------------------------
@@ -425,6 +388,7 @@ class Driver:
     def _task(
         self, kind: str, name: str, *, index: int = 0, first: int = 0, last: int = 0, state: str = "",
         attempts: tuple[str, ...] = (), ahead: bool = False, part: int = 0, parts: int = 1, seed: int = 0,
+        leads: bool = False, files: Mapping[str, Part] | None = None, start: str = "",
     ) -> Task:  # fmt: skip
         cuts = self._job.cuts
         events = 0 if kind == "merge" else cuts[last + 1] - cuts[first]
@@ -436,7 +400,7 @@ class Driver:
         )
         return Task(
             self._next_task, kind, name, index, first, last, state, events, attempts, threads, ahead,  # type: ignore[arg-type]
-            part, parts, seed, share,
+            part, parts, seed, share, leads, dict(files or {}), start,
         )  # fmt: skip
 
     def _outcome(self, reports: list[SliceReport]) -> Outcome:

@@ -23,11 +23,12 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from timelapse.engine import rows
-from timelapse.engine.job import Job, SliceReport, SumRow, Task, TaskResult, change_path
+from timelapse.engine.job import Job, SliceReport, SumRow, Task, TaskResult, change_path, start_name
 from timelapse.env.cores import usable_cores
 from timelapse.errors import ReplayError, UsageError
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
+from timelapse.store.parts import part_at
 from timelapse.tables.apply import NO_CHANGE, Change, empty
 from timelapse.tables.merge import cut_points, join, prefix
 from timelapse.tables.rowhash import hash_order
@@ -70,23 +71,27 @@ class Merge:
     def of(cls, job: Job, task: Task) -> Merge:
         """The step that a task of kind `merge` stands for."""
         found: tuple[tuple[Path, ...], ...]
-        if task.attempts:
+        if task.leads:
             found = tuple(
                 (change_path(job.attempt_path(attempt), slice_id, task.state),)
                 for slice_id, attempt in enumerate(task.attempts, task.first)
             )
         else:
-            parts = range(task.parts)
-            found = (tuple(job.effects_path(task.index, task.first, task.state, part) for part in parts),)
+            found = (tuple(job.effects_path(one, task.first, task.state) for one in task.attempts),)
         old = job.start_path(task.first, task.state) if task.first else None
         spec, new = spec_of(job.program).states[task.state], job.start_path(task.last + 1, task.state)
         return cls(spec, old, found, new, job.memory)
 
     @property
-    def bytes(self) -> int:
-        """What is read."""
+    def paths(self) -> list[Path]:
+        """What is read. A state that a slice left as it was has no file."""
         paths = (self.old, *(path for step in self.steps for path in step))
-        return sum(p.stat().st_size for p in paths if p is not None and p.exists())
+        return [path for path in paths if path is not None]
+
+    @property
+    def bytes(self) -> int:
+        """How much that is."""
+        return sum(path.stat().st_size for path in self.paths if path.exists())
 
     @property
     def moves(self) -> bool:
@@ -155,6 +160,8 @@ def report_of(job: Job, task: Task, change: Change, started: float) -> TaskResul
     """The result of a merge."""
     report = SliceReport(task.first)
     report.put_changes({task.state: change})
+    made = start_name(task.last + 1, task.state)
+    report.beside[made] = part_at(job.scratch / made)
     rows.publish(job, task, report)
     return TaskResult(task.id, [report], seconds={"exchange": time.perf_counter() - started})
 

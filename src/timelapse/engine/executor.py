@@ -10,14 +10,16 @@ from timelapse.engine.job import Job, Task, TaskResult
 from timelapse.engine.tasks import execute
 
 Done = Callable[[Task, "TaskResult | BaseException", float], None]
-"""Called once for each task with its result, or with what went wrong with the machinery, and the seconds it took
+"""Called for each task with its result, more than once if need be, or with what went wrong with the machinery, and the seconds it took
 as seen from here. May be called from any thread."""
 Watch = Callable[[Task, int], None]
 """Called from the driver's thread with a task and its number of events done so far."""
 
 
 class Executor(Protocol):
-    """Runs independent tasks, in any order and on any machine."""
+    """Runs independent tasks, in any order and on any machine, as often as it likes: attempts at one task have nothing in common but
+    what they read. With `Done` it is all that the driver knows of other processes and of the network between them.
+    """
 
     @property
     def cores(self) -> int:
@@ -30,6 +32,10 @@ class Executor(Protocol):
     @property
     def threads(self) -> int:
         """How many cores a task may use that runs alone."""
+
+    @property
+    def spreads(self) -> bool:
+        """Whether a task that hangs may run better elsewhere: tasks run in several processes."""
 
     @property
     def pinned(self) -> bool:
@@ -78,6 +84,7 @@ class OwnProcess:
         return self._text
 
     pinned = False
+    spreads = False
 
     def counted(self) -> dict[str, Any]:
         return {}

@@ -96,29 +96,25 @@ class Job:
             return last
         return self.until if last is None else max(last, self.until)
 
-    def effects_path(self, pass_index: int, slice_id: int, state: str, part: int = 0) -> Path:
-        """What a pass found a slice to do to a state; by key, to one worker's part of it."""
-        return self.scratch / "effects" / f"{pass_index:03d}-{slice_id:06d}-{part:03d}-{state}.arrow"
+    def effects_path(self, attempt: str, slice_id: int, state: str) -> Path:
+        """What one attempt at a pass found a slice to do to a state; by key, to one worker's part of it."""
+        return self.scratch / EFFECTS / f"{attempt}-{slice_id:06d}-{state}.arrow"
 
     def start_path(self, slice_id: int, state: str) -> Path:
         """The state at a slice's start (no file for slice 0: it is empty)."""
         return self.scratch / start_name(slice_id, state)
 
-    def recording_path(self, pass_index: int, slice_id: int) -> Path:
-        """What a pass found events to do from a guessed start (kernels/recording.py)."""
-        return self.scratch / "recordings" / f"{pass_index:03d}-{slice_id:06d}"
+    def recording_path(self, attempt: str) -> Path:
+        """What one attempt at a pass found the events of a slice to do from a guessed start (kernels/recording.py)."""
+        return self.scratch / "recordings" / attempt
 
     def rows_path(self, slice_id: int, state: str, form: str) -> Path:
         """What a slice did to a state that is looked back on (tables/effectlog.py)."""
         return self.scratch / rows_name(slice_id, state, form)
 
-    def found_rows_path(self, pass_index: int, slice_id: int, state: str, form: str, part: int = 0) -> Path:
-        """The same, as a pass found it; by key, by one worker."""
-        return self.rows_folder / f"{pass_index:03d}-{slice_id:06d}-{part:03d}-{form}-{state}.arrow"
-
-    def attempt_rows_path(self, attempt: str, state: str, form: str) -> Path:
-        """The same, as one attempt at the final pass did it."""
-        return self.rows_folder / f"{attempt}-{form}-{state}.arrow"
+    def attempt_rows_path(self, attempt: str, slice_id: int, state: str, form: str) -> Path:
+        """The same, as one attempt at a pass found it, ahead or final; by key, by one worker."""
+        return self.rows_folder / f"{attempt}-{slice_id:06d}-{form}-{state}.arrow"
 
     @property
     def rows_folder(self) -> Path:
@@ -126,10 +122,10 @@ class Job:
 
     def attempt_path(self, attempt: str) -> Path:
         """Where one attempt at the final pass of a slice puts its results, laid out as in a run."""
-        return self.scratch / "results" / attempt
+        return self.scratch / RESULTS / attempt
 
 
-STARTS, ROWS = "starts", "rows"
+STARTS, ROWS, EFFECTS, RESULTS = "starts", "rows", "effects", "results"
 """Folders in a job's scratch."""
 
 
@@ -173,14 +169,20 @@ class Task(msgspec.Struct, frozen=True):
       what each event did
     - `repair`: what `chain` does, by going through the recordings of `guess`
     - `merge`: apply to the start of slice `first` of state `state` what slices `first` to `last` do to it, and write the
-      start of the next. The effects are those that pass `index` found, or with `attempts`, one for each slice, what those
-      attempts at the final pass changed
+      start of the next. With `leads` the effects are what `attempts` at the final pass changed, one for each slice, else what
+      `attempts` at pass `index` found slice `first` to do, one for each worker by key
     - `final`: the final pass over slices `first` to `last`
     - `final_chain`: the final pass over slices `first` to `last`, from the changes before `first`
 
     `threads`: how many cores the task has for itself. `ahead`: its start states may turn out to be wrong, so each
     event has a budget (kernels/budget.py). `share`: how many events the pass has for the process that runs the task, in
-    this task and others; 0: those of the task. It tells whether machine code is worth having.
+    this task and others; 0: those of the task. It tells whether machine code is worth having. `attempts`: whose files it reads: of a
+    repair those of the guesses, one for each slice, "" where there is none. `files`: sizes and checksums of files that it reads, by
+    their paths in the job's scratch. `start`: what it begins from, as `Known.start` tells it. `again`: so many others were begun for
+    the same work before.
+
+    Whoever runs a task, and how often, writes under a name of that attempt's own (SliceReport.attempt), and only files of attempts
+    whose result the driver took are ever read.
     """
 
     id: int
@@ -198,6 +200,10 @@ class Task(msgspec.Struct, frozen=True):
     parts: int = 1
     seed: int = 0
     share: int = 0
+    leads: bool = False
+    files: dict[str, Part] = {}
+    start: str = ""
+    again: int = 0
 
 
 class SumRow(msgspec.Struct, frozen=True):
@@ -228,8 +234,8 @@ class RepairRow(msgspec.Struct, frozen=True):
 class SliceReport(msgspec.Struct):
     """What a task says of one slice.
 
-    `moved` and `content`: see tables.apply.Change. `attempt` names the folder of its results;
-    `classes` maps the names of the record types in it to the classes.
+    `moved` and `content`: see tables.apply.Change. `attempt` names the folder of its results, and of a pass that runs ahead its
+    files; `classes` maps the names of the record types in it to the classes.
     """
 
     slice: int
@@ -242,8 +248,9 @@ class SliceReport(msgspec.Struct):
     schemas: dict[str, bytes] = msgspec.field(default_factory=dict)
     rejected: SumRow = SumRow(0, 0, 0)
     parts: dict[str, Part] = msgspec.field(default_factory=dict)
-    """The files that it wrote, by their paths in its attempt's folder, which are those in the run; of a pass that runs ahead, by
-    their paths in the job's scratch: sizes and checksums."""
+    """The files of the run that it wrote, by their paths in its attempt's folder, which are those in the run: sizes and checksums."""
+    beside: dict[str, Part] = {}
+    """The files that other tasks read, by their paths in the job's scratch."""
     quarantined: int = 0
     pending: dict[str, int] = {}
     """What lies ahead at its end."""

@@ -28,6 +28,7 @@ from timelapse.engine.job import (
     same_name,
     schema_bytes,
 )
+from timelapse.engine.known import after
 from timelapse.engine.reads import is_reads, write_reads
 from timelapse.kernels.base import PassResult, quarantined_table
 from timelapse.model.failure import Quarantined
@@ -47,6 +48,8 @@ def keep_results(job: Job, task: Task, beside: Beside) -> Callable[[SliceReport,
     `beside` the task's next slice; the report is only whole then. After the last one nothing else is to be done.
     """
 
+    start = task.start
+
     def keep(report: SliceReport, result: PassResult) -> None:
         report.attempt = uuid.uuid4().hex
         report.put_changes(result.changes)
@@ -55,8 +58,13 @@ def keep_results(job: Job, task: Task, beside: Beside) -> Callable[[SliceReport,
         threads = _FILES if last and task.threads > 1 else 1
 
         def write() -> None:
+            nonlocal start
+            if report.slice == task.first:
+                start = task.start
             _write(job, report, result, threads)
-            resume.mark(job, task, report)
+            resume.mark(job, task, report, start)
+            if task.kind == "final_chain":
+                start = after(start, report)
 
         beside.do(write)
         if last:

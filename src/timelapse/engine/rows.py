@@ -8,19 +8,22 @@ the same rows. A slice reads the files of those before it as far back as some vi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from timelapse.engine.boundary import rows_before
+from timelapse.engine.checked import Checked
 from timelapse.engine.job import Job, SliceReport, SumRow, Task
 from timelapse.kernels.windows import Earlier
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
+from timelapse.store.parts import part_at
 from timelapse.tables.effectlog import PRESENT, joined, rows_sum, since
 from timelapse.tables.lookup import MappedTable
 from timelapse.tables.rowhash import ZERO, HashSum
-from timelapse.tables.table import link_or_copy, read_table, write_table
+from timelapse.tables.table import link_or_copy, write_table
 
 Rows = Mapping[tuple[str, str], pa.Table]
 """Rows by state and form."""
@@ -29,11 +32,17 @@ Rows = Mapping[tuple[str, str], pa.Table]
 class Before:
     """What a pass that begins at a slice asks of the slices before it (kernels/windows.py).
 
-    `starts`: a state at an earlier slice's start.
+    `starts`: a state at an earlier slice's start. `read` opens a table.
     """
 
-    def __init__(self, job: Job, slice_id: int, starts: Callable[[int, str], pa.Table]) -> None:
-        self._job, self._slice, self._starts = job, slice_id, starts
+    def __init__(
+        self,
+        job: Job,
+        slice_id: int,
+        starts: Callable[[int, str], pa.Table],
+        read: Callable[[Path], pa.Table],
+    ) -> None:
+        self._job, self._slice, self._starts, self._read = job, slice_id, starts, read
 
     def __call__(self, state: str, form: str, width: int) -> Earlier:
         """The rows of earlier slices that a view which looks `width` back may still see in a slice, in order."""
@@ -42,7 +51,7 @@ class Before:
         if end is None:
             return Earlier(())
         slices = rows_before(job, self._slice, width)
-        found = [read_table(job.rows_path(index, state, form)) for index in slices]
+        found = [self._read(job.rows_path(index, state, form)) for index in slices]
         first = min(slices, default=self._slice)
         if form != PRESENT:
             return Earlier(since(found, end - width), end=end)
@@ -65,47 +74,45 @@ class _Stood:
         return self._table.find(key)
 
 
-def keep_found(job: Job, task: Task, slice_id: int, rows: Rows) -> None:
-    """Write what a pass found a slice to do."""
+def keep_found(job: Job, report: SliceReport, rows: Rows) -> None:
+    """Write what an attempt at a pass found a slice to do."""
     for (state, form), table in rows.items():
-        write_table(table, job.found_rows_path(task.index, slice_id, state, form, task.part))
+        path = job.attempt_rows_path(report.attempt, report.slice, state, form)
+        report.beside[path.relative_to(job.scratch).as_posix()] = write_table(table, path)
 
 
 def keep_attempt(job: Job, report: SliceReport, rows: Rows) -> None:
     """Write what an attempt at the final pass did, and add it to what the slice changed."""
-    for (state, form), table in rows.items():
-        write_table(table, job.attempt_rows_path(report.attempt, state, form))
+    keep_found(job, report, rows)
+    for (state, _), table in rows.items():
         _add(report, state, rows_sum(spec_of(job.program).states[state], table))
 
 
 def publish(job: Job, task: Task, report: SliceReport) -> None:
     """At a merge: put a slice's rows where later slices look for them, and add them to what it is said to change."""
+    files = Checked(job, task)
     for state, form in _logs(job):
         if state != task.state:
             continue
         target = job.rows_path(task.first, state, form)
         target.parent.mkdir(exist_ok=True)
-        if task.attempts:
-            (attempt,) = task.attempts  # what has such logs is not run several slices at a time
-            paths = [job.attempt_rows_path(attempt, state, form)]
-        else:
-            paths = [
-                job.found_rows_path(task.index, task.first, state, form, part) for part in range(task.parts)
-            ]
-        table = joined([read_table(path) for path in paths])
+        # What has such logs is not run several slices at a time: all attempts are at the same slice.
+        paths = [job.attempt_rows_path(attempt, task.first, state, form) for attempt in task.attempts]
+        table = joined([files.table(path) for path in paths])
         if len(paths) == 1:
             link_or_copy(paths[0], target)
         else:
             write_table(table, target)
+        report.beside[target.relative_to(job.scratch).as_posix()] = part_at(target)
         _add(report, state, rows_sum(spec_of(job.program).states[state], table))
 
 
 def accept(job: Job, report: SliceReport) -> None:
     """The rows of an accepted attempt are those of its slice."""
     for state, form in _logs(job):
-        path = job.attempt_rows_path(report.attempt, state, form)
+        path = job.attempt_rows_path(report.attempt, report.slice, state, form)
         if path.exists():
-            path.replace(job.rows_path(report.slice, state, form))
+            link_or_copy(path, job.rows_path(report.slice, state, form))
 
 
 def _logs(job: Job) -> Iterator[tuple[str, str]]:

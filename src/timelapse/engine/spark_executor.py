@@ -43,6 +43,7 @@ class SparkExecutor:
 
     remote = True
     pinned = True
+    spreads = True
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

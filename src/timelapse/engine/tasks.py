@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from timelapse.analysis.result import PassProgram
 from timelapse.engine import resume, rows
+from timelapse.engine.checked import Checked
 from timelapse.engine.exchange import Merge, report_of
 from timelapse.engine.job import (
     Failure,
@@ -82,31 +84,33 @@ def execute(job: Job, task: Task, report: Report) -> TaskResult:
 
 def _pass(job: Job, task: Task, report: Report) -> TaskResult:
     """Also a chain: one slice after the other."""
-    return _run_slices(job, task, task.index, _starts, report, _keep_effects(job, task))
+    return _run_slices(job, task, task.index, _exact(job, task), report, _keep_effects(job, task))
 
 
 def _keep_effects(job: Job, task: Task) -> Callable[[SliceReport, PassResult], None]:
+    """Write what a pass found, under names of this attempt's own."""
+    attempt = uuid.uuid4().hex
+
     def keep(report: SliceReport, result: PassResult) -> None:
+        report.attempt = attempt
         for state in job.passes[task.index].targets:
-            path = job.effects_path(task.index, report.slice, state, task.part)
-            part = write_table(result.effects[state], path)
-            if job.marks:
-                report.parts[path.relative_to(job.scratch).as_posix()] = part
-        rows.keep_found(job, task, report.slice, result.rows)
-        resume.mark(job, task, report)
+            path = job.effects_path(attempt, report.slice, state)
+            report.beside[path.relative_to(job.scratch).as_posix()] = write_table(result.effects[state], path)
+        rows.keep_found(job, report, result.rows)
+        resume.mark(job, task, report, task.start)
 
     return keep
 
 
 def _guess(job: Job, task: Task, report: Report) -> TaskResult:
     """Run a pass from a start that may be wrong, and record it. Nothing that goes wrong is an error here."""
-    work = job.passes[task.index]
+    work, files = job.passes[task.index], Checked(job, task)
     result = TaskResult(task.id)
     started = time.perf_counter()
     exact = sorted(work.exact - set(work.targets))
-    starts = {} if task.seed == 0 else {n: read_table(job.start_path(task.seed, n)) for n in work.targets}
+    starts = {} if task.seed == 0 else {n: files.table(job.start_path(task.seed, n)) for n in work.targets}
     if task.first:
-        starts |= {name: read_table(job.start_path(task.first, name)) for name in exact}
+        starts |= {name: files.table(job.start_path(task.first, name)) for name in exact}
     middle = time.perf_counter()
     source = Source(
         job.reader, job.cuts[task.first], job.cuts[task.last + 1], _classes(job, work), work.columns
@@ -115,7 +119,9 @@ def _guess(job: Job, task: Task, report: Report) -> TaskResult:
     recording = guess(job.program, work, starts, source, task.events, report, memory)
     ended = time.perf_counter()
     if not recording.reason:
-        write(recording, specs_of(job.program, work), job.recording_path(task.index, task.first))
+        attempt = uuid.uuid4().hex
+        write(recording, specs_of(job.program, work), job.recording_path(attempt))
+        result.reports.append(SliceReport(task.first, attempt=attempt))
     result.seconds = {
         "load": middle - started, "kernel": ended - middle, "write": time.perf_counter() - ended
     }  # fmt: skip
@@ -129,8 +135,8 @@ def _repair(job: Job, task: Task, report: Report) -> TaskResult:
     memory = state_memory() if job.memory is None else job.memory
 
     def recording(lo: int) -> Recording | None:
-        folder = job.recording_path(task.index, job.cuts.index(lo))
-        return read(states, folder) if folder.is_dir() else None
+        attempt = task.attempts[job.cuts.index(lo) - task.first]
+        return read(states, job.recording_path(attempt)) if attempt else None
 
     def begin(known: Mapping[str, Start]) -> RepairKernel:
         return RepairKernel(
@@ -143,20 +149,23 @@ def _repair(job: Job, task: Task, report: Report) -> TaskResult:
             quarantine=job.quarantine,
         )
 
-    return _run_slices(job, task, task.index, _starts, report, _keep_effects(job, task), begin)
+    return _run_slices(job, task, task.index, _exact(job, task), report, _keep_effects(job, task), begin)
 
 
 def _merge(job: Job, task: Task) -> TaskResult:
     """One step of the exclusive prefix: the start of the next slice, and the change that this one is said to make."""
     started = time.perf_counter()
-    return report_of(job, task, Merge.of(job, task).here(), started)
+    merge, files = Merge.of(job, task), Checked(job, task)
+    for path in merge.paths:
+        files.need(path)
+    return report_of(job, task, merge.here(), started)
 
 
 # --- the final pass -------------------------------------------------------------------------------
 
 
 def _final(job: Job, task: Task, report: Report) -> TaskResult:
-    return _run_final(job, task, _starts, report)
+    return _run_final(job, task, _exact(job, task), report)
 
 
 def _final_chain(job: Job, task: Task, report: Report) -> TaskResult:
@@ -186,12 +195,17 @@ def fold(spec: StateSpec, path_of: Callable[[int], Path], slices: int) -> pa.Tab
 # --- both -----------------------------------------------------------------------------------------
 
 
-def _starts(job: Job, index: int, slice_id: int, states: Sequence[str] = ()) -> dict[str, pa.Table]:
-    """The exact states of a pass at a slice's start, or those asked for."""
-    if slice_id == 0:
-        return {}
-    wanted = states or sorted(job.passes[index].exact)
-    return {name: read_table(job.start_path(slice_id, name)) for name in wanted}
+def _exact(job: Job, task: Task) -> Starts:
+    """The exact states of a pass at a slice's start, or those asked for, as files of the job have them."""
+    files = Checked(job, task)
+
+    def starts(job: Job, index: int, slice_id: int, states: Sequence[str] = ()) -> dict[str, pa.Table]:
+        if slice_id == 0:
+            return {}
+        wanted = states or sorted(job.passes[index].exact)
+        return {name: files.table(job.start_path(slice_id, name)) for name in wanted}
+
+    return starts
 
 
 def _run_slices(
@@ -252,7 +266,7 @@ def _run_slices(
     # Only states whose changes are in files can be brought up to date there.
     exact = sorted(spec_of(job.program).states if final else work.exact)
     spill = Spill(job, exact, known) if final or set(exact) <= set(work.targets) else None
-    kernel = begin(known, rows.Before(job, task.first, starts_at))
+    kernel = begin(known, rows.Before(job, task.first, starts_at, Checked(job, task).table))
     account.update(kernel.seconds)
     account["load"] = time.perf_counter() - started - sum(kernel.seconds.values())
     spans = [s for s in job.spans if task.first <= s[0] <= task.last]
@@ -311,7 +325,7 @@ def _run_slices(
         account["write"] = account.get("write", 0.0) + ended - middle
         if spill is not None and last < task.last:
             for name in exact:
-                spill.add(name, _written(job, task, index, slice_report, name))
+                spill.add(name, _written(job, task, slice_report, name))
             if kernel.state_bytes > carried(memory):
                 written()
                 now = spill.stop()
@@ -334,11 +348,11 @@ def _classes(job: Job, work: PassProgram) -> dict[str, type[Event]]:
     return {name: heard.get(name, e) for name, e in job.classes.items() if name in work.columns}
 
 
-def _written(job: Job, task: Task, index: int, report: SliceReport, state: str) -> Path:
+def _written(job: Job, task: Task, report: SliceReport, state: str) -> Path:
     """Where a pass has put what a slice did to a state."""
-    if report.attempt:
+    if task.kind.startswith("final"):
         return change_path(job.attempt_path(report.attempt), report.slice, state)
-    return job.effects_path(index, report.slice, state, task.part)
+    return job.effects_path(report.attempt, report.slice, state)
 
 
 def _book(account: dict[str, float], parts: Mapping[str, float], taken: float) -> None:

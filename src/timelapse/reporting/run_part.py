@@ -255,6 +255,9 @@ def _certificate(run: Run, redaction: Redaction) -> list[Fact]:
         facts.append(Fact("validation", IN_ORDER, "good"))
     else:
         facts.append(Fact("validation", "the serial reference itself"))
+    if taken := found.get("taken_over"):
+        text = f"{taken['slices']} slices of the final pass and {taken['passes']} of passes ahead, from a replay that was killed"
+        facts.append(Fact("taken over", text + ", after comparing their files with their checksums"))
     fallback: Mapping[str, Any] | None = found.get("fallback")
     if fallback:
         text = f"from slice {fallback['from_slice']} on one slice after the other"

@@ -11,8 +11,8 @@ from typing import Any
 from timelapse import __version__
 from timelapse.cache.rerun import Reuse
 from timelapse.engine.digest import run_digest, state_digest
-from timelapse.engine.driver import Outcome
 from timelapse.engine.job import Job, SumRow
+from timelapse.engine.outcome import Outcome
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, spec_of
 from timelapse.model.versions import origin_of
@@ -96,7 +96,12 @@ def _certificate(
         "slices": job.slices,
         "taken_over": None
         if not any(outcome.taken_over)
-        else {"slices": outcome.taken_over[0], "passes": outcome.taken_over[1]},
+        else {
+            "slices": outcome.taken_over[0],
+            "passes": outcome.taken_over[1],
+            "torn": len(outcome.torn),
+        },
+        "again": outcome.again,
         "leading_slices": outcome.lead,
         "validated_slices": outcome.validated,
         "predicted_slices": outcome.predicted,

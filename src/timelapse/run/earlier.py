@@ -20,8 +20,8 @@ import pyarrow.ipc
 from timelapse.analysis import Analysis, final_pass
 from timelapse.engine.boundary import Boundary, rows_before
 from timelapse.engine.digest import hash_rejected
-from timelapse.engine.driver import Outcome
 from timelapse.engine.job import ROWS, Job, change_path, rows_name
+from timelapse.engine.outcome import Outcome
 from timelapse.errors import EventOrderError, LogError, Place, ReplayError, UsageError
 from timelapse.log import Log, MemoryLog
 from timelapse.log.joined import joined, version_with

@@ -2,62 +2,122 @@
 
 from __future__ import annotations
 
-import shutil
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from timelapse import __version__
 from timelapse.engine.job import Job
-from timelapse.engine.resume import Cut, Identity, read_identity, take_over, write_identity
+from timelapse.engine.resume import Cut, Identity, marks_in, read_identity, same, tidy, write_identity
+from timelapse.errors import Place, UsageError
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, spec_of
 from timelapse.plan import Plan
 from timelapse.run.parameters import params_text
+from timelapse.run.request import Resume, Settings
 from timelapse.run.source import Source
-from timelapse.store.folders import abandoned
+from timelapse.store.disk import DISK, Disk
+from timelapse.store.folders import abandoned, elsewhere
+
+_SAID = {
+    "timelapse": "it was made by another version of Timelapse", "program": "it was of another program, or of another version of it",
+    "parameters": "it was with other parameters", "log": "it was over another log, or another version of it",
+    "events": "it was over another log, or another version of it", "without": "it left other events out",
+    "slices": "it was with another --slices", "strategy": "it was with another --strategy",
+    "quarantine": "it was with another --quarantine", "max_quarantined": "it was with another --max-quarantined",
+    "until": "it was with another --until", "resumable": "it was with another --resumable",
+}  # fmt: skip
+_NOT_KEPT = (
+    "its program looks back on states, or writes into the future, and runs as one pass in log order: what the next slice needs of "
+    "those before is not on disk (--resumable keeps it)"
+)
+_SERIAL = "its program runs as the serial loop, which begins with the log"
 
 
 @dataclass(frozen=True)
 class Interrupted:
     """A replay that was killed: its folder, and how it was cut. `folder` is None where there was none to go on with.
 
-    `what` tells a replay by its program, parameters, log and settings.
+    `what` tells a replay by its program, parameters, log and settings. `why`: why the next one cannot go on with what was there.
     """
 
     what: dict[str, Any]
     folder: Path | None = None
     how: Cut | None = None
+    why: str = ""
+    disk: Disk = field(default=DISK, compare=False)
 
     @classmethod
-    def of(cls, program: Program, source: Source, settings: Any, place: Path) -> Interrupted | None:
-        """What was left of the same replay into `place`. None where a replay leaves nothing to go on with: of events in memory,
-        of several at once, and of programs that reach into other times, whose rows of windows are not kept by slice.
-        """
-        if source.path is None or settings.several is not None or source.begin or spec_of(program).times:
-            return None
-        what = {
+    def of(
+        cls, program: Program, source: Source, settings: Settings, place: Path, disk: Disk = DISK
+    ) -> Interrupted:
+        """What was left of the same replay into `place`."""
+        what = same({
             "timelapse": __version__, "program": fingerprint(program), "parameters": params_text(program),
             "log": source.id, "events": source.reader.count, "without": list(source.without), "slices": settings.slices,
             "strategy": settings.strategy if settings.strategy is None else str(settings.strategy),
             "quarantine": settings.quarantine, "max_quarantined": settings.max_quarantined, "until": settings.until,
-        }  # fmt: skip
-        found = [(p, how) for p in abandoned(place) if (how := read_identity(p, what)) is not None]
-        if not found:
-            return cls(what)
-        folder, how = max(found, key=lambda one: len(list((one[0] / "scratch" / "done").glob("*.json"))))
-        return cls(what, folder, how)
+            "resumable": settings.resumable,
+        })  # fmt: skip
+        there = abandoned(place, disk) + (elsewhere(place, disk) if settings.resume is True else [])
+        told = [(path, found) for path in there if (found := read_identity(path, disk)) is not None]
+        good = [(path, found.how) for path, found in told if found.what == what and not found.why]
+        if good:
+            folder, how = max(good, key=lambda one: marks_in(one[0], disk))
+            return cls(what, folder, how, disk=disk)
+        return cls(what, why=_why(what, [found for _, found in told]), disk=disk)
 
     def begin(self, job: Job, plan: Plan, lead: int) -> None:
-        """Take over what there is, and say for the next one what is being made."""
+        """Make ready what there is, and say for the next one what is being made."""
         how = Cut(plan.mode, job.cuts, lead, job.runs, _stages(plan))
-        if self.folder is not None and self.how is not None:
-            take_over(
-                self.folder, job.scratch, stages=(how.mode, how.stages) == (self.how.mode, self.how.stages)
-            )
-            shutil.rmtree(self.folder, ignore_errors=True)
-        if job.marks:
-            write_identity(job.scratch, Identity(self.what, how))
+        if self.how is not None:
+            same_stages = (how.mode, how.stages) == (self.how.mode, self.how.stages)
+            tidy(job.out, self.disk, stages=same_stages)
+        why = unable(job, plan)
+        write_identity(job.scratch, Identity(self.what, how, why), self.disk)
+
+
+def unable(job: Job, plan: Plan) -> str:
+    """Why nobody can go on with a replay by this plan, if it is killed; "" where one can."""
+    if plan.mode == "staged" or not spec_of(job.program).times:
+        return ""
+    if job.passes[-1].serial is not None:
+        return _SERIAL
+    return "" if job.resumable else _NOT_KEPT
+
+
+def left_by_none(source: Source, settings: Settings) -> str:
+    """Why a replay leaves nothing to go on with: of events in memory, of several at once, and of those that start from a run."""
+    if source.path is None:
+        return "its events were in memory"
+    if settings.several is not None:
+        return "it was one of several at once"
+    return "it started from a run" if source.begin else ""
+
+
+def demand(found: Interrupted | None, why: str, resume: Resume, place: Path | None) -> None:
+    """Raise UsageError (TL822) where a replay is to go on and there is nothing to go on with."""
+    if resume is not True or (found is not None and found.how is not None):
+        return
+    if place is None:
+        reason = "it needs the place (--out) of the one that was killed"
+    elif found is None:
+        reason = why
+    else:
+        reason = found.why or "no replay into this place was killed, or what it left is gone"
+    raise UsageError(
+        f"there is nothing to go on with: {reason}", place=Place(None if place is None else str(place)), code="TL822",
+        hint="leave --resume out: then it begins again where it has to",
+    )  # fmt: skip
+
+
+def _why(what: dict[str, Any], found: Sequence[Identity]) -> str:
+    """Why none of these is what is wanted."""
+    for one in found:
+        other = [name for name in what if one.what.get(name) != what[name]]
+        return _SAID.get(other[0], f"another {other[0]}") if other else one.why
+    return ""
 
 
 def _stages(plan: Plan) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from timelapse.kinds.sum import Sum
 from timelapse.kinds.value import Value
 from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType, scalar_named
 from timelapse.store import manifests
+from timelapse.store.disk import DISK, Disk
 from timelapse.store.parts import Part
 from timelapse.tables.rowhash import HashSum
 
@@ -148,10 +149,10 @@ class RunManifest(msgspec.Struct, frozen=True):
     """The checksum of this manifest (store/manifests.py)."""
 
 
-def write_manifest(manifest: RunManifest, folder: Path, *, lasting: bool = True) -> None:
+def write_manifest(manifest: RunManifest, folder: Path, *, lasting: bool = True, disk: Disk = DISK) -> None:
     """Write `run.json`; durably if the run is to outlive the process. Raises FileExistsError where there is one."""
     data = manifests.sealed(msgspec.structs.replace(manifest, seal=manifests.UNSEALED), indent=2)
-    manifests.create(folder / NAME, data, lasting=lasting)
+    manifests.create(folder / NAME, data, lasting=lasting, disk=disk)
 
 
 def read_manifest(folder: Path) -> RunManifest:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Engine = Literal["auto", "local", "spark"]
 """Where a replay runs."""
+Resume = bool | Literal["auto"]
+"""Whether a replay goes on with one that was killed: if it can ("auto"), or it must."""
 
 
 def check_engine(engine: str) -> None:
@@ -60,7 +62,7 @@ class Settings:
     until: int | None = None
     resumable: bool = False
     engine: Engine = "auto"
-    resume: bool = True
+    resume: Resume = "auto"
     several: Several | None = None
 
     @property

@@ -16,11 +16,13 @@ from timelapse.analysis import Analysis, analyse
 from timelapse.analysis.result import Severity
 from timelapse.cache.rerun import Reuse
 from timelapse.engine.executor import Executor, LocalExecutor
-from timelapse.engine.job import ROWS, Job
+from timelapse.engine.job import RESULTS, ROWS, Job
 from timelapse.engine.publish import PartialRun
+from timelapse.engine.world import REAL, World
 from timelapse.env.garbage import collected_rarely
 from timelapse.env.machine import memory_setting
-from timelapse.errors import Cancelled, ImpureProgram
+from timelapse.env.spark_failures import SparkError
+from timelapse.errors import Cancelled, ImpureProgram, NoSpace, Place, StorageError, TimelapseError
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.lowered import lowered_once
 from timelapse.log import Log
@@ -36,15 +38,16 @@ from timelapse.run.data import DirectoryData
 from timelapse.run.describe import about, manifest_of
 from timelapse.run.earlier import Earlier, keep_rows, open_after
 from timelapse.run.foresight import compiling, foreseen
-from timelapse.run.interrupted import Interrupted
+from timelapse.run.interrupted import Interrupted, demand, left_by_none, unable
 from timelapse.run.manifest import write_manifest
 from timelapse.run.planning import Planner, in_threads
 from timelapse.run.quarantine import all_taken_out, replay_without_failing
-from timelapse.run.request import Engine, Request, Settings, Several, check_engine
+from timelapse.run.request import Engine, Request, Resume, Settings, Several, check_engine
 from timelapse.run.run import Run, RunContext
 from timelapse.run.slices import cut, cut_in_runs, default_slices, least_slices, task_memory
 from timelapse.run.source import Source, end_of, is_data, log_of, open_source, refuse_silence, spilled
 from timelapse.run.twice import run_twice
+from timelapse.store.failures import no_space
 from timelapse.store.places import local_path
 from timelapse.store.scratch import scratch_folder
 
@@ -70,7 +73,7 @@ def replay(
     start_from: Run | str | Path | None = None,
     resumable: bool = False,
     engine: Engine = "auto",
-    resume: bool = True,
+    resume: Resume = "auto",
 ) -> Run:
     """Replay a program over a log. The result equals `tl.run_serial` to the last bit.
 
@@ -92,8 +95,10 @@ def replay(
     program runs as the serial loop, everything is replayed, and the certificate says why.
 
     Where the process is killed, the slices that are done lie beside `out`. The same replay into the same place goes on with them, on any number of
-    cores and with or without Spark, after comparing their files with their checksums; `resume=False` begins again. Programs that reach into other
-    times, replays of events in memory and those that `start_from` a run begin again.
+    cores and with or without Spark, after comparing their files with their checksums; `resume=False` begins again. `resume=True` goes
+    on also with what a process of another machine left, which has to be dead, and raises UsageError (TL822), which says why, where there
+    is nothing to go on with. Replays of events in memory and those that `start_from` a run begin again; so do those of programs that
+    look back on states, or write into the future, where they run as one pass and are not `resumable`.
 
     With `quarantine` an event at which a handler raises is taken out, as if it had not been in the log, and the
     replay goes on; `Run.quarantined` lists them. Such a replay does without the cache. At most `max_quarantined`
@@ -147,9 +152,12 @@ def _replay(
         _tell_start(earlier, source, settings.progress)
     refuse_silence(program, source.reader)
     twice = None if settings.allow_impure else run_twice(program, analysis, source.reader)
-    left = None
-    if place is not None and settings.resume and earlier is None:
+    left, none = None, left_by_none(source, settings)
+    if place is not None and settings.resume and not none:
         left = Interrupted.of(program, source, settings, place)
+    demand(left, none, settings.resume, place)
+    if left is not None and left.why:
+        settings.progress.note(f"a replay into this place was killed, and this one begins again: {left.why}")
     if left is not None and left.how is not None:
         settings.progress.note("going on with a replay that was killed (--no-resume begins again)")
         mode = left.how.mode if left.how.mode in ("chain", "staged") else None
@@ -193,13 +201,13 @@ class _TemporaryFolder:
 
 def run_plan(
     request: Request, plan: Plan, executor: Executor, out: Path, keep: list[Any] | None = None, *,
-    gone: Sequence[Quarantined] = (), taking: bool = True, why: str = "",
+    gone: Sequence[Quarantined] = (), taking: bool = True, why: str = "", world: World = REAL,
 ) -> Run:  # fmt: skip
     """Replay by a given plan and publish the run at `out`. The run holds on to what `keep` holds.
 
     `gone`: the request's reader is without these events already. `taking`: where events at which a handler raises are to
     be taken out, tasks do so. Raises TimesMoved where that moves the times at which slices begin and end. `why`: why the executor is
-    the one, for people.
+    the one, for people. `world`: the driver's clock and disk.
     """
     program, source, settings = request.program, request.source, request.settings
     started = time.time()
@@ -208,18 +216,23 @@ def run_plan(
     # What `keep` holds is where a run is that goes with this process: it need not wait for the disk.
     left = request.interrupted
     partial = PartialRun(
-        out, overwrite=settings.overwrite, lasting=not keep, spared=None if left is None else left.folder
+        out,
+        overwrite=settings.overwrite,
+        lasting=not keep,
+        adopted=None if left is None else left.folder,
+        disk=world.disk,
     )
     try:
         job, lead, reuse = _job(request, plan, executor, partial, taking=taking, gone=len(gone))
         if left is not None:
             left.begin(job, plan, lead)
-        (partial.scratch / "results").mkdir(exist_ok=True)
+            job = replace(job, marks=job.marks and not unable(job, plan))
+        (partial.scratch / RESULTS).mkdir(exist_ok=True)
         foretold = foreseen(program, plan, job, executor.cores)
         prepared = time.perf_counter() - clock
         outcome = reuse.run(
             job, plan, executor, settings.progress, lead,
-            lambda job: compiling(program, plan, job, executor.cores),
+            lambda job: compiling(program, plan, job, executor.cores), world,
         )  # fmt: skip
         outcome.account.add("plan", prepared)
         if request.begun is not None:
@@ -246,7 +259,7 @@ def run_plan(
         outcome.account.add("publish", whole - seconds)
         account = outcome.account.close(whole, max(executor.cores, executor.threads))
         manifest = msgspec.structs.replace(manifest, seconds=whole, account=account, files=files)
-        write_manifest(manifest, partial.path, lasting=partial.lasting)
+        write_manifest(manifest, partial.path, lasting=partial.lasting, disk=world.disk)
         partial.commit()
     except KeyboardInterrupt:  # wherever it comes; where results are waited for, it is Cancelled already
         partial.discard()
@@ -254,11 +267,32 @@ def run_plan(
             "cancelled; its tasks were stopped and nothing was published",
             hint="run the same command again to start over",
         ) from None
+    except (OSError, StorageError, SparkError) as error:
+        failed = _storage_error(error, partial.path)
+        if left is None or isinstance(failed, NoSpace) or failed.code == "TL933" or not partial.leave():
+            partial.discard()
+        else:
+            settings.progress.note(
+                "what is done is kept: the same command goes on with it (--no-resume begins again)"
+            )
+        raise failed from (None if failed is error else error)
     except BaseException:
         partial.discard()
         raise
     context = RunContext(program, source.reader, [] if keep is None else keep)
     return Run(manifest, DirectoryData(partial.out, manifest), partial.out, context)
+
+
+def _storage_error(error: Exception, folder: Path) -> TimelapseError:
+    """The error for what happened to a disk, or to Spark, while a run was made in a folder."""
+    if isinstance(error, TimelapseError):
+        return error
+    assert isinstance(error, OSError)
+    place = folder if error.filename is None else Path(str(error.filename))
+    return no_space(error) or StorageError(
+        f"the run cannot be made: {error.strerror or error}", place=Place(str(place)), code="TL823",
+        hint="run the same command again; if it goes on failing, check the disk or choose another place with --out",
+    )  # fmt: skip
 
 
 def _job(
@@ -307,7 +341,7 @@ def _job(
         until=settings.until,
         lasting=partial.lasting,
         runs=runs,
-        marks=left is not None and len(cuts) > 2,
+        marks=left is not None,
         given=0 if begun is None else begun.slices,
         clock=None if begun is None else begun.manifest.until,
         resumable=settings.resumable,

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import fcntl
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from uuid import uuid4
 
 from timelapse.errors import Place, StorageError
+from timelapse.store.disk import DISK, Disk, Held
 from timelapse.store.failures import no_space
-from timelapse.store.parts import sync
-from timelapse.store.scratch import is_dead, owner, sweep
+from timelapse.store.scratch import sweep
 
-_AT_FDCWD = -100
-_EXCHANGE = 2
 _MARK = ".partial-"
 """What names a folder in the making: then its owner and a random part."""
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
+_LEFT = "left"
+"""The owner of a folder whose maker gave it up and left it to the next one."""
 
 
 class NewFolder:
@@ -30,24 +24,28 @@ class NewFolder:
     `path` is where it is made. `check` raises an error where what is at `place` must not be replaced; it is called at
     the beginning and before the end. `refused` makes the error for a place where nothing can be written. From the
     beginning to the end nobody else makes a folder there: who tries is told so at once (StorageError, TL933). Where
-    there are no locks that shows at the end. What killed processes left beside the place is removed first, but for `spared`.
+    there are no locks that shows at the end. What killed processes left beside the place is removed first, but `adopted`
+    becomes the folder, with all that is in it.
     """
 
     def __init__(
         self, place: Path, check: Callable[[], None], refused: Callable[[str], Exception], *, lasting: bool = True,
-        spared: Path | None = None,
+        adopted: Path | None = None, disk: Disk = DISK,
     ) -> None:  # fmt: skip
-        self.place, self._check, self._lasting = place, check, lasting
+        self.place, self._check, self._lasting, self._disk = place, check, lasting, disk
         check()
         sweep()
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(place)
+            disk.make_all(place.parent)
+            self._lock = _lock(place, disk)
             try:
-                remove_abandoned(place, spared)
-                self._before = _identity(place)
-                self.path = partial_path(place)
-                self.path.mkdir()
+                self.path = partial_path(place, disk)
+                if adopted is not None and disk.exists(adopted):
+                    disk.move(adopted, self.path)
+                else:
+                    disk.make(self.path)
+                remove_abandoned(place, disk)
+                self._before = disk.identity(place)
             except BaseException:
                 self._unlock()
                 raise
@@ -57,25 +55,30 @@ class NewFolder:
     def publish(self) -> None:
         """Put it in its place. Raises StorageError (TL933) where somebody else has put something there meanwhile."""
         if self._lasting:
-            sync(self.path)
+            self._disk.sync(self.path)
         self._check()
-        if _identity(self.place) != self._before:
+        if self._disk.identity(self.place) != self._before:
             raise _second(self.place, "another was put here meanwhile")
         try:
-            _put(self.path, self.place)
+            _put(self.path, self.place, self._disk)
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 raise _second(self.place, "another was put here meanwhile") from None
             raise
         if self._lasting:
-            sync(self.place.parent)
-        shutil.rmtree(self.path, ignore_errors=True)  # what was there before
+            self._disk.sync(self.place.parent)
+        self._disk.remove(self.path)  # what was there before
         self.close()
 
     def discard(self) -> bool:
         """Remove what was made. Returns whether nothing is left of it: a cancelled task may still write."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        return not self.path.exists()
+        self._disk.remove(self.path)
+        return not self._disk.exists(self.path)
+
+    def leave(self) -> None:
+        """Leave what was made to whoever makes a folder here next (`abandoned`)."""
+        left = self.place.parent / f".{self.place.name}{_MARK}{_LEFT}-{self._disk.unique()}"
+        self._disk.move(self.path, left)
 
     def close(self) -> None:
         """Let others make a folder here."""
@@ -84,8 +87,7 @@ class NewFolder:
     def _unlock(self) -> None:
         handle, self._lock = self._lock, None
         if handle is not None:
-            _lock_path(self.place).unlink(missing_ok=True)
-            os.close(handle)
+            self._disk.let_go(_lock_path(self.place), handle)
 
 
 @contextmanager
@@ -109,39 +111,12 @@ def _lock_path(place: Path) -> Path:
     return place.parent / f".{place.name}.lock"
 
 
-def _lock(place: Path) -> int | None:
+def _lock(place: Path, disk: Disk) -> int | None:
     """Hold a place. The system lets go of it when the process ends, however that is. None: there are no locks here."""
-    path = _lock_path(place)
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _same_file(handle, path):
-                os.ftruncate(handle, 0)
-                os.write(handle, str(os.getpid()).encode())
-                return handle
-            os.close(handle)  # whoever had it has just removed it
-        except BlockingIOError:
-            who = os.read(handle, 20).decode(errors="replace")
-            os.close(handle)
-            raise _second(
-                place, f"process {who} is writing here" if who.isdecimal() else "another process is writing here"
-            ) from None  # fmt: skip
-        except OSError as error:
-            os.close(handle)
-            if error.errno in _NO_LOCKS:
-                path.unlink(missing_ok=True)
-                return None
-            raise
-
-
-def _same_file(handle: int, path: Path) -> bool:
     try:
-        there = path.stat()
-    except FileNotFoundError:
-        return False
-    held = os.fstat(handle)
-    return (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino)
+        return disk.hold(_lock_path(place))
+    except Held as who:
+        raise _second(place, f"{who} is writing here") from None
 
 
 def _second(place: Path, what: str) -> StorageError:
@@ -151,23 +126,12 @@ def _second(place: Path, what: str) -> StorageError:
     )  # fmt: skip
 
 
-def _identity(place: Path) -> tuple[int, int] | None:
-    """Which folder is at a place: None for none, or one that is empty."""
-    try:
-        if not any(place.iterdir()):
-            return None
-        found = place.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_dev, found.st_ino
-
-
 # --- names, and what is left of them --------------------------------------------------------------------------
 
 
-def partial_path(place: Path) -> Path:
+def partial_path(place: Path, disk: Disk = DISK) -> Path:
     """A name beside a place for what is to take it: it says which process makes it."""
-    return place.parent / f".{place.name}{_MARK}{owner()}-{uuid4().hex[:8]}"
+    return place.parent / f".{place.name}{_MARK}{disk.owner()}-{disk.unique()}"
 
 
 def is_partial(path: Path) -> bool:
@@ -175,31 +139,40 @@ def is_partial(path: Path) -> bool:
     return path.name.startswith(".") and _MARK in path.name
 
 
-def remove_abandoned(place: Path, spared: Path | None = None) -> None:
-    """Remove what killed processes that were making `place` left, when they are gone from this machine; but not `spared`."""
-    start = f".{place.name}{_MARK}"
-    for left in [p for p in place.parent.iterdir() if p.name.startswith(start)]:
-        if left.name.endswith("-old"):
+def remove_abandoned(place: Path, disk: Disk = DISK) -> None:
+    """Remove what killed processes that were making `place` left, when they are gone from this machine."""
+    for name in _beside(place, disk):
+        left = place.parent / name
+        if name.endswith("-old"):
             # A kill between the two renames of an overwrite: put back what was there.
-            if place.exists():
-                shutil.rmtree(left, ignore_errors=True)
+            if disk.exists(place):
+                disk.remove(left)
             else:
-                left.rename(place)
-        elif left != spared and _is_abandoned(left, start):
-            shutil.rmtree(left, ignore_errors=True)
+                disk.move(left, place)
+        elif _is_abandoned(left, place, disk):
+            disk.remove(left)
 
 
-def abandoned(place: Path) -> list[Path]:
+def abandoned(place: Path, disk: Disk = DISK) -> list[Path]:
     """The folders in which killed processes of this machine were making `place`."""
+    there = [place.parent / name for name in _beside(place, disk) if not name.endswith("-old")]
+    return [path for path in there if _is_abandoned(path, place, disk)]
+
+
+def elsewhere(place: Path, disk: Disk = DISK) -> list[Path]:
+    """The folders in which processes were making `place` of which this machine cannot tell whether they are gone."""
+    there = [place.parent / name for name in _beside(place, disk) if not name.endswith("-old")]
+    return [path for path in there if not _is_abandoned(path, place, disk)]
+
+
+def _beside(place: Path, disk: Disk) -> list[str]:
     start = f".{place.name}{_MARK}"
-    if not place.parent.is_dir():
-        return []
-    there = sorted(p for p in place.parent.iterdir() if p.name.startswith(start))
-    return [p for p in there if not p.name.endswith("-old") and _is_abandoned(p, start)]
+    return [name for name in disk.names(place.parent) if name.startswith(start)]
 
 
-def _is_abandoned(left: Path, start: str) -> bool:
-    return is_dead(left.name.removeprefix(start).rpartition("-")[0])
+def _is_abandoned(left: Path, place: Path, disk: Disk) -> bool:
+    who = left.name.removeprefix(f".{place.name}{_MARK}").rpartition("-")[0]
+    return who == _LEFT or disk.is_dead(who)
 
 
 def place_of(partial: Path) -> Path:
@@ -207,26 +180,12 @@ def place_of(partial: Path) -> Path:
     return partial.with_name(partial.name[1:].partition(_MARK)[0])
 
 
-def _put(made: Path, place: Path) -> None:
+def _put(made: Path, place: Path, disk: Disk) -> None:
     """Rename into place; what is there changes places with the new one, in one step where the system can."""
-    if not place.exists() or not any(place.iterdir()):
-        made.rename(place)  # an empty folder is replaced
-    elif not _exchange(made, place):
-        aside = place.parent / f".{place.name}{_MARK}{uuid4().hex[:12]}-old"
-        place.rename(aside)
-        made.rename(place)
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def _exchange(a: Path, b: Path) -> bool:
-    """Swap two paths atomically; False where the system cannot."""
-    try:
-        swap = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):
-        return False
-    if swap(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _EXCHANGE) == 0:
-        return True
-    error = ctypes.get_errno()
-    if error in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
-        return False
-    raise OSError(error, os.strerror(error), str(b))
+    if disk.identity(place) is None:
+        disk.move(made, place)  # an empty folder is replaced
+    elif not disk.swap(made, place):
+        aside = place.parent / f".{place.name}{_MARK}{disk.unique()}-old"
+        disk.move(place, aside)
+        disk.move(made, place)
+        disk.remove(aside)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from timelapse.store.disk import DISK, Disk
 from timelapse.store.parts import altered, sync, write_part
 
 UNSEALED = "00000000"
@@ -37,11 +38,11 @@ def check_seal(data: bytes, path: Path, remedy: str) -> bool:
     return True
 
 
-def create(path: Path, data: bytes, *, lasting: bool = True) -> None:
+def create(path: Path, data: bytes, *, lasting: bool = True, disk: Disk = DISK) -> None:
     """Write a manifest where there is none. Raises FileExistsError for who comes second."""
-    write_part(path, data, lasting=lasting, new=True)
+    disk.write(path, data, lasting=lasting, new=True)
     if lasting:
-        sync(path.parent)
+        disk.sync(path.parent)
 
 
 def replace(path: Path, data: bytes) -> None:
