@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from timelapse.ids import INT64_MIN
 from timelapse.log.types import EventType
+from timelapse.streaming.format import Epoch
+from timelapse.streaming.pack import Pack
 from timelapse.streaming.streams import I64, journal_order
 
 STREAM, PARTITION, OFFSET = "@stream", "@partition", "@offset"
@@ -52,6 +56,8 @@ class Held:
     def __init__(self, types: Sequence[EventType]) -> None:
         self._types = list(types)
         self._runs: dict[str, list[pa.Table]] = {t.name: [] for t in types}
+        self._came: deque[tuple[int, int]] = deque()
+        """Epochs in which rows arrived that may still wait, with the greatest time among these."""
 
     def add(self, name: str, table: pa.Table) -> None:
         """Rows that were accepted."""
@@ -66,6 +72,32 @@ class Held:
             whole = pa.concat_tables(runs).combine_chunks()
             order = np.argsort(whole.column("ts").to_numpy(), kind="stable")
             self._runs[name] = [whole.take(pa.array(order))]
+
+    def came(self, number: int, sections: Mapping[str, pa.Table], complete: int | None) -> None:
+        """Note that rows wait in an epoch's file, whose sections these are, and forget epochs of which none waits any more."""
+        ends = [
+            int(np.asarray(t.column("ts")).max())
+            for n, t in sections.items()
+            if n.startswith("held/") and t.num_rows
+        ]
+        if ends:
+            self._came.append((number, max(ends)))
+        while self._came and complete is not None and self._came[0][1] <= complete:
+            self._came.popleft()
+
+    def first(self, number: int) -> int:
+        """The oldest epoch in which rows arrived that still wait; `number` where there are none."""
+        return self._came[0][0] if self._came else number
+
+    def recall(self, pack: Pack[Epoch], complete: int | None) -> None:
+        """Take over the rows of an epoch that wait at a time."""
+        left = {}
+        for name in pack.names("held"):
+            table = pack.table(f"held/{name}")
+            waits = np.asarray(table.column("ts")) > (INT64_MIN if complete is None else complete)
+            left[f"held/{name}"] = table.filter(pa.array(waits))
+            self.add(name, left[f"held/{name}"])
+        self.came(pack.about.number, left, complete)
 
     @property
     def rows(self) -> int:

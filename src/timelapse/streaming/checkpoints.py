@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -35,12 +36,17 @@ def write_changes(place: RunPlace, about: Checkpoint, changes: PassResult) -> tu
 
 def write_whole(place: RunPlace, about: Checkpoint, stand: Stand) -> tuple[str, int]:
     """Write where a program stands. Returns the checkpoint's name and its bytes."""
+    return _write(place, about, sections_of(stand))
+
+
+def sections_of(stand: Stand) -> dict[str, pa.Table]:
+    """Where a program stands, as sections of a pack."""
     tables: dict[str, pa.Table] = {f"states/{name}": table for name, table in stand.states.items()}
     tables |= {f"stood/{name}": table for name, table in stand.stood.items()}
     for number, part in enumerate(stand.seen):
         tables |= {f"seen/{number}/effects/{name}": table for name, table in part.effects.items()}
         tables |= {f"seen/{number}/rows/{form}/{name}": table for (name, form), table in part.rows.items()}
-    return _write(place, about, tables)
+    return tables
 
 
 def _write(place: RunPlace, about: Checkpoint, tables: dict[str, pa.Table]) -> tuple[str, int]:
@@ -80,21 +86,22 @@ class Found:
         found = Stand() if self._packs[-1].about.whole else base()
         for pack in reversed(self._packs):
             if pack.about.whole:
-                found = _whole(pack)
+                found = stand_in(pack, pack.about.seen, pack.about.complete)
                 continue
             found = found.then(program, _changes(pack), pack.about.complete)
         return found
 
 
-def _whole(pack: Pack[Checkpoint]) -> Stand:
+def stand_in(pack: Pack[Any], ends: Sequence[int], complete: int | None) -> Stand:
+    """Where a program stands, from a pack's sections. `ends`: of the parts whose rows windows may still see."""
     states = {name: pack.table(f"states/{name}") for name in pack.names("states")}
     stood = {name: pack.table(f"stood/{name}") for name in pack.names("stood")}
     seen = []
-    for number, end in enumerate(pack.about.seen):
+    for number, end in enumerate(ends):
         prefix = f"seen/{number}"
         effects = {n: pack.table(f"{prefix}/effects/{n}") for n in pack.names(f"{prefix}/effects")}
         seen.append(Seen(end, _rows(pack, f"{prefix}/rows"), effects))
-    return Stand(states, tuple(seen), stood, pack.about.complete)
+    return Stand(states, tuple(seen), stood, complete)
 
 
 def _changes(pack: Pack[Checkpoint]) -> PassResult:
@@ -102,7 +109,7 @@ def _changes(pack: Pack[Checkpoint]) -> PassResult:
     return PassResult(effects=effects, rows=_rows(pack, "rows"))
 
 
-def _rows(pack: Pack[Checkpoint], prefix: str) -> dict[tuple[str, str], pa.Table]:
+def _rows(pack: Pack[Any], prefix: str) -> dict[tuple[str, str], pa.Table]:
     found = {}
     for name in pack.names(prefix):
         form, _, state = name.partition("/")

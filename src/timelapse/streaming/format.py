@@ -51,6 +51,22 @@ class Correction(msgspec.Struct, frozen=True):
     """The epoch up to whose late rows it has all."""
 
 
+class Change(msgspec.Struct, frozen=True):
+    """What makes an epoch a change of the program: from its end on another version runs.
+
+    The epoch's sections have where that begins, as a whole checkpoint does. Sums of what was put out begin anew.
+    """
+
+    program: str
+    source: str | None
+    fingerprint: str
+    params: dict[str, str]
+    before: int
+    """The change before; 0 where there was none."""
+    seen: list[int]
+    """The ends of the parts whose rows windows may still see."""
+
+
 class Epoch(msgspec.Struct, frozen=True):
     """The manifest of an epoch. All counts and sums are of the run from its beginning to this epoch's end."""
 
@@ -95,6 +111,9 @@ class Epoch(msgspec.Struct, frozen=True):
     corrected: int = 0
     """The epoch up to whose late rows all are in the journal or aside."""
     correction: Correction | None = None
+    last_change: int = 0
+    """The newest epoch up to this one at which the program changed; 0 where none did. Counts and sums of outputs are from there on."""
+    change: Change | None = None
 
     @property
     def end_seq(self) -> int:

@@ -8,7 +8,6 @@ committed, a head is thrown away and opened again.
 from __future__ import annotations
 
 import uuid
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.errors import Place, RunError
-from timelapse.ids import INT64_MIN
 from timelapse.kernels.base import Abandoned, PassResult, quarantined_table
 from timelapse.log.types import EventType
 from timelapse.model.fingerprint import fingerprint
@@ -29,13 +27,13 @@ from timelapse.moments import time_text
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import Held, Taken, arrivals
 from timelapse.streaming.correction import Pending, Plan, Prepared, sections_of, to_correct
-from timelapse.streaming.format import Checkpoint, Epoch, LiveRun
+from timelapse.streaming.format import Change, Checkpoint, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.kernel import OpenKernel
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import RunPlace
-from timelapse.streaming.recovery import Recovery, Running
-from timelapse.streaming.rows import Batch, bad_rows, parted
+from timelapse.streaming.recovery import Recovery, Running, begun_in
+from timelapse.streaming.rows import Batch, bad_rows, late_as_asked, parted
 from timelapse.streaming.rules import Rules
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.streams import (
@@ -50,6 +48,10 @@ FORGOTTEN = 1 << 28
 """Bytes of texts beyond twice what it began with that a kernel may hold before it is made anew."""
 
 
+Successor = Callable[[Epoch], tuple[Change, Stand, list[str], int]]
+"""What a program that follows another one begins with behind an epoch; what was done, for people; the wall clock, microseconds."""
+
+
 class Head:
     """A live run that is open for writing, from its newest epoch on.
 
@@ -60,37 +62,38 @@ class Head:
     def __init__(
         self, place: RunPlace, program: Program, run: LiveRun, run_hash: str, types: Sequence[EventType], rules: Rules, *,
         wait: Callable[[str, float], None], tell: Callable[[str], None], folder: Path | None = None, origin: Origin | None = None,
+        change: Successor | None = None, rebuild: bool = False,
     ) -> None:  # fmt: skip
         self._place, self._program, self._types = place, program, list(types)
         self.run, self.rules = run, rules
         self._wait, self._tell, self._folder, self._origin = wait, tell, folder, origin
         self.writer = uuid.uuid4().hex
         self._fingerprint = fingerprint(program)
-        if self._fingerprint != run.fingerprint:
-            raise RunError(
-                f"the live run is of another program, version or parameters than this {type(program).__name__}",
-                place=Place(str(place)), code="TL943", hint="run the same code and parameters, or write to another directory",
-            )  # fmt: skip
         self._recovery = Recovery(
-            place, program, types, quarantine=rules.quarantine, tell=tell, folder=folder, origin=origin
+            place,
+            program,
+            types,
+            quarantine=rules.quarantine,
+            tell=tell,
+            folder=folder,
+            origin=origin,
+            checkpoints=not rebuild,
         )
         self.partitions: dict[tuple[int, str], Partition] = {}
         self.streams: list[StreamEntry] = []
         self._held = Held(types)
         self.last: Epoch | None = None
         self._hash = run_hash
-        self._held_in: deque[tuple[int, int]] = deque()
-        """Epochs in which rows arrived that may still wait, with the greatest time among these."""
-        self._unsaved: list[tuple[Checkpoint, PassResult]] = []
         self.recovered = 0
         """Rows of the journal that ran again when it was opened."""
+        self._changed_at: int | None = None
         self.late = Pending(types)
         """Late rows that a correction will put into their places."""
-        self._open()
+        self._open(change)
 
     # --- opening ------------------------------------------------------------------------------------
 
-    def _open(self) -> None:
+    def _open(self, change: Successor | None) -> None:
         number = chain.newest(self._place)
         if number:
             pack = chain.read_epoch(self._place, number)
@@ -105,27 +108,39 @@ class Head:
                     self.late.follow(earlier)
             if about.lateness != self.rules.lateness:  # marks are others now: what is complete stays so
                 self._close_all(about.complete)
-            self._recall_held(about)
+            if about.held:
+                for earlier in chain.epochs(self._place, about.held_from, number):
+                    self._held.recall(earlier, about.complete)
+        begun = self.run.fingerprint
+        if self.last is not None and self.last.last_change:
+            begun, self._changed_at = begun_in(chain.read_epoch(self._place, self.last.last_change))
+        if self._fingerprint != begun:
+            if change is None or self.last is None or self.last.complete is None:
+                raise self._another(Place(str(self._place)))
+            self._change(change, self.last)
         self._begin_kernel(compiled=True)
 
-    def _recall_held(self, about: Epoch) -> None:
-        """Read the rows that wait from the epochs in which they arrived."""
-        if about.held_from > about.number or not about.held:
-            return
-        complete = INT64_MIN if about.complete is None else about.complete
-        for pack in chain.epochs(self._place, about.held_from, about.number):
-            latest = None
-            for kind in self._types:
-                if f"held/{kind.name}" not in pack.sections:
-                    continue
-                table = pack.table(f"held/{kind.name}")
-                waits = np.asarray(table.column("ts")) > complete
-                if waits.any():
-                    left = table.filter(pa.array(waits))
-                    self._held.add(kind.name, left)
-                    latest = max(latest or INT64_MIN, int(np.asarray(left.column("ts")).max()))
-            if latest is not None:
-                self._held_in.append((pack.about.number, latest))
+    def _another(self, place: Place) -> RunError:
+        return RunError(
+            f"the live run is of another program, version or parameters than this {type(self._program).__name__}", place=place, code="TL943",
+            hint="run the same code and parameters, say that this is the next version (evolve=True, --evolve), or write to another directory",
+        )  # fmt: skip
+
+    def _change(self, change: Successor, last: Epoch) -> None:
+        """Have another program go on from here: an epoch of its own, which has where that program begins."""
+        about, stand, done, now = change(last)
+        if self.late.rows:
+            done.append(f"{self.late.rows:,} late rows that waited for a correction stay aside")
+        self.late.drop(last.number)
+        number = last.number + 1
+        epoch = self._about(
+            number, now, last.complete, last.end_seq, 0, Sums(), begin=last.begin, decisions=done, ended=False,
+            last_change=number, change=about,
+        )  # fmt: skip
+        self._put(epoch, checkpoints.sections_of(stand), {})
+        self._changed_at = last.complete
+        for line in done:
+            self._tell(line)
 
     def _begin_kernel(self, *, compiled: bool) -> None:
         """Make the kernel, at the newest checkpoint, and bring it to the newest epoch."""
@@ -134,7 +149,7 @@ class Head:
 
     def _stand_at(self, running: Running) -> None:
         """Go on with a program that stands at the end of the newest epoch."""
-        self.on, self._unsaved = running, []
+        self.on = running
         self._texts = 2 * running.kernel.text_bytes
 
     def base(self) -> Stand:
@@ -167,7 +182,10 @@ class Head:
 
     def _follow(self, pack: Pack[Epoch]) -> None:
         about = pack.about
-        if about.correction is not None:
+        if about.change is not None and about.change.fingerprint != self._fingerprint:
+            raise self._another(Place(pack.name))
+        self._changed_at = self._changed_at if about.change is None else about.complete
+        if about.correction is not None or about.change is not None:
             self.last = about
             self._begin_kernel(compiled=True)
         else:
@@ -176,15 +194,9 @@ class Head:
             except Abandoned:
                 self.last = about
                 self._begin_kernel(compiled=False)
-        for name in pack.names("held"):
-            self._held.add(name, pack.table(f"held/{name}"))
+        self._held.recall(pack, about.complete)
         if about.complete is not None:
             self._held.take(about.complete, 0)
-        waits = [int(np.asarray(pack.table(f"held/{n}").column("ts")).max()) for n in pack.names("held")]
-        if waits:
-            self._held_in.append((about.number, max(waits)))
-        while self._held_in and about.complete is not None and self._held_in[0][1] <= about.complete:
-            self._held_in.popleft()
         self.late.follow(pack)
         self.last, self._hash = about, pack.hash
         self.streams = list(about.streams)
@@ -288,7 +300,7 @@ class Head:
         if self.rules.late == "correct" and found.late.any():
             found, stale = to_correct(
                 self._program, ts, found, complete=self.complete, begin=None if self.last is None else self.last.begin,
-                horizon=self.rules.horizon, floor=None if self._origin is None else self._origin.complete,
+                horizon=self.rules.horizon, floor=self._floor,
             )  # fmt: skip
             partition.stale += int(stale.sum())
         partition.aside += len(bad)
@@ -301,6 +313,12 @@ class Head:
         if bad:
             rows = bad_rows(bad, partition, kind.name)
             sections.setdefault("bad", []).append(rows)
+
+    @property
+    def _floor(self) -> int | None:
+        """Up to this time nothing is ever corrected: it belongs to the run that live goes on from, or to another program."""
+        ends = [self._changed_at, None if self._origin is None else self._origin.complete]
+        return max((ts for ts in ends if ts is not None), default=None)
 
     def _close_all(self, complete: int | None) -> None:
         """No row at or before a time is accepted any more, whatever the marks say."""
@@ -334,13 +352,7 @@ class Head:
         begin = taken.first if begin is None and taken.rows else begin
         tables = {name: pa.concat_tables(parts) for name, parts in sections.items()}
         tables = {name: table for name, table in tables.items() if table.num_rows}
-        waits = [
-            int(np.asarray(t.column("ts")).max()) for name, t in tables.items() if name.startswith("held/")
-        ]
-        if waits:
-            self._held_in.append((number, max(waits)))
-        while self._held_in and complete is not None and self._held_in[0][1] <= complete:
-            self._held_in.popleft()
+        self._held.came(number, tables, complete)
         sums = self.on.sums
         if begin is not None and complete is not None:
             result = self._process(taken, first_seq, complete)
@@ -357,7 +369,7 @@ class Head:
         about = self._about(
             number, now, complete, first_seq, taken.rows, sums, begin=begin, decisions=list(decisions), notes=sorted(streams), ended=ended
         )  # fmt: skip
-        return self._put(about, self._late_as_asked(tables), tables)
+        return self._put(about, late_as_asked(tables, self.rules.late), tables)
 
     def _about(
         self, number: int, now: int, complete: int | None, first_seq: int, rows: int, sums: Sums, **further: Any
@@ -369,10 +381,11 @@ class Head:
             fingerprint=self._fingerprint, lateness=self.rules.lateness, late_rows=self.rules.late, complete=complete,
             first_seq=first_seq, rows=rows, streams=self.streams,
             partitions=sorted(self.partitions.values(), key=lambda p: (p.stream, p.number)),
-            held=self._held.rows, held_from=self._held_in[0][0] if self._held_in else number,
+            held=self._held.rows, held_from=self._held.first(number),
             outputs=sums.outputs, schemas=sums.schemas, rejected=sums.rejected, quarantined=sums.quarantined,
             **{
                 "version": 0 if last is None else last.version, "last_correction": 0 if last is None else last.last_correction,
+                "last_change": 0 if last is None else last.last_change,
                 "corrected": self.late.upto(number), **further,
             },
         )  # fmt: skip
@@ -432,12 +445,6 @@ class Head:
     sections: Mapping[str, pa.Table] = {}
     """What the last epoch has: for who follows in the same process."""
 
-    def _late_as_asked(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        if self.rules.late != "drop":
-            return dict(tables)
-        places = ["ts", "@stream", "@partition", "@offset"]
-        return {n: t.select(places) if n.startswith("late/") else t for n, t in tables.items()}
-
     def _process(self, taken: Taken, first_seq: int, complete: int) -> PassResult:
         before = self.complete
         if before is not None and taken.rows and is_silent(self._program, before, taken.first):
@@ -464,26 +471,20 @@ class Head:
             or self.last.begin is None
         ):
             return None
-        about = Checkpoint(
-            self.run.run, self.last.number, self._hash, self.last.complete, self._fingerprint, whole=False
-        )
         try:
-            self._unsaved.append((about, self.kernel.changes()))
+            changes = self.kernel.changes()
         except Abandoned as why:
             self._tell(f"handlers run as Python from now on: {why.reason}")
             self._begin_kernel(compiled=False)
-            self._unsaved.append((msgspec.structs.replace(about), self.kernel.changes()))
-        while self._unsaved:
-            about, changes = self._unsaved[0]
-            about = msgspec.structs.replace(about, parent=self.on.checkpoint)
-            self.on.checkpoint, _ = checkpoints.write_changes(self._place, about, changes)
-            self.on.changes += 1
-            del self._unsaved[0]
-        return self.on.checkpoint
+            changes = self.kernel.changes()
+        about = Checkpoint(
+            self.run.run, self.last.number, self._hash, self.last.complete, self._fingerprint, whole=False
+        )
+        return self.on.save(self._place, about, changes)
 
     def renew(self) -> bool:
         """After a checkpoint: make the kernel anew where it holds far more texts than it began with. Whether it was."""
-        if self.kernel.text_bytes <= self._texts + FORGOTTEN or self._unsaved:
+        if self.kernel.text_bytes <= self._texts + FORGOTTEN or self.on.unsaved:
             return False
         self._begin_kernel(compiled=True)
         return True

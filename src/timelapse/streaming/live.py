@@ -36,6 +36,7 @@ from timelapse.store.places import absolute_path
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming import chain
 from timelapse.streaming.correction import refuse_seq
+from timelapse.streaming.evolution import Migration
 from timelapse.streaming.format import EPOCHS, FORMAT, RUN, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.head import Head
@@ -43,7 +44,7 @@ from timelapse.streaming.journal import types_of
 from timelapse.streaming.lease import EVERY
 from timelapse.streaming.loop import Health, Loop, Timing
 from timelapse.streaming.place import LocalPlace
-from timelapse.streaming.reading import Reading
+from timelapse.streaming.reading import Reading, program_of
 from timelapse.streaming.rules import Rules
 from timelapse.streaming.sinks.base import Follower, Sink
 from timelapse.streaming.sinks.callback import Callback
@@ -53,6 +54,7 @@ from timelapse.streaming.sources.push import Push
 from timelapse.streaming.sources.spark_feed import SparkFeed
 from timelapse.streaming.spans import Span, micros_of
 from timelapse.streaming.streams import Limits, StreamEntry
+from timelapse.streaming.successor import successor
 
 Late = Literal["side", "drop", "correct"]
 
@@ -61,7 +63,8 @@ def live(
     program: Program | type[Program], streams: Mapping[Any, Any], out: str | Path, *, lateness: Span = 0,
     trigger: Span = "500ms", idle: Span | None = "10s", late: Late = "side", ahead: Span | None = "1h",
     not_before: Moment | None = None, checkpoint: Span = "30s", quarantine: bool = False, max_quarantined: int = 1000,
-    once: bool = False, correct_every: Span = "10s", correct_rows: int | None = None, correct_within: Span | None = "1d", start_from: Run | str | Path | None = None, sinks: Sequence[Sink] = (), standby: Span | None = None, allow_impure: bool = False, progress: Progress | None = None,
+    once: bool = False, correct_every: Span = "10s", correct_rows: int | None = None, correct_within: Span | None = "1d", start_from: Run | str | Path | None = None, sinks: Sequence[Sink] = (), standby: Span | None = None,
+    evolve: bool | Migration = False, promote: str | None = None, rebuild: bool = False, allow_impure: bool = False, progress: Progress | None = None,
 ) -> Live:  # fmt: skip
     """Run a program on streams. Returns when it has begun; it goes on in the background until it is stopped.
 
@@ -85,6 +88,10 @@ def live(
     `sinks` take outputs besides the run's own files (timelapse.streaming.sinks): each epoch exactly once, behind the run at their own pace.
 
     `standby`: follow the process that runs this live run, serve reads, and take over once it has not been heard of for so long ("3s").
+
+    `evolve`: this is the next version of the program of the live run that is there: an epoch records the change, and states of the same name and declaration go on;
+    a Migration says what becomes of others. What is unsafe is refused (TL847). `promote`: the same, with the states of the shadow of this name, which has seen all of the journal.
+    `rebuild`: use no checkpoint, and run the journal again from its beginning, or from where the program changed.
 
     Raises UsageError, RunError (TL943) where another program's run is at `out`, ImpureProgram. What happens later is raised by `Live.wait`.
     """
@@ -133,7 +140,10 @@ def live(
     made = _made(streams, place, once=once, trigger=timing.trigger)
     run, run_hash = _begin(place, given, types, origin)
     if origin is None and run.start_from is not None:
-        origin = Origin(Run.open(run.start_from), given)
+        origin = Origin(
+            Run.open(run.start_from),
+            given if run.fingerprint == fingerprint(given) else program_of(place.root, run),
+        )
     elif origin is not None and run.start_from != str(origin.path.absolute()):
         raise RunError(
             "the live run that is there goes on from another run, or from none", place=Place(str(place)), code="TL943",
@@ -147,6 +157,7 @@ def live(
         )  # fmt: skip
     heard_by = Silent() if progress is None else progress
     folder = scratch_folder("live")
+    change = successor(place, run, known, given, evolve, promote, origin, heard_by.note)
 
     def make_head(wait: Callable[[str, float], None]) -> Head:
         return Head(
@@ -160,6 +171,8 @@ def live(
             tell=heard_by.note,
             folder=folder,
             origin=origin,
+            change=change,
+            rebuild=rebuild,
         )
 
     for sink in sinks:

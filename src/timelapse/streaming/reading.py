@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
-from timelapse.errors import Place, RunError, UsageError, meant
+from timelapse.errors import Place, RunError, TimelapseError, UsageError, meant
 from timelapse.log import Log
 from timelapse.model.events import Event, Record
 from timelapse.model.kept import load_kept
@@ -59,7 +60,7 @@ class Reading:
     def program(self) -> Program:
         """The program. Raises RunError where it cannot be found again."""
         if self._program is None:
-            self._program = program_of(self.path, self._run)
+            self._program = program_now(self._place, self._run, self.last)
         return self._program
 
     @property
@@ -200,8 +201,29 @@ def _change(table: pa.Table, epoch: int, change: int, of: pa.ChunkedArray | None
     return pa.table(columns, [EPOCH, "@change", "@of", *table.column_names])
 
 
+def version_folder(out: Path, digest: str) -> Path:
+    """Where the files of a later version of the program are kept."""
+    return out / "versions" / digest[:32]
+
+
+def program_now(place: LocalPlace, run: LiveRun, last: Epoch | None) -> Program:
+    """The program that runs at the end of an epoch. Raises RunError (TL943) where it cannot be found again."""
+    if last is None or not last.last_change:
+        return program_of(place.root, run)
+    change = chain.read_epoch(place, last.last_change).about.change
+    assert change is not None
+    begun = msgspec.structs.replace(
+        run,
+        program=change.program,
+        source=change.source,
+        fingerprint=change.fingerprint,
+        params=change.params,
+    )
+    return program_of(version_folder(place.root, change.fingerprint), begun)
+
+
 def program_of(out: Path, run: LiveRun) -> Program:
-    """The program of a live run, from where it was or from the files that were kept with it."""
+    """The program of a live run, from where it was or from the files that were kept with it. `out`: where these are."""
     import ast
 
     from timelapse.model.fingerprint import fingerprint
@@ -220,7 +242,10 @@ def program_of(out: Path, run: LiveRun) -> Program:
     else:
         problem = None
     for cls in tried:
-        found = cls(**values)
+        try:
+            found = cls(**values)
+        except TimelapseError:  # it has other parameters now
+            continue
         if fingerprint(found) == run.fingerprint:
             return found
     kept = load_kept(out, run.source)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ from timelapse.model.failure import Quarantined
 from timelapse.model.program import Program
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import PLACE, Taken
-from timelapse.streaming.format import Epoch
+from timelapse.streaming.format import Checkpoint, Epoch
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.kernel import OpenKernel, is_restorable, lag_of
 from timelapse.streaming.pack import Pack
@@ -69,6 +70,8 @@ class Running:
     noted: tuple[int, list[tuple[int, str]]] = (0, [])
     rerun: int = 0
     """Rows of the journal that ran again."""
+    unsaved: list[tuple[Checkpoint, PassResult]] = field(default_factory=list)
+    """Checkpoints that could not be written yet, in order."""
 
     def put(self, taken: Taken, complete: int) -> PassResult:
         """Process further rows of the journal, up to a time. Raises HandlerError, Abandoned."""
@@ -80,26 +83,49 @@ class Running:
         self.sums = self.sums.then(by_name(result), result)
         return result
 
+    def save(self, place: RunPlace, about: Checkpoint, changes: PassResult) -> str:
+        """Write a checkpoint of what was done to states since the last one, and those before it that could not be written. Returns its name."""
+        self.unsaved.append((about, changes))
+        while self.unsaved:
+            about, changes = self.unsaved[0]
+            about = msgspec.structs.replace(about, parent=self.checkpoint)
+            self.checkpoint, _ = checkpoints.write_changes(place, about, changes)
+            self.changes += 1
+            del self.unsaved[0]
+        return self.checkpoint
+
 
 class Recovery:
-    """Makes a program run on, at the end of an epoch. It writes nothing, so it may be done beside what goes on."""
+    """Makes a program run on, at the end of an epoch. It writes nothing, so it may be done beside what goes on.
+
+    `checkpoints` False: none is used, so that all is run again from where the program began.
+    """
 
     def __init__(
         self, place: RunPlace, program: Program, types: Sequence[EventType], *, quarantine: int | None, tell: Callable[[str], None],
-        folder: Path | None = None, origin: Origin | None = None,
+        folder: Path | None = None, origin: Origin | None = None, checkpoints: bool = True,
     ) -> None:  # fmt: skip
+        self._checkpoints = checkpoints
         self._place, self._program, self._types = place, program, list(types)
         self._quarantine, self._tell, self._folder, self._origin = quarantine, tell, folder, origin
         self._lag = lag_of(program)
         self.restorable = is_restorable(program)
         self.problems: list[str] = []
+        self.keep = False
+        """Whether to keep where the program stood, for `stand`."""
+        self.stood: Stand | None = None
+        self._changed = 0
+        """The epoch at which this program began, where it was not the first."""
 
     def base(self) -> Stand:
-        """Where the program stood before the journal began."""
+        """Where the program stood before its first epoch."""
+        if self._changed:
+            return begun_at(chain.read_epoch(self._place, self._changed))
         return Stand() if self._origin is None else self._origin.stand()
 
     def begin(
-        self, last: Epoch | None, *, compiled: bool = True, late: Inserted | None = None, stopped: Callable[[], None] = lambda: None
+        self, last: Epoch | None, *, compiled: bool = True, late: Inserted | None = None, stopped: Callable[[], None] = lambda: None,
+        compare: bool = True,
     ) -> tuple[Running, PutOut]:  # fmt: skip
         """The program at the end of `last` (None: at the beginning), and what it has put out since `Running.start`.
 
@@ -111,18 +137,19 @@ class Recovery:
             found = PutOut()
             collected = None if late is None else found
             if last is not None and running.start < last.number:
-                self.again(running, running.start + 1, last, late, collected, stopped)
+                self.again(running, running.start + 1, last, late, collected, stopped, compare=compare)
             return running, found
         except Abandoned:
             if not compiled:
                 raise
-            return self.begin(last, compiled=False, late=late, stopped=stopped)
+            return self.begin(last, compiled=False, late=late, stopped=stopped, compare=compare)
 
     def _at_checkpoint(self, last: Epoch | None, compiled: bool, before: int | None) -> Running:
         """The program at its newest checkpoint that counts; with `before`, at one before a time."""
         number = 0 if last is None else last.number
+        self._changed = 0 if last is None else last.last_change
         found = None
-        if self.restorable:
+        if self.restorable and self._checkpoints:
             counts = valid(self._place, last)
             found = checkpoints.newest_whole(
                 self._place, number, self.problems, lambda about: counts(about) and (before is None or about.complete < before)
@@ -132,7 +159,11 @@ class Recovery:
         self.problems.clear()
         journal = JournalEnd(self._types, self._lag)
         stand, sums, gone, start, begin = Stand(), Sums(), set[int](), 0, None
-        if found is None and self._origin is not None:
+        if found is None and self._changed:
+            stand, start = self.base(), self._changed
+            epoch = chain.read_epoch(self._place, start).about
+            begin, gone = epoch.begin, self._recall(epoch, journal)
+        elif found is None and self._origin is not None:
             stand, sums, begin = self.base(), self._origin.sums(), self._origin.begin
             journal.begin(self._origin.count, begin, self._blocks_before())
         if found is not None:
@@ -143,10 +174,36 @@ class Recovery:
         kernel = OpenKernel(
             self._program, self._types, journal, stand, quarantine=self._quarantine, folder=self._folder, gone=gone, compiled=compiled
         )  # fmt: skip
+        self.stood = stand if self.keep else None
         made = Running(kernel, journal, sums, begin, stand.complete, start, journal.count)
         if found is not None:
             made.checkpoint, made.changes, made.noted = found.name, found.changes, found.noted
         return made
+
+    def stand(self, last: Epoch | None) -> Stand:
+        """Where the program stands at the end of `last`. Raises as `begin` does."""
+        self.keep = True
+        running, _ = self.begin(last)
+        assert self.stood is not None
+        if running.complete is None or running.begin is None:
+            return self.stood
+        try:
+            changes = running.kernel.changes()
+        except Abandoned:
+            running, _ = self.begin(last, compiled=False)
+            changes = running.kernel.changes()
+        return self.stood.then(self._program, changes, running.complete or 0).trimmed(self._program)
+
+    def at(self, stand: Stand, epoch: Epoch | None, *, compiled: bool = True) -> Running:
+        """A program that stands so at the end of an epoch (None: before the first)."""
+        journal = JournalEnd(self._types, self._lag)
+        if epoch is not None:
+            self._recall(epoch, journal)
+        kernel = OpenKernel(
+            self._program, self._types, journal, stand, quarantine=self._quarantine, folder=self._folder, compiled=compiled
+        )  # fmt: skip
+        begin, number = (None, 0) if epoch is None else (epoch.begin, epoch.number)
+        return Running(kernel, journal, Sums(), begin, stand.complete, number, journal.count)
 
     def _blocks_before(self, since: int | None = None) -> Sequence[Block]:
         """What of the log that the run goes on from `after=` handlers will still be called for."""
@@ -186,7 +243,7 @@ class Recovery:
 
     def again(
         self, running: Running, first: int, last: Epoch, late: Inserted | None, found: PutOut | None,
-        stopped: Callable[[], None] = lambda: None,
+        stopped: Callable[[], None] = lambda: None, *, compare: bool = True,
     ) -> None:  # fmt: skip
         """Run epochs of the journal from `first` on, in its newest version, with further rows. Raises RunError (TL944) where they
         now give something else than what is in the epochs."""
@@ -201,7 +258,7 @@ class Recovery:
         for pack in chain.epochs(self._place, first, last.number):
             stopped()
             about = pack.about
-            if about.correction is None and about.complete is not None:
+            if about.correction is None and about.change is None and about.complete is not None:
                 taken = journalled(self._types, pack, inserted, running.complete, running.journal.count)
                 if running.begin is None:
                     known = [ts for ts in (about.begin, begin) if ts is not None and ts <= about.complete]
@@ -211,10 +268,11 @@ class Recovery:
                 running.rerun += taken.rows
                 before = running.complete
                 result = running.put(taken, about.complete)
-                if found is not None and late is not None:
+                if found is not None:
                     found.add(result)
+                if found is not None and late is not None:
                     self._note_inserted(taken, late.between(before, about.complete), found)
-            if late is None and about.number >= exact:
+            if late is None and compare and about.number >= exact:
                 self._compare(running.sums, pack)
 
     def _note_inserted(self, taken: Taken, late: Mapping[int, pa.Table], found: PutOut) -> None:
@@ -231,6 +289,19 @@ class Recovery:
                 f"epoch {pack.about.number} has put out something else than it does now", place=Place(pack.name), code="TL944",
                 hint="the program reads what is no part of the log, or a library has changed: `timelapse parity` shows where",
             )  # fmt: skip
+
+
+def begun_at(pack: Pack[Epoch]) -> Stand:
+    """Where a program begins that the run changes to in an epoch."""
+    change = pack.about.change
+    assert change is not None
+    return checkpoints.stand_in(pack, change.seen, pack.about.complete)
+
+
+def begun_in(pack: Pack[Epoch]) -> tuple[str, int | None]:
+    """The fingerprint of the program that a run changes to in an epoch, and the time up to which all was complete."""
+    assert pack.about.change is not None
+    return pack.about.change.fingerprint, pack.about.complete
 
 
 def _taken_out(packs: Iterable[Pack[Epoch]]) -> set[int]:

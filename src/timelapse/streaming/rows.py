@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,14 @@ def parted(
     parts = [("held", found.accepted), ("late", found.late), ("absurd", found.absurd)]
     parts += [] if stale is None else [("stale", stale)]
     return [(f"{part}/{name}", table.filter(pa.array(mask))) for part, mask in parts if mask.any()]
+
+
+def late_as_asked(tables: Mapping[str, pa.Table], policy: str) -> dict[str, pa.Table]:
+    """An epoch's sections: of late rows only the places are kept where they are dropped."""
+    if policy != "drop":
+        return dict(tables)
+    places = ["ts", "@stream", "@partition", "@offset"]
+    return {n: t.select(places) if n.startswith("late/") else t for n, t in tables.items()}
 
 
 _BAD = pa.schema(

@@ -68,7 +68,7 @@ def corrections(place: RunPlace, last: Epoch | None, after: int) -> list[Pack[Ep
 
 
 def valid(place: RunPlace, last: Epoch | None) -> Callable[[Checkpoint], bool]:
-    """Whether a checkpoint still counts: none of the corrections behind it cuts before its end."""
+    """Whether a checkpoint still counts: none of the corrections behind it cuts before its end, and the program is the same."""
     cuts: list[tuple[int, int]] = []
     state = {"next": 0 if last is None else last.last_correction}
 
@@ -78,6 +78,8 @@ def valid(place: RunPlace, last: Epoch | None) -> Callable[[Checkpoint], bool]:
             assert found is not None
             cuts.append((state["next"], found.cut))
             state["next"] = found.before
+        if last is not None and about.epoch < last.last_change:
+            return False
         return all(cut > about.complete for number, cut in cuts if number > about.epoch)
 
     return counts

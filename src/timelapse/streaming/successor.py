@@ -1,0 +1,68 @@
+"""Which program a live run is of now, and what another one begins with that follows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from timelapse.errors import UsageError
+from timelapse.log.types import EventType
+from timelapse.model.fingerprint import fingerprint
+from timelapse.model.kept import keep_sources
+from timelapse.model.program import Program, as_program, spec_of
+from timelapse.run.describe import source_of
+from timelapse.run.parameters import params_text
+from timelapse.streaming.evolution import Migration, migrated, unsafe
+from timelapse.streaming.format import Change, Epoch, LiveRun
+from timelapse.streaming.handover import Origin
+from timelapse.streaming.head import Successor
+from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.reading import program_now, version_folder
+from timelapse.streaming.recovery import Recovery
+from timelapse.streaming.stand import Stand
+
+
+def successor(
+    place: LocalPlace, run: LiveRun, types: Sequence[EventType], new: Program, evolve: bool | Migration, promote: str | None,
+    origin: Origin | None, tell: Callable[[str], None],
+) -> Successor | None:  # fmt: skip
+    """What the program begins with, should it be another one than the run's: from the old one's states, or from a shadow's."""
+    if promote is not None and evolve:
+        raise UsageError("evolve= and promote= together", hint="a shadow has its own states", code="TL810")
+    if promote is None and not evolve:
+        return None
+    migration = evolve if isinstance(evolve, Migration) else Migration()
+
+    def begin(last: Epoch) -> tuple[Change, Stand, list[str], int]:
+        if promote is None:
+            old = program_now(place, run, last) if migration.before is None else as_program(migration.before)
+            if fingerprint(old) != last.fingerprint:
+                raise unsafe(
+                    new, "the files of the version before are not what ran",
+                    "give it: evolve=tl.Migration(before=Old()); or run a shadow, and promote it",
+                )  # fmt: skip
+            recovery = Recovery(place, old, types, quarantine=None, tell=tell, origin=origin)
+            if not recovery.restorable:
+                raise unsafe(new, "the version before runs as the serial loop", "begin another live run")
+            stand, done = migrated(old, new, recovery.stand(last), migration)
+            done.insert(0, f"the program changes: {spec_of(new).name} follows {spec_of(old).name}")
+        else:
+            from timelapse.streaming.shadow import Shadow
+
+            shadow = Shadow.open(place.root, promote, new)
+            stand = shadow.stand(last)
+            done = [f"the program changes: the shadow {promote} ({spec_of(new).name}) is promoted"]
+        source = source_of(new)
+        digest = fingerprint(new)
+        keep_sources(type(new), source, version_folder(place.root, digest))
+        about = Change(
+            spec_of(new).name,
+            source,
+            digest,
+            params_text(new),
+            last.last_change,
+            [part.end for part in stand.seen],
+        )
+        return about, stand, done, time.time_ns() // 1000
+
+    return begin

@@ -1,0 +1,291 @@
+"""A live run's program changes between epochs: from the states of the version before, or from those of a shadow."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from tests.depth import deep
+from timelapse.errors import RunError, UsageError
+from timelapse.run import run_serial
+from timelapse.streaming.evolution import Migration
+from timelapse.streaming.reading import Reading
+from timelapse.streaming.shadow import Shadow
+from timelapse.streaming.sums import digest_of
+
+
+class Hit(tl.Event):
+    who: int
+    size: int
+
+
+class Seen(tl.Record, key="who"):
+    who: int
+    n: int
+
+
+class Wake(tl.Event):
+    who: int
+
+
+class First(tl.Program):
+    least: int = 3
+    n: tl.Counter[int]
+    marked: tl.Set[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[e.who] += e.size
+        if e.size == 2:
+            self.marked.add(e.who)
+        self.send(Wake(who=e.who), after=25, key=e.who)
+        if self.n[e.who] % self.least == 0 or self.n.last(40)[e.who] > 6:
+            self.emit(Seen(who=e.who, n=self.n[e.who]))
+
+    @tl.on(Wake)
+    def wake(self, e: Wake) -> None:
+        self.emit(Seen(who=e.who, n=-self.n[e.who]))
+
+
+class Second(tl.Program):
+    """A parameter more, a state more, another output; states go on."""
+
+    least: int = 2
+    most: int = 100
+    n: tl.Counter[int]
+    marked: tl.Set[int]
+    greatest: tl.Max[int, int] = tl.state(default=0)
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[e.who] += e.size
+        self.greatest.add(e.who, e.size)
+        self.send(Wake(who=e.who), after=25, key=e.who)
+        if self.n[e.who] % self.least == 0 and e.who in self.marked and self.n.last(20)[e.who] < self.most:
+            self.emit(Seen(who=e.who, n=self.greatest[e.who]))
+
+    @tl.on(Wake)
+    def wake(self, e: Wake) -> None:
+        self.emit(Seen(who=e.who, n=-self.n[e.who] - 1000))
+
+
+class Tied(tl.Program):
+    """Both in one loop: First up to a time, Second behind it, over the same states. What a change means."""
+
+    at: int = 0
+    n: tl.Counter[int]
+    marked: tl.Set[int]
+    greatest: tl.Max[int, int] = tl.state(default=0)
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[e.who] += e.size
+        if e.ts <= self.at:
+            if e.size == 2:
+                self.marked.add(e.who)
+        else:
+            self.greatest.add(e.who, e.size)
+        self.send(Wake(who=e.who), after=25, key=e.who)
+        if e.ts <= self.at:
+            if self.n[e.who] % 3 == 0 or self.n.last(40)[e.who] > 6:
+                self.emit(Seen(who=e.who, n=self.n[e.who]))
+        elif self.n[e.who] % 2 == 0 and e.who in self.marked and self.n.last(20)[e.who] < 100:
+            self.emit(Seen(who=e.who, n=self.greatest[e.who]))
+
+    @tl.on(Wake)
+    def wake(self, e: Wake) -> None:
+        self.emit(Seen(who=e.who, n=-self.n[e.who] if self.now <= self.at else -self.n[e.who] - 1000))
+
+
+class Wider(tl.Program):
+    n: tl.Counter[int]
+    marked: tl.Set[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[e.who] += self.n.last(41)[e.who]
+
+
+class Renamed(tl.Program):
+    count: tl.Counter[int]
+    known: tl.Value[int, str | None]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.count[e.who] += e.size
+        self.emit(Seen(who=e.who, n=self.count[e.who]))
+
+    @tl.on(Wake)
+    def wake(self, e: Wake) -> None:
+        self.count[e.who] += 1
+        self.send(Wake(who=e.who), after=9, key=e.who)
+
+
+FAST: dict[str, Any] = {"trigger": "5ms", "ahead": None, "idle": None}
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+
+
+def hits(rng: random.Random, count: int, start: int) -> list[Hit]:
+    return [Hit(who=rng.randint(0, 3), size=rng.randint(0, 3), ts=start + n * 7) for n in range(count)]
+
+
+def fed(program: tl.Program, out: Path, events: Sequence[Hit], parts: int = 3, **options: Any) -> None:
+    """Run a program over further events, in some parts, and stop it."""
+    push = tl.Push()
+    with tl.live(program, {Hit: push}, out, **FAST, **options) as run:
+        before = 0 if run.last is None else sum(p.rows for p in run.last.partitions)
+        size = max(1, len(events) // parts)
+        for at in range(0, len(events), size):
+            push.send(events[at : at + size])
+            done = before + len(events[: at + size])
+            run.until(lambda e, done=done: sum(p.rows for p in e.partitions) == done)  # type: ignore[misc]
+
+
+def rows(table: Any) -> list[tuple[int, int, int]]:
+    return [
+        (round(r["ts"].timestamp() * 1e6) if hasattr(r["ts"], "timestamp") else r["ts"], r["who"], r["n"])
+        for r in table.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("seed", range(deep(3)))
+def test_a_program_goes_on_with_the_states_of_another(seed: int, tmp_path: Path) -> None:
+    """States, timers and windows go on; it is restarted, rebuilt from the journal, and parity holds for what is behind the change."""
+    rng, out = random.Random(seed), tmp_path / "out"
+    events = hits(rng, 90, 1_000)
+    fed(First(), out, events[:40])
+    before = Reading.open(out, First()).last
+    assert before is not None
+    with pytest.raises(RunError, match="another program"):
+        tl.live(Second(), {Hit: tl.Push()}, out, **FAST).wait()
+    evolve: Any = Migration(before=First())
+    fed(Second(), out, events[40:60], evolve=evolve)
+    fed(Second(), out, events[60:75])
+    fed(Second(), out, events[75:], rebuild=True)
+    found = Reading.open(out, Second())
+    last = found.last
+    assert last is not None
+    assert last.last_change > before.number
+    changed = next(p.about for p in found.epochs(last.last_change, last.last_change))
+    assert changed.change is not None
+    assert changed.change.program == "Second"
+    assert "state greatest begins empty" in changed.decisions
+    done = [e for e in events if e.ts <= (last.complete or 0)]
+    serial = run_serial(Tied(at=before.complete or 0), done, until=last.complete)
+    assert rows(found.outputs(Seen)) == rows(serial.table(Seen))
+    parity = found.parity()
+    assert parity.same, parity.text
+    assert sum(s.rows for s in last.outputs.values()) < found.outputs(Seen).num_rows
+
+
+def test_states_are_renamed_converted_and_left_behind(tmp_path: Path) -> None:
+    rng, out = random.Random(5), tmp_path / "out"
+    events = hits(rng, 60, 1_000)
+    fed(First(), out, events[:40])
+    for migration, problem in (
+        (Migration(), "state n is gone, and holds"),
+        (Migration(rename={"n": "count"}), "state marked is gone"),
+        (Migration(rename={"n": "counts"}, drop=["marked"]), "it has no state counts"),
+        (Migration(rename={"x": "count"}), "has no state x"),
+        (Migration(rename={"n": "count", "marked": "count"}), "two states become count"),
+        (Migration(rename={"n": "count", "marked": "known"}), "was Set"),
+        (
+            Migration(rename={"n": "count", "marked": "known"}, convert={"known": lambda k, v: [(1, "x")]}),
+            "the key 1 twice",
+        ),
+    ):
+        evolve: Any = Migration(migration.rename, migration.drop, migration.convert, First())
+        with pytest.raises(RunError, match=problem) as caught:
+            tl.live(Renamed(), {Hit: tl.Push()}, out, evolve=evolve, **FAST).wait()
+        assert caught.value.code == "TL847"
+    with pytest.raises(RunError, match="looks back on n for longer"):
+        tl.live(Wider(), {Hit: tl.Push()}, out, evolve=Migration(before=First()), **FAST).wait()
+    before = Reading.open(out, First())
+    marked = {who for e in events[:39] if e.size == 2 for who in [e.who]}
+    evolve = Migration(
+        rename={"n": "count", "marked": "known"},
+        convert={"known": lambda k, v: [(k, f"was {v}")]},
+        before=First(),
+    )
+    assert before.last is not None
+    push = tl.Push()
+    with tl.live(Renamed(), {Hit: push}, out, evolve=evolve, **FAST) as run:
+        assert run.until(lambda e: e.last_change > 0).decisions[1:] == [
+            "state n is count now", f"state known: {len(marked)} keys converted to {len(marked)}",
+        ]  # fmt: skip
+        push.send(events[40:])
+        run.until(lambda e: e.end_seq == 59)
+        assert set(run.state("known").values()) == {"was True"}
+        assert set(run.state("known")) == marked
+
+
+@pytest.mark.parametrize("late", ["side", "correct"])
+def test_a_shadow_is_compared_and_promoted(late: Any, tmp_path: Path) -> None:
+    """It has seen all of the journal, also rows that came late: its outputs are those of a replay, and it goes on as if it had always run."""
+    rng, out = random.Random(9), tmp_path / "out"
+    events = hits(rng, 100, 1_000)
+    fed(First(), out, events[:30], late=late, correct_every="1ms")
+    shadow = Shadow(out, Second(), "next")
+    shadow.follow()
+    shadow.save()
+    extra = [Hit(who=1, size=2, ts=1_003 + n * 50) for n in range(3)]
+    fed(First(), out, events[30:50], late=late, correct_every="1ms")
+    shadow.follow()
+    fed(First(), out, [*events[50:60], *extra, events[60]], parts=1, late=late, correct_rows=3)
+    if late == "correct":
+        push = tl.Push()
+        with tl.live(First(), {Hit: push}, out, late=late, correct_every="1ms", **FAST) as run:
+            run.until(lambda e: e.version > 0)
+    shadow = Shadow(out, Second(), "next") if late == "side" else shadow
+    shadow.follow()
+    read = Reading.open(out, First())
+    last = read.last
+    assert last is not None
+    journal = [*events[:61], *(extra if late == "correct" else [])]
+    journal.sort(key=lambda e: e.ts)
+    journal = [e for e in journal if e.ts <= (last.complete or 0)]
+    serial = run_serial(Second(), journal, until=last.complete)
+    progress = shadow.progress()
+    assert progress.digest == serial.digest
+    assert digest_of(last) == run_serial(First(), journal, until=last.complete).digest
+    ours, theirs = shadow.difference(Seen)
+    counted = progress.records["Seen"]
+    assert (counted.live, counted.shadow) == (ours.num_rows if ours else 0, theirs.num_rows if theirs else 0)
+    assert counted.same + counted.live == read.outputs(Seen).num_rows
+    assert counted.same + counted.shadow == serial.counts["Seen"]
+    assert counted.live > 0
+    shadow.save()
+    with pytest.raises(RunError, match="is of another program"):
+        Shadow(out, Wider(), "next").follow()
+    with pytest.raises(RunError, match="no shadow"):
+        tl.live(Second(), {Hit: tl.Push()}, out, promote="nxet", **FAST).wait()
+    fed(Second(), out, events[61:], promote="next", late=late)
+    end = Reading.open(out, Second()).last
+    assert end is not None
+    whole = sorted([*journal, *events[61:], events[60]], key=lambda e: e.ts)
+    whole = [e for n, e in enumerate(whole) if n == 0 or e is not whole[n - 1]]
+    always = run_serial(Second(), [e for e in whole if e.ts <= (end.complete or 0)], until=end.complete)
+    begun = last.complete or 0
+    now = Reading.open(out, Second())
+    assert [r for r in rows(now.outputs(Seen)) if r[0] > begun] == [
+        r for r in rows(always.table(Seen)) if r[0] > begun
+    ]
+    assert now.parity().same
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    fed(First(), out, hits(random.Random(1), 10, 1_000))
+    with pytest.raises(UsageError, match="cannot be called"):
+        Shadow(out, Second(), "../x")
+    with pytest.raises(UsageError, match="together"):
+        tl.live(Second(), {Hit: tl.Push()}, out, promote="next", evolve=True)
