@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from timelapse.reporting import report
     from timelapse.run import Run, replay, run_serial
     from timelapse.run.explain import explain
+    from timelapse.streaming.evolution import Migration
     from timelapse.streaming.live import Live, live
+    from timelapse.streaming.shadow import Shadow
     from timelapse.streaming.sources.delta import DeltaTable
     from timelapse.streaming.sources.kafka import Kafka
     from timelapse.streaming.sources.postgres import PostgresTable
@@ -84,6 +86,8 @@ _LATER = {
     "PostgresTable": "timelapse.streaming.sources.postgres",
     "Live": "timelapse.streaming.live",
     "Log": "timelapse.log",
+    "Migration": "timelapse.streaming.evolution",
+    "Shadow": "timelapse.streaming.shadow",
     "Push": "timelapse.streaming.sources.push",
     "Source": "timelapse.log",
     "Run": "timelapse.run",
@@ -102,7 +106,7 @@ _LATER = {
 
 __all__ = [
     "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "DeltaTable", "Distinct", "Event", "First", "Frequent", "Kafka", "ListOf", "Live", "Log", "MapOf", "Max",
-    "Mean", "Min", "PostgresTable", "Program", "Push", "Quantiles", "Record", "Run", "Set", "SetOf", "Smoothed", "Source", "Sum", "Time", "TimelapseError",
+    "Mean", "Migration", "Min", "PostgresTable", "Program", "Push", "Quantiles", "Record", "Run", "Set", "SetOf", "Shadow", "Smoothed", "Source", "Sum", "Time", "TimelapseError",
     "Value", "check", "diff", "enforce", "every", "explain", "features", "live", "on", "replay", "report", "resource", "run_serial",
     "scale", "state", "sweep", "what_if",
 ]  # fmt: skip

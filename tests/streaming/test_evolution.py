@@ -11,7 +11,7 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
-from timelapse.errors import RunError, UsageError
+from timelapse.errors import RunError, TimelapseError, UsageError
 from timelapse.run import run_serial
 from timelapse.streaming.evolution import Migration
 from timelapse.streaming.reading import Reading
@@ -289,3 +289,116 @@ def test_what_is_refused(tmp_path: Path) -> None:
         Shadow(out, Second(), "../x")
     with pytest.raises(UsageError, match="together"):
         tl.live(Second(), {Hit: tl.Push()}, out, promote="next", evolve=True)
+
+
+RULES = """
+import timelapse as tl
+
+
+class Hit(tl.Event):
+    who: int
+    size: int
+
+
+class Seen(tl.Record, key="who"):
+    who: int
+    n: int
+
+
+class Watch(tl.Program):
+    {params}
+    {state}: tl.Counter[int]
+
+    @tl.on(Hit)
+    def hit(self, e):
+        self.{state}[e.who] += e.size
+        if self.{state}[e.who] % {every} == 0:
+            self.emit(Seen(who=e.who, n=self.{state}[e.who]))
+
+
+def twice(key, value):
+    return [(key, 2 * value)]
+"""
+
+
+def test_by_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The program's file is edited: a shadow runs the new text beside, then it is promoted; later states are renamed and converted."""
+    from timelapse.cli.main import main
+
+    rules, out, data = tmp_path / "rules.py", tmp_path / "out", tmp_path / "in"
+    data.mkdir()
+
+    def put(name: str, start: int) -> None:
+        lines = (f'{{"ts": {start + n}, "who": {n % 3}, "size": {n % 4}}}\n' for n in range(30))
+        (data / f".{name}").write_text("".join(lines))
+        (data / f".{name}").rename(data / name)
+
+    def run(*args: str) -> tuple[int, str]:
+        try:
+            main([*args])
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        caught = capsys.readouterr()
+        return code, caught.out + caught.err
+
+    def live(*more: str) -> tuple[int, str]:  # a process imports a file once: each version has one of its own
+        return run("live", f"{rules}:Watch", str(out), f"Hit={data}", "--once", "--ahead", "any", *more)
+
+    put("a.jsonl", 1_000)
+    rules.write_text(RULES.format(params="pass", state="n", every=2))
+    assert live()[0] == 0
+    newer = tmp_path / "newer.py"
+    newer.write_text(RULES.format(params="most: int = 4", state="n", every=3))
+    code, text = run("shadow", f"{newer}:Watch", str(out), "--once")
+    assert code == 0, text
+    assert "of the run alone" in text
+    put("b.jsonl", 2_000)
+    rules = newer
+    code, text = live()
+    assert (code, "TL943" in text) == (2, True), text
+    code, text = live("--promote", "next")
+    assert code == 0, text
+    assert "is promoted" in text
+    code, text = run("parity", str(out))
+    assert code == 0, text
+    put("c.jsonl", 3_000)
+    rules = tmp_path / "third.py"
+    rules.write_text(RULES.format(params="pass", state="count", every=3))
+    code, text = live("--evolve")
+    assert (code, "TL847" in text, "--drop-state n" in text) == (2, True, True), text
+    code, text = live("--rename", "n=count")
+    assert (code, "belong to --evolve" in text) == (2, True)
+    code, text = live("--evolve", "--rename", "n=count", "--convert", f"count={rules}:twice")
+    assert code == 0, text
+    code, text = live("--rebuild")
+    assert code == 0, text
+    code, text = run("parity", str(out))
+    assert code == 0, text
+    found = Reading.open(out)
+    assert found.last is not None
+    assert found.last.end_seq == 90
+
+
+def test_a_shadow_is_promoted_while_the_other_version_runs(tmp_path: Path) -> None:
+    """The one that runs stops by itself; nothing is lost or twice."""
+    rng, out, data = random.Random(2), tmp_path / "out", tmp_path / "in"
+    events = hits(rng, 60, 1_000)
+    data.mkdir()
+
+    def put(name: str, some: Sequence[Hit]) -> None:
+        text = "".join(f'{{"ts": {e.ts}, "who": {e.who}, "size": {e.size}}}\n' for e in some)
+        (data / f".{name}").write_text(text)
+        (data / f".{name}").rename(data / name)
+
+    put("a.jsonl", events[:40])
+    old = tl.live(First(), {Hit: data}, out, **FAST)
+    old.until(lambda e: e.end_seq == 39)
+    Shadow(out, Second()).follow()
+    with tl.live(Second(), {Hit: data}, out, promote="next", **FAST) as new:
+        new.until(lambda e: e.last_change > 0)
+        put("b.jsonl", events[40:])
+        with pytest.raises(TimelapseError, match="another process has committed epoch"):
+            old.wait(20)
+        new.until(lambda e: e.end_seq == 59)
+    assert new.parity().same

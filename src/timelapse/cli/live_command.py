@@ -131,6 +131,40 @@ def live(
         typer.Option("--tls-cert", metavar="FILE", help="The certificate, for other machines than this one."),
     ] = None,
     tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its key.")] = None,
+    evolve: Annotated[
+        bool,
+        typer.Option(
+            "--evolve",
+            help="This is the next version of the program that ran here: its states go on, where name and declaration are the same.",
+        ),
+    ] = False,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OLD=NEW", help="With --evolve: what a state is called now. May repeat."),
+    ] = None,
+    drop_state: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STATE", help="With --evolve: leave a state behind with what it holds. May repeat."
+        ),
+    ] = None,
+    convert: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STATE=FILE:FUNCTION",
+            help="With --evolve: a function of a key and its value that gives the pairs of the state of this name. May repeat.",
+        ),
+    ] = None,
+    promote: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Go on with this program from the states of a shadow of it: timelapse shadow.",
+        ),
+    ] = None,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Use no checkpoint: run the journal again from its beginning.")
+    ] = False,
     allow_impure: Annotated[
         bool, typer.Option("--allow-impure", help="Run handlers that read a clock, randomness or the like.")
     ] = False,
@@ -187,6 +221,7 @@ def live(
     from timelapse.cli.places import find_run
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
+    from timelapse.cli.shadow_command import migration_of
     from timelapse.model.program import spec_of
     from timelapse.model.versions import load_named
     from timelapse.streaming.live import live as begin
@@ -207,6 +242,7 @@ def live(
             made, streams, out, lateness=lateness, trigger=trigger, idle=None if idle == "never" else idle, late=late,  # type: ignore[arg-type]
             ahead=None if ahead == "any" else ahead, not_before=None if not_before is None else parse_time("--not-before", not_before),
             sinks=[sink_of(text) for text in to or ()],
+            evolve=migration_of(evolve, rename, drop_state, convert), promote=promote, rebuild=rebuild,
             standby=standby, correct_every=correct_every, correct_rows=correct_rows,
             correct_within=None if correct_within == "any" else correct_within,
             checkpoint=checkpoint, quarantine=quarantine, max_quarantined=max_quarantined, once=once, start_from=None if start_from is None else find_run(start_from), allow_impure=allow_impure, progress=progress,

@@ -35,6 +35,7 @@ _MODULES = {
     "derive_command": ("derive",),
     "run_commands": ("replay", "verify"),
     "live_command": ("live", "parity"),
+    "shadow_command": ("shadow",),
     "diff_command": ("diff",),
     "sweep_command": ("sweep",),
     "report_command": ("report",),

@@ -160,20 +160,16 @@ def live(
     change = successor(place, run, known, given, evolve, promote, origin, heard_by.note)
 
     def make_head(wait: Callable[[str, float], None]) -> Head:
-        return Head(
-            place,
-            given,
-            run,
-            run_hash,
-            known,
-            rules,
-            wait=wait,
-            tell=heard_by.note,
-            folder=folder,
-            origin=origin,
-            change=change,
-            rebuild=rebuild,
-        )
+        for attempt in range(_CHANGES):
+            try:
+                return Head(
+                    place, given, run, run_hash, known, rules, wait=wait, tell=heard_by.note, folder=folder, origin=origin, change=change,
+                    rebuild=rebuild,
+                )  # fmt: skip
+            except chain.Overtaken:  # the version before goes on, and was quicker
+                if change is None or attempt + 1 == _CHANGES:
+                    raise
+        raise AssertionError
 
     for sink in sinks:
         if isinstance(sink, Callback):
@@ -274,6 +270,8 @@ def _numbered(
     return found
 
 
+_CHANGES = 20
+"""So often it is tried to follow a version of the program that still runs."""
 _LOOKED_BACK = 2000
 """So many epochs are looked into for the last outputs."""
 

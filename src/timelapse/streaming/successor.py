@@ -19,6 +19,7 @@ from timelapse.streaming.head import Successor
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.reading import program_now, version_folder
 from timelapse.streaming.recovery import Recovery
+from timelapse.streaming.shadow import Shadow
 from timelapse.streaming.stand import Stand
 
 
@@ -31,6 +32,7 @@ def successor(
         raise UsageError("evolve= and promote= together", hint="a shadow has its own states", code="TL810")
     if promote is None and not evolve:
         return None
+    kept: dict[str, Shadow] = {}
     migration = evolve if isinstance(evolve, Migration) else Migration()
 
     def begin(last: Epoch) -> tuple[Change, Stand, list[str], int]:
@@ -47,10 +49,10 @@ def successor(
             stand, done = migrated(old, new, recovery.stand(last), migration)
             done.insert(0, f"the program changes: {spec_of(new).name} follows {spec_of(old).name}")
         else:
-            from timelapse.streaming.shadow import Shadow
-
-            shadow = Shadow.open(place.root, promote, new)
-            stand = shadow.stand(last)
+            # Asked again where the version before has committed meanwhile: then only the epochs since are missing.
+            if promote not in kept:
+                kept[promote] = Shadow.open(place.root, promote, new)
+            stand = kept[promote].stand(last)
             done = [f"the program changes: the shadow {promote} ({spec_of(new).name}) is promoted"]
         source = source_of(new)
         digest = fingerprint(new)
