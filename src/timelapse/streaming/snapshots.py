@@ -13,6 +13,7 @@ from timelapse.streaming import chain
 from timelapse.streaming.checkpoints import newest_whole
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.reading import Reading
+from timelapse.streaming.recovery import begun_at
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.versions import valid
 from timelapse.tables.apply import empty
@@ -35,9 +36,14 @@ def snapshot_of(out: Path, place: str | Path, *, parts: int = 1, overwrite: bool
             hint="; ".join(problems) or "it makes one after some seconds, and when it is stopped",
         )  # fmt: skip
     start = reading.run.start_from
-    stand = found.stand(
-        program, lambda: Stand() if start is None else Origin(Run.open(start), program).stand()
-    )
+    changed = 0 if last is None else last.last_change
+
+    def base() -> Stand:
+        if changed:
+            return begun_at(chain.read_epoch(reading.place, changed))
+        return Stand() if start is None else Origin(Run.open(start), program).stand()
+
+    stand = found.stand(program, base)
     tables = {}
     for name, spec in spec_of(program).states.items():
         table = stand.states.get(name, empty(spec))
