@@ -434,8 +434,7 @@ TL848 A shadow that cannot be
 A shadow runs another version of the program on the journal of a live run, from its first row. It must be promoted with the program that it was made with, and the run must not go on from a replay, whose events are not in its journal.
 
 TL850 Events that cannot be repaired
-Iterate records what each event of the log does. A program that reaches into other times (ticks, timers, windows) is not
-run that way: leave the strategy to the planner.
+Iterate records what each event of the log does. A program that reaches into other times (ticks, timers, windows) is not run that way: leave the strategy to the planner.
 
 TL865 Another time, out of sight
 What reaches into other times is found in the program's own methods when the class is defined. A function of the module that is given self may send an event to be handled at once, but not to another time, and cancels nothing: do that in a method.
@@ -453,34 +452,28 @@ TL910 Times in another unit than microseconds
 The column ts of the table of `timelapse features --at` has whole numbers. As microseconds since 1970 all of them lie before the log's first event, so that no row would know anything; as seconds or milliseconds they lie in the log.
 
 TL920 A run that is not whole
-Rows or states that run.json tells of are not in the run's folder, or cannot be read: files were removed, cut off or changed. Put them back,
-or replay again.
+Rows or states that run.json tells of are not in the run's folder, or cannot be read: files were removed, cut off or changed. Put them back, or replay again.
 
 TL930 A place that is not understood
-Logs, runs, labels, reports, sources and cache folders lie on file systems that this machine mounts. `file:///data/log` is /data/log; s3://, hdfs://
-and every other scheme is refused, for otherwise a folder called `s3:` would be made here. Mount the store, or copy what you need.
+Logs, runs, labels, reports, sources and cache folders lie on file systems that this machine mounts. `file:///data/log` is /data/log; s3://, hdfs:// and every other scheme is refused, for otherwise a folder called `s3:` would be made here. Mount the store, or copy what you need.
 
 TL931 A file that was altered
-A run's or log's manifest has the size and checksums of every file; this one is not what was written. Restore it from a copy, or make the run or log
-again: what is read of it could be wrong. `timelapse verify --files` reads all files and names each one that was altered.
+A run's or log's manifest has the size and checksums of every file; this one is not what was written. Restore it from a copy, or make the run or log again: what is read of it could be wrong. `timelapse verify --files` reads all files and names each one that was altered.
 
 TL932 No space left
-The file system, the quota or the limit on a file's size does not let this be written. Nothing half-written is left. Make room, or name
-another place: --out for runs and logs, TMPDIR for temporary files, TIMELAPSE_SCRATCH for large ones, TIMELAPSE_STATES for the cache.
+The file system, the quota or the limit on a file's size does not let this be written. Nothing half-written is left. Make room, or name another place: --out for runs and logs, TMPDIR for temporary files, TIMELAPSE_SCRATCH for large ones, TIMELAPSE_STATES for the cache.
 
 TL933 Somebody else writes here
 Another process is making a log or run at this place, or has put one there since this one began. Nothing was replaced. Wait for it, or choose another place.
 
 TL934 A run or log without checksums
-An earlier version made it, so whether its files were altered cannot be checked. It can be read; `timelapse verify` compares a run's content with the
-serial meaning. Made again, it has checksums.
+An earlier version made it, so whether its files were altered cannot be checked. It can be read; `timelapse verify` compares a run's content with the serial meaning. Made again, it has checksums.
 
 TL940 A directory that is no live run
 `timelapse live` begins in a new or empty directory, or goes on in that of a live run; `timelapse parity` and readers need the latter. A run of a later version's format is refused too.
 
 TL941 Another process was first
-One process runs a live run at a time. This one found that another has committed the epoch that it was about to commit, or writes to the same
-stream of sent rows. It stops; nothing of its own epoch counts, and nothing is lost: the other process reads the same rows.
+One process runs a live run at a time. This one found that another has committed the epoch that it was about to commit, or writes to the same stream of sent rows. It stops; nothing of its own epoch counts, and nothing is lost: the other process reads the same rows.
 
 TL942 A place that does not answer
 Whether an epoch was committed could not be found out, for the place neither took it nor said what is there. Start again: the run goes on behind what is there.
@@ -489,18 +482,14 @@ TL943 A live run of another program
 The run was begun with other code, parameters or event types. Run these, or write to another directory. Parity needs the program too: `timelapse parity OUT FILE:CLASS`.
 
 TL944 A journal that gives something else now
-When a live run is opened its last epochs run again, and what they put out is compared with what was committed. It differs: the program reads
-something that is no part of the log, or a library has changed. `timelapse parity` shows which records.
+When a live run is opened its last epochs run again, and what they put out is compared with what was committed. It differs: the program reads something that is no part of the log, or a library has changed. `timelapse parity` shows which records.
 
 TL945 A source that is not what it was
-A file that was read has another size or is gone, a file that is followed was cut, a topic no longer has the offsets that come next, or a stream of sent
-rows was closed. Rows would be lost or counted twice, so the run stops. Put things right, or begin another run.
+A file that was read has another size or is gone, a file that is followed was cut, a topic no longer has the offsets that come next, or a stream of sent rows was closed. Rows would be lost or counted twice, so the run stops. Put things right, or begin another run.
 
 TL946 A sink that cannot go on
-A sink holds outputs of another live run, or of a history that this run does not have (the run was restored from an older copy), or the database refuses what comes.
-The run itself goes on, and has all outputs in its own files. Give the sink a place of its own, or empty it: it is filled again from the first epoch.
+A sink holds outputs of another live run, or of a history that this run does not have (the run was restored from an older copy), or the database refuses what comes. The run itself goes on, and has all outputs in its own files. Give the sink a place of its own, or empty it: it is filled again from the first epoch.
 
 TL950 A snapshot of states that does not fit
-There is no snapshot in the folder, or something else, or a snapshot already; its manifest is damaged or of another format; the number of parts or
-the state's name does not fit. `timelapse state checkpoint RUN FOLDER` makes snapshots.
+There is no snapshot in the folder, or something else, or a snapshot already; its manifest is damaged or of another format; the number of parts or the state's name does not fit. `timelapse state checkpoint RUN FOLDER` makes snapshots.
 """
