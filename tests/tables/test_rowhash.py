@@ -157,3 +157,15 @@ def test_values_of_two_types_differ() -> None:
     assert differ(text, text.cast(pa.binary())).tolist() == [True, False, True, True]
     assert differ(whole, pa.array([[1], None, [], [2]])).tolist() == [True, False, True, True]
     assert differ(whole, pa.nulls(4, pa.string())).tolist() == [True, False, True, False]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_short_texts_hash_as_long_ones_do(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    texts = [bytes(rng.integers(0, 256, int(rng.integers(0, 30)), np.uint8)) for _ in range(50)]
+    array = pa.array(texts + [None, b""] * (seed % 2), pa.large_binary())
+    for part in (array, array.slice(7, 20), array.slice(3, 0), pa.array([b"", b""], pa.large_binary())):
+        short = [row_hashes([part], len(part), 5, lane).tolist() for lane in (0, 1)]
+        monkeypatch.setattr("timelapse.tables.rowhash._SHORT_WORDS", -1)
+        assert [row_hashes([part], len(part), 5, lane).tolist() for lane in (0, 1)] == short
+        monkeypatch.undo()

@@ -185,6 +185,10 @@ class Store:
                 raise PermissionError(13, "Permission denied", str(folder))
         return len(folders)
 
+    def remove(self, key: str) -> None:
+        """Remove an entry, if it is there."""
+        self._remove(self._entries / key)
+
     def evict(self, allowed: int) -> int:
         """Remove what was used longest ago until at most `allowed` bytes are left. Returns how many went."""
         gone = 0

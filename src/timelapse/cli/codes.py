@@ -225,6 +225,10 @@ The message says what is missing: other files of the type, whose rows may count 
 TL430 Spark failed while generating
 Nothing was left. `timelapse doctor` checks the set-up.
 
+TL440 A version of a log that is older than a run
+`start_from=` (`--start-from`) goes on over the version of the log that the run was over, or a later one. What is to be replayed is an earlier one: replay
+it without.
+
 TL500 A replay that cannot start or go on
 The base of the errors below. Nothing is left at the run's place.
 

@@ -42,6 +42,9 @@ def register(app: typer.Typer) -> None:
             "timelapse log logs/oct",
             "timelapse log logs/oct --bad 5",
             "timelapse log logs/oct --versions",
+            "timelapse log logs/oct --uses --below runs",
+            "timelapse log logs/oct --keep 90d --expire 7d",
+            "timelapse log logs/oct --verify",
             "timelapse log logs/oct --forget 'user == 512' --expire 0d",
             """timelapse log logs/oct --type Message --where 'sender == 512 and ts >= "2026-10-03"' --head 50""",
         ),
@@ -200,17 +203,53 @@ def show_log(
             help="Remove versions that were replaced longer ago: 30d, 12h; 0d removes all but the newest.",
         ),
     ] = "",
+    keep: Annotated[
+        str,
+        typer.Option(
+            metavar="AGE",
+            help="Make a version without the events that are longer before the log's end: 30d, 12h.",
+        ),
+    ] = "",
+    uses: Annotated[
+        bool,
+        typer.Option(
+            "--uses",
+            help="List the runs and caches over this log, and what of each holds for its newest version.",
+        ),
+    ] = False,
+    below: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--below",
+            metavar="DIR",
+            help="Where --uses and --forget look for runs. By default here and beside the log. May repeat.",
+        ),
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Read all files of all versions, and name each that is torn or altered."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show a log: types, counts, span, events per day, sizes, what ingest left out; its first events; or its versions."""
     from timelapse.cli.console import print_json
     from timelapse.log import Log
 
+    if verify:
+        from timelapse.cli.run_commands import verify_log
+
+        verify_log(path, as_json=as_json)
+        return
     log = Log.open(path, version)
-    if forget or expire or versions:
+    if forget or expire or versions or keep or uses:
         from timelapse.cli.log_versions import change_versions
 
-        change_versions(log, forget=forget, expire=expire, version=version, as_json=as_json)
+        looked = list(below or []) if uses or below else None
+        change_versions(
+            log, forget=forget, keep=keep, expire=expire, uses=looked, version=version, as_json=as_json
+        )
         return
     if head is not None or types or where:
         _print_events(

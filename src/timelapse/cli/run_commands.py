@@ -24,6 +24,7 @@ from timelapse.cli.options import (
 if TYPE_CHECKING:
     from timelapse.log import LogInfo
     from timelapse.run import Run, Verification
+    from timelapse.store.parts import FileCheck
 
 
 _SHOWN = 5
@@ -228,7 +229,6 @@ def verify(
 
 def _verify_files(path: Path, *, as_json: bool, alone: bool) -> None:
     """Check the files of a run or log against their checksums. Exit code 1 where one was altered or is gone."""
-    from timelapse.cli.console import line, print_json
     from timelapse.errors import UsageError
     from timelapse.log import Log
     from timelapse.log.files import check_files as check_log
@@ -239,7 +239,23 @@ def _verify_files(path: Path, *, as_json: bool, alone: bool) -> None:
     if not alone:
         raise UsageError("--files and --events exclude each other", hint="give one of them")
     is_log = (path / NAME).is_file() and not (path / "run.json").exists()
-    found = check_log(Log.open(path)) if is_log else check_run(Run.open(path))
+    _tell_files(check_log(Log.open(path)) if is_log else check_run(Run.open(path)), as_json=as_json)
+
+
+def verify_log(path: Path, *, as_json: bool) -> None:
+    """Check the files of all versions of a log. Exit code 1 where one was altered or is gone."""
+    from timelapse.log import Log
+    from timelapse.log import manifest as stored
+    from timelapse.log.files import check_files
+    from timelapse.log.place import as_path
+
+    place = as_path(path)  # not Log.open: it stops at the first file that is too short
+    _tell_files(check_files(Log(place, stored.read(place)), every=True), as_json=as_json)
+
+
+def _tell_files(found: FileCheck, *, as_json: bool) -> None:
+    from timelapse.cli.console import line, print_json
+
     if as_json:
         altered = [{"file": e.place.file, "what": e.message} for e in found.errors]
         print_json(

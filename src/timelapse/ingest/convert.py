@@ -26,6 +26,7 @@ from timelapse.errors import TimelapseError
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.ingest import amounts
 from timelapse.ingest.amounts import Unfit, no_way, short
+from timelapse.ingest.texts import holds_only
 from timelapse.model.types import TIME, DecimalType, ListType, OptionalType, ScalarType, ValueType
 
 Reasons = dict[int, str]
@@ -203,8 +204,11 @@ def _from_text(name: str, column: pa.Array, kind: ValueType, times: Times) -> tu
 
 def _quick_int(column: pa.Array, times: Times) -> pa.Array | None:
     # 18 digits cannot overflow; Arrow alone would also read hexadecimal
-    if pc.all(pc.match_substring_regex(column, r"^-?[0-9]{1,18}$")).as_py() is not False:
-        return column.cast(pa.int64())
+    if holds_only(column, b"-0123456789", 18):
+        try:
+            return column.cast(pa.int64())
+        except pa.ArrowInvalid:
+            return None
     return None
 
 
@@ -226,8 +230,11 @@ def _quick_time(column: pa.Array, times: Times) -> pa.Array | None:
 
 
 def _quick_float(column: pa.Array, times: Times) -> pa.Array | None:
-    if pc.all(pc.match_substring_regex(column, r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$")).as_py() is not False:
-        return column.cast(pa.float64())
+    if holds_only(column, b"-.0123456789", 16):  # so few digits are read as float() reads them
+        try:
+            return column.cast(pa.float64())
+        except pa.ArrowInvalid:
+            return None
     return None
 
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from timelapse.errors import IngestError, Place
 from timelapse.ingest.convert import A_NUMBER, ISO_TIME, Times, is_text
+from timelapse.ingest.texts import holds_only
 
 if TYPE_CHECKING:
     from timelapse.log.types import EventType
@@ -53,7 +54,10 @@ def doubts_of(column: pa.Array, times: Times) -> Doubts:
     if not is_text(kind) or not len(column) or (times.told and times.tz == "UTC"):
         return found
     column = column.cast(pa.string())
-    if pc.all(pc.match_substring_regex(column, r"^[-+]?[0-9.]*$")).as_py() is not False:
+    if (
+        holds_only(column, b"0123456789", 30)
+        or pc.all(pc.match_substring_regex(column, r"^[-+]?[0-9.]*$")).as_py() is not False
+    ):
         return found  # numbers
     if times.time_format is None and pc.all(pc.match_substring_regex(column, ISO_TIME)).as_py() is not False:
         if not times.told:

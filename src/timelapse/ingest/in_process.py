@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -11,25 +13,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from timelapse.env.machine import memory_alone
+from timelapse.env.machine import cores, memory_alone
 from timelapse.ingest import lines as text_lines
 from timelapse.ingest.batches import Batch
-from timelapse.ingest.convert import wire_type
 from timelapse.ingest.estimate import held_bytes, memory_of
 from timelapse.ingest.noticed import Noticed, notice
 from timelapse.ingest.prepare import (
     Prepared,
     beside_of,
+    blocks_of,
     file_numbers,
     number_lines,
     prepare_files,
     prepare_table,
     read_table,
-    read_task,
     types_of,
 )
+from timelapse.ingest.runs import fields_of
 from timelapse.ingest.source import Source
-from timelapse.ingest.task import BAD, TWICE, Note, Notes, TaskReport, notes_of
+from timelapse.ingest.task import BAD, TWICE, Note, Notes, TaskReport, noted, notes_of
 from timelapse.ingest.unique import known_events, rule_of, why_left_out
 from timelapse.ingest.unique import left_out as left_out_of
 from timelapse.log.beside import FILE, LATE, with_beside
@@ -130,9 +132,10 @@ def run(
                 held += held_bytes(batch)
                 if held > _ROUGH * most:
                     return None
-        table = _table(one.plan.kind, batches)
+        table = fields_of(one.plan.kind, batches)
         if number and prepared[number - 1].plan.kind == one.plan.kind:
-            tables[-1] = pa.concat_tables([tables[-1], table])
+            both = pa.concat_tables([tables[-1], table]).columns
+            tables[-1] = fields_table(one.plan.kind, both, tables[-1].num_rows + table.num_rows)
         else:
             tables.append(table)
         del batches
@@ -149,11 +152,13 @@ def run(
     kinds = [p.plan.kind for p in prepared]
     notes = Notes(report, folder / "quarantine", 0, kinds, [f.path for p in prepared for f in p.files])
     if left_out:
-        notes.add(_noted(left_out))
+        notes.add(noted(left_out))
     notes.close()
     # Sources, their files and the rows of these have been read in their order: only the times are left to sort by.
     order = np.argsort(ts, kind="stable")
-    report.segments = list(write_ordered(folder / "segments", types_of(prepared), tables, ts, order, beside))
+    report.segments = list(
+        write_ordered(folder / "segments", types_of(prepared), tables, ts, order, beside, threads=cores())
+    )
     return prepared, report
 
 
@@ -219,31 +224,24 @@ def _once(
 
 
 def _read(one: Prepared, base: int) -> Iterator[tuple[int, Batch]]:
-    """A source's rows in their order, with the number of their file; `base` is that of its first."""
+    """A source's rows in their order, with the number of their file; `base` is that of its first. Blocks are parsed in several threads."""
     if one.table is not None:
         yield from read_table(one.table, one.plan, base)
-    for task in one.tasks:
-        yield from read_task(task, one.plan)
-
-
-def _table(kind: EventType, batches: Sequence[Batch]) -> pa.Table:
-    """The fields of all events of a source, in the log's Arrow types."""
-    columns = [
-        pa.chunked_array([b.columns[n] for b in batches], type=wire_type(f.type)).cast(f.type.arrow).combine_chunks()
-        for n, f in enumerate(kind.fields)
-    ]  # fmt: skip
-    return fields_table(kind, columns, sum(len(b.ts) for b in batches))
-
-
-def _noted(left_out: Sequence[tuple[int, Note]]) -> pa.RecordBatch:
-    """Notes as Spark's shuffle would bring them."""
-    ordered = sorted(left_out, key=lambda one: (one[1][0], one[0], one[1][1]))
-    files = [file for file, _ in ordered]
-    marks, rows, whys, raws = zip(*(note for _, note in ordered), strict=True)
-    return pa.record_batch(
-        [
-            pa.array(marks, pa.int32()), pa.array(files, pa.int64()), pa.array(rows, pa.int64()),
-            pa.array(whys, pa.string()), pa.array(raws, pa.string()),
-        ],
-        ["t", "f", "r", "why", "raw"],
-    )  # fmt: skip
+    blocks = (block for task in one.tasks for block in blocks_of(task, one.plan))
+    threads = cores()
+    if threads < 2:
+        yield from ((number, parse()) for number, parse in blocks)
+        return
+    waiting: deque[tuple[int, Future[Batch]]] = deque()
+    with ThreadPoolExecutor(threads, "timelapse-parse") as pool:
+        try:
+            for number, parse in blocks:
+                waiting.append((number, pool.submit(parse)))
+                if len(waiting) > threads:
+                    number, done = waiting.popleft()
+                    yield number, done.result()
+            while waiting:
+                number, done = waiting.popleft()
+                yield number, done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)

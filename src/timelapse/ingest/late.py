@@ -33,11 +33,13 @@ I64 = npt.NDArray[np.int64]
 
 
 class Merged(NamedTuple):
-    """Segments of the new version: those that stay, and new ones; `late`: how many events are before the end as it was."""
+    """Segments of the new version: those that stay, and new ones; `late`: how many events are before the end as it was; `first`: events
+    before this one stand where they stood."""
 
     kept: list[SegmentEntry]
     made: list[SegmentEntry]
     late: int
+    first: int
 
 
 def merge(
@@ -66,7 +68,9 @@ def merge(
     beside = sorted({name for s in (*behind, *segments) for f in s.files for name in f.beside})
     made = list(_write(out, types, _ranges(old, behind[0].base, new, ends, order), beside))
     end = current.ts_last
-    return Merged(list(current.segments[:place]), made, 0 if end is None else new.seq_at(end + 1))
+    late = 0 if end is None else new.seq_at(end + 1)
+    changed = [*gone[:1], *(LogReader.of(log, current).seq_at(first) for first in starts)]
+    return Merged(list(current.segments[:place]), made, late, min(changed))
 
 
 class _Range(NamedTuple):

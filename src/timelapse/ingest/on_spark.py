@@ -8,6 +8,7 @@ task that Spark runs twice does no harm: the driver keeps what the successful at
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from timelapse.errors import TimelapseError
 from timelapse.ids import INT64_MIN
+from timelapse.ingest import runs
 from timelapse.ingest.batches import Bad, Batch
 from timelapse.ingest.canonical import canonical_bytes
 from timelapse.ingest.convert import wire_type
@@ -260,8 +262,18 @@ def run(
     partitions: int | None,
     log: LogReader | None = None,
 ) -> list[TaskReport]:
-    """Sort everything and write the segments below `folder`. The tasks' reports, in log order. `log`: that is appended to."""
-    whole = _once(spark, _frames(spark, prepared), prepared, log)
+    """Sort everything and write the segments below `folder`. The tasks' reports, in log order. `log`: that is appended to.
+
+    Files are read and sorted in two steps of tasks (ingest/runs.py). DataFrames, and types with duplicates to be found, go through one sort of
+    Spark's.
+    """
+    from pyspark import StorageLevel
+
+    if not any(one.frame is not None or one.source.unique for one in prepared):
+        return _in_runs(spark, prepared, folder, partitions, log)
+    # Spark looks for the bounds of ranges by computing what it sorts once more: it is kept, so that no source is read twice.
+    kept = _once(spark, _frames(spark, prepared), prepared, log).persist(StorageLevel.DISK_ONLY)
+    whole = kept
     total = sum(p.rows for p in prepared)
     orders = [c for c in whole.columns if c.startswith("o")]
     keys = [*KEYS, *orders, "k"]
@@ -282,9 +294,70 @@ def run(
             [pa.array([partition], pa.int64()), pa.array([msgspec.json.encode(report)])], ["p", "report"]
         )
 
-    rows = collect(spark, ordered.mapInArrow(write, "p long, report binary"))
+    try:
+        rows = collect(spark, ordered.mapInArrow(write, "p long, report binary"))
+    finally:
+        kept.unpersist()
     found = sorted((row["p"], bytes(row["report"])) for row in rows)
     return [msgspec.json.decode(report, type=TaskReport) for _, report in found]
+
+
+def _in_runs(
+    spark: SparkSession,
+    prepared: Sequence[Prepared],
+    folder: Path,
+    partitions: int | None,
+    log: LogReader | None,
+) -> list[TaskReport]:
+    beside, numbers = beside_of(prepared), file_numbers(prepared, log)
+    types, kinds = types_of(prepared), [p.plan.kind for p in prepared]
+    files = [f.path for p in prepared for f in p.files]
+    plans, tasks = [p.plan for p in prepared], [task for p in prepared for task in p.tasks]
+    (folder / runs.FOLDER).mkdir()
+    target = str(folder)
+
+    def first(number: int) -> bytes:
+        task = tasks[number]
+        plan = plans[task.source]
+        try:
+            done = runs.read(
+                number, task, plan, types.index(plan.kind), Path(target), kinds, files, beside, numbers
+            )
+        except TimelapseError as error:
+            told = [error.code, error.message, str(error.place), error.hint]
+            done = runs.Read(TaskReport(fatal=told), [])
+        return msgspec.json.encode(done)
+
+    read = [msgspec.json.decode(d, type=runs.Read) for d in _each(spark, len(tasks), first)]
+    found = [run for one in read for run in one.runs]
+    reports = [one.report for one in read]
+    if any(report.fatal is not None for report in reports):
+        return reports
+    parts = runs.ranges(folder, found, partitions, _cores(spark))
+
+    def second(number: int) -> bytes:
+        return msgspec.json.encode(runs.write(number, parts[number], found, Path(target), types, beside))
+
+    written = [msgspec.json.decode(d, type=TaskReport) for d in _each(spark, len(parts), second)]
+    shutil.rmtree(folder / runs.FOLDER, ignore_errors=True)
+    return [*reports, *written]
+
+
+def _each(spark: SparkSession, count: int, function: Callable[[int], bytes]) -> list[bytes]:
+    """What a function gives for each number, one task each, in order."""
+    if not count:
+        return []
+
+    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield pa.record_batch(
+                    [pa.array([number], pa.int64()), pa.array([function(number)], pa.binary())], ["n", "d"]
+                )
+
+    found = collect(spark, spark.range(0, count, 1, count).mapInArrow(each, "n long, d binary"))
+    by_number = {row["n"]: bytes(row["d"]) for row in found}
+    return [by_number[n] for n in range(count)]
 
 
 _IN_LOG = -2
@@ -382,7 +455,11 @@ def _of_log(
     return made.select(*KEYS, "k", "why", "raw", F.col("e").alias(f"e{number}"))
 
 
+def _cores(spark: SparkSession) -> int:
+    """About how many tasks run at a time."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 4)
+
+
 def _partitions(spark: SparkSession, rows: int) -> int:
     """Enough ranges for about a segment each, and for all cores where there is enough to do."""
-    cores = int(spark.conf.get("spark.sql.shuffle.partitions") or 4)
-    return max(1, math.ceil(rows / SEGMENT_EVENTS), min(cores, rows // 100_000))
+    return max(1, math.ceil(rows / SEGMENT_EVENTS), min(_cores(spark), rows // 100_000))

@@ -97,29 +97,64 @@ def _present(plan: Plan) -> list[str]:
 
 
 def _quick_csv(plan: Plan, data: bytes) -> pa.Table | None:
-    """A block without quotes and without surprises, split by Arrow; None where line by line is needed."""
+    """A block without surprises, split by Arrow; None where line by line is needed."""
     quote = plan.quote.encode() if plan.quote else None
-    if (quote and quote in data) or len(plan.sep.encode()) != 1 or b"\r" in data or not data:
+    if len(plan.sep.encode()) != 1 or b"\r" in data or not data:
+        return None
+    quoted = quote is not None and quote in data
+    if quoted and not _whole_cells_quoted(data, quote or b"", plan.sep.encode()):
         return None
     count = data.count(b"\n") + 1
     if b"\n\n" in data or data[:1] == b"\n" or data[-1:] == b"\n":
         return None  # Arrow would make rows of nulls of empty lines
     names = [f"c{n}" for n in range(len(plan.names))]
     wanted = [names[plan.names.index(c)] for c in _present(plan)]
-    try:
-        table = pacsv.read_csv(
-            pa.BufferReader(data),
-            read_options=pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),
-            parse_options=pacsv.ParseOptions(delimiter=plan.sep, quote_char=False, ignore_empty_lines=False),
-            convert_options=pacsv.ConvertOptions(
-                include_columns=wanted,
-                column_types=dict.fromkeys(wanted, pa.string()),
-                strings_can_be_null=False,
-            ),
-        )
-    except pa.ArrowInvalid:
-        return None
-    return table if table.num_rows == count else None
+    texts: dict[str, pa.DataType] = dict.fromkeys(wanted, pa.string())
+    numbers = plan.numeric if plan.numbers_fit() and b"x" not in data and b"X" not in data else {}
+    tries = [texts | {names[plan.names.index(c)]: kind for c, kind in numbers.items()}] if numbers else []
+    for types in [*tries, texts]:
+        try:
+            table = pacsv.read_csv(
+                pa.BufferReader(data),
+                read_options=pacsv.ReadOptions(
+                    column_names=names, use_threads=False, block_size=len(data) + 1
+                ),
+                parse_options=pacsv.ParseOptions(
+                    delimiter=plan.sep, quote_char=plan.quote if quoted else False, ignore_empty_lines=False
+                ),
+                convert_options=pacsv.ConvertOptions(
+                    include_columns=wanted, column_types=types, null_values=[], strings_can_be_null=False
+                ),
+            )
+        except pa.ArrowInvalid:
+            plan.tried.append(False)
+            continue
+        plan.tried.append(types is not texts)
+        return table if table.num_rows == count else None
+    return None
+
+
+def _whole_cells_quoted(data: bytes, quote: bytes, sep: bytes) -> bool:
+    """Whether all quotes of a block of lines stand around whole cells, or are doubled within one: then every reader of CSV agrees.
+
+    Quotes are taken in turns as opening and closing ones. An opening one stands behind a separator or a line end, a closing one
+    in front of one, and what they enclose has no line end; a doubled quote closes, and opens again at once.
+    """
+    if len(quote) != 1:
+        return False
+    bytes_ = np.frombuffer(data, np.uint8)
+    places = np.flatnonzero(bytes_ == quote[0])
+    if len(places) % 2:
+        return False
+    opening, closing = places[::2], places[1::2]
+    before = np.where(opening > 0, bytes_[opening - 1], ord("\n"))
+    behind = np.where(closing + 1 < len(bytes_), bytes_[np.minimum(closing + 1, len(bytes_) - 1)], ord("\n"))
+    ends = np.zeros(256, np.bool_)
+    ends[[sep[0], ord("\n"), quote[0]]] = True
+    if not (ends[before].all() and ends[behind].all()):
+        return False
+    lines = np.flatnonzero(bytes_ == ord("\n"))
+    return bool((np.searchsorted(lines, opening) == np.searchsorted(lines, closing)).all())
 
 
 def _csv_reader(plan: Plan) -> Callable[[bytes], list[str]]:

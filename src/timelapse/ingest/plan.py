@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest.convert import Times
@@ -247,6 +248,40 @@ class Plan:
     @cached_property
     def _within(self) -> dict[tuple[tuple[tuple[str, str], ...], tuple[str, ...]], Plan]:
         return {}
+
+    @cached_property
+    def numeric(self) -> dict[str, pa.DataType]:
+        """The columns of CSV that are nothing but numbers to all who read them, with Arrow's type: these may be read as such.
+
+        In a block without hexadecimal numbers Arrow reads them as `convert` does, or refuses the block, which then is read as texts.
+        """
+        if self.only or self.computed or self.private is not None or self.null:
+            return {}
+        users: dict[str, list[ValueType]] = {}
+        for column, kind in zip(self.columns, self.kind.fields, strict=True):
+            users.setdefault(column, []).append(kind.type)
+        for column in (self.ts, *([] if self.arrival is None else [self.arrival])):
+            users.setdefault(column, []).append(TIME)
+        found: dict[str, pa.DataType] = {}
+        for column, kinds in users.items():
+            texts = {kind.text for kind in kinds}
+            if column not in self.names or (TIME.text in texts and self.times.time_format is not None):
+                continue
+            if texts <= {"int", TIME.text}:
+                found[column] = pa.int64()
+            elif texts == {"float"}:
+                found[column] = pa.float64()
+        return found
+
+    @cached_property
+    def tried(self) -> list[bool]:
+        """Of blocks that were read, whether columns could be read as numbers."""
+        return []
+
+    def numbers_fit(self) -> bool:
+        """Whether it is worth trying: not where most blocks had something else there."""
+        last = self.tried[-8:]
+        return len(last) < 2 or any(last)
 
     def path_of(self, column: str) -> list[str]:
         """The keys under which a JSON column stands, from the outermost object inwards."""

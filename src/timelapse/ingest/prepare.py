@@ -6,6 +6,7 @@ import csv
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -397,15 +398,25 @@ def read_table(table: pa.Table, plan: Plan, number: int) -> Iterator[tuple[int, 
 
 def read_task(task: Task, plan: Plan) -> Iterator[tuple[int, Batch]]:
     """What a task reads, in the order of its files and their rows: (the file's number, events). Raises IngestError."""
+    for number, parse in blocks_of(task, plan):
+        yield number, parse()
+
+
+def blocks_of(task: Task, plan: Plan) -> Iterator[tuple[int, Callable[[], Batch]]]:
+    """The same, each block yet to be parsed: (the file's number, what does so, in whatever thread). Raises IngestError."""
     for piece in task.pieces:
         for block in text_lines.read_lines(piece):
-            batch = parse_lines(plan.within(piece.file.partition, piece.file.columns), block)
-            refuse_without_zone(plan.kind, batch.doubts, piece.file.path)
-            yield piece.number, batch
+            own = plan.within(piece.file.partition, piece.file.columns)
+            yield piece.number, partial(_parsed, partial(parse_lines, own, block), plan, piece.file)
     for file, file_number, group, first in task.groups:
         row = first
         for part in table_files.read(plan.format or "parquet", file, group, READ_ROWS, plan):
-            batch = parse_table(plan.within(file.partition, tuple(part.column_names)), part, row)
-            refuse_without_zone(plan.kind, batch.doubts, file.path)
-            yield file_number, batch
+            own = plan.within(file.partition, tuple(part.column_names))
+            yield file_number, partial(_parsed, partial(parse_table, own, part, row), plan, file)
             row += part.num_rows
+
+
+def _parsed(parse: Callable[[], Batch], plan: Plan, file: SourceFile) -> Batch:
+    batch = parse()
+    refuse_without_zone(plan.kind, batch.doubts, file.path)
+    return batch

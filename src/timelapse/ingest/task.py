@@ -241,3 +241,17 @@ class Notes:
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
+
+
+def noted(left_out: Sequence[tuple[int, Note]]) -> pa.RecordBatch:
+    """Notes as Spark's shuffle would bring them."""
+    ordered = sorted(left_out, key=lambda one: (one[1][0], one[0], one[1][1]))
+    files = [file for file, _ in ordered]
+    marks, rows, whys, raws = zip(*(note for _, note in ordered), strict=True)
+    return pa.record_batch(
+        [
+            pa.array(marks, pa.int32()), pa.array(files, pa.int64()), pa.array(rows, pa.int64()),
+            pa.array(whys, pa.string()), pa.array(raws, pa.string()),
+        ],
+        ["t", "f", "r", "why", "raw"],
+    )  # fmt: skip

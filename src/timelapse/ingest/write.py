@@ -110,10 +110,10 @@ def append_to(
             )
             if early or gone:
                 (staging / "merged" / "segments").mkdir(parents=True)
-                before, segments, count = late_events.merge(
+                before, segments, count, first = late_events.merge(
                     path, current, staging, segments, staging / "merged" / "segments", entry, gone
                 )
-                entry = msgspec.structs.replace(entry, late=count, rewritten=sum(s.count for s in before))
+                entry = msgspec.structs.replace(entry, late=count, rewritten=first)
                 making.adopt(staging, path, segments, entry, staging / "merged" / "segments")
             else:
                 making.adopt(staging, path, segments, entry, staging / "segments")

@@ -19,7 +19,7 @@ from timelapse.log.quarantine import bad_rows
 from timelapse.log.reader import LogReader, unreadable
 from timelapse.log.segment import BLOCK_EVENTS, write_events
 from timelapse.log.types import EventType, bind, event_types
-from timelapse.log.versions import LogVersion, expire, forget, versions_of
+from timelapse.log.versions import LogVersion, expire, forget, keep, versions_of
 from timelapse.log.without import name_of, seqs_of
 from timelapse.model.events import Event
 from timelapse.model.order import in_order
@@ -265,10 +265,18 @@ class Log:
     def forget(self, where: str) -> Log:
         """The log's new version, without the events for which a condition holds (as for `head`), such as a person's.
 
-        Earlier versions have them until `expire` removes these; so have runs, and the rows in the quarantine. Raises
-        UsageError, LogError (TL409) where it holds for none.
+        Rows of the quarantine that tell a value which the condition compares with lose their text. Earlier versions have the
+        events until `expire` removes these; so have runs and caches. Raises UsageError, LogError (TL409) where it holds for none.
         """
         forget(self.path, where)
+        return Log.open(self.path)
+
+    def keep(self, seconds: float) -> Log:
+        """The log's new version, without the events more than so many seconds before its end; the same version where there are none.
+
+        States of a replay of it begin empty at its first event. Raises LogError.
+        """
+        keep(self.path, seconds)
         return Log.open(self.path)
 
     def expire(self, seconds: float) -> list[int]:

@@ -6,7 +6,8 @@ few row groups in all files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -24,12 +25,15 @@ from timelapse.model.events import Event
 from timelapse.store.parts import PartWriter
 from timelapse.tables.parquet import differences
 from timelapse.tables.rowhash import row_hashes, seed_of
+from timelapse.tables.sharing import at_once
 
 I64 = npt.NDArray[np.int64]
 
 BLOCK_EVENTS = 128 * 1024
 BLOCK_BYTES = 64 << 20
 SEGMENT_EVENTS = 1024 * 1024
+_BESIDE = 16 * 1024
+"""Smaller blocks are hashed behind being written."""
 _INDEX = pa.field("_i", pa.int64(), nullable=False)
 _TS = pa.field("ts", pa.int64(), nullable=False)
 
@@ -43,14 +47,21 @@ class SegmentWriter:
     """Writes one segment into a folder of its own, block by block. The folder's parent must exist.
 
     It does not create the parent: a task that Spark gave up on must not bring a removed folder back.
-    `beside`: the columns that are kept beside the fields (log/beside.py); tables that lack one are filled.
+    `beside`: the columns that are kept beside the fields (log/beside.py); tables that lack one are filled. `threads`: blocks are
+    hashed beside being written where there are several.
     """
 
     def __init__(
-        self, parent: Path, name: str, types: Sequence[EventType], beside: Sequence[str] = ()
+        self,
+        parent: Path,
+        name: str,
+        types: Sequence[EventType],
+        beside: Sequence[str] = (),
+        threads: int = 1,
     ) -> None:
         self._types = types
         self._beside = list(beside)
+        self._threads = threads
         self._seeds = [seed_of(str(t)) for t in types]
         self._folder = parent / f"{name}-{uuid4().hex[:12]}"
         self._folder.mkdir()
@@ -82,19 +93,24 @@ class SegmentWriter:
             )
             table = table.select(kind.schema.names).cast(kind.schema)
             columns = [pa.array(self.count + places), pa.array(own_ts), *table.columns, *beside]
-            self._writer(number).write_table(
-                pa.table(columns, schema=file_schema(kind, self._beside)), row_group_size=len(places)
-            )
             rows[number] = len(places)
             hashed = [pa.array(own_ts), *(c.combine_chunks() for c in table.columns)]
-            for lane in (0, 1):
-                h = row_hashes(hashed, len(places), self._seeds[number], lane)
-                sums[lane] += int(h.sum(dtype=np.uint64))
-                with np.errstate(over="ignore"):
-                    placed[lane] += int((h * places.astype(np.uint64)).sum(dtype=np.uint64))
+            whole = pa.table(columns, schema=file_schema(kind, self._beside))
+            write = partial(self._writer(number).write_table, whole, row_group_size=len(places))
+            seed, threads = self._seeds[number], self._threads if len(places) >= _BESIDE else 1
+            _, *lanes = at_once(
+                [(3, write), *((1, partial(_lane, hashed, places, seed, lane)) for lane in (0, 1))], threads
+            )
+            for lane, (sum_, moved) in enumerate(lanes):
+                sums[lane] += sum_
+                placed[lane] += moved
             per_day = self._days.setdefault(number, {})
-            for day, n in zip(*np.unique(own_ts // DAY, return_counts=True), strict=True):
-                per_day[int(day)] = per_day.get(int(day), 0) + int(n)
+            days = own_ts // DAY  # which rise, as times do
+            firsts = np.flatnonzero(np.diff(days, prepend=days[0] - 1))
+            for day, n in zip(
+                days[firsts].tolist(), np.diff([*firsts.tolist(), len(days)]).tolist(), strict=True
+            ):
+                per_day[day] = per_day.get(day, 0) + n
         mask = (1 << 64) - 1
         self._content = self._content.then(
             ContentHash(len(ts), (sums[0] & mask, sums[1] & mask), (placed[0] & mask, placed[1] & mask))
@@ -138,6 +154,13 @@ class SegmentWriter:
             folder=self._folder.name, base=0, count=self.count, starts=self._starts,
             ts_first=self._first, ts_last=self._last, files=files, content=self._content, days=self._days,
         )  # fmt: skip
+
+
+def _lane(hashed: list[pa.Array], places: I64, seed: int, lane: int) -> tuple[int, int]:
+    """One lane of a block's hash: the sum of the rows' hashes, and that of place times hash."""
+    h = row_hashes(hashed, len(places), seed, lane)
+    with np.errstate(over="ignore"):
+        return int(h.sum(dtype=np.uint64)), int((h * places.astype(np.uint64)).sum(dtype=np.uint64))
 
 
 def write_events(
@@ -187,31 +210,39 @@ def fields_table(kind: EventType, arrays: Sequence[pa.Array], rows: int) -> pa.T
 
 def write_ordered(
     parent: Path, types: Sequence[EventType], tables: Sequence[pa.Table], ts: I64, order: I64,
-    beside: Sequence[str] = (),
+    beside: Sequence[str] = (), *, threads: int = 1, name: str = "", written: Callable[[int], None] = lambda events: None,
 ) -> Iterator[SegmentEntry]:  # fmt: skip
     """Write events that are held as one table of fields per type. Yields the finished segments.
 
     `ts` has the times of the tables' rows, one table after the other; `order` the places of these rows in log order.
-    `beside`: the columns of the tables that are kept beside the fields.
+    `beside`: the columns of the tables that are kept beside the fields. `name`: what the segments' names begin with. `written` is told
+    how many events have been, after each block.
     """
     counts = [t.num_rows for t in tables]
     firsts = np.cumsum([0, *counts])
     of = np.repeat(np.arange(len(tables)), counts)[order]
     ts = ts[order]
     own = [
-        table.take(pa.array(order[of == n] - firsts[n])) if kind.fields or beside else table
+        _taken(table, pa.array(order[of == n] - firsts[n]), threads) if kind.fields or beside else table
         for n, (table, kind) in enumerate(zip(tables, types, strict=True))
     ]
     held = sum(t.nbytes for t in own)
     step = min(BLOCK_EVENTS, max(1, BLOCK_BYTES * len(ts) // max(held, 1)))
     done: dict[int, int] = {}
     for first in range(0, len(ts), SEGMENT_EVENTS):
-        writer = SegmentWriter(parent, f"{first // SEGMENT_EVENTS:06d}", types, beside)
+        writer = SegmentWriter(parent, f"{name}{first // SEGMENT_EVENTS:06d}", types, beside, threads)
         last = min(first + SEGMENT_EVENTS, len(ts))
         for lo in range(first, last, step):
             hi = min(lo + step, last)
             writer.write(ts[lo:hi], of[lo:hi], next_block(types, of[lo:hi], dict(enumerate(own)), done))
+            written(hi)
         yield writer.close()
+
+
+def _taken(table: pa.Table, places: pa.Array, threads: int) -> pa.Table:
+    """Rows of a table, in another order: columns at the same time."""
+    calls = [(c.nbytes, partial(c.take, places)) for c in table.columns]
+    return pa.table(at_once(calls, threads), schema=table.schema)
 
 
 def next_block(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from timelapse.errors import LogError, Place
 from timelapse.log import manifest as stored
@@ -100,10 +106,10 @@ def remove_unnamed(log: Path, manifest: Manifest) -> None:
             path.unlink(missing_ok=True)
 
 
-def forget(path: Path, where: str) -> int:
-    """Make a version without the events for which a condition holds (log/where.py). How many they were.
+def forget(path: Path, where: str) -> Forgotten:
+    """Make a version without the events for which a condition holds (log/where.py).
 
-    Segments without such events stay the same files. Earlier versions have the events until they are removed (`expire`).
+    In rows of the quarantine that tell a value of the condition, text and reason are taken out. Segments without such events stay the same files. Earlier versions have the events until they are removed (`expire`).
     Raises UsageError for a condition that is none, LogError (TL409) where it holds for no event.
     """
     condition = Where(where)
@@ -113,33 +119,119 @@ def forget(path: Path, where: str) -> int:
         reader = replace(LogReader.of(path, current), beside=True)
         kinds = {k.name: k for k in current.event_types}
         wanted = condition.types(kinds)
-        segments: list[SegmentEntry] = []
-        gone, first = 0, None
-        for number, segment in enumerate(current.segments):
+
+        def holds(segment: SegmentEntry) -> I64:
             lo, hi = segment.base, segment.base + segment.count
             found = [
                 condition.keep(kinds[name], table)["seq"].to_numpy()
                 for chunk in reader.chunks(lo, hi, dict.fromkeys(wanted))
                 for name, table in chunk.tables.items()
             ]
-            seqs = np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
-            if not len(seqs):
-                segments.append(segment)
-                continue
-            first = int(seqs[0]) if first is None else first
-            gone += len(seqs)
-            segments += _without(path, current, reader, segment, seqs, number)
-        if first is None:
+            return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
+
+        ingests, hidden = hide_in_quarantine(path, current, condition.values)
+        gone = _leave_out(path, current, reader, holds, ingests, always=hidden > 0)
+        if not gone and not hidden:
             raise LogError(
                 "the condition holds for no event", place=Place(str(path)), code="TL409",
                 hint=f"timelapse log {path} --where ... shows those for which it holds",
             )  # fmt: skip
-        sync(path / "segments")
-        # the condition itself may name a person: the manifest has only how many there were
-        entry = IngestEntry(current.version + 1, 0, 0.0, [], [], stored.tool(), rewritten=first)
-        made = stored.build(current.event_types, segments, [*current.ingests, entry], current.version + 1)
-        stored.keep(path, current)
-        stored.write(path, made)
+    return Forgotten(gone, hidden, condition.values != ())
+
+
+class Forgotten(NamedTuple):
+    """How many events are left out; in how many rows of the quarantine the text was taken out; whether the condition names
+    values by which these could be found."""
+
+    events: int
+    hidden: int
+    looked: bool
+
+
+def hide_in_quarantine(path: Path, current: Manifest, values: Sequence[str]) -> tuple[list[IngestEntry], int]:
+    """The log's ingests with quarantine files in which no row tells any of these values, written anew; and how many rows did.
+
+    Such rows keep their place and number: text and reason are taken out. A value is looked for as a whole word, so
+    rows of others that happen to hold it lose their text too.
+    """
+    if not values:
+        return list(current.ingests), 0
+    words = re.compile("|".join(rf"(?<![0-9A-Za-z]){re.escape(v)}(?![0-9A-Za-z])" for v in values))
+    hidden = 0
+    ingests: list[IngestEntry] = []
+    for entry in current.ingests:
+        names = []
+        for name in entry.quarantine:
+            table = pq.read_table(path / "quarantine" / name)
+            rows = table.to_pylist()
+            told = [bool(words.search(row["raw"] or "") or words.search(row["reason"] or "")) for row in rows]
+            if any(told):
+                hidden += sum(told)
+                for row, found in zip(rows, told, strict=True):
+                    if found:
+                        row["raw"], row["reason"] = FORGOTTEN, FORGOTTEN
+                name = f"{name.partition('-')[0]}-{uuid4().hex[:12]}.parquet"
+                pq.write_table(
+                    pa.Table.from_pylist(rows, schema=table.schema),
+                    path / "quarantine" / name,
+                    compression="zstd",
+                )
+            names.append(name)
+        ingests.append(msgspec.structs.replace(entry, quarantine=names))
+    if hidden:
+        sync(path / "quarantine")
+    return ingests, hidden
+
+
+FORGOTTEN = "forgotten"
+"""In place of a bad row's text and reason."""
+
+
+def keep(path: Path, seconds: float) -> int:
+    """Make a version without the events that are more than so long before the log's end. How many they were; no version for none.
+
+    Segments before that are left out as they are, one is written anew. Earlier versions have the events until they are
+    removed (`expire`). Raises LogError.
+    """
+    with locked(path):
+        current = stored.read(path)
+        remove_unnamed(path, current)
+        if current.ts_last is None:
+            return 0
+        reader = replace(LogReader.of(path, current), beside=True)
+        end = reader.seq_at(current.ts_last - round(seconds * 1_000_000))
+
+        def before(segment: SegmentEntry) -> I64:
+            return np.arange(segment.base, max(segment.base, min(end, segment.base + segment.count)))
+
+        return _leave_out(path, current, reader, before, list(current.ingests))
+
+
+def _leave_out(
+    path: Path, current: Manifest, reader: LogReader, of: Callable[[SegmentEntry], I64], ingests: list[IngestEntry], *,
+    always: bool = False,
+) -> int:  # fmt: skip
+    """A version without the events of each segment that `of` gives, by rising seq. How many they were; no version for none, unless
+    `always`."""
+    segments: list[SegmentEntry] = []
+    gone, first = 0, None
+    for number, segment in enumerate(current.segments):
+        seqs = of(segment)
+        if not len(seqs):
+            segments.append(segment)
+            continue
+        first = int(seqs[0]) if first is None else first
+        gone += len(seqs)
+        if len(seqs) < segment.count:
+            segments += _without(path, current, reader, segment, seqs, number)
+    if first is None and not always:
+        return 0
+    sync(path / "segments")
+    # a condition itself may name a person: the manifest has only how many there were
+    entry = IngestEntry(current.version + 1, 0, 0.0, [], [], stored.tool(), rewritten=first)
+    made = stored.build(current.event_types, segments, [*ingests, entry], current.version + 1)
+    stored.keep(path, current)
+    stored.write(path, made)
     return gone
 
 

@@ -38,6 +38,25 @@ class Where:
         self.names = sorted({n.id for n in ast.walk(self._node) if isinstance(n, ast.Name)})
         """The fields that it asks for."""
 
+    @property
+    def values(self) -> tuple[str, ...]:
+        """What fields but `ts` and `seq` are compared with to be equal, as text: what may name a person."""
+        found: dict[str, None] = {}
+        for node in ast.walk(self._node):
+            if not isinstance(node, ast.Compare):
+                continue
+            named = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+            if named <= {"ts", "seq"} or not all(isinstance(op, ast.Eq | ast.In) for op in node.ops):
+                continue
+            for part in ast.walk(node):
+                if (
+                    isinstance(part, ast.Constant)
+                    and isinstance(part.value, str | int)
+                    and not isinstance(part.value, bool)
+                ):
+                    found[str(part.value)] = None
+        return tuple(value for value in found if value)
+
     def types(self, types: Mapping[str, EventType]) -> list[str]:
         """The types that have all the fields asked for. Raises UsageError where none has."""
         found = [name for name, kind in types.items() if set(self.names) <= _columns(kind).keys()]

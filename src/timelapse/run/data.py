@@ -69,11 +69,25 @@ class DirectoryData:
         told = None if self._manifest is None else self._manifest.quarantined or 0
         return self._rows(self.path / "quarantined", QUARANTINED_SCHEMA, told)
 
-    def _rows(self, folder: Path, schema: pa.Schema, told: int | None) -> pa.Table:
-        """The rows in a folder's files. Raises RunError where they are not as many as were told."""
+    def first_outputs(self, record: str, schema: pa.Schema, slices: int) -> pa.Table:
+        """The outputs of its first slices."""
+        return self._rows(self.path / "outputs" / record, schema, None, slices)
+
+    def first_rejected(self, slices: int) -> pa.Table:
+        """What its first slices rejected."""
+        return self._rows(self.path / "rejected", REJECTED_SCHEMA, None, slices)
+
+    def first_quarantined(self, slices: int) -> pa.Table:
+        """The events that its first slices took out."""
+        return self._rows(self.path / "quarantined", QUARANTINED_SCHEMA, None, slices)
+
+    def _rows(self, folder: Path, schema: pa.Schema, told: int | None, slices: int | None = None) -> pa.Table:
+        """The rows in a folder's files, or in those of the first slices. Raises RunError where they are not as many as were told."""
         try:
             parts = [
-                self._parquet(path) for path in sorted(folder.glob("part-*.parquet")) if self._is_part(path)
+                self._parquet(path)
+                for path in sorted(folder.glob("part-*.parquet"))
+                if self._is_part(path) and (slices is None or int(path.stem.removeprefix("part-")) < slices)
             ]
             found = pa.concat_tables([schema.empty_table(), *(p.cast(schema) for p in parts)])
         except (pa.ArrowException, OSError) as error:

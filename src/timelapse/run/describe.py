@@ -136,4 +136,6 @@ def about(manifest: RunManifest) -> dict[str, str]:
         "log": manifest.log or "",
         "events": str(manifest.events),
         "slices": str(len(manifest.cuts) - 1),
+        "log_id": manifest.log_id or "",
+        "cuts": ",".join(map(str, manifest.cuts)),
     }

@@ -4,13 +4,18 @@ The slices of the run stay as they are: the new run has their files too, linked 
 the states at the run's end, with what is pending there and what is dated, and with the rows of states that are looked
 back on (engine/boundary.py). Calls of `after=` handlers and ticks follow from the log and the calendar.
 
+Where the run's log has changed since (late events, events that were forgotten), only the slices before the first change stay, and the
+replay goes on behind the last of them: its start state is what these slices left (run/untouched.py).
+
 Where a run does not have all of that, everything is replayed, and the new run says why.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +24,7 @@ import pyarrow.ipc
 
 from timelapse.analysis import Analysis, final_pass
 from timelapse.engine.boundary import Boundary, rows_before
-from timelapse.engine.digest import hash_rejected
+from timelapse.engine.digest import hash_outputs, hash_rejected
 from timelapse.engine.job import ROWS, Job, change_path, rows_name
 from timelapse.engine.outcome import Outcome
 from timelapse.errors import EventOrderError, LogError, Place, ReplayError, UsageError
@@ -32,11 +37,13 @@ from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import has_own_times, kept
 from timelapse.moments import shown_time
+from timelapse.run.data import DirectoryData
 from timelapse.run.manifest import REMEDY, RunManifest
 from timelapse.run.parameters import params_text
 from timelapse.run.reload import log_of
 from timelapse.run.run import Run
 from timelapse.run.source import Source, open_source
+from timelapse.run.untouched import Untouched, untouched
 from timelapse.store.parts import CheckedFile, Part
 from timelapse.store.scratch import process_folder
 from timelapse.tables import merge
@@ -59,14 +66,44 @@ class Earlier:
     reason: str = ""
     parts: dict[str, Part | None] = field(default_factory=dict)
     """Its files that are of use, by their names; those of an older version have no checksums."""
+    changed: Untouched | None = None
+    """Where the log has changed since: what of the run holds."""
 
     @property
     def manifest(self) -> RunManifest:
         return self.run.manifest
 
     @property
+    def whole(self) -> bool:
+        """Whether all of the run's slices stay."""
+        return self.slices == self.run.slices
+
+    @property
     def slices(self) -> int:
-        return self.run.slices
+        """So many of its slices stay, from the first on."""
+        return self.run.slices if self.changed is None else self.changed.slices
+
+    @property
+    def cuts(self) -> list[int]:
+        """Where these begin, and where the last of them ends."""
+        return self.manifest.cuts[: self.slices + 1]
+
+    @property
+    def clock(self) -> int | None:
+        """The time to which the run's clock went on after its last event, where that stays."""
+        return self.manifest.until if self.whole else None
+
+    @cached_property
+    def taken(self) -> int:
+        """Events that it took out of the log because a handler raised."""
+        if self.whole or not self.manifest.quarantined:
+            return self.manifest.quarantined or 0
+        return int(DirectoryData(self._folder, self.manifest).first_quarantined(self.slices).num_rows)
+
+    @property
+    def _folder(self) -> Path:
+        assert self.run.path is not None
+        return self.run.path
 
     @property
     def known(self) -> dict[str, Part]:
@@ -77,8 +114,7 @@ class Earlier:
 
     def begin(self, job: Job) -> None:
         """Put what the later slices stand on into a job's folders. Raises StorageError (TL931) for a file that was altered."""
-        folder = self.run.path
-        assert folder is not None
+        folder = self._folder
         (job.scratch / ROWS).mkdir(exist_ok=True)
         for name, part in self.parts.items():
             target = (job.scratch if name.startswith(f"{ROWS}/") else job.out) / name
@@ -105,22 +141,30 @@ class Earlier:
     def add_to(self, outcome: Outcome, job: Job) -> None:
         """Add what the run did to what the later slices did."""
         totals = outcome.totals
+        data = DirectoryData(self._folder, self.manifest)
         for entry in self.manifest.records:
-            if entry.rows:
-                there = entry.sum()
+            if not entry.rows:
+                continue
+            schema = pa.ipc.read_schema(pa.py_buffer(entry.schema))
+            there = entry.sum()
+            if not self.whole:
+                there = hash_outputs(entry.name, data.first_outputs(entry.name, schema, self.slices))
+            if there.rows:
                 found = totals.outputs.get(entry.name)
                 totals.outputs[entry.name] = there if found is None else there + found
-                outcome.schemas.setdefault(entry.name, pa.ipc.read_schema(pa.py_buffer(entry.schema)))
+                outcome.schemas.setdefault(entry.name, schema)
         refused = self.manifest.rejected_sum
         totals.rejected = totals.rejected + (
-            hash_rejected(self.run.stored_rejected()) if refused is None else refused.sum()
+            refused.sum()
+            if self.whole and refused is not None
+            else hash_rejected(data.first_rejected(self.slices))
         )
         for name in spec_of(job.program).states:
-            held = self.manifest.content.get(name)
+            held = self.manifest.content.get(name) if self.whole else None
             content = self._content(job, name) if held is None else held.sum()
             found = totals.content.get(name)
             totals.content[name] = content if found is None else content + found
-        totals.quarantined += self.manifest.quarantined or 0
+        totals.quarantined += self.taken
 
     def _content(self, job: Job, name: str) -> HashSum:
         """The hash of a state at the run's end, where its manifest does not have it."""
@@ -137,6 +181,7 @@ class Earlier:
             "events": self.events,
             "slices": self.slices,
             "reason": self.reason,
+            "changed_from": None if self.changed is None else self.changed.first,
         }
 
 
@@ -166,28 +211,55 @@ def open_after(
             f"the run took {manifest.quarantined:,} events out of the log at which a handler raised",
             place=Place(str(run.path)), hint="pass quarantine=True (--quarantine) here too", code="TL515",
         )  # fmt: skip
-    source = _source_after(run, log, program)
-    end, seq = manifest.cuts[-1], source.reader.seq_after(source.reader.count)
-    events = manifest.events + (0 if not has_own_times(program) else manifest.quarantined or 0)
-    if source.reader.count > events and manifest.until is not None:
-        _refuse_before(source.reader, events, manifest.until, run.path)
+    source, changed = _source_after(run, log, program)
+    earlier = Earlier(run, 0, "", {}, changed)
+    cuts, seq = earlier.cuts, source.reader.seq_after(source.reader.count)
+    if earlier.whole:
+        events = manifest.events + (0 if not has_own_times(program) else manifest.quarantined or 0)
+    else:
+        events = cuts[-1] - sum(left < cuts[-1] for left in manifest.without)
+    if source.reader.count > events and earlier.clock is not None:
+        _refuse_before(source.reader, events, earlier.clock, run.path)
     reason = _unfit(run, program, analysis, quarantine=quarantine)
+    if not earlier.whole:
+        reason = reason or _too_little(earlier)
     parts: dict[str, Part | None] = {}
     if not reason:
-        parts = {name: part for name, part in _files(run) if name.startswith(_TAKEN)}
-        probe = Job(
-            program, (final_pass(analysis),), source.reader, (*manifest.cuts, seq), Path(), Path(),
-            given=run.slices, clock=manifest.until,
-        )  # fmt: skip
         known = dict(_files(run))
-        rows = [name for name in Boundary.of(probe, run.slices).names() if name.startswith(f"{ROWS}/")]
+        parts = {name: part for name, part in known.items() if _of_slices(name, earlier.slices)}
+        probe = Job(
+            program, (final_pass(analysis),), source.reader, (*cuts, seq), Path(), Path(),
+            given=earlier.slices, clock=earlier.clock,
+        )  # fmt: skip
+        rows = [name for name in Boundary.of(probe, earlier.slices).names() if name.startswith(f"{ROWS}/")]
         if any(name not in known for name in rows):
             reason = "it was not made with resumable=True (--resumable), and the program looks back on states"
-        parts |= {name: known[name] for name in rows if name in known}
     if reason:
-        return source, Earlier(run, events, reason)
-    counts = {t.name: source.reader.rows(t.name, end, seq) for t in source.reader.types}
-    return replace(source, counts=counts, begin=events), Earlier(run, events, "", parts)
+        return source, Earlier(run, events, reason, {}, changed)
+    counts = {t.name: source.reader.rows(t.name, cuts[-1], seq) for t in source.reader.types}
+    return replace(source, counts=counts, begin=events), replace(earlier, events=events, parts=parts)
+
+
+def _too_little(earlier: Earlier) -> str:
+    """Why nothing of a run holds whose log has changed since; empty where something does."""
+    assert earlier.changed is not None
+    if earlier.manifest.files is None:
+        return "a version that kept no list of its files made it, and its log has changed since"
+    if not earlier.slices:
+        return (
+            f"its log has changed since from event {earlier.changed.first:,} on, which is in the run's first slice "
+            "(a run in more slices, slices= or --slices, has more places to go on from)"
+        )  # fmt: skip
+    return ""
+
+
+_SLICE = re.compile(r"(?:part-)?([0-9]{6,})[-.]")
+
+
+def _of_slices(name: str, slices: int) -> bool:
+    """Whether a file of a run is what one of its first slices wrote, or the rows that one left."""
+    found = _SLICE.match(name.rpartition("/")[2])
+    return name.startswith((*_TAKEN, f"{ROWS}/")) and found is not None and int(found[1]) < slices
 
 
 def _refuse_before(reader: EventReader, events: int, until: int, path: Path) -> None:
@@ -223,14 +295,21 @@ def _files(run: Run) -> Iterator[tuple[str, Part | None]]:
 # --- the log ------------------------------------------------------------------------------------------
 
 
-def _source_after(run: Run, log: Any, program: Program) -> Source:
+def _source_after(run: Run, log: Any, program: Program) -> tuple[Source, Untouched | None]:
+    """What is read, and what of the run holds where its log has changed since."""
     manifest = run.manifest
     if isinstance(log, str | Path):
         log = Log.open(log)
     if isinstance(log, Log):
-        if _begins_with(log, manifest):
-            return open_source(log, program)
-        return _open_joined(run, log, program, lasting=manifest.log is not None)
+        found = untouched(manifest, log)
+        if found is not None:
+            return open_source(log, program), None if found.first is None else found
+        if _is_older(log, manifest):
+            raise LogError(
+                f"the run is over a later version of this log than version {log.version}", place=Place(str(log.path)),
+                hint="go on with the version of the run, or a later one", code="TL440",
+            )  # fmt: skip
+        return _open_joined(run, log, program, lasting=manifest.log is not None), None
     later = open_source(log, program).reader
     assert isinstance(later, MemoryLog)
     before = run.need_reader()
@@ -238,28 +317,16 @@ def _source_after(run: Run, log: Any, program: Program) -> Source:
         end = before.seq_after(before.count)
         classes = list(dict.fromkeys([*before.classes, *later.classes]))
         events = [*_all(before), *(e._at(e.ts, end + e.seq) for e in _all(later))]
-        return open_source(MemoryLog(events, classes), program)
-    return _open_joined(run, _stored(later), program, lasting=False)
+        return open_source(MemoryLog(events, classes), program), None
+    return _open_joined(run, _stored(later), program, lasting=False), None
 
 
-def _begins_with(log: Log, manifest: RunManifest) -> bool:
-    """Whether a log is the one of a run, perhaps with more events at its end.
-
-    Raises LogError (TL409) for a later version of it in which events were put between, or taken out.
-    """
-    if manifest.log_id is None:
+def _is_older(log: Log, manifest: RunManifest) -> bool:
+    """Whether a run is over a later version of a log than this one."""
+    if manifest.log_id is None or manifest.logs:
         return False
     found = version_with(log.path, base_of(manifest.log_id))
-    if found is not None and found.segments != log.manifest.segments[: len(found.segments)]:
-        changed = [i for i in log.manifest.ingests if i.version > found.version and i.rewritten is not None]
-        first = min((i.rewritten for i in changed if i.rewritten is not None), default=0)
-        raise LogError(
-            f"the run is over version {found.version} of this log, and in version {log.version} events were put between those, or taken out, "
-            f"from event {first:,} on", place=Place(str(log.path)), code="TL409",
-            hint="replay the whole log, or start from a run that ended before that event",
-        )  # fmt: skip
-    own = [seq for seq in log.left_out if found is not None and seq < found.count]
-    return found is not None and own == manifest.without
+    return found is not None and found.version > log.version
 
 
 def _log_before(run: Run) -> Log:
@@ -304,23 +371,29 @@ def _open_joined(run: Run, later: Log, program: Program, *, lasting: bool) -> So
 
 
 def keep_rows(job: Job, out: Path) -> str:
-    """Keep, beside a run, the rows that a run which starts from it looks back on. Returns why not, if it cannot be."""
+    """Keep, beside a run, the rows that a run which starts from it looks back on: from the end of any slice, as its log may
+    change behind that. Returns why not, if it cannot be."""
     rows = Boundary.of(job, job.slices).rows
     end = job.end_of(job.slices - 1)
     if end is None:
         return ""
     widths = kept(job.program)
     for row in rows:
-        for index in rows_before(job, job.slices, widths[row.state]):
+        needed = rows_before(job, job.slices, widths[row.state])
+        for index in range(job.slices):
             path, target = (
                 job.rows_path(index, row.state, row.form),
                 out / rows_name(index, row.state, row.form),
             )
             if not path.is_file():
-                return f"the rows of {row.state} were not written"
+                if index in needed:
+                    return f"the rows of {row.state} were not written"
+                continue  # the run that this one started from did not keep them
             target.parent.mkdir(exist_ok=True)
             table = read_table(path)
-            recent = since([table], end - widths[row.state])
+            # A later slice looks back from its own start, which is at the end of this one or behind it.
+            ends = job.end_of(index)
+            recent = [] if ends is None else since([table], ends - widths[row.state])
             if row.form == PRESENT or (recent and recent[0].num_rows == table.num_rows):
                 link_or_copy(path, target)
             else:

@@ -183,8 +183,13 @@ def _replay(
 def _tell_start(earlier: Earlier, source: Source, progress: Progress) -> None:
     if earlier.reason:
         progress.note(f"everything is replayed, also what the run before has: {earlier.reason}")
-    else:
-        progress.note(f"{earlier.events:,} events were replayed by the run before; {source.left:,} follow")
+        return
+    if earlier.changed is not None:
+        progress.note(
+            f"the log has changed since that run, from event {earlier.changed.first:,} on: "
+            f"{earlier.slices} of its {earlier.run.slices} slices stay"
+        )
+    progress.note(f"{earlier.events:,} events were replayed by the run before; {source.left:,} follow")
 
 
 _SMALL = 100_000
@@ -328,12 +333,12 @@ def _job(
     else:  # what is kept for later replays has the start of every slice
         runs = ()
     most = most_failures(settings.max_quarantined, reader.count + gone)
-    taken = 0 if begun is None else begun.manifest.quarantined or 0
+    taken = 0 if begun is None else begun.taken
     job = Job(
         request.program,
         passes,
         reader,
-        reuse.cuts(cuts) if begun is None else (*begun.manifest.cuts, *cuts[1:]),
+        reuse.cuts(cuts) if begun is None else (*begun.cuts, *cuts[1:]),
         partial.scratch,
         partial.path,
         memory,
@@ -343,7 +348,7 @@ def _job(
         runs=runs,
         marks=left is not None,
         given=0 if begun is None else begun.slices,
-        clock=None if begun is None else begun.manifest.until,
+        clock=None if begun is None else begun.clock,
         resumable=settings.resumable,
     )
     if settings.resumable:

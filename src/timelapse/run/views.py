@@ -32,7 +32,9 @@ def started_from(found: Mapping[str, Any]) -> str:
     if found["reason"]:
         return f"everything was replayed, also what {found['run']} has: {found['reason']}"
     slices = many(found["slices"], "slice", "slices")
-    return f"{found['run']}: {found['events']:,} events in {slices} are of that run"
+    told = f"{found['run']}: {found['events']:,} events in {slices} are of that run"
+    changed = found.get("changed_from")
+    return told if changed is None else f"{told}; its log has changed since, from event {changed:,} on"
 
 
 def card(run: Run) -> Card:

@@ -1,0 +1,23 @@
+"""Looking at all texts of a column at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+
+def holds_only(column: pa.Array, allowed: bytes, most: int) -> bool:
+    """Whether no text of a column has other bytes than these, or more of them than `most`. False where nulls hide any."""
+    if not len(column):
+        return True
+    if not pa.types.is_string(column.type):
+        return False
+    _, offsets_buffer, data = column.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)[column.offset : column.offset + len(column) + 1]
+    if int(np.diff(offsets).max()) > most:
+        return False
+    if data is None or offsets[0] == offsets[-1]:
+        return True
+    known = np.zeros(256, np.bool_)
+    known[list(allowed)] = True
+    return bool(known[np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]].all())

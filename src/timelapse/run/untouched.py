@@ -1,0 +1,54 @@
+"""What of a run still holds where its log has changed since: events were put between those it was over, or taken out.
+
+The events before the first that changed are the same ones at the same places, so slices that end before it did, to the last
+bit, what they would do in the newest version; the run has their outputs and what they changed of the states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from timelapse.log import Log
+from timelapse.log.joined import version_with
+from timelapse.log.without import base_of
+from timelapse.run.manifest import RunManifest
+
+
+@dataclass(frozen=True)
+class Untouched:
+    """`version`: the log's that the run was over. `first`: the first seq from which this version of the log has other events than the
+    run was over; None: it has all of those, and perhaps more behind them. `slices`: so many of the run's, from its first on, end
+    before that; `end`: where the last of these ends (a seq)."""
+
+    version: int
+    first: int | None
+    slices: int
+    end: int
+
+
+def untouched(manifest: RunManifest, log: Log) -> Untouched | None:
+    """What of a run holds for this version of its log; None where the run was over another log."""
+    if manifest.log_id is None or manifest.logs:
+        return None
+    found = version_with(log.path, base_of(manifest.log_id))
+    if found is None or found.version > log.version:
+        return None
+    end = manifest.cuts[-1]
+    places = [
+        i.rewritten for i in log.manifest.ingests if i.version > found.version and i.rewritten is not None
+    ]
+    # Segments tell too, whoever wrote the version.
+    alike = 0
+    for before, now in zip(found.segments, log.manifest.segments, strict=False):
+        if before != now:
+            break
+        alike += before.count
+    if alike < found.count and not places:
+        places = [alike]
+    own = {seq for seq in log.left_out if seq < end}
+    places += sorted(own ^ set(manifest.without))[:1]
+    first = min((p for p in places if p < end), default=None)
+    slices = len(manifest.cuts) - 1
+    if first is not None:
+        slices = max(n for n, cut in enumerate(manifest.cuts) if cut <= first)
+    return Untouched(found.version, first, slices, manifest.cuts[slices])

@@ -1,0 +1,111 @@
+"""Blocks of CSV with quotes are split by Arrow where that gives what line by line gives, and only there."""
+
+from __future__ import annotations
+
+import csv
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import timelapse as tl
+from tests.depth import deep
+from timelapse.ingest.lines import Lines
+from timelapse.ingest.parse import _quick_csv, parse_lines
+from timelapse.ingest.plan import Plan
+from timelapse.ingest.source import Source
+from timelapse.log.types import EventType
+
+
+class Row(tl.Event):
+    a: str
+    b: str | None
+
+
+def _plan() -> Plan:
+    return Plan.of(EventType.of(Row), Source("x.csv"), "csv", ("ts", "a", "b"), None)
+
+
+def _one_by_one(data: bytes) -> list[list[str]] | None:
+    rows = []
+    for line in data.decode().split("\n"):
+        try:
+            rows.append(next(csv.reader([line], strict=True)))
+        except (csv.Error, StopIteration):
+            return None
+    return rows
+
+
+@given(st.text(alphabet='",\nab ;', max_size=40))
+@settings(max_examples=100 * deep(5), deadline=None)
+def test_what_is_split_at_once_is_what_each_line_is(text: str) -> None:
+    data = text.encode()
+    quick = _quick_csv(_plan(), data)
+    if quick is None:
+        return
+    rows = _one_by_one(data)
+    assert rows is not None
+    assert [list(row) for row in zip(*(quick[f"c{n}"].to_pylist() for n in range(3)), strict=True)] == rows
+
+
+cells = st.text(alphabet='",ab ', max_size=5)
+
+
+@given(st.lists(st.tuples(cells, cells), min_size=1, max_size=6))
+@settings(max_examples=50 * deep(5), deadline=None)
+def test_what_a_writer_of_csv_quotes_is_split_at_once(rows: list[tuple[str, str]]) -> None:
+    lines = []
+    for n, row in enumerate(rows):
+        cells_ = [f'"{cell.replace(chr(34), chr(34) * 2)}"' for cell in (str(n), *row)]
+        lines.append(",".join(cells_))
+    data = "\n".join(lines).encode()
+    assert _quick_csv(_plan(), data) is not None
+    batch = parse_lines(_plan(), Lines(1, b"ts,a,b\n" + data))
+    assert batch.ts.tolist() == list(range(len(rows)))
+    assert batch.columns[0].to_pylist() == [a for a, _ in rows]
+    assert batch.columns[1].to_pylist() == [b or None for _, b in rows]
+
+
+class Sums(tl.Event):
+    n: int
+    x: float
+    at: tl.Time
+
+
+NUMBERS = st.one_of(
+    st.integers(-(2**64), 2**64).map(str),
+    st.floats().map(repr),
+    st.text(alphabet="0123456789-+.eE xXnaif_", max_size=6),
+    st.sampled_from(
+        [
+            "1.5",
+            "007",
+            " 12",
+            "12 ",
+            "1e3",
+            "-0",
+            "+4",
+            "",
+            "1_0",
+            "nan",
+            "-inf",
+            "infinity",
+            "0x1F",
+            "2026-10-01",
+        ]
+    ),
+)
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS), min_size=1, max_size=5))
+@settings(max_examples=100 * deep(5), deadline=None)
+def test_numbers_that_arrow_reads_are_what_their_texts_are(rows: list[tuple[str, str, str, str]]) -> None:
+    names = ("ts", "n", "x", "at")
+    data = b"ts,n,x,at\n" + "\n".join(",".join(row) for row in rows).encode()
+    plan, plain = (
+        Plan.of(EventType.of(Sums), Source("x.csv", unit="ms"), "csv", names, None) for _ in range(2)
+    )
+    plain.tried.extend([False] * 8)
+    quick, texts = parse_lines(plan, Lines(1, data)), parse_lines(plain, Lines(1, data))
+    assert quick.ts.tolist() == texts.ts.tolist()
+    assert [repr(c.to_pylist()) for c in quick.columns] == [repr(c.to_pylist()) for c in texts.columns]
+    assert quick.bad == texts.bad
