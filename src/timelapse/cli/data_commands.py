@@ -238,7 +238,7 @@ def show_log(
     from timelapse.log import Log
 
     if verify:
-        from timelapse.cli.run_commands import verify_log
+        from timelapse.cli.verify_files import verify_log
 
         verify_log(path, as_json=as_json)
         return
