@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.s3_server import S3Server
+
 settings.register_profile(
     "timelapse", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
@@ -62,6 +64,22 @@ def _no_session_of_others(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     """A test that does not ask for the session does not find it: replays use a session that is active."""
     if "spark" not in request.fixturenames and "timelapse.env.spark_session" in sys.modules:
         monkeypatch.setattr("timelapse.env.spark_session.existing", lambda: None)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """A server of S3, which the environment names."""
+    from tests.s3_server import s3_server
+
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A new bucket's URL. Copies of its objects are kept in a folder of the test's own."""
+    monkeypatch.setenv("TIMELAPSE_OBJECTS", str(tmp_path / "copies"))
+    return f"s3://{s3.bucket()}"
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What is no place of this machine is refused everywhere, and nothing called `s3:` is made."""
+"""What is no place is refused everywhere, and nothing called `s3:` is made. Object stores have logs and runs, and nothing else."""
 
 from __future__ import annotations
 
@@ -92,8 +92,10 @@ def test_another_scheme_is_refused(given: str | Path) -> None:
 
 
 def test_both_slashes_are_told() -> None:
-    with pytest.raises(StorageError, match="a run cannot be at s3://bucket/run: s3: is not understood"):
-        local_path(Path("s3://bucket/run"), "run")
+    with pytest.raises(StorageError, match=r"a report cannot be at s3://bucket/x\.html: of what"):
+        local_path(Path("s3://bucket/x.html"), "report")
+    with pytest.raises(StorageError, match="a run cannot be at ftp://bucket/run: ftp: is not understood"):
+        local_path(Path("ftp://bucket/run"), "run")
 
 
 @pytest.fixture
@@ -107,17 +109,19 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 REMOTE = "s3://bucket/x"
+"""Where logs and runs may lie, and nothing else."""
+OTHER = "http://bucket/x"
 IN_PYTHON: list[Callable[[Path], object]] = [
-    lambda here: tl.replay(Rules, tl.Log.open(here / "log"), REMOTE, spark=False),
-    lambda here: tl.replay(Rules, tl.Log.open(here / "log"), Path("hdfs://h/x"), spark=False),
-    lambda here: tl.replay(Rules, REMOTE, spark=False),
-    lambda here: tl.Log.open(REMOTE),
-    lambda here: tl.Log.from_events(REMOTE, [E(n=1, ts=1)]),
-    lambda here: tl.Log.write(REMOTE, {E: "raw.csv"}),
+    lambda here: tl.replay(Rules, tl.Log.open(here / "log"), OTHER, spark=False),
+    lambda here: tl.replay(Rules, tl.Log.open(here / "log"), Path("dbfs:/x"), spark=False),
+    lambda here: tl.replay(Rules, OTHER, spark=False),
+    lambda here: tl.Log.open(OTHER),
+    lambda here: tl.Log.from_events(OTHER, [E(n=1, ts=1)]),
+    lambda here: tl.Log.write(OTHER, {E: "raw.csv"}),
     lambda here: tl.Log.write(here / "new", {E: "foo://bucket/raw.csv"}),
-    lambda here: tl.Log.open(here / "log").without(REMOTE),
-    lambda here: tl.Log.from_run(Run.open(here / "run"), {Odd: E}, REMOTE),
-    lambda here: Run.open(REMOTE),
+    lambda here: tl.Log.open(here / "log").without(OTHER),
+    lambda here: tl.Log.from_run(Run.open(here / "run"), {Odd: E}, OTHER),
+    lambda here: Run.open(OTHER),
     lambda here: tl.sweep(Rules, here / "log", {"least": [1, 2]}, out=REMOTE),
     lambda here: tl.diff(here / "run", here / "run").judge(REMOTE),
     lambda here: tl.features(Rules, here / "log").write("s3://bucket/x.csv"),
@@ -136,29 +140,29 @@ def test_everything_in_python_refuses_it(here: Path, number: int) -> None:
 
 
 COMMANDS = [
-    "replay rules.py:Rules log --out s3://bucket/x",
-    "replay rules.py:Rules s3://bucket/log",
+    "replay rules.py:Rules log --out http://bucket/x",
+    "replay rules.py:Rules http://bucket/log",
     "replay s3://bucket/rules.py:Rules log",
-    "replay rules.py:Rules log --without s3://bucket/run",
-    "explain rules.py:Rules s3://bucket/log",
+    "replay rules.py:Rules log --without http://bucket/run",
+    "explain rules.py:Rules http://bucket/log",
     "explain rules.py:Rules log --svg s3://bucket/x.svg",
-    "ingest rules.py hdfs://host/log E=raw.csv --ts ts --unit us",
+    "ingest rules.py http://host/log E=raw.csv --ts ts --unit us",
     "ingest rules.py new E=foo://bucket/raw.csv --ts ts --unit us",
-    "synth --out s3://bucket/log --events 1000",
-    "verify s3://bucket/run",
-    "verify --files s3://bucket/run",
-    "diff run s3://bucket/run",
-    "diff rules.py:Rules s3://bucket/log --set-b least=3",
+    "synth --out http://bucket/log --events 1000",
+    "verify http://bucket/run",
+    "verify --files http://bucket/run",
+    "diff run http://bucket/run",
+    "diff rules.py:Rules http://bucket/log --set-b least=3",
     "diff run run --report s3://bucket/x.html",
     "diff run run --labels s3://bucket/labels.csv",
     "sweep rules.py:Rules log least=1..3 --out s3://bucket/x",
     "features rules.py:Rules log --out s3://bucket/x.csv",
     "features rules.py:Rules log --at s3://bucket/x.csv",
-    "derive run s3://bucket/log rules.py Odd=E",
+    "derive run http://bucket/log rules.py Odd=E",
     "report run --out s3://bucket/x.html",
-    "why s3://bucket/run Odd:3",
-    "state s3://bucket/run seen",
-    "log s3://bucket/log",
+    "why http://bucket/run Odd:3",
+    "state http://bucket/run seen",
+    "log http://bucket/log",
     "demo --out s3://bucket/x --events 1000",
 ]
 

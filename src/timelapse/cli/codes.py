@@ -303,7 +303,7 @@ TL920 A run that is not whole
 Rows or states that run.json tells of are not in the run's folder, or cannot be read: files were removed, cut off or changed. Put them back, or replay again.
 
 TL930 A place that is not understood
-Logs, runs, labels, reports, sources and cache folders lie on file systems that this machine mounts. `file:///data/log` is /data/log; s3://, hdfs:// and every other scheme is refused, for otherwise a folder called `s3:` would be made here. Mount the store, or copy what you need.
+Logs and runs lie in folders, or in object stores: s3://bucket/folder, gs://, abfss://, hdfs://. Labels, reports, tables and cache folders lie on file systems that this machine mounts. `file:///data/log` is /data/log. Every other scheme is refused, for otherwise a folder called `http:` would be made here. So is a URL with a name and a password: keys come from the environment.
 
 TL931 A file that was altered
 A run's or log's manifest has the size and checksums of every file; this one is not what was written. Restore it from a copy, or make the run or log again: what is read of it could be wrong. `timelapse verify --files` reads all files and names each one that was altered.
@@ -312,10 +312,25 @@ TL932 No space left
 The file system, the quota or the limit on a file's size does not let this be written. Nothing half-written is left. Make room, or name another place: --out for runs and logs, TMPDIR for temporary files, TIMELAPSE_SCRATCH for large ones, TIMELAPSE_STATES for the cache.
 
 TL933 Somebody else writes here
-Another process is making a log or run at this place, or has put one there since this one began. Nothing was replaced. Wait for it, or choose another place.
+Another process is making a log or run at this place, or has put one there since this one began. Nothing was replaced. Wait for it, or choose another place. In an object store two that append to a log at once are told apart when they are done: who comes second reads the other's events first, by running again.
 
 TL934 A run or log without checksums
 An earlier version made it, so whether its files were altered cannot be checked. It can be read; `timelapse verify` compares a run's content with the serial meaning. Made again, it has checksums.
+
+TL935 A store that does not answer
+The object store was asked again and again, for a minute (TIMELAPSE_PATIENCE seconds), and did not answer: it is away, or its address (AWS_ENDPOINT_URL) is wrong. Nothing half-written is seen. When it is there again, run the same command again. A replay that was finished is kept on this machine and only put there.
+
+TL936 A store that does not allow it
+The keys in the environment are missing, wrong, or may not do this: reading, writing, listing and removing are needed for logs and runs that are written, reading and listing for others. docs/spark.md says which variables there are.
+
+TL937 A bucket that is not there
+Timelapse makes no buckets (containers). Make it first, or correct the URL.
+
+TL938 A store that cannot do this
+What is asked for is not possible in an object store, a library for it is missing, or it refused the request: the text says which. Only logs and runs are written there, as whole versions.
+
+TL939 A version that was removed
+A version of a log or run in an object store was replaced and removed while it was read or made. Open it again, which gives the newest one; or run the same command again.
 
 TL940 A directory that is no live run
 `timelapse live` begins in a new or empty directory, or goes on in that of a live run; `timelapse parity` and readers need the latter. A run of a later version's format is refused too.

@@ -172,9 +172,9 @@ def diff(
                 f"{b} is a log, and {a} would be compared with itself", code="TL800",
                 hint=f"give it another setting: timelapse diff {a} {b} --set-b NAME=VALUE; or name a second version before the log",
             )  # fmt: skip
-        from timelapse.store.places import local_path
+        from timelapse.store.remote import place_path
 
-        b, log = a, local_path(b, "log")
+        b, log = a, place_path(b, "log")
     keys = _keys(key)
     conditions = [Condition(text) for text in fail_if or ()]
     judging = judging_of(labels, segments=segment or (), weight=weight, items=items, until=until, label=label, label_ts=label_ts, label_key=label_key)  # fmt: skip
@@ -378,15 +378,15 @@ def _sides(
 
 def _is_log(reference: str) -> bool:
     from timelapse.log.manifest import NAME
-    from timelapse.store.places import local_path
+    from timelapse.store.remote import place_path
 
-    return (local_path(reference, "log") / NAME).is_file()
+    return (place_path(reference, "log") / NAME).is_file()
 
 
 def _is_run(reference: str) -> bool:
-    from timelapse.store.places import local_path
+    from timelapse.store.remote import place_path
 
-    return reference.startswith("@") or (local_path(reference, "run") / "run.json").is_file()
+    return reference.startswith("@") or (place_path(reference, "run") / "run.json").is_file()
 
 
 def _side(reference: str, settings: list[str] | None, log: Log | None) -> Run | Program:

@@ -98,13 +98,30 @@ def make_app(command: str | None = None, *, titles: bool = False) -> typer.Typer
     return app
 
 
+_LOGS_AND_RUNS = {
+    ("ingest", "out"),
+    ("synth", "out"),
+    ("derive", "out"),
+    ("replay", "out"),
+    ("show_log", "path"),
+}
+"""Options, besides `log`, that name the place of a log or run: it may be in an object store."""
+
+
 def _with_places(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command whose paths are read as places: `file:///a` is `/a`, and `s3://bucket` is refused."""
+    """A command whose paths are read as places: `file:///a` is `/a`, `s3://bucket/log` an object store's, and `http://host` is refused."""
     from timelapse.store.places import local_path
+    from timelapse.store.remote import place_path
+
+    def read(name: str, value: Any) -> Any:
+        if not isinstance(value, Path):
+            return value
+        stored = name == "log" or (command.__name__, name) in _LOGS_AND_RUNS
+        return place_path(value, "place") if stored else local_path(value)
 
     @wraps(command)
     def placed(*args: Any, **options: Any) -> Any:
-        return command(*args, **{n: local_path(v) if isinstance(v, Path) else v for n, v in options.items()})
+        return command(*args, **{name: read(name, value) for name, value in options.items()})
 
     return placed
 

@@ -39,7 +39,10 @@ ProgramArg = Annotated[
         show_default=False,
     ),
 ]
-LogArg = Annotated[Path, typer.Argument(metavar="LOG", help="A log's folder.", show_default=False)]
+LogArg = Annotated[
+    Path,
+    typer.Argument(metavar="LOG", help="A log's folder, or its URL in an object store.", show_default=False),
+]
 
 
 Without = Annotated[

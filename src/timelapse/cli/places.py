@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from timelapse.errors import Place, SetupError, UsageError, meant
-from timelapse.store.places import local_path
+from timelapse.store.remote import RemotePath, place_path
 
 RUNS = Path("runs")
 _NAMED = re.compile(r".+-(\d+)")
@@ -69,9 +69,11 @@ def _reserve(name: str) -> Path:
 def find_run(reference: str) -> Path:
     """The directory that a path, a name in ./runs, `@n` or `@last` means. Raises UsageError (TL807)."""
     if not reference.startswith("@"):
-        reference = str(local_path(reference, "run"))
-        named = RUNS / reference
-        return named if not Path(reference).exists() and (named / "run.json").is_file() else Path(reference)
+        given = place_path(reference, "run")
+        if isinstance(given, RemotePath):
+            return given
+        named = RUNS / given
+        return named if not given.exists() and (named / "run.json").is_file() else given
     known = {number: path for number, path in numbered().items() if any(path.iterdir())}
     wanted = reference[1:]
     if wanted == "last" and known:

@@ -54,7 +54,8 @@ def replay(
     log: LogArg,
     settings: Sets = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The run's folder; by default runs/<Program>-<n>.")
+        Path | None,
+        typer.Option("--out", "-o", help="The run's folder or URL; by default runs/<Program>-<n>."),
     ] = None,
     slices: Annotated[
         int | None, typer.Option(help="Number of time slices; by default chosen by size.")

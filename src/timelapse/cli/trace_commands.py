@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from timelapse.trace import Explanation
 
 RunArg = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run's folder, @3 or @last.", show_default=False)
+    str, typer.Argument(metavar="RUN", help="A run's folder or URL, @3 or @last.", show_default=False)
 ]
 Depth = Annotated[
     int,

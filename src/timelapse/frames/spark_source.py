@@ -30,6 +30,7 @@ from timelapse.frames.conditions import Condition, micros_of
 from timelapse.frames.plain import plain_type
 from timelapse.frames.tables import Span, Table, filtered, rows_of, table_of
 from timelapse.moments import micros
+from timelapse.store.remote import RemotePath
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -163,6 +164,10 @@ def frame(place: str, options: Mapping[str, Any], spark: SparkSession) -> DataFr
 def rows_frame(run: Run, name: str, spark: SparkSession, columns: Sequence[str] | None) -> DataFrame:
     """A lazy DataFrame of a run's outputs. They are Parquet, so Spark's own reader takes them, and only the columns that a
     query needs; it checks the pages' checksums."""
+    if isinstance(run.path, RemotePath):
+        # Spark's own reader would need the store's Hadoop client and its settings.
+        chosen = None if columns is None else ",".join(columns)
+        return frame(run.path.pinned, {"record": name, "columns": chosen}, spark)
     found = rows_of(run, name)
     names = list(found.schema.names if columns is None else columns)
     for column in names:

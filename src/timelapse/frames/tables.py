@@ -27,6 +27,7 @@ from timelapse.run.manifest import REMEDY
 from timelapse.run.run import Run
 from timelapse.run.shown import presentable
 from timelapse.store.parts import CheckedFile, Part
+from timelapse.store.remote import RemotePath, path_of, pinned
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
 from timelapse.tables.table import table_of_buffer
@@ -74,7 +75,7 @@ class Rows:
         names = [p.relative_to(root).as_posix() for p in paths]
         own = [(p, n) for p, n in zip(paths, names, strict=True) if known is None or n in known]
         sums = tuple(None if known is None else known[n] for _, n in own)
-        found = cls(_shown(stored), stored, tuple(str(p) for p, _ in own), sums)
+        found = cls(_shown(stored), stored, tuple(pinned(p) for p, _ in own), sums)
         there = sum(found.groups(i)[0] for i in range(len(own)))
         if there != told:
             raise RunError(
@@ -85,10 +86,17 @@ class Rows:
 
     def groups(self, number: int) -> tuple[int, list[pq.RowGroupMetaData]]:
         """The rows of a file, and its row groups."""
-        with self._open(number) as file:
-            return file.metadata.num_rows, [
-                file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)
-            ]
+        path = path_of(self.files[number])
+        if isinstance(path, RemotePath):  # the end of the file will do
+            size = 1 << 16
+            end = path.tail(size)
+            if (length := int.from_bytes(end[-8:-4], "little") + 8) > len(end):
+                end = path.tail(length)
+            found = pq.read_metadata(pa.BufferReader(end))
+        else:
+            with self._open(number) as file:
+                found = file.metadata
+        return found.num_rows, [found.row_group(i) for i in range(found.num_row_groups)]
 
     def parts(self, conditions: Sequence[Condition]) -> list[Span]:
         return [
@@ -106,7 +114,7 @@ class Rows:
 
     def _open(self, number: int, group: int | None = None, columns: Sequence[str] = ()) -> pq.ParquetFile:
         """A file whose footer is checked, and so are the columns of a group."""
-        path, part = Path(self.files[number]), self.sums[number]
+        path, part = path_of(self.files[number]), self.sums[number]
         try:
             if part is None:
                 return pq.ParquetFile(path, memory_map=True)
@@ -150,13 +158,13 @@ class State:
         size = sum(p.stat().st_size for p in (root / "state" / name).glob("*.arrow"))
         # What a Mean shows of a key is put together of two rows, which may lie in different ranges.
         number = 1 if when is not None or spec.kind is Mean else max(1, -(-size // _STATE_BYTES))
-        return cls(str(root), name, when, plain_schema(presentable(spec, empty(spec)).schema), number)
+        return cls(pinned(root), name, when, plain_schema(presentable(spec, empty(spec)).schema), number)
 
     def parts(self, conditions: Sequence[Condition]) -> list[Span]:
         return [(i, self.number) for i in range(self.number)]
 
     def read(self, part: Span, columns: Sequence[str], conditions: Sequence[Condition]) -> Iterator[pa.Table]:
-        run = Run.open(self.run)
+        run = Run.open(path_of(self.run))
         if self.at is not None or self.number == 1:
             yield plain(run.state(self.name, self.at)).cast(self.schema).select(columns)
             return
@@ -164,7 +172,7 @@ class State:
         changes = []
         for slice_id in range(run.slices):
             name = f"state/{self.name}/{slice_id:06d}.arrow"
-            path = Path(self.run) / name
+            path = path_of(self.run) / name
             if known is not None and name not in known:
                 continue
             if known is None and not path.exists():
@@ -253,6 +261,7 @@ def table_of(
             "record, state and event exclude each other, and at goes with state", code="TL842",
             hint='one of .option("record", "Spam"), .option("state", "sent"), .option("event", "Message")',
         )  # fmt: skip
+    place = path_of(place) if isinstance(place, str) else place
     if (as_path(place) / NAME).is_file():
         if record is not None or state is not None:
             raise UsageError(

@@ -16,7 +16,7 @@ from timelapse.ingest import making
 from timelapse.ingest.known import gone_with
 from timelapse.ingest.source import Source, as_sources
 from timelapse.log import manifest as stored
-from timelapse.log.place import check_free, locked, whole_folder
+from timelapse.log.place import changing, check_free, whole_folder
 from timelapse.log.reader import LogReader
 from timelapse.log.types import EventType, event_types
 from timelapse.log.versions import remove_unnamed
@@ -63,8 +63,8 @@ def append_to(
 
     `corrected`: files by type that the log has, and that are among the sources as they are now: their old events go.
     """
-    with locked(path):
-        current = stored.read(path)
+    with changing(path) as (log, folder):
+        current = stored.read(log)
         known = {t.name: n for n, t in enumerate(current.event_types)}
         given = [
             (kind, as_sources(s, options, kind.name))
@@ -79,14 +79,14 @@ def append_to(
                 )  # fmt: skip
             wanted[known[kind.name]] = [(kind, source) for source in own]
         numbers = sorted(wanted)  # the declared order of the log, whatever the order of `sources`
-        remove_unnamed(path, current)
-        reader = LogReader.of(path, current)
+        remove_unnamed(folder, current)
+        reader = LogReader.of(log, current)
         gone, replaced = (
             gone_with(dataclasses.replace(reader, beside=True), current, corrected) if corrected else ((), {})
         )
         if gone:
-            reader = LogReader.of(path, current, gone)
-        staging = path / f".append-{making.unique()}"
+            reader = LogReader.of(log, current, gone)
+        staging = folder / f".append-{making.unique()}"
         staging.mkdir()
         try:
             (staging / "segments").mkdir()
@@ -111,19 +111,19 @@ def append_to(
             if early or gone:
                 (staging / "merged" / "segments").mkdir(parents=True)
                 before, segments, count, first = late_events.merge(
-                    path, current, staging, segments, staging / "merged" / "segments", entry, gone
+                    log, current, staging, segments, staging / "merged" / "segments", entry, gone
                 )
                 entry = msgspec.structs.replace(entry, late=count, rewritten=first)
-                making.adopt(staging, path, segments, entry, staging / "merged" / "segments")
+                making.adopt(staging, folder, segments, entry, staging / "merged" / "segments")
             else:
-                making.adopt(staging, path, segments, entry, staging / "segments")
+                making.adopt(staging, folder, segments, entry, staging / "segments")
             manifest = stored.build(
                 current.event_types,
                 [*before, *segments],
                 [*current.ingests, entry],
                 current.version + 1,
             )
-            stored.keep(path, current)
-            stored.write(path, manifest)
+            stored.keep(folder, current)
+            stored.write(folder, manifest)
         finally:
             shutil.rmtree(staging, ignore_errors=True)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from timelapse.errors import Place, StorageError
 from timelapse.log import manifest as stored
 from timelapse.log.manifest import REMEDY
-from timelapse.store.parts import FileCheck, check_parts
+from timelapse.store.parts import FileCheck
+from timelapse.store.remote import check_files as check_all
 
 if TYPE_CHECKING:
     from timelapse.log.log import Log
@@ -38,6 +39,6 @@ def check_files(log: Log, *, every: bool = False) -> FileCheck:
         }
         if log.version != (newest := stored.read(log.path)).version:
             unnamed |= {f"{s.folder}/{f.name}" for s in newest.segments for f in s.files}
-    found = check_parts(log.path / "segments", parts, REMEDY, unnamed)
+    found = check_all(log.path / "segments", parts, REMEDY, unnamed)
     others = tuple(f"segments/{name}" for name in found.others)
     return FileCheck(found.files, found.bytes, found.errors, others, tuple(f"segments/{b}" for b in bare))

@@ -12,6 +12,7 @@ from timelapse.log import manifest as stored
 from timelapse.log.manifest import Manifest, SegmentEntry
 from timelapse.log.types import EventType
 from timelapse.moments import shown_time
+from timelapse.store.remote import pinned
 
 
 def joined(parts: Sequence[tuple[Path, Manifest]]) -> Manifest:
@@ -40,7 +41,7 @@ def joined(parts: Sequence[tuple[Path, Manifest]]) -> Manifest:
         number = {name: at for at, name in enumerate(types)}
         own = [number[kind.name] for kind in manifest.event_types]
         for segment in manifest.segments:
-            folder = str((path / "segments" / segment.folder).absolute())
+            folder = pinned((path / "segments" / segment.folder).absolute())
             files = [msgspec.structs.replace(file, type=own[file.type]) for file in segment.files]
             segments.append(msgspec.structs.replace(segment, folder=folder, files=files))
     return stored.build(tuple(types.values()), segments, [])

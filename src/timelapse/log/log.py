@@ -14,7 +14,7 @@ from timelapse.log import manifest as stored
 from timelapse.log.derived import Outputs, write_outputs
 from timelapse.log.info import LogInfo, info_of
 from timelapse.log.manifest import IngestEntry, Manifest
-from timelapse.log.place import as_path, whole_folder
+from timelapse.log.place import as_path, opened, whole_folder
 from timelapse.log.quarantine import bad_rows
 from timelapse.log.reader import LogReader, unreadable
 from timelapse.log.segment import BLOCK_EVENTS, write_events
@@ -142,7 +142,7 @@ class Log:
     @classmethod
     def open(cls, path: str | Path, version: int | None = None) -> Log:
         """Open a log (an earlier `version` of it, if given). Raises LogError when it is not complete."""
-        where = as_path(path)
+        where = opened(as_path(path))
         manifest = stored.read(where, version)
         for segment in manifest.segments:
             for file in segment.files:

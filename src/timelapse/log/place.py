@@ -7,16 +7,23 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from timelapse.errors import LogError, Place
 from timelapse.log.manifest import NAME
 from timelapse.store import folders
-from timelapse.store.places import absolute_path
+from timelapse.store.drafts import change, draft
+from timelapse.store.remote import RemotePath, place_path
 
 
 def as_path(path: str | Path) -> Path:
     """A log's place as a path. Raises StorageError (TL930) for a place that is not understood."""
-    return absolute_path(path, "log")
+    return place_path(path, "log").expanduser().absolute()
+
+
+def opened(path: Path) -> Path:
+    """The same for a log that is read: in an object store its newest version, which it then stays."""
+    return path.at(None).newest() if isinstance(path, RemotePath) else path
 
 
 def check_free(path: Path, *, overwrite: bool) -> None:
@@ -36,7 +43,13 @@ def check_free(path: Path, *, overwrite: bool) -> None:
 
 
 def whole_folder(path: Path, *, overwrite: bool) -> AbstractContextManager[Path]:
-    """A temporary folder beside `path` that takes its place when the block ends well, and is removed otherwise."""
+    """A temporary folder that takes its place at `path` when the block ends well, and is removed otherwise.
+
+    It lies beside `path`, or on this machine's disk where that is in an object store.
+    """
+    if isinstance(path, RemotePath):
+        target = path.at(None)
+        return draft(target, lambda: check_free(target, overwrite=overwrite), "log")
 
     def refused(why: str) -> LogError:
         return LogError(
@@ -45,6 +58,31 @@ def whole_folder(path: Path, *, overwrite: bool) -> AbstractContextManager[Path]
         )  # fmt: skip
 
     return folders.whole_folder(path, lambda: check_free(path, overwrite=overwrite), refused)
+
+
+class Changing(NamedTuple):
+    """A log that is changed: where it is read, and the folder that takes its new files and its manifest."""
+
+    log: Path
+    folder: Path
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[Changing]:
+    """One change at a time, from the newest version on. In a folder others wait out (LogError, TL406, at once); in an object store the
+    new version is put when the block ends, and who comes second is told then (StorageError, TL933).
+    """
+    if not isinstance(path, RemotePath):
+        with locked(path):
+            yield Changing(path, path)
+        return
+    with change(path, (NAME,), "log") as (log, folder):
+        if not (folder / NAME).is_file():
+            from timelapse.log.manifest import read
+
+            read(log)  # says what is wrong
+        (folder / "segments").mkdir()
+        yield Changing(log, folder)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from timelapse.log.types import EventType
 from timelapse.log.without import kept
 from timelapse.model.events import Event
 from timelapse.store.parts import CheckedFile
+from timelapse.store.remote import path_of, pinned
 
 Columns = Mapping[str, Sequence[str] | None]
 """Event types by name, with the fields wanted: None is all, an empty list only `seq` and `ts`."""
@@ -141,11 +142,16 @@ class LogReader:
         bases = tuple(s.base for s in segments)
         count = manifest.count - len(excluded)
         files = sum(len(s.taken) for i in manifest.ingests for s in i.sources)
-        return cls(str(root), manifest.event_types, segments, count, bases, excluded=excluded, files=files)
+        return cls(pinned(root), manifest.event_types, segments, count, bases, excluded=excluded, files=files)
 
     @property
     def _end(self) -> int:
         return self.count + len(self.excluded)
+
+    @property
+    def _shown(self) -> str:
+        """Where the log is, for people."""
+        return str(path_of(self.root))
 
     def cuts(self, n: int) -> list[int]:
         even = even_cuts(self.count, n)
@@ -188,7 +194,7 @@ class LogReader:
                 row = int(np.searchsorted(part["seq"].to_numpy(), last))
                 if row < part.num_rows and part["seq"][row].as_py() == last:
                     return int(part["ts"].cast(pa.int64())[row].as_py())
-        raise LogError(f"the log has no event {last}", place=Place(self.root), code="TL405")
+        raise LogError(f"the log has no event {last}", place=Place(self._shown), code="TL405")
 
     @property
     def ts_first(self) -> int | None:
@@ -250,8 +256,8 @@ class LogReader:
         known = {t.name: n for n, t in enumerate(self.types)}
         wanted: dict[int, Sequence[str]] = {}
         for name, fields in columns.items():
-            kind = _type_named(self.types, name, self.root)
-            _check_fields(kind, fields, self.root)
+            kind = _type_named(self.types, name, self._shown)
+            _check_fields(kind, fields, self._shown)
             wanted[known[name]] = [f.name for f in kind.fields] if fields is None else list(fields)
         return wanted
 
@@ -337,7 +343,10 @@ class _Files:
         return segment.starts[block], [*segment.starts, segment.count][block + 1]
 
     def _path(self, entry: FileEntry) -> Path:
-        return Path(self._root, "segments", self._segment.folder, entry.name)
+        folder = path_of(self._segment.folder)  # of logs that are joined: with all that is before it
+        if not folder.is_absolute():
+            folder = path_of(self._root) / "segments" / folder
+        return folder / entry.name
 
     def block(
         self, entry: FileEntry, block: int, names: Sequence[str], seq: npt.NDArray[np.int64] | None = None

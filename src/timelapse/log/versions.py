@@ -21,11 +21,13 @@ from timelapse.errors import LogError, Place
 from timelapse.log import manifest as stored
 from timelapse.log.beside import with_beside
 from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry
-from timelapse.log.place import locked
+from timelapse.log.place import changing, locked, opened
 from timelapse.log.reader import LogReader
 from timelapse.log.segment import SegmentWriter, fields_table
 from timelapse.log.where import Where
+from timelapse.store import commits
 from timelapse.store.parts import sync
+from timelapse.store.remote import RemotePath
 
 I64 = npt.NDArray[np.int64]
 
@@ -48,6 +50,7 @@ class LogVersion:
 
 def versions_of(path: Path) -> list[LogVersion]:
     """The versions of the log at `path` that can be opened, oldest first. Raises LogError."""
+    path = opened(path)
     manifests = _manifests(path, stored.read(path))
     found: list[LogVersion] = []
     for at, one in enumerate(manifests):
@@ -79,13 +82,37 @@ def expire(path: Path, seconds: float) -> list[int]:
 
     Runs over a version that is gone keep their results; they cannot be verified or asked why any more. Raises LogError.
     """
+    if isinstance(path, RemotePath):
+        return _expire_remote(path, seconds)
     with locked(path):
-        now = time.time()
-        gone = [v.number for v in versions_of(path) if v.replaced is not None and now - v.replaced >= seconds]
+        gone = _replaced(path, seconds)
         for number in gone:
             (path / "manifests" / f"{number:06d}.json").unlink()
         sync(path / "manifests") if gone else None
         remove_unnamed(path, stored.read(path))
+    return gone
+
+
+def _replaced(path: Path, seconds: float) -> list[int]:
+    """The versions that were replaced at least so many seconds ago."""
+    now = time.time()
+    return [v.number for v in versions_of(path) if v.replaced is not None and now - v.replaced >= seconds]
+
+
+def _expire_remote(path: RemotePath, seconds: float) -> list[int]:
+    """A version of the place without what the log's versions that go need alone; then its earlier versions go."""
+    newest = path.at(None).newest()
+    base, gone = newest.commit(), _replaced(newest, seconds)
+    if base is None or not gone:
+        stored.read(newest)  # says what is wrong
+        return []
+    stay = [one for one in _manifests(newest, stored.read(newest)) if one.version not in gone]
+    named = {f"segments/{s.folder}/{f.name}" for one in stay for s in one.segments for f in s.files}
+    named |= {f"quarantine/{name}" for one in stay for i in one.ingests for name in i.quarantine}
+    named |= {stored.NAME, *(f"manifests/{one.version:06d}.json" for one in stay)}
+    kept = {name: entry for name, entry in base.files.items() if name in named}
+    commits.publish(newest.place, {}, before=base.number, kept=kept)
+    commits.clean(newest.place)
     return gone
 
 
@@ -113,10 +140,10 @@ def forget(path: Path, where: str) -> Forgotten:
     Raises UsageError for a condition that is none, LogError (TL409) where it holds for no event.
     """
     condition = Where(where)
-    with locked(path):
-        current = stored.read(path)
-        remove_unnamed(path, current)
-        reader = replace(LogReader.of(path, current), beside=True)
+    with changing(path) as (log, folder):
+        current = stored.read(log)
+        remove_unnamed(folder, current)
+        reader = replace(LogReader.of(log, current), beside=True)
         kinds = {k.name: k for k in current.event_types}
         wanted = condition.types(kinds)
 
@@ -129,8 +156,8 @@ def forget(path: Path, where: str) -> Forgotten:
             ]
             return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
-        ingests, hidden = hide_in_quarantine(path, current, condition.values)
-        gone = _leave_out(path, current, reader, holds, ingests, always=hidden > 0)
+        ingests, hidden = hide_in_quarantine(log, folder, current, condition.values)
+        gone = _leave_out(folder, current, reader, holds, ingests, always=hidden > 0)
         if not gone and not hidden:
             raise LogError(
                 "the condition holds for no event", place=Place(str(path)), code="TL409",
@@ -148,7 +175,9 @@ class Forgotten(NamedTuple):
     looked: bool
 
 
-def hide_in_quarantine(path: Path, current: Manifest, values: Sequence[str]) -> tuple[list[IngestEntry], int]:
+def hide_in_quarantine(
+    log: Path, folder: Path, current: Manifest, values: Sequence[str]
+) -> tuple[list[IngestEntry], int]:
     """The log's ingests with quarantine files in which no row tells any of these values, written anew; and how many rows did.
 
     Such rows keep their place and number: text and reason are taken out. A value is looked for as a whole word, so
@@ -162,7 +191,7 @@ def hide_in_quarantine(path: Path, current: Manifest, values: Sequence[str]) -> 
     for entry in current.ingests:
         names = []
         for name in entry.quarantine:
-            table = pq.read_table(path / "quarantine" / name)
+            table = pq.read_table(log / "quarantine" / name)
             rows = table.to_pylist()
             told = [bool(words.search(row["raw"] or "") or words.search(row["reason"] or "")) for row in rows]
             if any(told):
@@ -171,15 +200,16 @@ def hide_in_quarantine(path: Path, current: Manifest, values: Sequence[str]) -> 
                     if found:
                         row["raw"], row["reason"] = FORGOTTEN, FORGOTTEN
                 name = f"{name.partition('-')[0]}-{uuid4().hex[:12]}.parquet"
+                (folder / "quarantine").mkdir(exist_ok=True)
                 pq.write_table(
                     pa.Table.from_pylist(rows, schema=table.schema),
-                    path / "quarantine" / name,
+                    folder / "quarantine" / name,
                     compression="zstd",
                 )
             names.append(name)
         ingests.append(msgspec.structs.replace(entry, quarantine=names))
     if hidden:
-        sync(path / "quarantine")
+        sync(folder / "quarantine")
     return ingests, hidden
 
 
@@ -193,22 +223,22 @@ def keep(path: Path, seconds: float) -> int:
     Segments before that are left out as they are, one is written anew. Earlier versions have the events until they are
     removed (`expire`). Raises LogError.
     """
-    with locked(path):
-        current = stored.read(path)
-        remove_unnamed(path, current)
+    with changing(path) as (log, folder):
+        current = stored.read(log)
+        remove_unnamed(folder, current)
         if current.ts_last is None:
             return 0
-        reader = replace(LogReader.of(path, current), beside=True)
+        reader = replace(LogReader.of(log, current), beside=True)
         end = reader.seq_at(current.ts_last - round(seconds * 1_000_000))
 
         def before(segment: SegmentEntry) -> I64:
             return np.arange(segment.base, max(segment.base, min(end, segment.base + segment.count)))
 
-        return _leave_out(path, current, reader, before, list(current.ingests))
+        return _leave_out(folder, current, reader, before, list(current.ingests))
 
 
 def _leave_out(
-    path: Path, current: Manifest, reader: LogReader, of: Callable[[SegmentEntry], I64], ingests: list[IngestEntry], *,
+    folder: Path, current: Manifest, reader: LogReader, of: Callable[[SegmentEntry], I64], ingests: list[IngestEntry], *,
     always: bool = False,
 ) -> int:  # fmt: skip
     """A version without the events of each segment that `of` gives, by rising seq. How many they were; no version for none, unless
@@ -223,26 +253,26 @@ def _leave_out(
         first = int(seqs[0]) if first is None else first
         gone += len(seqs)
         if len(seqs) < segment.count:
-            segments += _without(path, current, reader, segment, seqs, number)
+            segments += _without(folder, current, reader, segment, seqs, number)
     if first is None and not always:
         return 0
-    sync(path / "segments")
+    sync(folder / "segments")
     # a condition itself may name a person: the manifest has only how many there were
     entry = IngestEntry(current.version + 1, 0, 0.0, [], [], stored.tool(), rewritten=first)
     made = stored.build(current.event_types, segments, [*ingests, entry], current.version + 1)
-    stored.keep(path, current)
-    stored.write(path, made)
+    stored.keep(folder, current)
+    stored.write(folder, made)
     return gone
 
 
 def _without(
-    path: Path, current: Manifest, reader: LogReader, segment: SegmentEntry, seqs: I64, number: int
+    folder: Path, current: Manifest, reader: LogReader, segment: SegmentEntry, seqs: I64, number: int
 ) -> list[SegmentEntry]:
     """A segment written anew without some events; none where none is left. No manifest names it yet."""
     types = current.event_types
     numbers = {t.name: n for n, t in enumerate(types)}
     kept = sorted({name for f in segment.files for name in f.beside})
-    writer = SegmentWriter(path / "segments", f"{number:06d}-{current.version + 1:04d}", types, kept)
+    writer = SegmentWriter(folder / "segments", f"{number:06d}-{current.version + 1:04d}", types, kept)
     for chunk in reader.chunks(segment.base, segment.base + segment.count, dict.fromkeys(numbers)):
         tables = {
             numbers[name]: table.filter(pa.array(~np.isin(table["seq"].to_numpy(), seqs)))

@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from timelapse.errors import LogError, Place
-from timelapse.store.places import local_path
+from timelapse.store.remote import place_path
 
 _MARK = "-without-"
 RUN_FILE = "run.json"
@@ -29,7 +29,7 @@ def seqs_of(what: Any, log_id: str, end: int) -> tuple[int, ...]:
     its number of events. Raises LogError (TL409) for a run over another log, and for numbers that are no events.
     """
     if isinstance(what, str | Path):
-        path = local_path(what, "run or list of events")
+        path = place_path(what, "run or list of events")
         found = _of_folder(path, log_id) if path.is_dir() else _of_file(path)
         place = str(path)
     elif hasattr(what, "left_out"):

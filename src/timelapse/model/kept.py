@@ -11,6 +11,7 @@ from pathlib import Path
 from timelapse.model.load import is_user_module
 from timelapse.model.program import Program
 from timelapse.model.versions import load_apart, split_revision
+from timelapse.store.drafts import here
 
 FOLDER = "program"
 _MOST_FILES, _MOST_BYTES = 200, 2_000_000
@@ -53,7 +54,7 @@ def load_kept(run: Path, reference: str) -> type[Program] | None:
     Modules of it that are not kept are today's. Raises UsageError as `load_program` does.
     """
     where, _, name = reference.rpartition(":")
-    root = run / FOLDER
+    root = here(run / FOLDER)
     parts = Path(where).parts
     for start in range(1, len(parts)):
         file = root.joinpath(*parts[start:])

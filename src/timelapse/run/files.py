@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from timelapse.errors import Place, RunError, StorageError
 from timelapse.model.kept import FOLDER
 from timelapse.run.manifest import REMEDY
-from timelapse.store.parts import FileCheck, check_parts
+from timelapse.store.parts import FileCheck
+from timelapse.store.remote import check_files as check_all
 
 if TYPE_CHECKING:
     from timelapse.run.run import Run
@@ -24,7 +25,7 @@ def check_files(run: Run) -> FileCheck:
             place=Place(None if run.path is None else str(run.path)), code="TL934",
             hint="`timelapse verify` compares its content with the serial meaning; replayed again, it has them",
         )  # fmt: skip
-    return check_parts(run.path, run.manifest.files, REMEDY, _UNNAMED)
+    return check_all(run.path, run.manifest.files, REMEDY, _UNNAMED)
 
 
 def need_files(run: Run) -> None:
@@ -41,5 +42,5 @@ def need_files(run: Run) -> None:
             "the run is not whole: the file is not there", place=Place(str(run.path / gone[0])), code="TL920",
             hint="put back what was removed from the run's folder, or replay again",
         )  # fmt: skip
-    for error in check_parts(run.path, results, REMEDY).errors:
+    for error in check_all(run.path, results, REMEDY).errors:
         raise error

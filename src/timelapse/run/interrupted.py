@@ -9,16 +9,20 @@ from typing import Any
 
 from timelapse import __version__
 from timelapse.engine.job import Job
+from timelapse.engine.publish import put_finished, working_place
 from timelapse.engine.resume import Cut, Identity, marks_in, read_identity, same, tidy, write_identity
-from timelapse.errors import Place, UsageError
+from timelapse.errors import Place, TimelapseError, UsageError
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, spec_of
 from timelapse.plan import Plan
+from timelapse.run.manifest import NAME, read_manifest
 from timelapse.run.parameters import params_text
 from timelapse.run.request import Resume, Settings
 from timelapse.run.source import Source
 from timelapse.store.disk import DISK, Disk
 from timelapse.store.folders import abandoned, elsewhere
+from timelapse.store.parts import check_parts
+from timelapse.store.remote import RemotePath
 
 _SAID = {
     "timelapse": "it was made by another version of Timelapse", "program": "it was of another program, or of another version of it",
@@ -39,6 +43,7 @@ _SERIAL = "its program runs as the serial loop, which begins with the log"
 class Interrupted:
     """A replay that was killed: its folder, and how it was cut. `folder` is None where there was none to go on with.
 
+    `finished`: the folder has a whole run, which was not put into its place in an object store.
     `what` tells a replay by its program, parameters, log and settings. `why`: why the next one cannot go on with what was there.
     """
 
@@ -46,6 +51,7 @@ class Interrupted:
     folder: Path | None = None
     how: Cut | None = None
     why: str = ""
+    finished: bool = False
     disk: Disk = field(default=DISK, compare=False)
 
     @classmethod
@@ -60,13 +66,29 @@ class Interrupted:
             "quarantine": settings.quarantine, "max_quarantined": settings.max_quarantined, "until": settings.until,
             "resumable": settings.resumable,
         })  # fmt: skip
-        there = abandoned(place, disk) + (elsewhere(place, disk) if settings.resume is True else [])
+        where = working_place(place)
+        there = abandoned(where, disk) + (elsewhere(where, disk) if settings.resume is True else [])
         told = [(path, found) for path in there if (found := read_identity(path, disk)) is not None]
         good = [(path, found.how) for path, found in told if found.what == what and not found.why]
         if good:
             folder, how = max(good, key=lambda one: marks_in(one[0], disk))
-            return cls(what, folder, how, disk=disk)
+            whole = isinstance(place, RemotePath) and (folder / NAME).is_file()
+            return cls(what, folder, how, finished=whole, disk=disk)
         return cls(what, why=_why(what, [found for _, found in told]), disk=disk)
+
+    def put(self, place: RemotePath, *, overwrite: bool) -> RemotePath | None:
+        """Put what is `finished` into its place, once all its files are seen to be what was written; else None.
+
+        Raises as PartialRun does: then it stays.
+        """
+        assert self.folder is not None
+        try:
+            files = read_manifest(self.folder).files
+        except TimelapseError:
+            return None
+        if files is None or not check_parts(self.folder, files, "").ok:
+            return None
+        return put_finished(self.folder, place, files, overwrite=overwrite)
 
     def begin(self, job: Job, plan: Plan, lead: int) -> None:
         """Make ready what there is, and say for the next one what is being made."""

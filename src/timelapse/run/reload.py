@@ -8,6 +8,7 @@ from timelapse.errors import Place, RunError, TimelapseError
 from timelapse.log import Log
 from timelapse.log.joined import joined, version_with
 from timelapse.log.manifest import Manifest
+from timelapse.log.place import as_path, opened
 from timelapse.log.reader import EventReader
 from timelapse.log.without import base_of
 from timelapse.model.fingerprint import fingerprint
@@ -68,8 +69,10 @@ def reopen_log(manifest: RunManifest) -> EventReader:
 def log_of(manifest: RunManifest) -> Log:
     """The log of a run as it was then: that version, where events were appended since. Raises RunError."""
     named = manifest.logs or [[manifest.log or "", base_of(manifest.log_id or "")]]
-    parts = [(Path(path), _version(path, log_id)) for path, log_id in named]
-    first = Path(named[0][0])
+    parts = [(where := opened(as_path(path)), _version(where, log_id)) for path, log_id in named if path]
+    if len(parts) < len(named):
+        raise _gone("it was in memory")
+    first = parts[0][0]
     log = Log(first, parts[0][1] if len(parts) == 1 else joined(parts))
     if manifest.without and max(manifest.without) < log.manifest.count:
         log = log.without(manifest.without)
@@ -80,16 +83,20 @@ def log_of(manifest: RunManifest) -> Log:
     return log
 
 
-def _version(path: str, log_id: str) -> Manifest:
-    if not path or not Path(path).exists():
-        raise RunError(
-            f"the run's log is not there any more: {path or 'it was in memory'}",
-            hint="put it back at that path, or replay from another log", code="TL604",
-        )  # fmt: skip
-    found = version_with(Path(path), log_id)
+def _version(path: Path, log_id: str) -> Manifest:
+    if not path.exists():
+        raise _gone(str(path))
+    found = version_with(path, log_id)
     if found is None:
-        raise _another(path)
+        raise _another(str(path))
     return found
+
+
+def _gone(where: str) -> RunError:
+    return RunError(
+        f"the run's log is not there any more: {where}",
+        hint="put it back at that path, or replay from another log", code="TL604",
+    )  # fmt: skip
 
 
 def _another(path: str) -> RunError:

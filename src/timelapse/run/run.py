@@ -22,7 +22,7 @@ from timelapse.run.data import DirectoryData, RunData
 from timelapse.run.manifest import RunManifest, read_manifest
 from timelapse.run.parameters import parameter
 from timelapse.run.shown import presentable, rows_under
-from timelapse.store.places import local_path
+from timelapse.store.remote import opened, pinned, place_path
 from timelapse.tables.table import to_dict
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Run:
     @classmethod
     def open(cls, path: str | Path, program: Program | None = None) -> Run:
         """Open a run's directory. Raises RunError when there is none or it does not match."""
-        folder = local_path(path, "run")
+        folder = opened(place_path(path, "run"))
         manifest = read_manifest(folder)
         return cls(manifest, DirectoryData(folder, manifest), folder, RunContext(program=program))
 
@@ -364,7 +364,7 @@ class Run:
             from timelapse.frames.spark_source import frame
 
             when = None if at is None else micros(at, "at=")
-            return frame(str(self.path.absolute()), {"state": name, "at": when}, session(spark))
+            return frame(pinned(self.path.absolute()), {"state": name, "at": when}, session(spark))
         return session(spark).createDataFrame(plain(self.state(name, at)))
 
     # --- looking into it ----------------------------------------------------------------------------

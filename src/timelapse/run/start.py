@@ -39,7 +39,7 @@ from timelapse.run.describe import about, manifest_of
 from timelapse.run.earlier import Earlier, keep_rows, open_after
 from timelapse.run.foresight import compiling, foreseen
 from timelapse.run.interrupted import Interrupted, demand, left_by_none, unable
-from timelapse.run.manifest import write_manifest
+from timelapse.run.manifest import read_manifest, write_manifest
 from timelapse.run.planning import Planner, in_threads
 from timelapse.run.quarantine import all_taken_out, replay_without_failing
 from timelapse.run.request import Engine, Request, Resume, Settings, Several, check_engine
@@ -48,7 +48,7 @@ from timelapse.run.slices import cut, cut_in_runs, default_slices, least_slices,
 from timelapse.run.source import Source, end_of, is_data, log_of, open_source, refuse_silence, spilled
 from timelapse.run.twice import run_twice
 from timelapse.store.failures import no_space
-from timelapse.store.places import local_path
+from timelapse.store.remote import RemotePath, place_path
 from timelapse.store.scratch import scratch_folder
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _replay(
     program: Program, log: Any, out: str | Path | None, spark: SparkSession | Literal[False] | None,
     settings: Settings, start_from: Run | str | Path | None = None,
 ) -> Run:  # fmt: skip
-    place = None if out is None else local_path(out, "run")
+    place = None if out is None else place_path(out, "run")
     analysis = analyse(program)
     _refuse_impure(analysis, settings.allow_impure)
     if is_data(log):
@@ -158,6 +158,17 @@ def _replay(
     demand(left, none, settings.resume, place)
     if left is not None and left.why:
         settings.progress.note(f"a replay into this place was killed, and this one begins again: {left.why}")
+    if left is not None and left.finished and isinstance(place, RemotePath):
+        settings.progress.note(
+            f"the run was finished before, and is put into {place} (--no-resume begins again)"
+        )
+        if (put := left.put(place, overwrite=settings.overwrite)) is not None:
+            return Run(
+                manifest := read_manifest(put),
+                DirectoryData(put, manifest),
+                put,
+                RunContext(program, source.reader),
+            )
     if left is not None and left.how is not None:
         settings.progress.note("going on with a replay that was killed (--no-resume begins again)")
         mode = left.how.mode if left.how.mode in ("chain", "staged") else None
@@ -265,6 +276,11 @@ def run_plan(
         account = outcome.account.close(whole, max(executor.cores, executor.threads))
         manifest = msgspec.structs.replace(manifest, seconds=whole, account=account, files=files)
         write_manifest(manifest, partial.path, lasting=partial.lasting, disk=world.disk)
+        if isinstance(partial.out, RemotePath):
+            size = sum(part.bytes for part in files.values())
+            settings.progress.note(
+                f"putting {len(files) + 1:,} files, {size / 1e6:,.1f} MB, into {partial.out}"
+            )
         partial.commit()
     except KeyboardInterrupt:  # wherever it comes; where results are waited for, it is Cancelled already
         partial.discard()

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from timelapse.errors import StorageError
+from timelapse.store.drafts import change
 from timelapse.store.parts import write_part
+from timelapse.store.remote import RemotePath
 
 if TYPE_CHECKING:
     from timelapse.run.run import Run
@@ -53,5 +56,10 @@ def keep_verified(run: Run, proof: Verification) -> None:
         run.digest, proof.ok, proof.events, proof.total, proof.boundaries, proof.outputs, proof.seconds,
         datetime.now(UTC).isoformat(timespec="seconds"), None if proof.divergence is None else proof.divergence.text,
     )  # fmt: skip
-    with suppress(OSError):
-        write_part(run.path / NAME, msgspec.json.format(msgspec.json.encode(found), indent=2))
+    data = msgspec.json.format(msgspec.json.encode(found), indent=2)
+    with suppress(OSError, StorageError):
+        if isinstance(run.path, RemotePath):
+            with change(run.path, (), "verified") as (_, folder):
+                (folder / NAME).write_bytes(data)
+        else:
+            write_part(run.path / NAME, data)

@@ -107,6 +107,18 @@ def whole_folder(
 # --- one at a time --------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def held(place: Path, disk: Disk = DISK) -> Iterator[None]:
+    """Nobody else makes a folder at a place until the block ends. Raises StorageError (TL933) at once where somebody does."""
+    disk.make_all(place.parent)
+    handle = _lock(place, disk)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            disk.let_go(_lock_path(place), handle)
+
+
 def _lock_path(place: Path) -> Path:
     return place.parent / f".{place.name}.lock"
 

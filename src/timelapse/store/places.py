@@ -1,6 +1,7 @@
 """What a place is: a path of this machine's file system, also written as a `file:` URL.
 
-Everything that users name a place with goes through `local_path`: logs, runs, labels, reports, sources, cache folders.
+Everything that users name a place with goes through `local_path`: labels, reports, sources, cache folders. Logs and runs go through `place_path`
+(store/remote.py), which takes object stores too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from timelapse.errors import StorageError
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 """A scheme has two letters or more: one is a drive. `pathlib` makes one slash of two, so one has to do."""
 _HERE = ("", "localhost")
+OBJECTS = ("s3", "s3a", "gs", "abfss", "abfs", "hdfs")
+"""Schemes of object stores, where logs and runs may lie (store/remote.py)."""
 
 
 def local_path(place: str | Path, what: str = "place") -> Path:
@@ -45,6 +48,11 @@ def local_path(place: str | Path, what: str = "place") -> Path:
 def not_understood(place: str, what: str) -> StorageError:
     """The error for a place of another scheme."""
     text = _as_written(place)
+    if text.partition(":")[0].lower() in OBJECTS:
+        return StorageError(
+            f"a {what} cannot be at {text}: of what Timelapse writes, logs and runs alone lie in object stores", code="TL930",
+            hint="give a folder or file of a file system that this machine mounts, and copy it",
+        )  # fmt: skip
     return StorageError(
         f"a {what} cannot be at {text}: {text.partition(':')[0]}: is not understood", code="TL930",
         hint="give a folder or file of a file system that this machine, and with Spark all workers, mount",

@@ -240,7 +240,7 @@ def write_table(table: pa.Table, path: Path, *, lasting: bool = False) -> Part:
 
 def read_table(path: Path) -> pa.Table:
     """Open an Arrow IPC file, memory-mapped."""
-    with pa.memory_map(str(path), "r") as source:
+    with pa.memory_map(os.fspath(path), "r") as source:
         return pyarrow.ipc.open_file(source).read_all()
 
 

@@ -1,0 +1,61 @@
+"""How long a store that does not answer is asked again."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+
+from timelapse.errors import Place as Where
+from timelapse.errors import StorageError, UsageError
+
+PATIENCE = "TIMELAPSE_PATIENCE"
+"""Environment variable: for so many seconds a store that is away is asked again."""
+_SECONDS = 60.0
+_FIRST, _MOST = 0.1, 5.0
+_TELL = 1.5
+"""So many seconds of waiting go untold."""
+
+
+class Patience:
+    """Pauses between tries, each twice as long as the one before, up to five seconds, with jitter."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._began: float | None = None
+        self._tries = 0
+        self._told = False
+
+    def answered(self) -> None:
+        """Something came: what fails from here on fails anew."""
+        self._began, self._tries = None, 0
+
+    def wait(self, why: str) -> None:
+        """Pause. Raises StorageError (TL935) where it was asked for long enough."""
+        now = time.monotonic()
+        self._began = now if self._began is None else self._began
+        most = patience()
+        if now - self._began >= most:
+            raise StorageError(
+                f"the store does not answer, for {most:g} s: {why}", place=Where(self._what), code="TL935",
+                hint=f"when it is there again, run the same command again; {PATIENCE}=600 waits ten minutes",
+            )  # fmt: skip
+        if not self._told and now - self._began >= _TELL:
+            self._told = True
+            said = f"{self._what}: the store does not answer; asking again for {most:g} s ({why})"
+            print("".join(c if c.isprintable() else "?" for c in said), file=sys.stderr)
+        pause = min(_MOST, _FIRST * 2.0**self._tries) * random.uniform(0.5, 1.0)  # not secret
+        self._tries += 1
+        time.sleep(max(0.0, min(pause, self._began + most - now)))
+
+
+def patience() -> float:
+    """Seconds. Raises UsageError for a text that is no number."""
+    given = os.environ.get(PATIENCE, "")
+    if not given:
+        return _SECONDS
+    try:
+        return max(0.0, float(given))
+    except ValueError:
+        raise UsageError(f"{PATIENCE} is {given!r}", hint="set it to a number of seconds") from None

@@ -1,0 +1,89 @@
+"""A server of S3 for tests: moto in server mode, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import boto3
+
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "testing-id",
+    "AWS_SECRET_ACCESS_KEY": "testing-secret",
+    "AWS_REGION": "us-east-1",
+}
+
+
+class S3Server:
+    """`url`: its address. It can be stopped and begun again at the same address; then it is empty."""
+
+    def __init__(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        server = Path(sys.executable).with_name("moto_server")
+        self._process = subprocess.Popen(
+            [server, "-H", "127.0.0.1", "-p", str(self.port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )  # fmt: skip
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            assert self._process.poll() is None, "moto_server has ended"
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.05)
+        raise AssertionError("moto_server does not answer")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def client(self) -> Any:
+        return boto3.client(
+            "s3", endpoint_url=self.url, region_name="us-east-1",
+            aws_access_key_id="testing-id", aws_secret_access_key="testing-secret",
+        )  # fmt: skip
+
+    def bucket(self) -> str:
+        """A new bucket's name."""
+        name = f"bucket-{uuid4().hex[:12]}"
+        self.client.create_bucket(Bucket=name)
+        return name
+
+    def keys(self, bucket: str, prefix: str = "") -> list[str]:
+        """The names of all objects."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        return [one["Key"] for page in pages for one in page.get("Contents", [])]
+
+    def environment(self) -> dict[str, str]:
+        """What a process needs to reach it."""
+        return {**KEYS, "AWS_ENDPOINT_URL": self.url}
+
+
+@contextmanager
+def s3_server() -> Iterator[S3Server]:
+    """A server for as long as the block; the environment names it."""
+    server = S3Server()
+    server.start()
+    before = dict(os.environ)
+    os.environ.update(server.environment())
+    try:
+        yield server
+    finally:
+        server.stop()
+        os.environ.clear()
+        os.environ.update(before)
