@@ -104,7 +104,9 @@ PYFLINK = Candidate(
     "pyflink", "PyFlink, parallelism 1", "pyflink_flow.py", limit=100_000, rounds=1, flink=True,
     note="its only exact form; start of the job included",
 )  # fmt: skip
-OURS = _ours("timelapse", "Timelapse, Spark session")
+OURS = _ours(
+    "timelapse", "Timelapse, tasks on Spark local[2]", note="session and workers warm", engine="spark"
+)  # fmt: skip
 LOCAL = _ours("timelapse-local", "Timelapse, in process", spark=False)
 SLICED = [_ours(f"timelapse-{n}", f"Timelapse, {n} slices forced", slices=n) for n in (1, 2, 4)]
 INTERPRETED = _ours(

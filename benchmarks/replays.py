@@ -25,6 +25,9 @@ from timelapse.analysis import analyse
 from timelapse.log import Log
 from timelapse.plan import make_plan
 
+PYTHON_EVENTS = 1_000_000
+"""Events at most where handlers stay Python."""
+
 
 def slices(settings: Settings) -> Report:
     """1 to 8 forced time slices, against the cost law with the planner's relative costs of the passes."""
@@ -32,6 +35,13 @@ def slices(settings: Settings) -> Report:
     wanted = (1, 2, 4) if settings.quick else tuple(range(1, 9))
     law_cores = settings.cores
     entries = [(who.NATIVE, made)]
+    python_made = settings.made(Dataset(min(settings.events, PYTHON_EVENTS)))
+    for count in (1, 2):
+        options = {
+            **who.OURS.options, "program": "PythonAntispam", "slices": count, "strategy": "staged" if count > 1 else "chain",
+        }  # fmt: skip
+        title = f"Timelapse, handlers stay Python, {count} slices"
+        entries.append((replace(who.OURS, name=f"python-{count}", title=title, options=options), python_made))
     for count in wanted:
         options = {**who.OURS.options, "slices": count, "strategy": "staged" if count > 1 else "chain"}
         forced = replace(
@@ -60,6 +70,15 @@ def slices(settings: Settings) -> Report:
         predicted.append(law)
         rows.append((str(count), seconds(time), f"{time / one:.2f}", f"{law:.2f}", times(time / one / law)))
         report.values[f"measured / law at {count}"] = time / one / law
+    for program, first, second in (
+        ("anti-spam", "timelapse-1", "timelapse-2"), ("handlers stay Python", "python-1", "python-2")
+    ):  # fmt: skip
+        whole, halves = by_name[first].median, by_name[second].median
+        if whole and halves:
+            report.values[f"{program}: 2 slices / one pass"] = halves / whole
+            report.notes.append(
+                f"{program}, {by_name[first].events:,} events: two slices take {halves / whole:.2f} of one pass, which reads ahead"
+            )
     title = f"Time slices forced, {settings.events:,} events, {law_cores} cores, R = {plan.law.total:.2f}"
     report.title = title
     report.tables.append(Table(title, ("slices", "warm s", "T/T1", "cost law", "measured/law"), rows))

@@ -89,6 +89,12 @@ def _rivals(settings: Settings, *, text: bool) -> Report:
     report = Report(name, title, settings.shown(), found, [comparison(title, found, base, notes)], plot)
     here = base.get(settings.events)
     by_name = {m.name: m for m in found}
+    spark, local = (by_name.get(c.name) for c in (who.OURS, who.LOCAL))
+    if spark is not None and local is not None and spark.median and local.median:
+        report.values["tasks on Spark, seconds more than in process"] = spark.median - local.median
+        report.notes.append(
+            f"tasks on Spark took {spark.median - local.median:+.2f} s of what they take in process, by turns; cold includes starting the session"
+        )
     for one in found:
         opponent = base.get(one.events)
         known = None if opponent is None else ratio(one, opponent)
@@ -150,7 +156,7 @@ def zipf(settings: Settings) -> Report:
         title, ("exponent", "Timelapse M/s", "native M/s", "time of native", "speed, of that at 0.5"), rows
     )
     plot = Plot(title, "Zipf exponent", "million events per second",
-                [Series("Timelapse, Spark session", used, [r / 1e6 for r in ours_rates]),
+                [Series("Timelapse, tasks on Spark", used, [r / 1e6 for r in ours_rates]),
                  Series("Numba by hand, one thread", used, [r / 1e6 for r in native_rates])])  # fmt: skip
     report = Report("zipf", title, {**settings.shown(), "events": events}, found, [table], plot)
     if ratios:

@@ -77,7 +77,21 @@ PLANNED = (
 """Where the planner's choice is held against every strategy that can run the program: benchmark and case."""
 
 TARGETS: tuple[Target, ...] = (
-    Target("of hand-written single-thread Numba", 0.9, _of("rivals", "timelapse / native")),
+    Target("of hand-written single-thread Numba, tasks on Spark", 0.95, _of("rivals", "timelapse / native")),
+    Target(
+        "seconds more than in process, tasks on Spark",
+        0.15,
+        _of("rivals", "tasks on Spark, seconds more than in process"),
+    ),
+    Target("of one pass, 2 slices forced", 1.2, _of("slices", "anti-spam: 2 slices / one pass")),
+    Target(
+        "of one pass, 2 slices forced, handlers stay Python",
+        0.65,
+        _of("slices", "handlers stay Python: 2 slices / one pass"),
+    ),
+    Target(
+        "of what was measured the simulation is off, at worst", 0.15, _of("hosts", "simulation off at worst")
+    ),
     Target("times faster than plain Python", 15, _of("rivals", "python / timelapse"), least=True),
     Target("times faster than Polars", 2, _of("rivals", "polars / timelapse"), least=True),
     Target("times faster than DuckDB", 3, _of("rivals", "duckdb / timelapse"), least=True),

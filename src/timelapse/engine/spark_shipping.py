@@ -1,18 +1,27 @@
-"""Shipping a job to other processes: the user's code travels with it, by value."""
+"""Shipping a job to other processes: the user's code travels with it, by value.
+
+Program and passes are bytes of their own where the rest of the job has no part in them: a worker that has met the same bytes
+keeps what it made of them, classes and what the compiler found for each pass, for the next replay.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from timelapse.engine.job import Job
 from timelapse.errors import ReplayError
+from timelapse.log.reader import LogReader
 from timelapse.model.load import user_folders, user_modules
 from timelapse.model.resource import pickled_resources, ship, shipped_in
 
 _JOBS: dict[str, Job] = {}
+_PROGRAMS: dict[str, Any] = {}
+"""Programs with their passes, by the hash of the bytes that they came in."""
 _KEEP = 4
 
 
@@ -28,7 +37,12 @@ def pack(job: Job) -> bytes:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
         with pickled_resources() as resources:
-            data = bytes(cloudpickle.dumps((user_folders(), job)))  # type: ignore[no-untyped-call]
+            # Other readers may hold events, whose classes are the program's.
+            alone = type(job.reader) is LogReader
+            rest = replace(job, program=None, passes=()) if alone else None  # type: ignore[arg-type]
+            first = (job.program, job.passes) if alone else job
+            code = bytes(cloudpickle.dumps((user_folders(), first)))  # type: ignore[no-untyped-call]
+            data = pickle.dumps((code, bytes(cloudpickle.dumps(rest))))  # type: ignore[no-untyped-call]
         ship(resources, _resource_folder(job))
         return data
     except (pickle.PicklingError, TypeError, AttributeError) as error:
@@ -55,10 +69,27 @@ def unpack(key: str, data: bytes) -> Job:
     """The job, unpacked once per worker process."""
     job = _JOBS.get(key)
     if job is None:
-        while len(_JOBS) >= _KEEP:
-            _JOBS.pop(next(iter(_JOBS)))
-        folders, job = pickle.loads(data)  # noqa: S301 our own bytes, from our own driver
-        sys.path += [folder for folder in folders if folder not in sys.path]
+        code, rest = pickle.loads(data)  # noqa: S301 our own bytes, from our own driver
+        own, rest = _program(code), pickle.loads(rest)  # noqa: S301
+        job = own if rest is None else replace(rest, program=own[0], passes=own[1])
         _JOBS[key] = job
+        _forget(_JOBS)
     shipped_in(_resource_folder(job))
     return job
+
+
+def _program(code: bytes) -> Any:
+    """What was made of these bytes when they came first."""
+    name = hashlib.sha256(code).hexdigest()
+    if name not in _PROGRAMS:
+        folders, found = pickle.loads(code)  # noqa: S301
+        sys.path += [folder for folder in folders if folder not in sys.path]
+        _PROGRAMS[name] = found
+        _forget(_PROGRAMS)
+    return _PROGRAMS[name]
+
+
+def _forget(kept: dict[str, Any]) -> None:
+    """Keep the newest few."""
+    while len(kept) > _KEEP:
+        kept.pop(next(iter(kept)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import os
 import site
 import sys
 import sysconfig
@@ -107,9 +108,14 @@ def _is_users(name: str, module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if name == "__main__" or not isinstance(file, str) or module.__name__ != name:
         return False
-    path = Path(file).resolve()
     # A file in there that was loaded by its path has no such name for others.
-    return name in _FILES or not _is_installed(path)
+    return name in _FILES or not _is_file_installed(file if os.path.isabs(file) else os.path.abspath(file))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _is_file_installed(file: str) -> bool:
+    """The same of an absolute path as text. Kept: a process has a thousand modules, and each replay on Spark asks for all of them."""
+    return _is_installed(Path(file).resolve())
 
 
 def _is_installed(path: Path) -> bool:
