@@ -12,6 +12,7 @@ from benchmarks import (
     conflict,
     growing,
     hosts,
+    ingest,
     keyed,
     limits,
     look,
@@ -47,6 +48,7 @@ SUITES: dict[str, tuple[Callable[[Settings], Report], float]] = {
     "limits": (limits.limits, 3),
     "look": (look.looking, 1),
     "memory": (growing.memory, 4),
+    "ingest": (ingest.ingest, 3),
 }
 """Each benchmark and its share of the time."""
 QUICK_EVENTS = 100_000

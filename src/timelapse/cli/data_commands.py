@@ -45,6 +45,7 @@ def register(app: typer.Typer) -> None:
             "timelapse log logs/oct --uses --below runs",
             "timelapse log logs/oct --keep 90d --expire 7d",
             "timelapse log logs/oct --verify",
+            "timelapse log logs/oct --profile --program rules.py:Antispam --page profile.html",
             "timelapse log logs/oct --forget 'user == 512' --expire 0d",
             """timelapse log logs/oct --type Message --where 'sender == 512 and ts >= "2026-10-03"' --head 50""",
         ),
@@ -231,6 +232,28 @@ def show_log(
             "--verify", help="Read all files of all versions, and name each that is torn or altered."
         ),
     ] = False,
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile",
+            help="What the fields hold, by type, field and day: missing, extreme, distinct and frequent values.",
+        ),
+    ] = False,
+    program: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE:CLASS",
+            help="--profile: the hot keys of this program's states, over the first --events of the log.",
+        ),
+    ] = None,
+    events: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="--program: the first N events (0: all; 100,000 by default)."),
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="--profile: write it as a page, too.")
+    ] = None,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Show a log: types, counts, span, events per day, sizes, what ingest left out; its first events; or its versions."""
@@ -243,6 +266,19 @@ def show_log(
         verify_log(path, as_json=as_json)
         return
     log = Log.open(path, version)
+    if profile or page or program:
+        from timelapse.cli.log_profile import show_profile
+
+        show_profile(
+            log,
+            types=types or [],
+            program=program,
+            events=events,
+            page=page,
+            overwrite=overwrite,
+            as_json=as_json,
+        )
+        return
     if forget or expire or versions or keep or uses:
         from timelapse.cli.log_versions import change_versions
 

@@ -52,6 +52,30 @@ def gaps_of(days: Mapping[str, Mapping[str, int]], types: Sequence[str]) -> list
     return found
 
 
+Emptied = Mapping[str, tuple[int, int]]
+"""By day (ISO date): in how many events a field is empty, and of how many."""
+
+
+def silent_fields(empties: Mapping[str, Mapping[str, Emptied]]) -> list[str]:
+    """Fields, by type and name, that are empty in all events from a day on, one sentence each: where most had a value before."""
+    found: list[str] = []
+    for kind, fields in empties.items():
+        for name, days in fields.items():
+            told = [(day, *days[day]) for day in sorted(days) if days[day][1]]
+            first = len(told)
+            while first and told[first - 1][1] == told[first - 1][2]:
+                first -= 1
+            events = sum(count for _, _, count in told[first:])
+            before = sum(count for _, _, count in told[:first])
+            empty = sum(n for _, n, _ in told[:first])
+            if first < len(told) and events >= _LEAST and before >= _LEAST and empty <= before / 2:
+                share = f"in {100 * empty / before:.0f}% of them" if empty else "never"
+                found.append(
+                    f"{kind}.{name} is empty in all {events:,} events from {told[first][0]} on, and before that {share}"
+                )
+    return found
+
+
 def _others(days: Mapping[str, Mapping[str, int]], day: date, name: str) -> bool:
     """Whether other types have events on a day: where none has, the day itself is missing, which is told once."""
     return any(count for other, count in days.get(day.isoformat(), {}).items() if other != name)

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
 
-from timelapse.log.gaps import gaps_of
+from timelapse.log.gaps import gaps_of, silent_fields
 from timelapse.log.manifest import IngestEntry, Manifest
 from timelapse.log.quarantine import count_bad
 
@@ -62,6 +62,7 @@ def info_of(path: Path, manifest: Manifest) -> LogInfo:
     present = sorted(per_day)
     absent = [b for a, c in pairwise(present) if c - a <= 3660 for b in range(a + 1, c)]
     sources = [s for i in manifest.ingests for s in i.sources]
+    silent = silent_fields(_empties(manifest))
     by_day = {_iso(day): per_day[day] for day in present}
     return LogInfo(
         path=str(path), id=manifest.id, version=manifest.version, count=manifest.count,
@@ -69,10 +70,33 @@ def info_of(path: Path, manifest: Manifest) -> LogInfo:
         types=tuple(
             TypeInfo(t.name, tuple(t.fields), t.count, size) for t, size in zip(manifest.types, sizes, strict=True)
         ),
-        days=by_day, missing_days=tuple(map(_iso, absent)), gaps=tuple(gaps_of(by_day, names)),
+        days=by_day, missing_days=tuple(map(_iso, absent)), gaps=(*gaps_of(by_day, names), *silent),
         bytes=sum(sizes), segments=len(manifest.segments), bad=count_bad(manifest.ingests),
         skipped=sum(s.skipped for s in sources), outside=sum(s.outside for s in sources), ingests=tuple(manifest.ingests),
     )  # fmt: skip
+
+
+def _empties(manifest: Manifest) -> dict[str, dict[str, dict[str, tuple[int, int]]]]:
+    """Per type, field and day in how many events the field is empty, and of how many; nothing where some segment does not tell."""
+    if any(segment.empty is None for segment in manifest.segments):
+        return {}
+    counts: dict[int, dict[int, int]] = {}
+    empty: dict[tuple[int, str], dict[int, int]] = {}
+    for segment in manifest.segments:
+        for number, days in segment.days.items():
+            own = counts.setdefault(number, {})
+            for day, n in days.items():
+                own[day] = own.get(day, 0) + n
+        for number, fields in (segment.empty or {}).items():
+            for name, days in fields.items():
+                found = empty.setdefault((number, name), {})
+                for day, n in days.items():
+                    found[day] = found.get(day, 0) + n
+    made: dict[str, dict[str, dict[str, tuple[int, int]]]] = {}
+    for (number, name), days in empty.items():
+        told = {_iso(day): (days.get(day, 0), n) for day, n in counts.get(number, {}).items()}
+        made.setdefault(manifest.types[number].name, {})[name] = told
+    return made
 
 
 def _iso(day: int) -> str:

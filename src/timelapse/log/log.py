@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from timelapse.charts import Figure
     from timelapse.ingest.source import InMemory, Source
     from timelapse.ingest.write import Late
+    from timelapse.log.profile import Profile
 
     SourceLike = Source | DataFrame | InMemory | str | Path | Sequence[str | Path] | Sequence[Source]
 
@@ -257,6 +258,23 @@ class Log:
     def info(self) -> LogInfo:
         """Types, counts, span, events per day, sizes, and what each ingest left out: of the whole log, as stored."""
         return info_of(self.path, self.manifest)
+
+    def profile(self, *types: str, advance: Callable[[int], None] = lambda events: None) -> Profile:
+        """What its fields hold, by type, field and day: values missing, extremes, distinct and frequent ones. Reads the types named, or all.
+
+        Counts are exact where values are few; estimates say how far off they may be. `advance` is told how many events have been read.
+        Raises LogError (TL402) for a type that it does not have.
+        """
+        from timelapse.log.profile import Profile, profile_types, silent
+
+        for name in types:
+            self.reader.rows(name, 0, 0)  # says what is wrong with it
+        found, info = profile_types(self.reader, types, advance), self.info()
+        warnings = [gap for gap in info.gaps if gap not in silent(found)] + silent(found)
+        missing = [f"no events on {day}" for day in info.missing_days]
+        return Profile(
+            str(self.path), self.version, self.count, info.ts_first, info.ts_last, info.days, found, (*missing, *warnings)
+        )  # fmt: skip
 
     def versions(self) -> list[LogVersion]:
         """The versions that can be opened, oldest first."""

@@ -77,6 +77,9 @@ class SegmentEntry(msgspec.Struct, frozen=True):
     content: ContentHash
     days: dict[int, dict[int, int]]
     """Events per type (its index) and day (days since 1970, UTC)."""
+    empty: dict[int, dict[str, dict[int, int]]] | None = None
+    """Per type, field and day the events in which the field is None, an empty text or NaN, where there are some; None: a version that did not
+    count them wrote it."""
 
 
 class TypeEntry(msgspec.Struct, frozen=True):

@@ -73,6 +73,7 @@ class SegmentWriter:
         self._last: list[int] = []
         self._content = ContentHash()
         self._days: dict[int, dict[int, int]] = {}
+        self._empty: dict[int, dict[str, dict[int, int]]] = {}
         self.count = 0
 
     def write(self, ts: I64, kinds: I64, tables: Mapping[int, pa.Table]) -> None:
@@ -111,6 +112,8 @@ class SegmentWriter:
                 days[firsts].tolist(), np.diff([*firsts.tolist(), len(days)]).tolist(), strict=True
             ):
                 per_day[day] = per_day.get(day, 0) + n
+            for name, column in zip(table.column_names, hashed[1:], strict=True):
+                self._count_empty(number, name, column, days)
         mask = (1 << 64) - 1
         self._content = self._content.then(
             ContentHash(len(ts), (sums[0] & mask, sums[1] & mask), (placed[0] & mask, placed[1] & mask))
@@ -120,6 +123,13 @@ class SegmentWriter:
         self._first.append(int(ts[0]))
         self._last.append(int(ts[-1]))
         self.count += len(ts)
+
+    def _count_empty(self, number: int, name: str, column: pa.Array, days: I64) -> None:
+        found = emptiness(column)
+        if found.any():
+            own = self._empty.setdefault(number, {}).setdefault(name, {})
+            for day, n in zip(*np.unique(days[found], return_counts=True), strict=True):
+                own[int(day)] = own.get(int(day), 0) + int(n)
 
     def _writer(self, number: int) -> pq.ParquetWriter:
         if number not in self._writers:
@@ -153,6 +163,7 @@ class SegmentWriter:
         return SegmentEntry(
             folder=self._folder.name, base=0, count=self.count, starts=self._starts,
             ts_first=self._first, ts_last=self._last, files=files, content=self._content, days=self._days,
+            empty=self._empty,
         )  # fmt: skip
 
 
@@ -161,6 +172,20 @@ def _lane(hashed: list[pa.Array], places: I64, seed: int, lane: int) -> tuple[in
     h = row_hashes(hashed, len(places), seed, lane)
     with np.errstate(over="ignore"):
         return int(h.sum(dtype=np.uint64)), int((h * places.astype(np.uint64)).sum(dtype=np.uint64))
+
+
+def emptiness(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """In which rows a column holds nothing: None, an empty text, NaN."""
+    missing = np.asarray(column.is_null()) if column.null_count else np.zeros(len(column), np.bool_)
+    kind = column.type
+    if pa.types.is_floating(kind):
+        missing = missing | np.isnan(np.asarray(column, np.float64))
+    elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        offsets = np.frombuffer(column.buffers()[1], np.int64)[
+            column.offset : column.offset + len(column) + 1
+        ]
+        missing = missing | (np.diff(offsets) == 0) if len(column) else missing
+    return missing
 
 
 def write_events(

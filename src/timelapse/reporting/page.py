@@ -105,12 +105,14 @@ def report(
         title = f"{found.program}: {len(found.points):,} settings"
         swept = sweep_part(found, redaction)
         first = run_part(found.points[0].run, redaction, 0, with_states=False)
-        html = _page(title, run=first, diff=None, other=None, sweep=swept, redaction=redaction)
+        html = rendered(
+            "page.html", title, run=first, diff=None, other=None, sweep=swept, redaction=redaction
+        )
     elif isinstance(found, Run):
         redaction = Redaction.of(redact, [found])
         title = f"{found.program}: a run over {found.events:,} events"
-        html = _page(
-            title, run=run_part(found, redaction, examples), diff=None, other=None, sweep=None,
+        html = rendered(
+            "page.html", title, run=run_part(found, redaction, examples), diff=None, other=None, sweep=None,
             redaction=redaction,
         )  # fmt: skip
     else:
@@ -118,7 +120,9 @@ def report(
         compared = diff_part(found, redaction, by, examples, names, judged)
         both = [run_part(run, redaction, 0, with_states=False) for run in (found.a, found.b)]
         title = f"{found.a.program}: two versions over {found.a.events:,} events"
-        html = _page(title, run=both[1], diff=compared, other=both[0], sweep=None, redaction=redaction)
+        html = rendered(
+            "page.html", title, run=both[1], diff=compared, other=both[0], sweep=None, redaction=redaction
+        )
     made = Report(clean(title), html)
     if path is not None:
         made.save(path, overwrite=overwrite)
@@ -175,10 +179,11 @@ def _name(text: object) -> Any:
     return _safe("<wbr>".join(escape(part) for part in parts))
 
 
-def _page(title: str, **parts: Any) -> str:
+def rendered(template: str, title: str, **parts: Any) -> str:
+    """A template with the reports' style, script and policy."""
     style, script = _assets()
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; form-action 'none'"
-    return _environment().get_template("page.html").render(
+    return _environment().get_template(template).render(
         title=clean(title), mark=_safe(MARK), policy=policy, style=_safe(style), script=_safe(script), **parts
     )  # fmt: skip
 
