@@ -123,6 +123,8 @@ class Rows:
             checked.need(max(end, 0))
             checked.need(max(end - int.from_bytes(checked.data[end : end + 4].to_pybytes(), "little"), 0))
             file = pq.ParquetFile(pa.BufferReader(checked.data))
+        except MemoryError:
+            raise
         except (OSError, pa.ArrowException) as error:
             raise RunError(
                 f"the run is not whole: {str(error).partition(chr(10))[0]}", place=Place(str(path)), code="TL920",

@@ -90,6 +90,8 @@ class DirectoryData:
                 if self._is_part(path) and (slices is None or int(path.stem.removeprefix("part-")) < slices)
             ]
             found = pa.concat_tables([schema.empty_table(), *(p.cast(schema) for p in parts)])
+        except MemoryError:  # Arrow's is one of its own exceptions too
+            raise
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(folder, str(error).partition("\n")[0]) from None
         if told is not None and found.num_rows != told:
@@ -147,6 +149,8 @@ class DirectoryData:
         """What a slice did to a state; None for nothing."""
         try:
             return table_of_buffer(self._bytes(path)) if self._is_there(path) else None
+        except MemoryError:  # Arrow's is one of its own exceptions too
+            raise
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(path, str(error).partition("\n")[0]) from None
 

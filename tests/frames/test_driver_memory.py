@@ -1,0 +1,65 @@
+"""Outputs larger than what the driver may take: a query over them runs, as its rows are read by tasks alone."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import timelapse as tl
+from timelapse.log import Log
+from timelapse.run import Run, replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS, WIDTH = 500, 1_000_000
+MORE = 200 << 20
+"""Bytes of address space that the driver may take besides what it has: less than half of the outputs."""
+
+
+class Small(tl.Event):
+    who: int
+
+
+class Large(tl.Record):
+    who: int
+    text: str
+
+
+class Writing(tl.Program):
+    @tl.on(Small)
+    def write(self, e: Small) -> None:
+        self.emit(Large(who=e.who, text=str(e.who % 10) * 1_000_000))
+
+
+@contextmanager
+def capped() -> Iterator[None]:
+    """This process may take so much more memory, and no more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + MORE, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the size of a process is read from /proc")
+def test_outputs_do_not_pass_the_driver(tmp_path: Path, spark: SparkSession) -> None:
+    log = Log.from_events(tmp_path / "log", [Small(who=n, ts=n) for n in range(ROWS)])
+    replay(Writing, log, tmp_path / "run", 60, engine="local", strategy="chain", cache=False)
+    run = Run.open(tmp_path / "run")
+    spark.range(10).count()  # whatever the session takes at first
+    with capped():
+        frame = run.frame(Large, spark=spark)
+        assert frame.count() == ROWS
+        read = spark.read.format("timelapse").option("record", "Large").load(str(run.path))
+        total = read.selectExpr("sum(length(text)) AS n", "max(who) AS m").collect()[0]
+        assert (total["n"], total["m"]) == (ROWS * WIDTH, ROWS - 1)
+        with pytest.raises(MemoryError):
+            run.table(Large)
