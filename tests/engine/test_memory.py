@@ -49,7 +49,7 @@ def anonymous():
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) << 10
 
-def main(logs, strategy):
+def main(logs, strategy, slices):
     peak, done = 0, threading.Event()
 
     def watch():
@@ -62,23 +62,23 @@ def main(logs, strategy):
     watcher.start()
     for log in logs:
         peak = anonymous()
-        run = tl.replay(Grows, log, spark=False, cache=False, strategy=strategy or None)
+        run = tl.replay(Grows, log, spark=False, cache=False, strategy=strategy or None, slices=int(slices) or None)
         found.append((peak, run.slices, run.digest, run.state_digest))
     done.set()
     watcher.join()
     print(json.dumps(found))
 
 if __name__ == "__main__":
-    main(sys.argv[2:], sys.argv[1])
+    main(sys.argv[3:], *sys.argv[1:3])
 '''
 
 
-def run(folder: Path, logs: list[Path], strategy: str, **settings: str) -> list[list[object]]:
+def run(folder: Path, logs: list[Path], strategy: str, asked: int = 0, **settings: str) -> list[list[object]]:
     """Peak, slices and digests of replays one after the other in one process."""
     import json
 
     found = subprocess.run(
-        [sys.executable, str(folder / "program.py"), strategy, *map(str, logs)],
+        [sys.executable, str(folder / "program.py"), strategy, str(asked), *map(str, logs)],
         env={**os.environ, **settings}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     made: list[list[object]] = json.loads(found.stdout.splitlines()[-1])
@@ -106,23 +106,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux to measure")
 @pytest.mark.parametrize(
-    ("kernel", "events", "megabytes", "strategy"),
+    ("kernel", "events", "megabytes", "strategy", "asked"),
     [
-        ("native", KEYS, 30, ""),
-        ("native", KEYS, 30, "chain"),
-        ("python", FEW, 10, ""),
-        ("interpreted", FEW, 10, ""),
+        ("native", KEYS, 30, "", 0),
+        ("native", KEYS, 30, "chain", 0),
+        ("native", KEYS, 30, "chain", 1),
+        ("python", FEW, 10, "", 0),
+        ("python", FEW, 10, "chain", 1),
+        ("interpreted", FEW, 10, "", 0),
     ],
 )
-def test_the_budget_holds(folder: Path, kernel: str, events: int, megabytes: int, strategy: str) -> None:
-    """1.3 times the budget and no more than some megabytes for blocks of events in flight; the result is the same."""
+def test_the_budget_holds(
+    folder: Path, kernel: str, events: int, megabytes: int, strategy: str, asked: int
+) -> None:
+    """1.3 times the budget and no more than some megabytes for blocks of events in flight; the result is the same. Also where
+    a single slice was asked for."""
     logs = [folder / "log-3000", folder / f"log-{events}"]
     budget = {"TIMELAPSE_KERNEL": kernel, "TIMELAPSE_MEMORY": f"{megabytes}M"}
-    (before, *_), (peak, slices, *result) = run(folder, logs, strategy, **budget)
+    (before, *_), (peak, slices, *result) = run(folder, logs, strategy, asked, **budget)
     assert isinstance(before, int)
     assert isinstance(peak, int)
     assert isinstance(slices, int)
-    assert slices > 5
+    assert slices > 5 if not asked else slices == asked
     assert peak - before < (1.3 * megabytes + 40) * 2**20
     ((large, one, *expected),) = run(folder, logs[1:], strategy, TIMELAPSE_KERNEL=kernel)
     assert one == 1

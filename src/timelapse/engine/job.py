@@ -54,6 +54,8 @@ class Job:
     out: Path
     memory: int | None = None
     """Bytes that a task's states should not exceed by much; None: what its machine has for it."""
+    careful: bool = False
+    """Whether that is what the user asked for: then it is measured what events take where nobody knows it."""
     quarantine: int | None = None
     """At most so many events at which a handler raises are taken out of the log; None: the first one fails the run."""
     until: int | None = None

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,7 +44,11 @@ _FILES = 4
 """Files that are written at a time where there are cores: who writes one mostly waits for the disk."""
 
 
-def keep_results(job: Job, task: Task, beside: Beside) -> Callable[[SliceReport, PassResult], None]:
+Keep = Callable[[SliceReport, PassResult | None], None]
+"""Called with what a slice did, which is to go to files; None: it is there already (engine/portions.py)."""
+
+
+def keep_results(job: Job, task: Task, beside: Beside) -> Keep:
     """Write a slice's results to a folder of this attempt's own; the driver takes over what it accepts.
 
     An attempt that Spark gave up on, and that goes on all the same, can so never spoil a run. The files are written
@@ -50,10 +57,11 @@ def keep_results(job: Job, task: Task, beside: Beside) -> Callable[[SliceReport,
 
     start = task.start
 
-    def keep(report: SliceReport, result: PassResult) -> None:
-        report.attempt = uuid.uuid4().hex
-        report.put_changes(result.changes)
-        report.quarantined = len(result.quarantined)
+    def keep(report: SliceReport, result: PassResult | None) -> None:
+        if result is not None:
+            report.attempt = uuid.uuid4().hex
+            report.put_changes(result.changes)
+            report.quarantined = len(result.quarantined)
         last = report.slice == task.last
         threads = _FILES if last and task.threads > 1 else 1
 
@@ -61,7 +69,8 @@ def keep_results(job: Job, task: Task, beside: Beside) -> Callable[[SliceReport,
             nonlocal start
             if report.slice == task.first:
                 start = task.start
-            _write(job, report, result, threads)
+            if result is not None:
+                _write(job, report, result, threads)
             resume.mark(job, task, report, start)
             if task.kind == "final_chain":
                 start = after(start, report)
@@ -130,17 +139,51 @@ def _write(job: Job, report: SliceReport, result: PassResult, threads: int) -> N
         report.parts[quarantined_path(folder, report.slice).relative_to(folder).as_posix()] = part
 
 
+class ParquetFile:
+    """A Parquet file as runs have them, written table by table. It is there when its `with` block ends without an error."""
+
+    def __init__(self, path: Path, schema: pa.Schema, *, lasting: bool = False) -> None:
+        path.parent.mkdir(exist_ok=True)
+        self._file = PartWriter(path, lasting=lasting)
+        try:
+            self._rows = pq.ParquetWriter(
+                self._file, schema, compression="zstd", use_dictionary=others(schema),
+                column_encoding=differences(schema) or None, write_page_checksum=True,
+            )  # fmt: skip
+        except BaseException as error:
+            self._file.__exit__(type(error), error, None)
+            raise
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows."""
+        self._rows.write_table(table)
+
+    def part(self) -> Part:
+        """What was written. To be asked after the block."""
+        return self._file.part()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:  # what is half written is not put in place
+            with suppress(Exception):
+                self._rows.close()
+            self._file.__exit__(kind, error, trace)
+            return
+        with self._file:
+            self._rows.close()
+
+
 def _write_parquet(table: pa.Table, path: Path, *, lasting: bool = False) -> Part:
-    path.parent.mkdir(exist_ok=True)
-    with PartWriter(path, lasting=lasting) as file:
-        pq.write_table(
-            table, file, compression="zstd", use_dictionary=others(table.schema),
-            column_encoding=differences(table.schema) or None, write_page_checksum=True,
-        )  # fmt: skip
+    with ParquetFile(path, table.schema, lasting=lasting) as file:
+        file.write(table)
     return file.part()
 
 
-def write_quarantined(rows: list[Quarantined], folder: Path, slice_id: int) -> Part | None:
+def write_quarantined(rows: Sequence[Quarantined], folder: Path, slice_id: int) -> Part | None:
     """Write which events were taken out of the log, where there are any."""
     if not rows:
         return None

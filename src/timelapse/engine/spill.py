@@ -21,7 +21,7 @@ from timelapse.tables.apply import empty
 from timelapse.tables.levels import Levels
 from timelapse.tables.table import read_table
 
-_SHARE = 4
+MERGING = 4
 """Merging takes no more than this part of the budget."""
 
 
@@ -34,18 +34,29 @@ class Spill:
         specs = spec_of(job.program).states
         self._specs = {name: specs[name] for name in states}
         self._now = {name: Levels(spec, starts.get(name, empty(spec))) for name, spec in self._specs.items()}
-        self._changes: dict[str, list[Path]] = {name: [] for name in states}
+        self._changes: dict[str, list[Path | pa.Table]] = {name: [] for name in states}
         self._files: dict[str, list[Path | None]] = {name: [None] for name in states}
         """By state each level's file, where it was made here."""
         self._folder = job.scratch / "spill" / uuid.uuid4().hex
         # The states are in memory until what is merged is in files.
-        self._budget = None if job.memory is None else job.memory // _SHARE
+        self._budget = None if job.memory is None else job.memory // MERGING
         self.written = 0
         """Rows that were merged, as the files have them: what stopping took."""
 
-    def add(self, state: str, change: Path) -> None:
-        """A slice changed a state: the file with its const effects. No file: it did not."""
+    def add(self, state: str, change: Path | pa.Table) -> None:
+        """A slice changed a state: its const effects, memory-mapped, or their file. No file: it did not."""
         self._changes[state].append(change)
+
+    def _changed(self, state: str) -> tuple[pa.Table, ...]:
+        """What changed since the last stop."""
+        known = [c for c in self._changes[state] if isinstance(c, pa.Table) or c.exists()]
+        tables = [c if isinstance(c, pa.Table) else read_table(c) for c in known]
+        return tuple(table for table in tables if table.num_rows)
+
+    def now(self, state: str) -> Levels:
+        """A state as of now: what changed since the last stop is a level for each file."""
+        known = self._now[state]
+        return known.followed_by(known.base, (*known.changes, *self._changed(state)))
 
     def stop(self) -> Mapping[str, Levels] | None:
         """The states now, memory-mapped; None where the disk cannot take them."""
@@ -63,8 +74,7 @@ class Spill:
     def _take_in(self, name: str) -> None:
         """What changed of a state since the last stop becomes levels of it."""
         state, files = self._now[name], self._files[name]
-        changes = [read_table(path) for path in self._changes[name] if path.exists()]
-        changes = [change for change in changes if change.num_rows]
+        changes = self._changed(name)
         now = state.followed_by(state.base, (*state.changes, *changes))
         files = [*files, *(None for _ in changes)]
         at = now.to_merge()

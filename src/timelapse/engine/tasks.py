@@ -23,7 +23,8 @@ from timelapse.engine.job import (
     TaskResult,
     change_path,
 )
-from timelapse.engine.results import keep_beside, keep_results
+from timelapse.engine.portions import Joined, Portions
+from timelapse.engine.results import Keep, keep_beside, keep_results
 from timelapse.engine.spill import Spill
 from timelapse.env.garbage import collected_rarely, give_back, keep_little
 from timelapse.env.machine import carried, memory_setting, state_memory
@@ -87,11 +88,14 @@ def _pass(job: Job, task: Task, report: Report) -> TaskResult:
     return _run_slices(job, task, task.index, _exact(job, task), report, _keep_effects(job, task))
 
 
-def _keep_effects(job: Job, task: Task) -> Callable[[SliceReport, PassResult], None]:
+def _keep_effects(job: Job, task: Task) -> Keep:
     """Write what a pass found, under names of this attempt's own."""
     attempt = uuid.uuid4().hex
 
-    def keep(report: SliceReport, result: PassResult) -> None:
+    def keep(report: SliceReport, result: PassResult | None) -> None:
+        if result is None:
+            resume.mark(job, task, report, task.start)
+            return
         report.attempt = attempt
         for state in job.passes[task.index].targets:
             path = job.effects_path(attempt, report.slice, state)
@@ -210,7 +214,7 @@ def _exact(job: Job, task: Task) -> Starts:
 
 def _run_slices(
     job: Job, task: Task, index: int, starts: Starts, report: Report,
-    keep: Callable[[SliceReport, PassResult], None],
+    keep: Keep,
     kernel_of: Callable[[Mapping[str, Start]], RepairKernel] | None = None, *, given_up: bool = False,
     written: Callable[[], None] = lambda: None,
 ) -> TaskResult:  # fmt: skip
@@ -269,72 +273,109 @@ def _run_slices(
     kernel = begin(known, rows.Before(job, task.first, starts_at, Checked(job, task).table))
     account.update(kernel.seconds)
     account["load"] = time.perf_counter() - started - sum(kernel.seconds.values())
+    whole = kernel_of is not None or job.aside is not None or spill is None or bool(work.delta)
+    portions = None if whole else Portions(job, work, share, memory, part=1 / task.parts)
     spans = [s for s in job.spans if task.first <= s[0] <= task.last]
     if final:
         spans = [(slice_id, slice_id) for slice_id in range(task.first, task.last + 1)]
     for slice_id, last in spans:
-        lo, hi = job.cuts[slice_id], job.cuts[last + 1]
-        started = time.perf_counter()
-        source = Source(job.reader, lo, hi, classes, work.columns, part)
-        if serial:
-            whole = {name: tuple(f.name for f in cls.__fields__) for name, cls in classes.items()}
-            source = replace(source, columns=whole)
-        if spec.times:
-            source = replace(
-                source, begin=job.reader.ts_first, end=job.end_of(last),
-                since=job.end_of(slice_id - 1) if slice_id else None, is_last=last == job.slices - 1,
-            )  # fmt: skip
-        try:
-            done = kernel.run(source, report)
-        except Spent:
-            result.failure = Failure(
-                slice_id, "an event spent its budget in a pass that ran ahead", None, None, None, None, "", 0,
-                -1, "", "", "", spent=True,
-            )  # fmt: skip
-            return result
-        except Abandoned as why:
-            if spill is not None:
-                spill.close()
+        lo, end = job.cuts[slice_id], job.cuts[last + 1]
+        joined: Joined | None = None
+        while True:
+            hi = end if portions is None else min(end, lo + portions.size(end - lo))
+            is_whole = hi == end and joined is None
+            if not is_whole and joined is None:
+                assert spill is not None
+                joined = Joined(job, task, index, slice_id, {name: spill.now(name) for name in exact})
+            started = time.perf_counter()
+            source = Source(job.reader, lo, hi, classes, work.columns, part)
+            if serial:
+                fields = {name: tuple(f.name for f in cls.__fields__) for name, cls in classes.items()}
+                source = replace(source, columns=fields)
             if spec.times:
-                return _run_slices(job, task, index, starts, report, keep, given_up=True, written=written)
-            plain = replace(job, passes=(*job.passes[:-1], replace(work, by_key=None)))
-            again = _run_slices(plain, task, index, starts, report, keep, written=written)
-            again.abandoned, again.abandoned_is_bug = why.reason, why.is_bug
-            return again
-        middle = time.perf_counter()
-        _book(account, done.seconds, middle - started)
-        result.compiled = kernel.compiled
-        result.why_python = kernel.why_python
-        result.workers = task.threads if kernel.workers else 1
-        if done.failure is not None:
-            error = _with_whole_event(job, done.failure, done.failed_seq)
-            result.failure = _failure(slice_id, error, guessed=not final)
-            return result
-        slice_report = SliceReport(slice_id, done.events, pending=done.pending)
-        if isinstance(kernel, RepairKernel):
-            slice_report.repaired = RepairRow(**vars(kernel.repaired))
-        keep(slice_report, done)
-        if job.aside is not None and done.beside:
-            keep_beside(job, job.aside, slice_id, done.beside, task.threads)
-        result.reports.append(slice_report)
-        if last < task.last and done.nbytes > memory // _BESIDE:
-            written()
-            done = PassResult()
-            give_back()
-        ended = time.perf_counter()
-        account["write"] = account.get("write", 0.0) + ended - middle
-        if spill is not None and last < task.last:
-            for name in exact:
-                spill.add(name, _written(job, task, slice_report, name))
-            if kernel.state_bytes > carried(memory):
+                since = job.end_of(slice_id - 1) if slice_id else None
+                if joined is not None and lo > job.cuts[slice_id]:
+                    since = job.reader.ts_before(lo)
+                source = replace(
+                    source, begin=job.reader.ts_first, since=since,
+                    end=job.end_of(last) if hi == end else job.reader.ts_before(hi),
+                    is_last=last == job.slices - 1 and hi == end,
+                )  # fmt: skip
+            held = kernel.state_bytes
+            try:
+                done = kernel.run(source, report)
+            except Spent:
+                result.failure = Failure(
+                    slice_id, "an event spent its budget in a pass that ran ahead", None, None, None, None, "", 0,
+                    -1, "", "", "", spent=True,
+                )  # fmt: skip
+                return result
+            except Abandoned as why:
+                if spill is not None:
+                    spill.close()
+                if joined is not None:
+                    joined.discard()
+                if spec.times:
+                    return _run_slices(job, task, index, starts, report, keep, given_up=True, written=written)
+                plain = replace(job, passes=(*job.passes[:-1], replace(work, by_key=None)))
+                again = _run_slices(plain, task, index, starts, report, keep, written=written)
+                again.abandoned, again.abandoned_is_bug = why.reason, why.is_bug
+                return again
+            middle = time.perf_counter()
+            _book(account, done.seconds, middle - started)
+            result.compiled = kernel.compiled
+            result.why_python = kernel.why_python
+            result.workers = task.threads if kernel.workers else 1
+            if done.failure is not None:
+                error = _with_whole_event(job, done.failure, done.failed_seq)
+                result.failure = _failure(slice_id, error, guessed=not final)
+                if joined is not None:
+                    result.failure.taken = (*joined.taken, *result.failure.taken)
+                    joined.discard()
+                return result
+            if joined is None:
+                slice_report = SliceReport(slice_id, done.events, pending=done.pending)
+                if isinstance(kernel, RepairKernel):
+                    slice_report.repaired = RepairRow(**vars(kernel.repaired))
+                keep(slice_report, done)
+                if job.aside is not None and done.beside:
+                    keep_beside(job, job.aside, slice_id, done.beside, task.threads)
+                changed: Mapping[str, Path | pa.Table] = {
+                    name: _written(job, task, slice_report, name) for name in exact
+                }
+            else:
                 written()
-                now = spill.stop()
-                if now is not None:
-                    before = kernel.carried() if isinstance(kernel, SliceKernel) else None
-                    del kernel, done  # before the new one takes memory
-                    give_back()
-                    kernel = begin(now, before)
-                account["exchange"] = account.get("exchange", 0.0) + time.perf_counter() - ended
+                changed = joined.add(done)
+                slice_report = joined.report
+                if hi == end:
+                    joined.close()
+                    keep(slice_report, None)
+            if hi == end:
+                result.reports.append(slice_report)
+            if portions is not None:
+                portions.took(hi - lo, done, kernel.state_bytes - held, compiled=kernel.compiled)
+            goes_on = last < task.last or hi < end
+            if goes_on and (joined is not None or done.nbytes > memory // _BESIDE):
+                written()
+                done = PassResult()
+                give_back()
+            ended = time.perf_counter()
+            account["write"] = account.get("write", 0.0) + ended - middle
+            if spill is not None and goes_on:
+                for name, change in changed.items():
+                    spill.add(name, change)
+                if kernel.state_bytes > carried(memory):
+                    written()
+                    now = spill.stop()
+                    if now is not None:
+                        before = kernel.carried() if isinstance(kernel, SliceKernel) else None
+                        del kernel, done  # before the new one takes memory
+                        give_back()
+                        kernel = begin(now, before)
+                    account["exchange"] = account.get("exchange", 0.0) + time.perf_counter() - ended
+            if hi == end:
+                break
+            lo = hi
     if spill is not None:
         spill.close()
     return result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 from timelapse.analysis.result import PassProgram
+from timelapse.engine.portions import python_bytes
 from timelapse.env import machine
 from timelapse.errors import UsageError
 from timelapse.kernels.choose import event_bytes, runs_compiled
@@ -20,11 +21,6 @@ _COMPILED_EVENTS = 16_000_000
 """Events per slice of a compiled pass. A boundary costs the hashing, sorting and writing of all keys that a slice wrote
 (0.3 s of 1.9 s for each 3 million events of the anti-spam log), and is where `why` and `state --at` can start from."""
 
-_KEY_BYTES = 500
-"""What an event whose handlers run as Python may take for each state, if it touches one key of it: in the state, in a copy to
-compare it with, and as an effect."""
-_ROW_BYTES = 400
-"""What it may take for what it puts out."""
 _CARRIED = 2
 """Where there are several slices, one gets this part of the memory: the rest is for states that are carried on."""
 
@@ -45,7 +41,7 @@ def least_slices(
     """
     if memory is None:
         memory = task_memory(tasks)
-    interpreted = _KEY_BYTES * len(spec_of(program).states) + _ROW_BYTES
+    interpreted = python_bytes(len(spec_of(program).states))
     if events <= min(memory // interpreted, _INTERPRETED_EVENTS):
         return 1
     first, each = (event_bytes(program, final, mapped=mapped) for mapped in (False, True))

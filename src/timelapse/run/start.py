@@ -329,6 +329,7 @@ def _job(
     if settings.quarantine and taking:
         passes = tuple(replace(work, takes_out=True) for work in passes)
     memory = memory_setting()
+    careful = memory is not None
     tasks = executor.cores if plan.mode == "staged" else 1
     if memory is None and isinstance(executor, LocalExecutor):
         memory = task_memory(tasks)
@@ -358,6 +359,7 @@ def _job(
         partial.scratch,
         partial.path,
         memory,
+        careful,
         quarantine=most - gone - taken if settings.quarantine and taking else None,
         until=settings.until,
         lasting=partial.lasting,

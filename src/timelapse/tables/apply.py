@@ -93,6 +93,17 @@ def apply(spec: StateSpec, start: pa.Table, effects: pa.Table) -> tuple[pa.Table
     return _replaced(start, dict(zip(names, columns, strict=True)), place, present, clash=clash), change
 
 
+def net(spec: StateSpec, start: pa.Table, effects: pa.Table) -> tuple[pa.Table, Change]:
+    """Those const effects that leave a key as it was not at the start, and the change."""
+    place, _ = locate(spec, start, effects)
+    hit = place >= 0
+    values = one_array(effects.column("v")) if value_type(spec) is not None else None
+    keys = [one_array(effects.column(name)) for name in key_names(spec)]
+    old = _old_values(spec, start, place, hit)
+    change, moved = change_of(spec, keys, hit, old, _bools(effects, "present"), values)
+    return (effects if moved.all() else effects.filter(pa.array(moved)).combine_chunks()), change
+
+
 def _replaced(
     start: pa.Table, fresh: dict[str, pa.Array], place: npt.NDArray[np.int64], present: Bools, *, clash: bool
 ) -> pa.Table:

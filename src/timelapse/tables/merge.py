@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from timelapse.kinds.base import StateSpec
-from timelapse.store.parts import PartWriter
-from timelapse.tables.apply import NO_CHANGE, Change, apply
+from timelapse.store.parts import Part, PartWriter
+from timelapse.tables.apply import NO_CHANGE, Change, apply, net
 from timelapse.tables.rowhash import hash_order
 from timelapse.tables.sharing import in_order
-from timelapse.tables.table import hashes_of, key_names, read_table
+from timelapse.tables.table import hashes_of, key_list, key_names, read_table
 
 RANGE_ROWS = 1 << 18
 """Rows of all tables together that are merged at a time, at most."""
@@ -126,6 +126,43 @@ def together_to(spec: StateSpec, changes: Sequence[pa.Table], path: Path, budget
     except _Clash:
         return False
     return True
+
+
+def net_to(
+    spec: StateSpec, start: Sequence[pa.Table], changes: Sequence[pa.Table], path: Path, budget: int | None = None,
+    *, lasting: bool = False,
+) -> tuple[Change, Part]:  # fmt: skip
+    """What const effects, one after the other, come to, into a file: for each key the last, where it leaves another thing than was
+    there. `start`: a state table, and const effects on it. Peak memory is that of one range of hashes."""
+    whole, known = NO_CHANGE, [t for t in start if t.num_rows]
+    bounds = cut_points([*known, *changes], budget=budget)
+    path.parent.mkdir(exist_ok=True)
+    with PartWriter(path, lasting=lasting) as file:
+        schema = changes[0].schema
+        with pa.PythonFile(file, "w") as sink, pyarrow.ipc.new_file(sink, schema) as writer:
+            for at in range(len(bounds[0]) - 1):
+                parts = [_rows(t, own, at) for t, own in zip([*known, *changes], bounds, strict=True)]
+                state = start[0].slice(0, 0)
+                for number, part in enumerate(parts[: len(known)]):
+                    state = part if known[number] is start[0] else apply(spec, state, part)[0]
+                later = [part for part in parts[len(known) :] if part.num_rows]
+                together = _last(spec, later)
+                if together is None:
+                    together = _last_by_key(spec, later)
+                found, change = net(spec, state, together)
+                whole += change
+                if found.num_rows:
+                    writer.write_table(found.replace_schema_metadata(schema.metadata))
+    return whole, file.part()
+
+
+def _last_by_key(spec: StateSpec, changes: Sequence[pa.Table]) -> pa.Table:
+    """The last const effect for each key, where keys may share a hash."""
+    table = pa.concat_tables([c.replace_schema_metadata(changes[0].schema.metadata) for c in changes])
+    last = {key: row for row, key in enumerate(key_list(spec, table))}
+    rows = np.fromiter(last.values(), np.int64, len(last))
+    found = table.take(pa.array(rows)).combine_chunks()
+    return found.take(pa.array(hash_order(hashes_of(found))))
 
 
 class _Clash(Exception):

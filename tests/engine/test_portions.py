@@ -1,0 +1,94 @@
+"""Budgets as small as they get: every chain stops after every portion, and a portion is an event or a few. Nothing changes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.depth import deep
+from tests.writers.looking import looking
+from tests.writers.sending import sending
+from tests.writers.sources import in_other_times, load_source, random_events, random_program
+from timelapse.engine import portions
+from timelapse.env import machine
+from timelapse.errors import HandlerError
+from timelapse.kernels.base import PassResult
+from timelapse.model.program import as_program, spec_of
+from timelapse.run import Run, replay, run_serial
+from timelapse.testing import assert_same
+
+
+def small(patch: pytest.MonkeyPatch, least: int) -> list[int]:
+    """One byte of memory, and portions of so many events. Returns the list to which each portion's size is added."""
+    sizes: list[int] = []
+    took = portions.Portions.took
+
+    def noted(own: portions.Portions, events: int, done: PassResult, more: int, *, compiled: bool) -> None:
+        sizes.append(events)
+        took(own, events, done, more, compiled=compiled)
+
+    patch.setenv(machine.MEMORY, "1")
+    patch.setattr(portions, "LEAST", least)
+    patch.setattr(portions.Portions, "took", noted)
+    return sizes
+
+
+def same(whole: Run, found: Run, what: str) -> None:
+    assert_same(whole, found, names=("serial", what))
+    assert (found.digest, found.state_digest, found.pending) == (
+        whole.digest,
+        whole.state_digest,
+        whole.pending,
+    ), what
+    assert (found.counts, found.rejected_count) == (whole.counts, whole.rejected_count), what
+    assert found.certificate["fallback"] is None, what
+
+
+def compared(text: str, rng: random.Random, where: str, events: int = 24) -> bool:
+    """Whether a program could be compared: in 1, 2, 3 and 7 slices, in portions of 1 to 9 events."""
+    program = load_source(text)
+    made = random_events(program, rng, events)
+    try:
+        whole = run_serial(program, made)
+    except HandlerError:  # a few of these programs raise
+        return False
+    for slices in rng.sample((1, 2, 3, 7), 2):
+        staged = None if spec_of(as_program(program)).times else "staged"
+        strategy = rng.choice((staged, "chain"))
+        with pytest.MonkeyPatch.context() as patch:
+            sizes = small(patch, least := rng.choice((1, 2, 9)))
+            found = replay(program, made, slices=slices, spark=False, strategy=strategy)
+        what = f"{where}, {slices} slices, {strategy}, portions of {least}:\n{text}"
+        same(whole, found, what)
+        if strategy == "chain":
+            assert max(sizes, default=0) <= max(least, 1), what
+    return True
+
+
+def written(rng: random.Random, *, timed: bool) -> str:
+    """A random program: with sends, and if `timed` with handlers called later and by the clock, windows, dated writes."""
+    text = random_program(rng, 3, further=rng.random() < 0.7)
+    if rng.random() < 0.3:
+        text = sending(rng, text, later=timed and rng.random() < 0.6)
+    if timed and rng.random() < 0.6:
+        made = in_other_times(rng, text)
+        text = made if "@tl.on(" in made else text
+    if timed and rng.random() < 0.7:
+        text = looking(rng, text, dated=rng.choice((0.0, 0.3)))
+    return text
+
+
+@pytest.mark.parametrize("seed", range(deep(6)))
+@pytest.mark.parametrize("kernel", ["interpreted", "python"])
+def test_random_programs_as_python(seed: int, kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(f"{kernel} {seed}")
+    monkeypatch.setenv("TIMELAPSE_KERNEL", kernel)
+    compared(written(rng, timed=seed % 2 == 1), rng, f"seed {seed}")
+
+
+@pytest.mark.parametrize("seed", range(deep(2)))
+def test_random_programs_compiled(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(f"native {seed}")
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
+    compared(written(rng, timed=seed % 2 == 1), rng, f"seed {seed}")
