@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from timelapse.kinds.smoothed import Decayed, Smoothed
     from timelapse.kinds.sum import Sum
     from timelapse.kinds.value import Value
-    from timelapse.log import Log, Source
+    from timelapse.log import Delta, Iceberg, Log, Postgres, Source, SparkTable
     from timelapse.model.decimals import scale
     from timelapse.model.events import Event, Record
     from timelapse.model.program import Program, every, on
@@ -90,6 +90,10 @@ _LATER = {
     "Shadow": "timelapse.streaming.shadow",
     "Push": "timelapse.streaming.sources.push",
     "Source": "timelapse.log",
+    "Delta": "timelapse.log",
+    "Iceberg": "timelapse.log",
+    "Postgres": "timelapse.log",
+    "SparkTable": "timelapse.log",
     "Run": "timelapse.run",
     "replay": "timelapse.run",
     "run_serial": "timelapse.run",
@@ -105,8 +109,8 @@ _LATER = {
 }
 
 __all__ = [
-    "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "DeltaTable", "Distinct", "Event", "First", "Frequent", "Kafka", "ListOf", "Live", "Log", "MapOf", "Max",
-    "Mean", "Migration", "Min", "PostgresTable", "Program", "Push", "Quantiles", "Record", "Run", "Set", "SetOf", "Shadow", "Smoothed", "Source", "Sum", "Time", "TimelapseError",
+    "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Delta", "DeltaTable", "Distinct", "Event", "First", "Frequent", "Iceberg", "Kafka", "ListOf", "Live", "Log", "MapOf", "Max",
+    "Mean", "Migration", "Min", "Postgres", "PostgresTable", "Program", "Push", "Quantiles", "Record", "Run", "Set", "SetOf", "Shadow", "Smoothed", "Source", "SparkTable", "Sum", "Time", "TimelapseError",
     "Value", "check", "diff", "enforce", "every", "explain", "features", "live", "on", "replay", "report", "resource", "run_serial",
     "scale", "state", "sweep", "what_if",
 ]  # fmt: skip

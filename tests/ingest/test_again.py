@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -289,3 +289,58 @@ def test_a_day_has_a_budget_of_bad_rows(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match=r"more than 0\.00% of a day"):
         Log.write(tmp_path / "no", {Pay: Source(few, max_bad_day=0)}, max_bad=0.05)
     assert Log.write(tmp_path / "few", {Pay: few}).quarantine().num_rows == 1
+
+
+# --- the other order --------------------------------------------------------------------------------------
+
+
+class Followed(tl.Record):
+    id: int
+    before: int
+
+
+class Follows(tl.Program):
+    last: tl.Value[int, int | None]
+
+    @tl.on(Pay)
+    def follow(self, e: Pay) -> None:
+        before = self.last[0]
+        if before is not None and e.id % 10 == 0:
+            self.emit(Followed(id=e.id, before=before))
+        self.last[0] = e.id
+
+
+@pytest.mark.parametrize("order", ["event", "arrival"])
+def test_check_tells_which_outputs_depend_on_the_order(
+    order: Literal["event", "arrival"], tmp_path: Path
+) -> None:
+    """The difference that two logs, one of each order, make: counted by their outputs, from one of them."""
+    rng = random.Random(3)
+    path = tmp_path / "a.csv"
+    rows = [(n * 1_000, n * 1_000 + (20_000 if rng.random() < 0.1 else 0), n) for n in range(300)]
+    path.write_text("ts,came,id\n" + "".join(f"{ts},{came},{n}\n" for ts, came, n in rows))
+    logs = {
+        one: Log.write(tmp_path / one, {Pay: Source(path, arrival="came", order=one)})
+        for one in ("event", "arrival")
+    }
+    outputs = {
+        one: [
+            (e["id"], e["before"]) for e in tl.replay(Follows(), log, spark=False).table(Followed).to_pylist()
+        ]
+        for one, log in logs.items()
+    }
+    (found,) = [
+        f for f in tl.check(Follows, logs[order], spark=False, warm_up=False).findings if f.name == "orders"
+    ]
+    other = "arrival" if order == "event" else "event"
+    gone = len([o for o in outputs[order] if o not in outputs[other]])
+    new = len([o for o in outputs[other] if o not in outputs[order]])
+    assert gone > 3
+    assert (found.level, found.details["gone"], found.details["new"]) == (
+        "warning",
+        {"Followed": gone},
+        {"Followed": new},
+    )
+    same = Log.write(tmp_path / "same", {Pay: Source(path, arrival="ts")})
+    (found,) = [f for f in tl.check(Follows, same, spark=False, warm_up=False).findings if f.name == "orders"]
+    assert found.level == "ok"

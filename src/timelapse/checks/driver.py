@@ -9,6 +9,7 @@ from timelapse.analysis import analyse
 from timelapse.analysis.result import Severity
 from timelapse.checks.fields import arrival, times_of_fields
 from timelapse.checks.findings import Check, Finding
+from timelapse.checks.orders import orders
 from timelapse.checks.reads import missing_reads
 from timelapse.checks.warmup import settling
 from timelapse.errors import SilentLog, UsageError
@@ -46,6 +47,7 @@ def check(
       the program: it cannot fail but for a bug in Timelapse or a call that is not pure
     - fields: `tl.Time` fields with values after the event's own time, which live could not have known
     - arrival: with `arrived`, the name of the field with the time of arrival: how late events came, and how many out of order
+    - orders: where ingest was told the time of arrival (`arrival`): how many outputs change between the order of events and that of arrival
     - warm-up: how much of the log before an event its outputs depend on, by replays of shorter parts (`warm_up=False` leaves it out)
     - reads: per state how many of the reads find nothing, over about `sample` events of the log's second half
 
@@ -95,6 +97,7 @@ def _findings(
         return
     whole = run(log)
     yield _truncated(log, whole, run)
+    yield from orders(log, whole, run)
     yield from _windows(program, log)
     if warm_up:
         yield settling(log, whole, run)

@@ -66,6 +66,12 @@ The message names the field, the file and the first row. No zone is guessed: say
 TL417 A corrected file that cannot take its old version's place
 The message says what is missing: other files of the type, whose rows may count now, or what the log knows of its files. --overwrite makes the log again.
 
+TL418 A table that cannot be read
+A Delta or Iceberg table, a query to PostgreSQL, or a table of Spark's catalogue: the message has what its library or server said. Nothing was written.
+
+TL419 A function that rows go through
+`apply_batch` raised, or returned another number of rows than it was given. It returns a dict for each, or None to leave a row out. A row at which `apply` raises is a bad row.
+
 TL430 Spark failed while generating
 Nothing was left. `timelapse doctor` checks the set-up.
 

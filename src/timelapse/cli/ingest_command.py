@@ -57,8 +57,8 @@ def ingest(
         typer.Argument(
             metavar="TYPE=PATH...",
             show_default=False,
-            help="For each event type its files: a path, folder or glob. Events of the same time are in the order "
-            "in which the types are named here.",
+            help="For each event type its files: a path, folder or glob; or a table: delta:PATH[@VERSION], iceberg:NAME[@SNAPSHOT], "
+            "table:NAME (Spark's catalogue). Events of the same time are in the order in which the types are named here.",
         ),
     ] = None,
     ts: Annotated[
@@ -235,6 +235,7 @@ def _of_definition(
     late: str | None, append: bool, overwrite: bool, master: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Ingest what a definition says; `late` instead of what it says."""
+    from timelapse.cli.console import line
     from timelapse.errors import Place, UsageError, meant
     from timelapse.ingest.definition import Definition, new_files
     from timelapse.log import Log
@@ -268,7 +269,10 @@ def _of_definition(
     corrected: dict[str, list[str]] = {}
     if append or (not overwrite and (target / NAME).is_file()):
         log = Log.open(target)
-        wanted, corrected = new_files(found, log.manifest.ingests)
+        wanted, corrected, notes = new_files(found, log.manifest.ingests)
+        if not as_json:
+            for note in notes:
+                line(("not read  ", "yellow"), note)
         if not wanted:
             _nothing_new(log, as_json=as_json)
             return

@@ -113,7 +113,25 @@ def mapping_of(
 def source_of(files: list[str], options: dict[str, Any], fields: dict[str, str]) -> Source:
     from timelapse.log import Source
 
-    return Source(files if len(files) > 1 else files[0], fields=fields, **options)
+    data: Any = files if len(files) > 1 else files[0]
+    if len(files) == 1 and files[0].partition(":")[0] in ("delta", "iceberg", "table"):
+        data = _table(files[0])
+    return Source(data, fields=fields, **options)
+
+
+def _table(text: str) -> Any:
+    """`delta:PATH@VERSION`, `iceberg:NAME@SNAPSHOT`, `table:NAME`."""
+    from timelapse.errors import UsageError
+    from timelapse.log import Delta, Iceberg, SparkTable
+
+    kind, _, name = text.partition(":")
+    if kind == "table":
+        return SparkTable(name)
+    path, at, version = name.rpartition("@")
+    if at and not version.isdecimal():
+        raise UsageError(f"{text!r}: {version!r} is no version", hint=f"{kind}:NAME@12", code="TL808")
+    path, number = (path, int(version)) if at else (name, None)
+    return Delta(path, number) if kind == "delta" else Iceberg(path, snapshot=number)
 
 
 def layouts(

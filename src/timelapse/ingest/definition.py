@@ -24,16 +24,21 @@ Paths are relative to the file; tables `at_start` are what existed at the time `
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from timelapse.errors import IngestError, Place, meant
-from timelapse.ingest.files import list_files
+from timelapse.ingest.files import SourceFile, list_files
 from timelapse.ingest.known import Taken, is_same, refuse_gone
 from timelapse.ingest.source import Source
+from timelapse.ingest.tables.base import Table
+from timelapse.ingest.tables.catalog import SparkTable
+from timelapse.ingest.tables.delta import Delta
+from timelapse.ingest.tables.iceberg import Iceberg
+from timelapse.ingest.tables.postgres import STEP, Postgres
 from timelapse.ingest.write import Late
 from timelapse.log.manifest import IngestEntry
 
@@ -111,10 +116,21 @@ class Definition:
 
 
 class Fresh(NamedTuple):
-    """What a log does not have yet: sources, of files that are new or were corrected; and the latter, by type."""
+    """What a log does not have yet: sources, of files that are new or were corrected; and the latter, by type. `notes`: for people."""
 
     sources: dict[str, list[Source]]
     corrected: dict[str, list[str]]
+    notes: list[str]
+
+
+def _listed(source: Source) -> tuple[list[SourceFile], Callable[[list[str]], Any], bool]:
+    """A source's files, what makes its data of some of them, and whether what is not among them is gone from it."""
+    table = source.elsewhere
+    if table is None:
+        return list_files(source.paths), list, False
+    opened = table.open()
+    opened.close()
+    return opened.files, lambda paths: table.some(opened, paths), True
 
 
 def new_files(found: Definition, ingests: Sequence[IngestEntry]) -> Fresh:
@@ -126,50 +142,127 @@ def new_files(found: Definition, ingests: Sequence[IngestEntry]) -> Fresh:
     taken = Taken(ingests)
     left: dict[str, list[Source]] = {}
     corrected: dict[str, list[str]] = {}
-    for name, sources in found.sources.items():
-        files = [list_files(source.paths) for source in sources]
+    notes: list[str] = []
+    for name, every in found.sources.items():
+        if (table := every[0].in_catalog) is not None:
+            if every[0].unique:
+                left[name] = every
+            else:
+                notes.append(
+                    f"{name}: the table {table.name} was not read again: Spark's catalogue does not tell what is new in it. With unique = [...] it is "
+                    "read, and what the log has counts once; --overwrite makes the log again"
+                )  # fmt: skip
+            continue
+        sources, listed = every, [_listed(source) for source in every]
+        files = [one for one, _, _ in listed]
         changed = {
             file.path
             for own in files
             for file in own
             if (known := taken.files.get((name, file.path))) is not None and not is_same(file, *known)
         }
+        there = {file.path for own in files for file in own}
+        for position, (_, _, whole) in enumerate(listed):
+            if whole:  # what a table does not have any more is not in the log either
+                changed |= {path for path in taken.paths(name, position) if path not in there}
         if changed and taken.all_again(name):
-            there = {file.path for own in files for file in own}
-            refuse_gone(name, [p for p in taken.paths(name) if p not in there], min(changed))
+            refuse_gone(
+                name, [p for p in taken.paths(name) if p not in there and p not in changed], min(changed)
+            )
             changed = set(taken.paths(name))
         if changed:
             corrected[name] = sorted(changed)
-        for position, (source, own) in enumerate(zip(sources, files, strict=True)):
+        for position, (source, (own, data, whole)) in enumerate(zip(sources, listed, strict=True)):
             paths = [f.path for f in own if (name, f.path) not in taken.files or f.path in changed]
-            if paths:
-                left.setdefault(name, []).append(replace(source, data=paths, position=position))
-    return Fresh(left, corrected)
+            if paths or (whole and changed):
+                left.setdefault(name, []).append(replace(source, data=data(paths), position=position))
+    return Fresh(left, corrected, notes)
 
 
 def _source(path: Path, where: str, table: Mapping[str, Any]) -> tuple[str, Source]:
     options = [field.name for field in fields(Source) if field.name not in ("data", "order_by", "position")]
-    _check_names(path, where, table, ["type", "files", *options])
+    _check_names(
+        path, where, table, ["type", *KINDS, *(key for keys in KINDS.values() for key in keys), *options]
+    )
     name, files = table.get("type"), table.get("files")
     if not isinstance(name, str) or not name:
         raise _wrong(path, f"{where}: type is missing", 'the event class: type = "Txn"')
+    kind = _kind(path, f"{where} ({name})", table)
     files = [files] if isinstance(files, str) else files
-    if not _texts(files) or not files:
+    if kind == "files" and (not _texts(files) or not files):
         raise _wrong(
             path,
             f"{where} ({name}): files is {table.get('files')!r}",
-            "a path, folder or glob, or a list of these",
+            "a path, folder or glob, or a list of these; or " + ", ".join(k for k in KINDS if k != "files"),
         )
     given = {key: table[key] for key in options if key in table}
     for key, value in given.items():
         _check_value(path, f"{where} ({name}): {key}", key, value)
+    for key in ("apply", "apply_batch"):
+        if key in given and ".py:" in given[key]:
+            given[key] = str(path.parent / given[key])
     if given.get("quote") in ("", "none"):
         given["quote"] = None
-    places = [one if "://" in one else str(path.parent / one) for one in files]
     try:
+        if kind != "files":
+            return name, Source(_table(path, f"{where} ({name})", kind, table), **given)
+        places = [one if "://" in one else str(path.parent / one) for one in files or ()]
         return name, Source(places if len(places) > 1 else places[0], **given)
     except IngestError as error:
         raise _wrong(path, f"{where} ({name}): {error.message}", error.hint or "") from None
+
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "files": (), "delta": ("version",), "iceberg": ("catalog", "snapshot"), "postgres": ("query", "by", "step"), "table": (),
+}  # fmt: skip
+"""Where the rows of a source are, with the keys that belong to each."""
+
+
+def _kind(path: Path, where: str, table: Mapping[str, Any]) -> str:
+    """Which of the keys says where the rows are. Raises IngestError (TL415)."""
+    said = [key for key in KINDS if key in table]
+    if len(said) > 1:
+        raise _wrong(path, f"{where}: {' and '.join(said)} exclude each other", "a table [[source]] for each")
+    kind = said[0] if said else "files"
+    for other, keys in KINDS.items():
+        for key in keys:
+            if key in table and other != kind:
+                raise _wrong(path, f"{where}: {key} belongs to {other}", f"{other} = ...")
+    return kind
+
+
+def _table(path: Path, where: str, kind: str, table: Mapping[str, Any]) -> Table | SparkTable:
+    """A table that is kept elsewhere, as the definition names it."""
+    for key in (kind, "query", "by"):
+        if key in table and not isinstance(table[key], str):
+            raise _wrong(path, f"{where}: {key} is {table[key]!r}", "text")
+    for key in ("version", "snapshot", "step"):
+        if key in table and (type(table[key]) is not int or table[key] < (key == "step")):
+            raise _wrong(path, f"{where}: {key} is {table[key]!r}", "a whole number")
+    name = table[kind]
+    if kind == "delta":
+        return Delta(name if "://" in name else path.parent / name, table.get("version"))
+    if kind == "iceberg":
+        catalog = table.get("catalog", "default")
+        if not isinstance(catalog, str) and not (
+            isinstance(catalog, dict) and _texts(list(catalog.values()))
+        ):
+            raise _wrong(
+                path,
+                f"{where}: catalog is {catalog!r}",
+                'a name, or a table of properties: { type = "sql", uri = "..." }',
+            )
+        return Iceberg(name, catalog, table.get("snapshot"))
+    if kind == "postgres":
+        for key in ("query", "by"):
+            if key not in table:
+                raise _wrong(
+                    path,
+                    f"{where}: {key} is missing",
+                    'query = "select ...", by = "id": a column of whole numbers, by whose ranges rows are read',
+                )
+        return Postgres(name, table["query"], table["by"], table.get("step", STEP))
+    return SparkTable(name)
 
 
 def _check_value(path: Path, where: str, key: str, value: Any) -> None:

@@ -37,7 +37,7 @@ def memory_of(one: Prepared) -> int:
     if one.table is not None:
         return int(one.table.nbytes)
     sampled = _spread(one.tasks)
-    if one.plan.format in ("parquet", "orc", "avro"):
+    if one.plan.format not in ("csv", "json", "text"):
         rows = taken = 0
         for task in sampled:
             for _, batch in islice(read_task(replace(task, groups=task.groups[:1]), one.plan), 1):

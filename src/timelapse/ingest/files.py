@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,8 +17,9 @@ from timelapse.store.places import local_path, not_understood
 
 if TYPE_CHECKING:
     from timelapse.ingest.source import Source
+    from timelapse.ingest.tables.base import Part
 
-Format = Literal["parquet", "csv", "json", "text", "orc", "avro"]
+Format = Literal["parquet", "csv", "json", "text", "orc", "avro", "delta", "iceberg", "postgres"]
 
 _SUFFIXES: dict[str, Format] = {
     ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json",
@@ -36,6 +38,10 @@ class SourceFile:
     """CSV: the columns that its header names."""
     modified: int | None = None
     """When it was changed last, in nanoseconds since 1970, where this is known."""
+    part: Part | None = None
+    """What reads it, where it is a part of a table that is kept elsewhere."""
+    mark: str = ""
+    """What tells such a part from what it was before, besides its size."""
 
     @property
     def packed(self) -> bool:
@@ -81,8 +87,10 @@ def _expand(path: str) -> list[SourceFile]:
     if path.lower().startswith("file:"):
         path = str(local_path(path, "source"))
     if "://" in path:
+        address, end = _options(path)
+        base, globbed = _base(address)
         try:
-            system, inner = _locate(path)
+            system, inner = _locate(base + end)
         except pa.ArrowInvalid:
             raise not_understood(path, "source") from None
         except OSError as error:
@@ -92,8 +100,15 @@ def _expand(path: str) -> list[SourceFile]:
                 code="TL412",
                 hint="local paths need no scheme",
             ) from error
-        prefix = path[: len(path) - len(inner)] if path.endswith(inner) else ""
-        return [replace(file, path=prefix + file.path) for file in _walk(system, inner)]
+        prefix = base[: len(base) - len(inner)] if base.endswith(inner) else ""
+        try:
+            found = _walk(system, inner) if globbed is None else _matching(system, inner, globbed)
+        except OSError as error:
+            raise IngestError(
+                f"cannot be listed: {error}", place=Place(path), code="TL412",
+                hint="check the address, and the credentials in the environment",
+            ) from error  # fmt: skip
+        return [replace(file, path=prefix + file.path + end) for file in found]
     local = Path(path).expanduser()
     if local.exists():
         return _walk(pafs.LocalFileSystem(), str(local.absolute()))
@@ -101,6 +116,50 @@ def _expand(path: str) -> list[SourceFile]:
 
     names = sorted(glob.glob(str(local.absolute()), recursive=True))
     return [file for match in names for file in _walk(pafs.LocalFileSystem(), match)]
+
+
+def _options(path: str) -> tuple[str, str]:
+    """An address without the options behind it, and these: `s3://bucket/a.csv?region=eu-west-1`."""
+    address, question, options = path.rpartition("?")
+    return (
+        (address, question + options)
+        if question and "=" in options and "/" not in options.split("=")[0]
+        else (path, "")
+    )
+
+
+def _base(address: str) -> tuple[str, list[str] | None]:
+    """The folder in which a glob is looked for, and its parts; None: the address is no glob."""
+    parts = address.split("/")
+    first = next((n for n, part in enumerate(parts) if n > 2 and _GLOB.search(part)), None)
+    return (address, None) if first is None else ("/".join(parts[:first]), parts[first:])
+
+
+def _matching(system: pafs.FileSystem, base: str, parts: Sequence[str]) -> list[SourceFile]:
+    """The files that a glob of another file system names, and those in folders that it names. `**` is any number of folders."""
+    if system.get_file_info(base).type != pafs.FileType.Directory:
+        return []
+    told = "".join(
+        "(?:[^/]+/)*" if part == "**" else _pattern(part) + ("/" if n < len(parts) - 1 else "")
+        for n, part in enumerate(parts)
+    )
+    wanted = re.compile(told)
+    below = system.get_file_info(pafs.FileSelector(base, recursive=True))
+    matched = [i.path for i in below if wanted.fullmatch(i.path[len(base) :].lstrip("/"))]
+    return [file for one in sorted(matched) for file in _walk(system, one)]
+
+
+def _pattern(part: str) -> str:
+    """A glob of one name, which does not reach over slashes, as a regular expression."""
+    found: list[str] = []
+    for piece in re.split(r"(\*|\?|\[[^\]]+\])", part):
+        plain = {"*": "[^/]*", "?": "[^/]"}.get(piece)
+        is_class = piece.startswith("[") and piece.endswith("]") and len(piece) > 2
+        found.append(plain or (piece.replace("[!", "[^", 1) if is_class else re.escape(piece)))
+    return "".join(found)
+
+
+_GLOB = re.compile(r"[*?\[]")
 
 
 def _walk(system: pafs.FileSystem, path: str) -> list[SourceFile]:

@@ -79,10 +79,15 @@ def room(sources: Sequence[tuple[EventType, Source]]) -> Room:
     most = min(HELD_BYTES, memory_alone() // _COPIES)
     if not all(s.is_files or s.is_table for _, s in sources):
         return Room(None, most)
-    files = [
-        prepare_files(n, kind, source, None, 0) for n, (kind, source) in enumerate(sources) if source.is_files
-    ]
-    return Room(sum(memory_of(one) for one in files), most)
+    needed = 0
+    for number, (kind, source) in enumerate(sources):
+        if source.is_files:
+            one = prepare_files(number, kind, source, None, 0)
+            try:
+                needed += memory_of(one)
+            finally:
+                one.close()
+    return Room(needed, most)
 
 
 def _size(count: int) -> str:
@@ -101,6 +106,18 @@ def run(
     `most`: the bytes that the events may take. `log`: the one that is appended to. `floor` is the time after which all events must lie, when a log is appended to. Raises IngestError.
     """
     prepared: list[Prepared] = []
+    try:
+        return _run(prepared, sources, folder, floor, most, log)
+    finally:
+        for one in prepared:
+            one.close()
+
+
+def _run(
+    prepared: list[Prepared], sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None, most: int,
+    log: LogReader | None,
+) -> tuple[list[Prepared], TaskReport] | None:  # fmt: skip
+    """The work of `run`; what it prepares it puts into `prepared`, which the caller closes."""
     for number, (kind, source) in enumerate(sources):
         base = sum(len(p.files) for p in prepared)
         prepared.append(
@@ -143,7 +160,7 @@ def run(
     kept, tables = _once(prepared, ts, tables, origins, left_out, log)
     ts = ts[kept]
     if beside := beside_of(prepared):
-        numbers = file_numbers(prepared, log)[np.concatenate(files)[kept]]
+        numbers = file_numbers(prepared, log)[np.concatenate([np.zeros(0, np.int64), *files])[kept]]
         own = {
             FILE: pa.array(numbers, pa.int32()),
             LATE: pa.chunked_array(late, pa.int64()).filter(pa.array(kept)),

@@ -27,6 +27,8 @@ _BLOCKS, _BLOCK = 16, 64 << 10
 
 def print_of(file: SourceFile) -> str:
     """When a file was changed, and its hash: what the manifest keeps of it."""
+    if file.part is not None:
+        return file.mark
     digest = hashlib.blake2b(digest_size=16)
     try:
         system, path = file.locate()
@@ -46,6 +48,8 @@ def is_same(file: SourceFile, size: int, print_: str | None) -> bool:
     """Whether a file is what it was when it had this size and print (None: none was kept)."""
     if file.size != size or not print_:
         return file.size == size
+    if file.part is not None:
+        return file.mark == print_
     when, _, digest = print_.partition(" ")
     if file.modified is not None and when == str(file.modified):
         return True
@@ -57,17 +61,25 @@ class Taken:
 
     def __init__(self, ingests: Sequence[IngestEntry]) -> None:
         self.files: dict[tuple[str, str], tuple[int, str | None]] = {}
+        self._positions: dict[tuple[str, str], int] = {}
         self._left_out: dict[str, int] = {}
         for entry in ingests:
+            gone = {path for path in entry.replaced if not any(path in s.taken for s in entry.sources)}
+            for key in [key for key in self.files if key[1] in gone]:
+                del self.files[key]  # its table does not have it any more
             for source in entry.sources:
                 for path, size in source.taken.items():
                     self.files[source.type, path] = (size, source.prints.get(path))
+                    self._positions[source.type, path] = source.position
                 left = source.duplicates + source.conflicts
                 self._left_out[source.type] = self._left_out.get(source.type, 0) + left
 
-    def paths(self, type_: str) -> list[str]:
-        """The files of a type."""
-        return [path for name, path in self.files if name == type_]
+    def paths(self, type_: str, position: int | None = None) -> list[str]:
+        """The files of a type, or of one of its sources."""
+        return [
+            path for name, path in self.files
+            if name == type_ and position in (None, self._positions[name, path])
+        ]  # fmt: skip
 
     def all_again(self, type_: str) -> bool:
         """Whether a correction needs all files of the type: where rows of others were left out as duplicates, of events that may go."""

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import msgspec
@@ -50,7 +50,8 @@ def ingest(
     from timelapse.ingest import in_process
 
     for kind, source in sources:  # before Spark is started
-        if not source.is_files and not source.is_table and not hasattr(source.data, "mapInArrow"):
+        known = source.is_files or source.is_table or source.in_catalog is not None
+        if not known and not hasattr(source.data, "mapInArrow"):
             raise no_source(source.data, Place(what=kind.name))
         rule_of(kind, [one for other, one in sources if other == kind])
     if spark is None and partitions is None:
@@ -61,8 +62,9 @@ def ingest(
     from timelapse.env.spark_session import session
     from timelapse.ingest import on_spark, prepare_spark
 
-    frames = [s.data for _, s in sources if not s.is_files and not s.is_table]
-    used = session(spark or (frames[0].sparkSession if frames else None))  # type: ignore[union-attr]
+    frames: list[Any] = [s.data for _, s in sources if hasattr(s.data, "mapInArrow")]
+    used = session(spark or (frames[0].sparkSession if frames else None))
+    prepared: list[Prepared] = []
     try:
         prepared = prepare_spark.prepare(used, sources, floor, rows)
         reports = on_spark.run(used, prepared, folder, partitions, log)
@@ -70,6 +72,9 @@ def ingest(
         if not is_sparks(error):
             raise
         raise explained(error, "ingest") from error
+    finally:
+        for one in prepared:
+            one.close()
     for report in reports:
         if report.fatal is not None:
             code, message, place, hint = report.fatal
@@ -118,7 +123,7 @@ def accepted(
         taken = {f.path: f.size for f in one.files} if one.source.is_files else {}
         bad_in = {files[n]: counts[1] for n, counts in sorted(noticed.files.items()) if n >= 0 and counts[1]}
         entries.append(
-            SourceEntry(name, one.source.describe(), events, bad, skipped, outside, without, max(len(one.files), 1),
+            SourceEntry(name, one.source.describe() | one.told, events, bad, skipped, outside, without, max(len(one.files), 1),
                 taken, warnings, noticed.read, noticed.filtered,
                 duplicates, conflicts, one.layouts, lateness(noticed),
                 max(one.source.position, 0), bad_in if one.source.is_files else {}, one.prints)
@@ -131,11 +136,11 @@ def accepted(
 
 def _without(one: Prepared, noticed: Noticed, good: int) -> dict[str, int]:
     """Optional fields without a column. JSON lines say only now which they have: raises IngestError for a mapped one."""
-    if one.plan.format != "json":
+    if one.plan.format != "json" and one.plan.applied is None:
         return one.without
     if not good:  # no object was read: nothing can be said
         return {}
-    one.plan.check_mapped(noticed.columns, one.files[0].path)
+    one.plan.check_mapped(noticed.columns, one.files[0].path if one.files else "")
     return dict.fromkeys(one.plan.without_column(noticed.columns), len(one.files))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from timelapse.ingest.amounts import Unfit
-from timelapse.ingest.batches import Bad, Batch, as_text, no_rows, of_columns, of_objects, show
+from timelapse.ingest.batches import Bad, Batch, as_text, no_rows, of_columns, of_objects, of_rows, show
 from timelapse.ingest.convert import (
     plain,
 )
@@ -39,7 +40,7 @@ def parse_lines(plan: Plan, lines: Lines) -> Batch:
         first = 2
         if not line_end:
             return no_rows(plan)
-    if plan.format == "csv":
+    if plan.format == "csv" and plan.applied is None:
         quick = _quick_csv(plan, data)
         if quick is not None:
             rows = np.arange(first, first + quick.num_rows, dtype=np.int64)
@@ -49,7 +50,7 @@ def parse_lines(plan: Plan, lines: Lines) -> Batch:
     numbers: list[int] = []
     raws: list[bytes] = []
     skipped = filtered = 0
-    read = _READERS[plan.format or "text"](plan)
+    read = (_READERS if plan.applied is None else _WHOLE)[plan.format or "text"](plan)
     rows_read: list[Any] = []
     for number, raw in enumerate(data.split(b"\n"), first):
         if not raw:
@@ -73,7 +74,9 @@ def parse_lines(plan: Plan, lines: Lines) -> Batch:
         numbers.append(number)
         raws.append(raw)
     place = np.asarray(numbers, np.int64)
-    if plan.format == "json":
+    if plan.applied is not None:
+        batch = of_rows(plan, rows_read, place, lambda n: show(raws[n]))
+    elif plan.format == "json":
         batch = of_objects(plan, rows_read, place, lambda n: show(raws[n]))
     else:
         wanted = _present(plan)
@@ -222,6 +225,43 @@ _READERS: dict[str, Callable[[Plan], Callable[[bytes], Any]]] = {
 }  # fmt: skip
 
 
+def _whole_csv(plan: Plan) -> Callable[[bytes], dict[str, str]]:
+    read = _csv_reader(
+        replace(plan, choices=(), ts="", columns=plan.names, computed=(), only=(), arrival=None)
+    )
+    return lambda raw: dict(zip(plan.names, read(raw), strict=True))
+
+
+def _whole_text(plan: Plan) -> Callable[[bytes], dict[str, str | None] | None]:
+    read = _text_reader(
+        replace(plan, choices=(), ts="", columns=plan.names, computed=(), only=(), arrival=None)
+    )
+
+    def whole(raw: bytes) -> dict[str, str | None] | None:
+        found = read(raw)
+        return None if found is None else dict(zip(plan.names, found, strict=True))
+
+    return whole
+
+
+def _whole_json(plan: Plan) -> Callable[[bytes], dict[str, Any]]:
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+    def read(raw: bytes) -> dict[str, Any]:
+        try:
+            return decode(raw)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Unfit(str(error)) from None
+
+    return read
+
+
+_WHOLE: dict[str, Callable[[Plan], Callable[[bytes], Any]]] = {
+    "csv": _whole_csv, "text": _whole_text, "json": _whole_json,
+}  # fmt: skip
+"""Readers of rows with all their columns, as dicts."""
+
+
 # --- tables ---------------------------------------------------------------------------------------------
 
 
@@ -230,6 +270,12 @@ def parse_table(plan: Plan, table: pa.Table, first: int | None) -> Batch:
     rows = np.arange(first, first + table.num_rows, dtype=np.int64) if first is not None else (
         np.full(table.num_rows, -1, np.int64)
     )  # fmt: skip
+    if plan.applied is not None:
+        every = {name: [plain(v) for v in _one(table[name])] for name in table.column_names}
+        told = [dict(zip(every, values, strict=True)) for values in zip(*every.values(), strict=True)]
+        return of_rows(
+            plan, told, rows, lambda place: show(repr(told[place]).encode("utf-8", "backslashreplace"))
+        )
     columns = {name: _one(table[name]) for name in plan.needed if name in table.column_names}
 
     def raw(place: int) -> str:

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from timelapse.errors import IngestError, Place, meant
+from timelapse.ingest.applied import Applied
 from timelapse.ingest.convert import Times
 from timelapse.ingest.expressions import expression
 from timelapse.ingest.files import Format
@@ -88,6 +89,8 @@ class Plan:
     arrival: str | None = None
     by_arrival: bool = False
     private: Private | None = None
+    applied: Applied | None = None
+    """The function that rows go through before fields are found in them."""
 
     @classmethod
     def of(
@@ -123,7 +126,7 @@ class Plan:
             choices=choices, computed=tuple(source.compute.items()),
             only=tuple((column, _several(values)) for column, values in source.only.items()),
             at=None if source.at is None else micros(source.at, "at="), arrival=source.arrival,
-            by_arrival=source.order == "arrival", private=Private.of(kind, source),
+            by_arrival=source.order == "arrival", private=Private.of(kind, source), applied=source.applied,
         ).reading(tuple(names))  # fmt: skip
 
     def reading(self, have: tuple[str, ...]) -> Plan:
@@ -155,8 +158,10 @@ class Plan:
     def check_columns(self, have: Sequence[str], place: str) -> None:
         """Raises IngestError when `have` lacks a column of a field that must not be null, or of the time.
 
-        `have` may be the columns of one file of several; `check_mapped` looks at those of all.
+        `have` may be the columns of one file of several; `check_mapped` looks at those of all. What a function returns is seen when it is called.
         """
+        if self.applied is not None:
+            return
         needed = [
             self.choices[0],
             *(c for c, f in zip(self.choices[1:], self.kind.fields, strict=True) if not f.type.nullable),
@@ -174,6 +179,8 @@ class Plan:
 
     def check_mapped(self, have: Collection[str], place: str) -> None:
         """Raises IngestError when a column that the user has named is nowhere in the source: a slip of the pen."""
+        if self.applied is not None:
+            return
         for own, choice in zip(self.kind.fields, self.choices[1:], strict=True):
             if set(choice) & set(self.mapped) and not set(choice) & set(have):
                 raise IngestError(

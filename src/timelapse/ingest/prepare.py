@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -28,6 +28,7 @@ from timelapse.ingest.objects import MANY, list_in
 from timelapse.ingest.parse import parse_lines, parse_table
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
+from timelapse.ingest.tables.base import Opened
 from timelapse.log.beside import FILE, LATE
 from timelapse.log.reader import LogReader
 from timelapse.log.types import EventType
@@ -52,6 +53,9 @@ class Task:
     """(file, its number, row group, row number of the group's first row)"""
 
 
+def _nothing() -> None: ...
+
+
 @dataclass
 class Prepared:
     """A source, looked at: its plan, its tasks (files) or DataFrame, and an estimate of its rows."""
@@ -70,6 +74,10 @@ class Prepared:
     """How the columns of files differ from those of the file before, for people."""
     prints: dict[str, str] = field(default_factory=dict)
     """What is kept of each file, by path, to know it again: taken before it is read."""
+    told: dict[str, Any] = field(default_factory=dict)
+    """Of a table that is kept elsewhere: which version or snapshot was read."""
+    close: Callable[[], None] = field(default=_nothing)
+    """Called when all has been read."""
 
 
 def types_of(prepared: Sequence[Prepared]) -> list[EventType]:
@@ -102,13 +110,15 @@ def prepare_files(number: int, kind: EventType, source: Source, floor: int | Non
 
     Raises IngestError for what can be seen to be wrong.
     """
-    files = list_files(source.paths)
-    format_ = format_of(source, files)
     if source.order_by:
         raise IngestError(
-            "order_by= is for DataFrames: rows of files are ordered by (path, row)", place=Place(files[0].path),
+            "order_by= is for DataFrames: rows of files are ordered by (path, row)", place=Place(what=kind.name),
             code="TL411", hint="leave it out, or read the files with spark.read and give the DataFrame",
         )  # fmt: skip
+    if source.elsewhere is not None:
+        return _prepare_elsewhere(number, kind, source, source.elsewhere.open(), floor, base)
+    files = list_files(source.paths)
+    format_ = format_of(source, files)
     if format_ in ("parquet", "orc", "avro"):
         return _prepare_tables(number, kind, source, format_, files, floor, base)
     plan = Plan.of(kind, source, format_, (), floor)
@@ -175,6 +185,8 @@ def _over_files(plan: Plan, columns: Sequence[tuple[str, Sequence[str]]]) -> tup
 def _folders(plan: Plan, have: Sequence[str], files: Sequence[SourceFile]) -> list[str]:
     """The needed columns that files lack and the folders of all of them name: `dt=2026-10-01`."""
     named = [set(file.partition) for file in files]
+    if plan.applied is not None:  # a function gets all of them
+        return sorted(set.intersection(*named) - set(have)) if named else []
     return [c for c in plan.needed if c not in have and all(c in one for one in named)]
 
 
@@ -291,6 +303,20 @@ def _check_separator(plan: Plan, file: SourceFile, line: str, expected: int | No
             )  # fmt: skip
 
 
+def _prepare_elsewhere(
+    number: int, kind: EventType, source: Source, opened: Opened, floor: int | None, base: int
+) -> Prepared:
+    """Look at a table that is kept elsewhere, which has been opened."""
+    try:
+        files = [replace(file, columns=tuple(opened.columns)) for file in opened.files]
+        shapes = [table_files.Shape(opened.columns, [n] if n else []) for n in opened.rows]
+        made = _prepare_tables(number, kind, source, opened.format, files, floor, base, shapes)
+        return replace(made, told=opened.told, close=opened.close)
+    except BaseException:
+        opened.close()
+        raise
+
+
 def _prepare_tables(
     number: int,
     kind: EventType,
@@ -299,15 +325,16 @@ def _prepare_tables(
     files: list[SourceFile],
     floor: int | None,
     base: int,
+    shapes: Sequence[table_files.Shape] | None = None,
 ) -> Prepared:
-    """Look at files of tables: Parquet, ORC, Avro."""
+    """Look at files of tables: Parquet, ORC, Avro; and at parts of tables, whose shapes are known."""
     plan = Plan.of(kind, source, format_, (), floor)
-    shapes = [table_files.shape(format_, file) for file in files]
-    folders = _folders(plan, list(shapes[0].columns), files)
+    shapes = [table_files.shape(format_, file) for file in files] if shapes is None else shapes
+    folders = _folders(plan, list(shapes[0].columns), files) if shapes else []
     plan = replace(plan, partitions=tuple(folders))
     columns = [(file.path, [*shape.columns, *folders]) for file, shape in zip(files, shapes, strict=True)]
     without, layouts = _over_files(plan, columns)
-    layouts += _types(plan, files, shapes)
+    layouts += _types(plan, files, shapes) if plan.applied is None else []
     groups: list[tuple[SourceFile, int, int, int]] = []
     for n, (file, shape) in enumerate(zip(files, shapes, strict=True)):
         first = 0

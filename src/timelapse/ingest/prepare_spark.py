@@ -27,7 +27,9 @@ def prepare(
     """Look at every source: its files, columns, size. Raises IngestError for what can be seen to be wrong."""
     prepared: list[Prepared] = []
     base = 0
-    for number, (kind, source) in enumerate(sources):
+    for number, (kind, given) in enumerate(sources):
+        table = given.in_catalog
+        source = given if table is None else replace(given, data=table.frame(spark))
         if source.is_files:
             found = prepare_files(number, kind, source, floor, base)
             base += len(found.files)
@@ -35,7 +37,7 @@ def prepare(
             found = _prepare_table(spark, number, kind, source, floor)
         else:
             found = _prepare_frame(kind, source, floor, rows)
-        prepared.append(found)
+        prepared.append(replace(found, source=given))
     number_lines(prepared, lambda pieces: run_tasks(spark, pieces, text_lines.count_line_ends))
     return prepared
 

@@ -12,8 +12,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pyarrow as pa
 
 from timelapse.errors import IngestError, Place
+from timelapse.ingest.applied import Applied, RowFunction, RowsFunction
 from timelapse.ingest.files import Format
 from timelapse.ingest.private import HASH_KEY
+from timelapse.ingest.tables.base import Table
+from timelapse.ingest.tables.catalog import SparkTable
 from timelapse.moments import Moment, micros, time_text
 
 if TYPE_CHECKING:
@@ -28,8 +31,9 @@ _NOT_SAID = ("data", "position")
 class Source:
     """A source of one event type, with how to read it.
 
-    `data`: a Spark DataFrame; the path, glob or folder of files (or several); or a table in memory: a pandas or
-    Polars DataFrame, an Arrow table, whatever offers Arrow's C stream. Its rows of the same time keep their order.
+    `data`: a Spark DataFrame; the path, glob or folder of files (or several); a table in memory: a pandas or
+    Polars DataFrame, an Arrow table, whatever offers Arrow's C stream, whose rows of the same time keep their order; or a table that is kept elsewhere:
+    `tl.Delta`, `tl.Iceberg`, `tl.Postgres`, `tl.SparkTable`.
     `format`: "parquet", "csv", "json" (one object per line), "orc", "avro" or "text"; by default from the files' suffix.
     `ts`: the column of the event time; several where it was renamed: in each file the first of them that is there. A timestamp; an ISO-8601 text; a whole number of microseconds, or of
     `unit` ("s", "ms", "us", "ns"); a fractional number only with `unit`. `time_format` reads texts by `strptime`;
@@ -37,6 +41,8 @@ class Source:
     `fields`: for event fields whose column has another name, {field: column}; a list of columns where it was renamed.
     `compute`: {field: expression over columns}, in Spark SQL's words (ingest/expressions.py); "ts" for the event time.
     `only`: {column: value or values}: rows with other values are not this source's. They are counted, no bad rows.
+    `apply`: a function that each row goes through, as a dict by column, before fields are found in what it returns; None leaves
+    the row out, and a row at which it raises is a bad one. `apply_batch`: the same for lists of rows. Functions, or texts `prepare.py:clean`.
     `at`: the time of all rows, for what existed before the log: sources without a time.
     `arrival`: the column of the time at which a row arrived. How late rows were is noted; with `order="arrival"` that
     time is the event's, so that a replay sees on Wednesday what production saw on Wednesday.
@@ -55,7 +61,7 @@ class Source:
     `min_ts`, `max_ts`: rows of an earlier or later time go to the quarantine (microseconds UTC, ISO 8601 text, a datetime).
     """
 
-    data: DataFrame | str | Path | Sequence[str | Path] | InMemory
+    data: DataFrame | str | Path | Sequence[str | Path] | InMemory | Table | SparkTable
     format: Format | None = None
     ts: str | Sequence[str] = "ts"
     unit: Unit | None = None
@@ -86,6 +92,8 @@ class Source:
     hash_key: str = HASH_KEY
     max_bad: float | None = None
     max_bad_day: float | None = None
+    apply: RowFunction | str | None = None
+    apply_batch: RowsFunction | str | None = None
     position: int = field(default=-1, repr=False)
     """Which of its type's sources it is, where some of them are left out; -1: as they stand. Not an option."""
 
@@ -144,6 +152,11 @@ class Source:
         for name in self.compute:
             if name in self.fields:
                 raise _bad_option(f"{name} is mapped to a column and computed", "one of the two")
+        if self.apply is not None and self.apply_batch is not None:
+            raise _bad_option(
+                "apply= and apply_batch= exclude each other",
+                "one function for a row, or one for a list of rows",
+            )
         if self.order == "arrival" and self.arrival is None:
             raise _bad_option(
                 "order= (--order) arrival needs the time of arrival",
@@ -165,6 +178,13 @@ class Source:
                 raise _bad_option(f"{name} is {share!r}", "a share from 0 to 1")
 
     @property
+    def applied(self) -> Applied | None:
+        """The function that rows go through. Raises IngestError where there is none of its name."""
+        if self.apply is not None:
+            return Applied.of(self.apply, whole=False)
+        return None if self.apply_batch is None else Applied.of(self.apply_batch, whole=True)
+
+    @property
     def times(self) -> tuple[str, ...]:
         """The columns of the event time, the first choice first."""
         return (self.ts,) if isinstance(self.ts, str) else tuple(self.ts)
@@ -177,7 +197,18 @@ class Source:
 
     @property
     def is_files(self) -> bool:
-        return isinstance(self.data, str | Path | list | tuple)
+        """Whether the data are files, or parts of a table, that tasks read."""
+        return isinstance(self.data, str | Path | list | tuple | Table)
+
+    @property
+    def elsewhere(self) -> Table | None:
+        """The table that is kept elsewhere."""
+        return self.data if isinstance(self.data, Table) else None
+
+    @property
+    def in_catalog(self) -> SparkTable | None:
+        """The table of Spark's catalogue."""
+        return self.data if isinstance(self.data, SparkTable) else None
 
     @property
     def is_table(self) -> bool:
@@ -197,7 +228,11 @@ class Source:
     def describe(self) -> dict[str, Any]:
         """What the manifest records: the options that differ from the defaults."""
         origin = type(self.data).__module__.partition(".")[0] + " table" if self.is_table else "DataFrame"
-        said: dict[str, Any] = {"from": self.paths if self.is_files else origin}
+        said: dict[str, Any] = (
+            self.data.describe()
+            if isinstance(self.data, Table | SparkTable)
+            else {"from": self.paths if self.is_files else origin}
+        )
         plain = {f.name: f.default for f in fields(self)}
         for name, default in plain.items():
             value = getattr(self, name)
@@ -209,6 +244,11 @@ class Source:
                     if isinstance(value, tuple)
                     else value
                 )
+        said |= {
+            name: one.text
+            for name, one in (("apply", self.applied), ("apply_batch", self.applied))
+            if name in said and one
+        }
         if self.at is not None:
             said["at"] = micros(self.at, "at=")
         bounds = zip(("min_ts", "max_ts"), self.bounds, strict=True)
@@ -216,7 +256,8 @@ class Source:
 
 
 def as_source(
-    given: Source | DataFrame | str | Path | Sequence[str | Path] | InMemory, options: Mapping[str, Any]
+    given: Source | DataFrame | str | Path | Sequence[str | Path] | InMemory | Table | SparkTable,
+    options: Mapping[str, Any],
 ) -> Source:
     """A source; `options` (those of tl.Source) apply to plain ones."""
     if isinstance(given, Source):
@@ -225,7 +266,7 @@ def as_source(
     unknown = sorted(set(options) - known)
     if unknown:
         raise _bad_option(f"unknown option {unknown[0]!r}", f"options: {', '.join(sorted(known))}")
-    plain = isinstance(given, str | Path | list | tuple)
+    plain = isinstance(given, str | Path | list | tuple | Table | SparkTable)
     if not plain and not hasattr(given, "mapInArrow") and not is_table(given):
         raise no_source(given)
     return replace(Source(given), **options)
@@ -241,7 +282,7 @@ def as_sources(given: Any, options: Mapping[str, Any], kind: str) -> list[Source
     found = [as_source(one, options) for one in given]
     if len(found) > 1 and not all(one.is_files for one in found):
         raise IngestError(
-            "several sources of one type must all be files: rows of tables and DataFrames have no place among those of files",
+            "several sources of one type must all be files, or Delta, Iceberg or PostgreSQL: rows of other tables and DataFrames have no place among theirs",
             place=Place(what=kind), code="TL411", hint="put the tables together first, or write them to Parquet files",
         )  # fmt: skip
     return [one if one.position >= 0 else replace(one, position=n) for n, one in enumerate(found)]
@@ -251,7 +292,7 @@ def no_source(given: object, place: Place | None = None) -> IngestError:
     """The error for something that rows cannot be read from."""
     return IngestError(
         f"{type(given).__name__} is no source", place=place, code="TL411",
-        hint="give a path, a Spark, pandas or Polars DataFrame, an Arrow table, or tl.Source(...)",
+        hint="give a path, a Spark, pandas or Polars DataFrame, an Arrow table, tl.Delta, tl.Iceberg, tl.Postgres, or tl.Source(...)",
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ class Shape:
 
 def shape(format_: Format, file: SourceFile) -> Shape:
     """What is known of a file before its rows are read. Raises IngestError (TL412)."""
+    assert file.part is None
     system, path = file.locate()
     try:
         with system.open_input_file(path) as stream:
@@ -54,6 +55,9 @@ def _shape(schema: pa.Schema, rows: Sequence[int]) -> Shape:
 
 def read(format_: Format, file: SourceFile, group: int, most: int, plan: Plan | None) -> Iterator[pa.Table]:
     """The rows of a part of a file, in their order, with the columns that the plan needs (None: all). Raises IngestError (TL412)."""
+    if file.part is not None:
+        yield from file.part.read(most, _wanted(tuple(file.columns or ()), file, plan))
+        return
     system, path = file.locate()
     try:
         with system.open_input_file(path) as stream:
@@ -77,7 +81,7 @@ def read(format_: Format, file: SourceFile, group: int, most: int, plan: Plan | 
 
 
 def _wanted(have: Sequence[str], file: SourceFile, plan: Plan | None) -> list[str]:
-    if plan is None:
+    if plan is None or plan.applied is not None:
         return list(have)
     own = plan.within(file.partition, tuple(have))
     return [c for c in own.needed if c in have and c not in plan.partitions]

@@ -9,6 +9,10 @@ from timelapse.log.types import EventType, bind
 
 if TYPE_CHECKING:
     from timelapse.ingest.source import Source
+    from timelapse.ingest.tables.catalog import SparkTable
+    from timelapse.ingest.tables.delta import Delta
+    from timelapse.ingest.tables.iceberg import Iceberg
+    from timelapse.ingest.tables.postgres import Postgres
     from timelapse.log.info import LogInfo, TypeInfo
     from timelapse.log.log import Log
     from timelapse.log.memory import MemoryLog
@@ -20,17 +24,25 @@ _LATER = {
     "TypeInfo": "timelapse.log.info",
     "MemoryLog": "timelapse.log.memory",
     "Source": "timelapse.ingest.source",  # what Log.write takes
+    "Delta": "timelapse.ingest.tables.delta",
+    "Iceberg": "timelapse.ingest.tables.iceberg",
+    "Postgres": "timelapse.ingest.tables.postgres",
+    "SparkTable": "timelapse.ingest.tables.catalog",
 }
 
 __all__ = [
     "Chunk",
+    "Delta",
     "EventReader",
     "EventType",
+    "Iceberg",
     "Log",
     "LogInfo",
     "LogReader",
     "MemoryLog",
+    "Postgres",
     "Source",
+    "SparkTable",
     "TypeInfo",
     "bind",
 ]

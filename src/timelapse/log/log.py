@@ -31,10 +31,22 @@ if TYPE_CHECKING:
 
     from timelapse.charts import Figure
     from timelapse.ingest.source import InMemory, Source
+    from timelapse.ingest.tables.base import Table
+    from timelapse.ingest.tables.catalog import SparkTable
     from timelapse.ingest.write import Late
     from timelapse.log.profile import Profile
 
-    SourceLike = Source | DataFrame | InMemory | str | Path | Sequence[str | Path] | Sequence[Source]
+    SourceLike = (
+        Source
+        | DataFrame
+        | InMemory
+        | Table
+        | SparkTable
+        | str
+        | Path
+        | Sequence[str | Path]
+        | Sequence[Source]
+    )
 
 MAX_BAD = 0.001
 E = TypeVar("E", bound=Event)

@@ -24,7 +24,7 @@ def replaced_later(ingests: Sequence[IngestEntry]) -> list[set[tuple[str, str]]]
     later: set[tuple[str, str]] = set()
     for entry in reversed(ingests):
         found.append(set(later))
-        later |= {(s.type, path) for s in entry.sources for path in s.taken if path in entry.replaced}
+        later |= {(s.type, path) for s in entry.sources for path in entry.replaced}
     return found[::-1]
 
 

@@ -83,6 +83,12 @@ def check_streamed(layout: Source) -> None:
 
 
 def _files(source: Source, *, once: bool) -> LiveSource:
+    if source.elsewhere is not None:
+        raise UsageError(
+            f"a stream does not follow {type(source.elsewhere).__name__}",
+            hint="tl.DeltaTable and tl.PostgresTable are tables that grow; timelapse ingest follows the others",
+            code="TL810",
+        )
     if not source.is_files:
         raise UsageError(
             "a stream does not come from a table in memory",

@@ -1,0 +1,264 @@
+"""What rows are read from and through: compressed files, object stores, functions of the user's."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+import timelapse as tl
+from tests.cli.run_cli import cli
+from timelapse.errors import IngestError
+from timelapse.log import Log, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Pay(tl.Event):
+    id: int
+    shop: str | None
+
+
+ROWS = [(n, n * 2, None if n % 3 == 0 else f"s{n}") for n in range(1, 50)]
+
+
+def _told(log: Log) -> list[tuple[int, int, str | None]]:
+    return [(e.ts, e.id, e.shop) for e in log.events(Pay)]
+
+
+def _text(name: str) -> bytes:
+    if name == "csv":
+        return "".join(["ts,id,shop\n", *(f"{t},{i},{s or ''}\n" for t, i, s in ROWS)]).encode()
+    if name == "jsonl":
+        return "".join(json.dumps({"ts": t, "id": i, "shop": s}) + "\n" for t, i, s in ROWS).encode()
+    return "".join(f"{t} pay {i} {s or '-'}\n" for t, i, s in ROWS).encode()
+
+
+_PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "": lambda data: data, ".gz": gzip.compress, ".bz2": bz2.compress,
+    ".zst": lambda data: pa.Codec("zstd").compress(data, asbytes=True), ".lz4": lambda data: pa.Codec("lz4").compress(data, asbytes=True),
+}  # fmt: skip
+_TEXT = {"regex": r"^(?P<ts>\d+) pay (?P<id>\d+) (?P<shop>\S+)$", "null": "-"}
+
+
+@pytest.mark.parametrize("packed", list(_PACKERS))
+@pytest.mark.parametrize("name", ["csv", "jsonl", "txt"])
+def test_text_formats_packed_in_each_way(name: str, packed: str, tmp_path: Path) -> None:
+    """The same log from each; of several files packed in different ways too."""
+    path = tmp_path / f"a.{name}{packed}"
+    path.write_bytes(_PACKERS[packed](_text(name)))
+    options: dict[str, Any] = _TEXT if name == "txt" else {}
+    assert _told(Log.write(tmp_path / "log", {Pay: Source(path, **options)})) == ROWS
+
+
+def test_a_packed_file_that_is_torn_is_named(tmp_path: Path) -> None:
+    for packed in (".gz", ".zst"):
+        path = tmp_path / f"a.csv{packed}"
+        path.write_bytes(_PACKERS[packed](_text("csv"))[:-20])
+        with pytest.raises(IngestError, match=rf"TL412.*a.csv{packed}"):
+            Log.write(tmp_path / "log", {Pay: path})
+        assert not (tmp_path / "log").exists()
+
+
+# --- object stores ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[pafs.S3FileSystem]:
+    """A bucket of a server that speaks S3 (moto), at an address that the environment names."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    told = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
+    }  # fmt: skip
+    before = {name: os.environ.get(name) for name in told}
+    os.environ.update(told)
+    try:
+        store = pafs.S3FileSystem(endpoint_override=told["AWS_ENDPOINT_URL"], allow_bucket_creation=True)
+        for left in range(100, -1, -1):
+            try:
+                store.create_dir("shop")
+                break
+            except OSError:
+                assert left, "moto's server does not answer"
+                time.sleep(0.2)
+        yield store
+    finally:
+        server.kill()
+        server.wait()
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+
+
+def _put(store: pafs.S3FileSystem, path: str, data: bytes) -> None:
+    with store.open_output_stream(path, compression=None) as out:
+        out.write(data)
+
+
+def test_files_of_an_object_store(bucket: pafs.S3FileSystem, tmp_path: Path) -> None:
+    """Folders with partitions, globs, packed and not; a definition takes what is new, and what was corrected."""
+    half = len(ROWS) // 2
+    csv = ["ts,id,shop\n", *(f"{t},{i},{s or ''}\n" for t, i, s in ROWS)]
+    _put(bucket, "shop/raw/dt=2026-10-01/a.csv.gz", gzip.compress("".join(csv[: half + 1]).encode()))
+    _put(bucket, "shop/raw/dt=2026-10-02/b.csv", "".join([csv[0], *csv[half + 1 :]]).encode())
+    _put(bucket, "shop/raw/dt=2026-10-02/notes.txt", b"no rows")
+    pq.write_table(pa.table({"ts": [r[0] for r in ROWS], "id": [r[1] for r in ROWS], "shop": [r[2] for r in ROWS]}), "shop/p/a.parquet", filesystem=bucket)  # fmt: skip
+    for where in (
+        "s3://shop/raw/*/*.csv*",
+        "s3://shop/raw/**/[ab].csv*",
+        "s3://shop/p",
+        "s3://shop/p/a.parquet",
+    ):
+        assert _told(Log.write(tmp_path / "log", {Pay: where}, overwrite=True)) == ROWS
+    with pytest.raises(IngestError, match="TL412"):
+        Log.write(tmp_path / "no", {Pay: "s3://shop/nothing/*.csv"})
+    (tmp_path / "events.py").write_text(
+        "import timelapse as tl\nclass Pay(tl.Event):\n    id: int\n    shop: str | None\n"
+    )
+    (tmp_path / "log.toml").write_text(
+        'events = "events.py"\nlog = "own"\n[[source]]\ntype = "Pay"\nfiles = "s3://shop/raw/*/*.csv*"\n'
+    )
+    for text, said in (
+        ("100,7,x\n", None),
+        ("100,8,x\n", "was taken in again"),
+        ("100,8,x\n", "nothing new"),
+    ):
+        if said != "nothing new":
+            _put(bucket, "shop/raw/dt=2026-10-03/c.csv", ("ts,id,shop\n" + text).encode())
+        done = cli("ingest", tmp_path / "log.toml")
+        assert done.code == 0, done.err
+        assert said is None or said in " ".join(done.out.split())
+    assert _told(Log.open(tmp_path / "own"))[-1] == (100, 8, "x")
+
+
+# --- functions --------------------------------------------------------------------------------------------
+
+PREPARE = '''"""Rows as the shop's old system wrote them."""
+
+CODES = {"a": "north", "b": "south"}
+
+
+def clean(row):
+    if row["kind"] == "test":
+        return None
+    number, _, shop = row["what"].partition("/")
+    if not number:
+        raise ValueError("no number")
+    return {"ts": row["ts"], "id": int(number), "shop": CODES.get(shop)}
+
+
+def all_of_them(rows):
+    found = []
+    for row in rows:
+        try:
+            found.append(clean(row))
+        except ValueError:
+            found.append({"ts": row["ts"]})
+    return found
+
+
+def fewer(rows):
+    return rows[1:]
+'''
+MESS = [("1", "5/a", ""), ("2", "6/b", "test"), ("3", "/a", ""), ("4", "7/c", ""), ("x", "8/a", "")]
+
+
+@pytest.mark.parametrize("format_", ["csv", "jsonl", "txt", "parquet"])
+@pytest.mark.parametrize("function", ["apply", "apply_batch"])
+def test_rows_go_through_a_function(format_: str, function: str, tmp_path: Path, spark: SparkSession) -> None:
+    """Of each format, in process and on Spark: rows, rows that are left out, rows at which it raises. All are accounted for."""
+    (tmp_path / "prepare.py").write_text(PREPARE)
+    (tmp_path / "events.py").write_text(
+        "import timelapse as tl\nclass Pay(tl.Event):\n    id: int\n    shop: str | None\n"
+    )
+    path = tmp_path / f"a.{format_}"
+    if format_ == "csv":
+        path.write_text("ts,what,kind\n" + "".join(f"{','.join(row)}\n" for row in MESS))
+    elif format_ == "jsonl":
+        path.write_text(
+            "".join(json.dumps(dict(zip(("ts", "what", "kind"), row, strict=True))) + "\n" for row in MESS)
+        )
+    elif format_ == "txt":
+        path.write_text("".join(f"{ts} {what} {kind}\n" for ts, what, kind in MESS))
+    else:
+        pq.write_table(
+            pa.table(dict(zip(("ts", "what", "kind"), map(list, zip(*MESS, strict=True)), strict=True))), path
+        )
+    name = "clean" if function == "apply" else "all_of_them"
+    regex = "regex = '(?P<ts>\\S+) (?P<what>\\S+) (?P<kind>.*)'\n" if format_ == "txt" else ""
+    (tmp_path / "log.toml").write_text(
+        f'events = "events.py"\nlog = "log"\nmax_bad = 0.9\n[[source]]\ntype = "Pay"\nfiles = "a.{format_}"\n{regex}{function} = "prepare.py:{name}"\n'
+    )
+    done = cli("ingest", tmp_path / "log.toml")
+    assert done.code == 0, done.err
+    log = Log.open(tmp_path / "log")
+    assert _told(log) == [(1, 5, "north"), (4, 7, None)]
+    (entry,) = log.manifest.ingests[0].sources
+    assert (entry.read, entry.rows, entry.bad, entry.filtered) == (5, 2, 2, 1)
+    reasons = log.quarantine()["reason"].to_pylist()
+    assert reasons[0] == ("clean: ValueError: no number" if function == "apply" else "id is null")
+    assert "'x'" in reasons[1]
+    assert entry.source[function].startswith(f"{tmp_path}/prepare.py:{name} ")
+    if format_ in ("csv", "parquet"):
+        options: dict[str, Any] = {function: f"{tmp_path}/prepare.py:{name}"}
+        there = Log.write(tmp_path / "there", {Pay: Source(path, **options)}, spark, max_bad=0.9)
+        assert there.id == log.id
+        assert there.quarantine().equals(log.quarantine())
+
+
+def test_functions_that_do_not_fit_are_told(tmp_path: Path) -> None:
+    (tmp_path / "prepare.py").write_text(PREPARE)
+    path = tmp_path / "a.csv"
+    path.write_text("ts,what,kind\n1,5/a,\n2,6/a,\n")
+    for options, code, said in (
+        ({"apply_batch": f"{tmp_path}/prepare.py:fewer"}, "TL419", "returned 1 rows for 2"),
+        ({"apply": f"{tmp_path}/prepare.py:nothing"}, "TL411", "no function nothing"),
+        ({"apply": "clean"}, "TL411", "names no function"),
+        ({"apply": dict, "apply_batch": dict}, "TL411", "exclude each other"),
+    ):
+        with pytest.raises(IngestError) as raised:
+            Log.write(tmp_path / "log", {Pay: Source(path, **options)})
+        assert raised.value.code == code
+        assert said in str(raised.value)
+
+
+def test_a_function_may_return_values_of_any_form(tmp_path: Path) -> None:
+    """Texts are read as texts are, numbers and datetimes as they are; a callable will do."""
+    path = tmp_path / "a.csv"
+    path.write_text("when,id\n" + "".join(f"{n},{n}\n" for n in range(4)))
+
+    def whole(row: dict[str, Any]) -> Mapping[str, Any]:
+        n = int(row["id"])
+        when = (
+            datetime(1970, 1, 1, 0, 0, n, tzinfo=UTC),
+            f"1970-01-01T00:00:0{n}Z",
+            n * 1_000_000,
+            float(n),
+        )[n]
+        return {"ts": when, "id": (n, str(n), n, f"{n} ")[n], "shop": row["id"]}
+
+    log = Log.write(tmp_path / "log", {Pay: Source(path, apply=whole, unit=None)}, max_bad=0.3)
+    assert _told(log) == [(0, 0, "0"), (1_000_000, 1, "1"), (2_000_000, 2, "2")]
+    assert "fractional" in log.quarantine()["reason"][0].as_py()
