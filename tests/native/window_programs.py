@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tests.writers.methods import by_method
 from timelapse.model.events import Event
 from timelapse.model.program import spec_of
 
@@ -186,7 +187,7 @@ class _Writer:
 
 def windowed_program(seed: int, *, timed: bool = False, summed: bool = False) -> str:
     """The source of a program; `timed`: with ticks, or handlers that are called later; `summed`: windows of sums only."""
-    return _Writer(seed, timed=timed, summed=summed).program()
+    return by_method(_Writer(seed, timed=timed, summed=summed).program())
 
 
 def windowed_log(program: Any, seed: int, count: int, *, edges: bool = False) -> list[Event]:

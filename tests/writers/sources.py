@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.writers.methods import by_method
 from tests.writers.statements import Writer
 from timelapse.model.decimals import of_int
 from timelapse.model.events import Event
@@ -34,7 +35,7 @@ def random_program(rng: random.Random, size: int = 4, *, further: bool = False) 
     `size` is the largest number of statements at the top of a handler; with `further` also states of the kinds
     beyond the first ones (testing/kind_phrases.py).
     """
-    return Writer(rng, size, further).program()
+    return by_method(Writer(rng, size, further).program())
 
 
 def in_other_times(rng: random.Random, text: str) -> str:

@@ -241,7 +241,7 @@ def by_key_program(rng: random.Random) -> str:
     lines += [f"    {name}: {declared}" for name, declared in _BY_KEY_STATES.items()]
     plain = rng.random() < 0.6  # what compiles
     reads = [r for r in _BY_KEY_READS if not plain or "m.count" not in r]
-    writes = [w for w in _BY_KEY_WRITES if not plain or "m.set" not in w]
+    writes = list(_BY_KEY_WRITES)
     for number in range(rng.randint(1, 2)):
         lines += ["", "    @tl.on(E)", f"    def h{number}(self, e):"]
         for _ in range(rng.randint(2, 6)):

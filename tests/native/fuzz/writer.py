@@ -6,6 +6,7 @@ import random
 
 from tests.native.fuzz.expressions import Expressions
 from tests.native.fuzz.vocabulary import ANNOTATION, COMMON, DEFAULT, EVENTS, NEEDS, PRELUDE, Helper, StateVar
+from tests.writers.methods import by_method
 
 _KEYS = (None, "int", "int", "int", "str", "bool", "bytes", "pair", "pair", "mixed", "triple", "quad")
 _VALUES = ("int", "int", "float", "bool", "str", "bytes", "pair", "mixed", "point", "nested", "int?", "float?",
@@ -401,4 +402,4 @@ class Writer(Expressions):
 
 def random_handlers(seed: int, size: int = 4) -> str:
     """The source of a program of random handlers; the same for the same arguments."""
-    return Writer(random.Random(seed), size).program()
+    return by_method(Writer(random.Random(seed), size).program())

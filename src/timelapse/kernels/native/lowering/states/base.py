@@ -28,6 +28,8 @@ from timelapse.model.decimals import unscaled
 from timelapse.model.types import DecimalType, OptionalType, ScalarType, TupleType, ValueType
 from timelapse.tables.table import key_types
 
+_PLAIN: Mapping[str, tuple[str, ...]] = {"set": ("value",), "discard": ()}
+"""Methods that are `x[k] = v` and `del x[k]`, of kinds that have them and say nothing else."""
 UNDO = "  # undo"
 """Ends the lines that save a row. Those after which nothing leaves the event are taken out again."""
 
@@ -128,7 +130,8 @@ class StateCode:
             key = None if self.spec.key is None else args[0]
             self._effect(name, key, list(args[1:]))
             return NONE
-        names = self.parameters.get(name)
+        plain = _PLAIN.get(name) if name in self.spec.kind.ops else None
+        names = self.parameters.get(name, plain)
         if names is None:
             if name in ("items", "top"):
                 raise ReadsAll(f"{self.spec.name}.{name}(), a read of every key", line)
@@ -139,7 +142,13 @@ class StateCode:
             raise Refused(f"the arguments of {self.spec.name}.{name}()", line)
         given |= keywords or {}
         key = given.pop("key", None)
-        return self._method(name, key, given)
+        if name in self.parameters:
+            return self._method(name, key, given)
+        if name == "set":
+            self.set(key, one(given.get("value"), f"{self.spec.name}.set()"))
+        else:
+            self.delete(key)
+        return NONE
 
     def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
         raise Refused(f"{self.spec.name}.{name}()")
