@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from timelapse.kernels.choose import SliceKernel
     from timelapse.kernels.native.decode import Batch
 
+_PATIENT = 2_000_000
+"""Over so many events a pass that is cut down to what is asked for is worth compiling, though the whole program is compiled."""
 _TOLD = 1024
 """Events that run as Python, between two times that progress is told."""
 Visit = Callable[["Moment"], bool]
@@ -63,14 +65,28 @@ class Moment:
         return self.live(state, None)._get(key, ABSENT)
 
 
+def slower_start(program: Program, work: PassProgram, known: PassProgram, events: int) -> bool:
+    """Whether a pass over so many events waits for the compiler, or runs as Python, where a final pass that is `known` does not."""
+    from timelapse.kernels.choose import choice, uncompiled
+
+    if events >= _PATIENT and choice(program, work, final=False).compiled:
+        return False
+    ready = [
+        not any(uncompiled(program, [(w, events, final)])) for w, final in ((known, True), (work, False))
+    ]
+    compiles = [choice(program, w, final=final).compiled for w, final in ((known, True), (work, False))]
+    return compiles[0] and ready[0] and not (compiles[1] and ready[1])
+
+
 def walker(
-    program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, quarantine: int | None = None
+    program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool = True,
+    quarantine: int | None = None,
 ) -> SliceKernel:  # fmt: skip
     """A kernel to walk with, over so many events: it is not asked what a slice did."""
     from timelapse.kernels.choose import SliceKernel
 
     return SliceKernel(
-        program, work, starts, events, final=True, prefetch=cores() > 1, quarantine=quarantine, asked=(), rows=False
+        program, work, starts, events, final=final, prefetch=cores() > 1, quarantine=quarantine, asked=(), rows=False
     )  # fmt: skip
 
 

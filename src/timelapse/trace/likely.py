@@ -18,12 +18,14 @@ from timelapse.log.types import bind, heard
 from timelapse.model.events import Event
 from timelapse.model.types import TupleType
 from timelapse.trace.columns import Seqs
-from timelapse.trace.knowledge import Ask, Place
+from timelapse.trace.knowledge import Ask, Place, Unfocused
 from timelapse.trace.moments import Past
 
 _GUESSES = 16
 _NEAR = 1 << 20
 """So many events before the one that is asked about are looked at for likely writers in the first walk."""
+_RECENT = 1 << 14
+"""So many of the newest events are looked at for those that write a state without a key."""
 _FEW = 24
 """Likely writers of each place that are stopped at in it, where one event is asked about; of many events fewer."""
 _FEWER = 6
@@ -159,7 +161,9 @@ def candidates(past: Past, lo: int, asks: Collection[Ask], back: int | None = No
 def likely(past: Past, lo: int, hi: int, places: Sequence[Place]) -> dict[Place, Seqs]:
     """For each place the events that may well write it, by what their fields hold."""
     keys = {place: _parts(place[1]) for place in places}
-    found: dict[Place, list[Seqs]] = {place: [] for place in places}
+    found: dict[Place, list[Seqs]] = {
+        place: [] if keys[place] else [_recent(past, place[0], lo, hi)] for place in places
+    }
     classes = {e.__name__: e for e in heard(past.spec, past.reader.types) if e.__name__ in past.columns}
     if classes and any(keys.values()):
         bind(past.reader.types, classes.values())
@@ -175,6 +179,19 @@ def likely(past: Past, lo: int, hi: int, places: Sequence[Place]) -> dict[Place,
                         found[place].append(seqs[np.logical_and.reduce([m for m in masks if m is not None])])
     empty: Seqs = np.zeros(0, np.int64)
     return {place: np.sort(np.concatenate([empty, *parts])) for place, parts in found.items()}
+
+
+def _recent(past: Past, state: str, lo: int, hi: int) -> Seqs:
+    """The newest events of the types that write a state without a key."""
+    try:
+        kinds = {pattern.type for pattern in past.knowledge.patterns[state]}
+    except Unfocused:
+        kinds = {e.__name__ for e in past.spec.events}
+    wanted: dict[str, list[str]] = {t.name: [] for t in past.reader.types if t.name in kinds}
+    seqs: list[Seqs] = [np.zeros(0, np.int64)]
+    for chunk in past.reader.chunks(max(lo, hi - _RECENT), hi, wanted):
+        seqs += [table.column("seq").to_numpy() for table in chunk.tables.values()]
+    return np.sort(np.concatenate(seqs))
 
 
 def _parts(key: Any) -> tuple[Any, ...]:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from timelapse.analysis import analyse, final_pass
+from timelapse.analysis import PassProgram, analyse, build_pass, final_pass
 from timelapse.errors import HandlerError, ReplayError
 from timelapse.kernels.base import Tick
 from timelapse.kernels.source import Source
-from timelapse.kernels.walk import Visit, Walk, walker
+from timelapse.kernels.walk import Visit, Walk, slower_start, walker
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
@@ -39,7 +39,8 @@ class Past:
         self.spec = spec_of(self.program)
         self.reader, self.cuts = self._log()
         self.quarantine = None if self.spec.times else run.manifest.quarantined
-        self._work = final_pass(analyse(self.program))
+        self._analysis = analyse(self.program)
+        self._work = final_pass(self._analysis)
         self._refused: frozenset[int] | None = None
         self._starts: dict[int, dict[str, pa.Table]] = {}
         self._columns: Columns | None = None
@@ -173,27 +174,46 @@ class Past:
         for slice_id, found in groupby(seqs, self.slice_of):
             yield slice_id, list(found)
 
-    def starts(self, slice_id: int) -> dict[str, pa.Table]:
-        """All states at a slice's start."""
+    def starts(self, slice_id: int, states: Collection[str]) -> dict[str, pa.Table]:
+        """These states at a slice's start."""
         if slice_id not in self._starts:
             self._starts.clear()  # one slice's states may be large
-            self._starts[slice_id] = {
-                name: self.run.table_at_cut(name, slice_id) for name in self.spec.states if slice_id
-            }
-        return self._starts[slice_id]
+            self._starts[slice_id] = {}
+        known = self._starts[slice_id]
+        if slice_id:
+            known |= {n: self.run.table_at_cut(n, slice_id) for n in states if n not in known}
+        return {name: known[name] for name in states if name in known}
 
-    def walk(self, slice_id: int, stops: Sequence[int], visit: Visit) -> None:
-        """Go through a slice up to the last of the stops (ascending; each is the seq of the event after it)."""
+    def work(self, states: Collection[str] | None, events: int) -> PassProgram:
+        """What runs where a slice is gone through for these states (None: for all): the statements that they need, without
+        those that put something out. The whole program where events were taken out, which may fail in the rest, and where that
+        is compiled already and the other is not, for few events."""
+        if states is None:
+            states = self.spec.states
+        if self.run.manifest.quarantined or self._analysis.opaque or not states:
+            return self._work
+        cut = build_pass(self._analysis, "look", sorted(states), ())
+        return self._work if slower_start(self.program, cut, self._work, events) else cut
+
+    def walk(
+        self, slice_id: int, stops: Sequence[int], visit: Visit, *, states: Collection[str] | None = None
+    ) -> None:
+        """Go through a slice up to the last of the stops (ascending; each is the seq of the event after it).
+
+        `states`: those that are looked at; None: any.
+        """
         lo = self.cuts[slice_id]
         hi = max(lo, stops[-1] + 1) if stops else lo
-        columns = self._work.columns
+        work = self.work(states, hi - lo)
+        columns = work.columns
         classes: dict[str, Any] = {
             e.__name__: e for e in heard(self.spec, self.reader.types) if e.__name__ in columns
         }
         source = Source(self.reader, lo, hi, classes, columns)
+        starts = self.starts(slice_id, sorted(work.exact))
         kernel = walker(
-            self.program, self._work, self.starts(slice_id), hi - lo, quarantine=self.quarantine
-        )  # fmt: skip
+            self.program, work, starts, hi - lo, final=work is self._work, quarantine=self.quarantine
+        )
         walk = Walk(kernel, source)
         try:
             with going(self.progress, f"through slice {slice_id}", hi - lo) as tick:

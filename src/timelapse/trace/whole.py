@@ -64,7 +64,7 @@ class WholePast(Past):
     def _log(self) -> tuple[EventReader, Sequence[int]]:
         return super()._log()[0], (0, self.run.manifest.cuts[-1])
 
-    patience = 20
+    patience = 4
 
     def used_at(self, event: Event) -> Collection[Place]:
         try:
@@ -87,14 +87,16 @@ class WholePast(Past):
     def held(self, state: str, key: Any, slices: int) -> Any:
         return self.run.value_at_cut(state, key, self.run.slices if slices else 0)
 
-    def starts(self, slice_id: int) -> dict[str, pa.Table]:
+    def starts(self, slice_id: int, states: Collection[str]) -> dict[str, pa.Table]:
         return {}
 
-    def walk(self, slice_id: int, stops: Sequence[int], visit: Visit) -> None:
+    def walk(
+        self, slice_id: int, stops: Sequence[int], visit: Visit, *, states: Collection[str] | None = None
+    ) -> None:
         """Raises Uncompiled, also where there is more than the log's events."""
         if not self.looks_only:
             raise Uncompiled
-        super().walk(slice_id, stops, visit)
+        super().walk(slice_id, stops, visit, states=states)
 
     # --- all steps ------------------------------------------------------------------------------------
 

@@ -24,11 +24,14 @@ from timelapse.trace.recorder import seen
 from timelapse.trace.steps import MISSING
 
 _STOPS = 512
-"""Likely events that are stopped at in a first pass: the newest."""
-_MORE = 16
-"""So many times more in each further pass."""
-_PARTS = 64
-"""Into so many parts a stretch is cut where no event in it is likely."""
+"""Likely events that are stopped at in a pass: the newest of a stretch."""
+_EVENLY = 1024
+"""And so many more that lie evenly among the rest: between them a further pass looks closer. So the passes are few, however many
+events are likely: their number is a logarithm."""
+_CLOSER = 4096
+"""Stops of a further pass."""
+_LEAST = 64
+"""Stops are shared among the stretches in question; each has so many at least."""
 
 
 @dataclass(frozen=True)
@@ -148,17 +151,18 @@ class _Search:
         for ask in whole:
             if self._passed_over(ask):
                 del found[ask]
-        most = _STOPS * self._past.patience
+        patience = self._past.patience
+        newest, evenly = _shared(_STOPS * patience, len(found)), _shared(_EVENLY, len(found))
         while True:
             unclear = {ask: u for ask in found if (u := self._unclear(found[ask], wanted[ask]))}
             if not unclear:
                 break
-            seen_ = self._pass(unclear, most)
+            seen_ = self._pass(unclear, newest, evenly)
             for ask, gone in unclear.items():
                 kept = [s for s in found[ask] if s not in gone]
                 inside = [s for s in seen_[ask.place] if any(g.a <= s.a and s.b <= g.b for g in gone)]
                 found[ask] = sorted([*kept, *inside], key=lambda s: -s.a)
-            most *= _MORE
+            newest = evenly = _shared(_CLOSER * patience, sum(map(len, unclear.values())))
         for ask, stretches in found.items():
             wrote = [s.a for s in stretches if self._single(s)]
             fields = self._likely.get(ask)
@@ -199,34 +203,44 @@ class _Search:
                 known += 1
         return unclear
 
-    def _stops(self, ask: Ask, stretch: Stretch, most: int) -> Iterator[int]:
+    def _stops(self, ask: Ask, stretch: Stretch, newest: int, evenly: int) -> Iterator[int]:
         """Where to stop in a stretch in which the place was written."""
         yield stretch.a
         yield stretch.b
         all_ = self._likely[ask]
         mine = all_[np.searchsorted(all_, stretch.a) : np.searchsorted(all_, stretch.b)]
         if len(mine):
-            for s in mine[-most:].tolist():
+            for s in mine[-newest:].tolist():
                 yield s
                 yield s + 1
+            rest = mine[:-newest]
+            yield from rest[:: max(1, len(rest) // evenly)].tolist()
             return
         size = stretch.b - stretch.a
-        for part in range(1, _PARTS):
-            yield stretch.a + size * part // _PARTS
+        for part in range(1, evenly):
+            yield stretch.a + size * part // evenly
 
-    def _pass(self, unclear: Mapping[Ask, Sequence[Stretch]], most: int) -> Mapping[Place, list[Stretch]]:
+    def _pass(
+        self, unclear: Mapping[Ask, Sequence[Stretch]], newest: int, evenly: int
+    ) -> Mapping[Place, list[Stretch]]:
         """Go through the slice: between which of its stops each place was written."""
         stops: dict[Place, set[int]] = {}
         for ask, stretches in unclear.items():
-            stops.setdefault(ask.place, set()).update(s for g in stretches for s in self._stops(ask, g, most))
+            stops.setdefault(ask.place, set()).update(
+                s for g in stretches for s in self._stops(ask, g, newest, evenly)
+            )
         watch = Watch(stops)
 
         def visit(moment: Moment) -> bool:
             watch.visit(moment)
             return False
 
-        self._past.walk(self._slice, watch.stops, visit)
+        self._past.walk(self._slice, watch.stops, visit, states={name for name, _ in stops})
         return watch.found
+
+
+def _shared(stops: int, among: int) -> int:
+    return max(_LEAST, stops // max(1, among))
 
 
 def shown_side(value: Any) -> Any:

@@ -121,7 +121,7 @@ class NativeKernel:
         self.credit = Credit()
         self.companions: Companions | None = None
         """What takes part in `run`: given before it, if at all."""
-        self._done = self.left = 0
+        self._done = self.left = self._spent_at = 0
         self.open = self._is_begun = False
         """Open: a slice goes on from run to run until `changes` is called; runs give what was put out."""
 
@@ -183,7 +183,7 @@ class NativeKernel:
         if self.open and self._is_begun:
             for growth in self._growth:
                 growth.go_on(self._done)
-            self._done = 0
+            self._done = self._spent_at = 0
             return
         self._is_begun = True
         for number, table in enumerate(self._hashes):
@@ -193,7 +193,7 @@ class NativeKernel:
             else:  # it is empty again
                 self._growth[number] = Growth(self._events, table.rows)
         self._logs.begin()
-        self._done = 0
+        self._done = self._spent_at = 0
 
     def finish(self, result: PassResult) -> None:
         """The slice ends, or a part of it: what it did."""
@@ -226,7 +226,7 @@ class NativeKernel:
         for table in self._hashes:
             table.begin()
         position = np.zeros(len(self._unit.events), np.int64)
-        self._done = 0
+        self._done = self._spent_at = 0
         try:
             with self.decoder.batches(chunks, ahead=self._prefetch) as batches:
                 for batch in batches:
@@ -393,14 +393,13 @@ class NativeKernel:
             if not why:
                 advance(hi)
                 continue
-            since = at - lo
             advance(at)
             if why == ROOM:
                 self._grow(entries, records=full)
             elif why != LEAVE:
                 self._tick_room.grow(why)
             else:
-                self._as_python(batch, at, position, since, shown)
+                self._as_python(batch, at, position, shown)
                 advance(at + 1)
 
     def _call(self, batch: Batch, lo: int, hi: int, position: npt.NDArray[np.int64]) -> int:
@@ -477,12 +476,11 @@ class NativeKernel:
             )  # fmt: skip
         return self._fallback
 
-    def _as_python(
-        self, batch: Batch, at: int, position: npt.NDArray[np.int64], since: int, shown: Shown
-    ) -> None:
+    def _as_python(self, batch: Batch, at: int, position: npt.NDArray[np.int64], shown: Shown) -> None:
         """Run one event as Python on the tables."""
         kind, row, seq = self._place(batch, at, position)
         self.left += 1
+        since, self._spent_at = self._done - self._spent_at, self._done + 1
         if not self.credit.spend(since):
             self._hand_back(seq)
         fallback = self._python()
