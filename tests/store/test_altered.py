@@ -13,6 +13,7 @@ from tests.cli.run_cli import cli
 from timelapse.errors import LogError, StorageError
 from timelapse.run import Run
 from timelapse.run.files import check_files
+from timelapse.run.verified import read_verified
 from timelapse.store.parts import BLOCK, CheckedFile, PartWriter, part_at
 
 EVENTS = 3_000
@@ -196,3 +197,35 @@ def test_what_is_written_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError), PartWriter(path, new=True) as file:
         file.write(b"second")
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("file", b"first")]
+
+
+def test_a_flipped_bit_in_a_logs_quarantine_is_found(tmp_path: Path) -> None:
+    """Who reads the bad rows learns it, and whoever checks all files."""
+    source = tmp_path / "in.csv"
+    source.write_text("n,name,ts\n" + "".join(f"{'x' if n % 7 == 3 else n},a{n},{n}\n" for n in range(200)))
+    log = tl.Log.write(tmp_path / "log", {E: str(source)}, ts="ts", unit="us", max_bad=1.0)
+    assert log.quarantine().num_rows == 29
+    (path,) = (tmp_path / "log" / "quarantine").iterdir()
+    found = cli("verify", tmp_path / "log", "--files")
+    assert found.code == 0, found.err
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(StorageError, match="altered") as error:
+        tl.Log.open(tmp_path / "log").quarantine()
+    assert error.value.code == "TL931"
+    assert path.name in str(error.value)
+    found = cli("verify", tmp_path / "log", "--files")
+    assert found.code != 0
+    assert path.name in found.out + found.err
+
+
+def test_an_altered_verification_is_told_and_not_believed(run: Path) -> None:
+    Run.open(run).verify()
+    path = run / "verified.json"
+    assert check_files(Run.open(run)).ok
+    path.write_text(path.read_text().replace('"ok": true', '"ok": false'))
+    assert read_verified(Run.open(run)) is None
+    (error,) = check_files(Run.open(run)).errors
+    assert error.code == "TL931"
+    assert "verified.json" in str(error)

@@ -131,7 +131,9 @@ def accepted(
     check_days(prepared, seen, segments, [b for r in reports for b in r.first_bad])
     total = sum(s.count for s in segments)
     quarantine = [r.quarantine for r in reports if r.quarantine is not None]
-    return segments, IngestEntry(version, total, max_bad, entries, quarantine, stored.tool())
+    parts = {r.quarantine: r.quarantine_part for r in reports if r.quarantine and r.quarantine_part}
+    made = IngestEntry(version, total, max_bad, entries, quarantine, stored.tool(), parts=parts)
+    return segments, made
 
 
 def _without(one: Prepared, noticed: Noticed, good: int) -> dict[str, int]:

@@ -19,6 +19,7 @@ from timelapse.log.manifest import SegmentEntry
 from timelapse.log.quarantine import QUARANTINE
 from timelapse.log.segment import BLOCK_BYTES, BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter
 from timelapse.log.types import EventType
+from timelapse.store.parts import Part, PartWriter
 
 I64 = npt.NDArray[np.int64]
 SHOWN = 5
@@ -67,6 +68,9 @@ class TaskReport(msgspec.Struct):
     conflicts: dict[int, int] = {}
     noticed: dict[int, Noticed] = {}
     quarantine: str | None = None
+    """The name of the file of its bad rows."""
+    quarantine_part: Part | None = None
+    """That file's checksums."""
     fatal: list[str | None] | None = None
 
 
@@ -189,6 +193,7 @@ class Notes:
         self._report, self._kinds, self._files = report, kinds, files
         self._path = folder / f"{partition:06d}-{uuid4().hex[:12]}.parquet"
         self._writer: pq.ParquetWriter | None = None
+        self._file: PartWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
         report = self._report
@@ -232,15 +237,17 @@ class Notes:
 
     def _write(self, rows: list[BadRow]) -> None:
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._path, QUARANTINE, compression="zstd")
+            self._file = PartWriter(self._path, lasting=True)
+            self._writer = pq.ParquetWriter(self._file, QUARANTINE, compression="zstd")
             self._report.quarantine = self._path.name
         self._writer.write_table(
             pa.Table.from_pylist([msgspec.structs.asdict(r) for r in rows], schema=QUARANTINE)
         )
 
     def close(self) -> None:
-        if self._writer is not None:
+        if self._writer is not None and self._file is not None:
             self._writer.close()
+            self._report.quarantine_part = self._file.finish()
 
 
 def noted(left_out: Sequence[tuple[int, Note]]) -> pa.RecordBatch:

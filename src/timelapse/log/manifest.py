@@ -142,6 +142,8 @@ class IngestEntry(msgspec.Struct, frozen=True):
     """The first seq from which events stand elsewhere than in the version before; None: all stand where they were."""
     replaced: dict[str, int] = {}
     """Files that were corrected and taken in again, with the number of events of their old versions, which are gone."""
+    parts: dict[str, Part] = {}
+    """The checksums of the quarantine's files, by name; a log of an older version has none."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,8 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from timelapse.log.manifest import IngestEntry, Manifest
+from timelapse.log.manifest import REMEDY, IngestEntry, Manifest
+from timelapse.store.parts import CheckedFile, Part
 
+FOLDER = "quarantine"
 QUARANTINE = pa.schema(
     [
         pa.field("file", pa.string()), pa.field("line", pa.int64()), pa.field("type", pa.string()),
@@ -38,13 +40,22 @@ def count_bad(ingests: Sequence[IngestEntry]) -> int:
 
 
 def bad_rows(path: Path, manifest: Manifest) -> pa.Table:
-    """The quarantine of the log at `path`, in the order of its ingests; without the rows of files that were corrected since."""
+    """The quarantine of the log at `path`, in the order of its ingests; without the rows of files that were corrected since.
+
+    Raises StorageError (TL931) for a file that was altered.
+    """
     tables: list[pa.Table] = []
     for entry, gone in zip(manifest.ingests, replaced_later(manifest.ingests), strict=True):
         for name in entry.quarantine:
-            table = pq.read_table(path / "quarantine" / name)
+            table = _read(path / FOLDER / name, entry.parts.get(name))
             if gone:
                 places = zip(table["type"].to_pylist(), table["file"].to_pylist(), strict=True)
                 table = table.filter(pa.array([place not in gone for place in places], pa.bool_()))
             tables.append(table)
     return pa.concat_tables(tables) if tables else QUARANTINE.empty_table()
+
+
+def _read(path: Path, part: Part | None) -> pa.Table:
+    if part is None:  # a version that kept no checksums wrote it
+        return pq.read_table(path)
+    return pq.read_table(pa.BufferReader(CheckedFile(path, part, REMEDY).whole()))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from timelapse.errors import Place, RunError, StorageError
 from timelapse.model.kept import FOLDER
 from timelapse.run.manifest import REMEDY
+from timelapse.run.verified import altered_verified
 from timelapse.store.parts import FileCheck
 from timelapse.store.remote import check_files as check_all
 
@@ -25,7 +27,9 @@ def check_files(run: Run) -> FileCheck:
             place=Place(None if run.path is None else str(run.path)), code="TL934",
             hint="`timelapse verify` compares its content with the serial meaning; replayed again, it has them",
         )  # fmt: skip
-    return check_all(run.path, run.manifest.files, REMEDY, _UNNAMED)
+    found = check_all(run.path, run.manifest.files, REMEDY, _UNNAMED)
+    wrong = altered_verified(run.path)
+    return found if wrong is None else replace(found, errors=(*found.errors, wrong))
 
 
 def need_files(run: Run) -> None:

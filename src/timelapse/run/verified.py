@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from timelapse.errors import StorageError
 from timelapse.store.drafts import change
-from timelapse.store.parts import write_part
+from timelapse.store.manifests import UNSEALED, check_seal, sealed
+from timelapse.store.parts import altered, write_part
 from timelapse.store.remote import RemotePath
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from timelapse.run.verify import Verification
 
 NAME = "verified.json"
+REMEDY = "remove the file and verify the run again"
+"""What to do about one that was altered."""
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -32,17 +36,37 @@ class Verified(msgspec.Struct, frozen=True):
     seconds: float
     when: str
     divergence: str | None = None
+    seal: str | None = None
+    """The checksum of the file as it is stored (store/manifests.py)."""
 
 
 def read_verified(run: Run) -> Verified | None:
-    """The verification that went furthest (or found a difference); None where there is none of this result."""
+    """The verification that went furthest (or found a difference); None where there is none of this result, or its file
+    was altered."""
     if run.path is None:
         return None
     try:
-        found = msgspec.json.decode((run.path / NAME).read_bytes(), type=Verified)
-    except (OSError, msgspec.MsgspecError):
+        data = (run.path / NAME).read_bytes()
+        check_seal(data, run.path / NAME, REMEDY)
+        found = msgspec.json.decode(data, type=Verified)
+    except (OSError, msgspec.MsgspecError, StorageError):
         return None
     return found if found.digest == run.digest else None
+
+
+def altered_verified(path: Path) -> StorageError | None:
+    """The error for a run's `verified.json` that is not what was written; None where it is, or is not there."""
+    try:
+        data = (path / NAME).read_bytes()
+        check_seal(data, path / NAME, REMEDY)
+        msgspec.json.decode(data, type=Verified)
+    except FileNotFoundError:
+        return None
+    except StorageError as error:
+        return error
+    except (OSError, msgspec.MsgspecError) as error:
+        return altered(path / NAME, f"it cannot be read ({error})", REMEDY)
+    return None
 
 
 def keep_verified(run: Run, proof: Verification) -> None:
@@ -55,8 +79,9 @@ def keep_verified(run: Run, proof: Verification) -> None:
     found = Verified(
         run.digest, proof.ok, proof.events, proof.total, proof.boundaries, proof.outputs, proof.seconds,
         datetime.now(UTC).isoformat(timespec="seconds"), None if proof.divergence is None else proof.divergence.text,
+        UNSEALED,
     )  # fmt: skip
-    data = msgspec.json.format(msgspec.json.encode(found), indent=2)
+    data = sealed(found, indent=2)
     with suppress(OSError, StorageError):
         if isinstance(run.path, RemotePath):
             with change(run.path, (), "verified") as (_, folder):
