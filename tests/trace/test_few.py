@@ -9,16 +9,20 @@ from typing import Any
 import pytest
 
 import timelapse as tl
+from tests.native.fuzz.emulate import emulated
 from tests.native.window_programs import windowed_log, windowed_program
 from tests.trace.test_whole import alike, told
-from tests.trace.ways import answers_of_few, by_the_loop
+from tests.trace.ways import answers_of_few, by_the_loop, without_few
 from tests.writers.sources import load_source
 from timelapse.errors import RunError
+from timelapse.kernels.choose import SWITCH
+from timelapse.kernels.native import build
 from timelapse.log import MemoryLog
 from timelapse.model.program import spec_of
 from timelapse.moments import time_text
 from timelapse.run import Run, replay
 from timelapse.trace import timed
+from timelapse.trace.steps import MISSING
 
 
 def _outputs(run: Run, most: int) -> list[Any]:
@@ -250,3 +254,28 @@ def test_what_stands_under_a_key_is_told_with_its_writers(program: type[tl.Progr
         window = next(s for s in found.cause.seen if s.read.state == "shops.last(20 us)")
         inside = [e.seq for e in reversed(mine) if e.ts > row["ts"] - 20]
         assert [s.event.seq for s in window.sources] == inside
+
+
+@pytest.mark.parametrize("slices", [1, 4])
+def test_who_changed_how_much_stands_under_a_key_where_many_events_matter(
+    slices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many to be run alone: the slices are gone through compiled, and the number under the key is watched."""
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    monkeypatch.setenv(SWITCH, "native")
+    log = payments(6, 60)
+    run = replay(Counted, log, slices=slices, spark=False)
+    without_few(monkeypatch)
+    loops: list[object] = []
+    monkeypatch.setattr(timed.All, "__init__", lambda *_: loops.append(1))
+    row = run.stored("Note").to_pylist()[-1]
+    known: set[int] = set()
+    changed: list[tuple[int, Any, Any]] = []
+    for e in log.events(0, row["seq"], {"Paid": Paid}):
+        if isinstance(e, Paid) and e.who == row["who"] and e.shop not in known:
+            changed.append((e.seq, len(known) or MISSING, len(known) + 1))
+            known.add(e.shop)
+    seen = next(s for s in run.why(row["seq"], last=1000).cause.seen if s.read.state == "shops")
+    assert [(s.event.seq, s.before, s.after) for s in seen.sources] == changed[::-1]
+    assert not seen.older
+    assert not loops

@@ -133,9 +133,9 @@ def test_the_slice_is_gone_through_where_too_many_events_matter(monkeypatch: pyt
     walks: list[int] = []
     walk = Past.walk
 
-    def watched(self: Past, slice_id: int, stops: Any, visit: Any) -> None:
+    def watched(self: Past, slice_id: int, stops: Any, visit: Any, **given: Any) -> None:
         walks.append(slice_id)
-        walk(self, slice_id, stops, visit)
+        walk(self, slice_id, stops, visit, **given)
 
     monkeypatch.setattr(Past, "walk", watched)
     quick = [run.why(seq, depth=2).text for seq in asked]

@@ -66,7 +66,8 @@ def test_writers_are_those_of_the_serial_loop(
 ) -> None:
     """Every change is found, newest first, from any event on; writes of the same value may be among them."""
     monkeypatch.setattr(writers_module, "_STOPS", 2)
-    monkeypatch.setattr(writers_module, "_MORE", 2)
+    for name in ("_EVENLY", "_CLOSER", "_LEAST"):
+        monkeypatch.setattr(writers_module, name, 2)
     events = messages(90, seed=5)
     log = MemoryLog(events, [Message, Friendship])
     past = Past(replay(program, log, slices=slices, spark=False))

@@ -26,7 +26,7 @@ def without_few(patch: pytest.MonkeyPatch) -> None:
 def by_the_loop(patch: pytest.MonkeyPatch) -> None:
     """From here on programs that reach into other times are looked into by the serial loop."""
 
-    def refuse(*_: Any) -> Any:
+    def refuse(*_: Any, **__: Any) -> Any:
         raise Uncompiled
 
     without_few(patch)

@@ -27,6 +27,7 @@ from timelapse.engine.job import Job, Task, TaskResult, task_bytes
 from timelapse.engine.spark_shipping import job_id, pack, unpack
 from timelapse.engine.tasks import Report, execute
 from timelapse.env.spark_failures import explained
+from timelapse.env.spark_session import workers_python
 from timelapse.errors import ReplayError
 from timelapse.model.program import spec_of
 from timelapse.tables.apply import Change
@@ -46,6 +47,7 @@ class SparkExecutor:
     spreads = True
 
     def __init__(self, spark: SparkSession) -> None:
+        workers_python(spark)
         self._spark = spark
         self._submitted = [0, 0]
         self._job: Job | None = None

@@ -59,7 +59,7 @@ def explained(error: BaseException, what: str) -> TimelapseError:
             f"Spark's workers run another Python than this one, or one without Timelapse: {_reason(text)}",
             hint=f"{_NOTHING}. The workers take the Python that PYSPARK_PYTHON names where Spark's driver starts; under Spark Connect that "
             f"is the server's own environment: PYSPARK_PYTHON={sys.executable} start-connect-server.sh, on its machine "
-            "with what is installed here",
+            "with what is installed here; or spark.conf.set('spark.sql.execution.pyspark.python', PATH) with a path there",
         )  # fmt: skip
     if any(sign in text for sign in _DIED):
         who = "an executor of Spark" if "ExecutorLostFailure" in text else "a Python worker of Spark"

@@ -53,6 +53,7 @@ def session(
     """
     found = spark or existing()
     if found is not None:
+        workers_python(found)
         return found
     master = master or wanted() or "local[*]"
     check_master(master)
@@ -81,6 +82,22 @@ def session(
             f"Spark does not start: {type(error).__name__}: {error}",
             hint=f"Java {java.text} in {java.home} ({java.origin}); `timelapse doctor` checks the machine",
         ) from error
+
+
+_WORKERS = "spark.sql.execution.pyspark.python"
+"""Which Python workers run, where it is not PYSPARK_PYTHON of the server."""
+_HERE = ("localhost", "127.0.0.1", "::1", "[::1]")
+
+
+def workers_python(spark: SparkSession) -> None:
+    """Under Spark Connect, have the workers of a server on this machine run this Python, unless the session says which.
+
+    The server takes PYSPARK_PYTHON of its own environment, or any `python3`: that has no Timelapse, or another. A server elsewhere
+    is left as it is: this path means nothing there (TL513 says what to do).
+    """
+    host = getattr(getattr(spark, "client", None), "host", None)  # a session without Connect has no client
+    if host in _HERE and spark.conf.get(_WORKERS, None) is None:
+        spark.conf.set(_WORKERS, sys.executable)
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:

@@ -21,6 +21,7 @@ from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.source import Source
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.effects import Journal
+from timelapse.kinds.grouped import Under
 from timelapse.model.events import Event
 from timelapse.model.program import Program
 from timelapse.tables.table import state_table
@@ -35,6 +36,10 @@ _TOLD = 1024
 """Events that run as Python, between two times that progress is told."""
 Visit = Callable[["Moment"], bool]
 """Called at each stop. True: the event there has been done (through `Moment.live`), and is left out."""
+
+
+class Untold(Exception):
+    """How much stands under a declared key, and who changed it, is not told by this kernel."""
 
 
 class Moment:
@@ -56,13 +61,15 @@ class Moment:
     def written(self, state: str, key: Any) -> bool:
         """Whether the key has been written since this was last asked, or since the walk began.
 
-        Also where it got the value that it had, or where the event was rejected.
+        Also where it got the value that it had, or where the event was rejected. Of all that stands under a declared key (Under):
+        whether their number changed in between. Raises Untold where the kernel does not count them.
         """
         return self._written(state, key)
 
     def value(self, state: str, key: Any) -> Any:
-        """What the state holds under the key (True in a Set), or ABSENT."""
-        return self.live(state, None)._get(key, ABSENT)
+        """What the state holds under the key (True in a Set), or ABSENT; of all that stands under a declared key (Under) how much."""
+        live = self.live(state, None)
+        return live.count(key.key) or ABSENT if isinstance(key, Under) else live._get(key, ABSENT)
 
 
 def slower_start(program: Program, work: PassProgram, known: PassProgram, events: int) -> bool:
@@ -140,10 +147,17 @@ class Walk:
         assert self._next is not None
         seq = self._next
         self._advance()
-        kernel = self._native or self._python
-        assert kernel is not None
         journal = None if self._python is None else self._python.journal
-        return visit(Moment(seq, self._live, journal, kernel.take_written, self._look_from))
+        return visit(Moment(seq, self._live, journal, self._written, self._look_from))
+
+    def _written(self, name: str, key: Any) -> bool:
+        if not isinstance(key, Under):
+            kernel = self._native or self._python
+            assert kernel is not None
+            return kernel.take_written(name, key)
+        if self._native is None or (counted := self._native.unit.counted.get(name)) is None:
+            raise Untold
+        return self._native.take_written(counted, key.key)
 
     def _stops(self, batch: Batch, visit: Visit) -> Iterator[tuple[int, Callable[[], bool]] | None]:
         """Where to stop in a batch, by index, with what to do there; None once there are no further stops at all."""
@@ -205,4 +219,4 @@ def counted(events: Iterable[Event], tick: Tick) -> Iterator[Event]:
         yield event
 
 
-__all__ = ["Moment", "Visit", "Walk", "counted", "walker"]
+__all__ = ["Moment", "Untold", "Visit", "Walk", "counted", "slower_start", "walker"]

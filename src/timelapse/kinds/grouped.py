@@ -8,7 +8,7 @@ undone with the values.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from timelapse.errors import DefinitionError, TypeMismatch
 from timelapse.kinds.base import ABSENT, State, StateOptions, StateSpec, Store
@@ -16,6 +16,17 @@ from timelapse.model.types import Check, TupleType, ValueType, parse_key, parse_
 
 GROUPS = "groups"
 """The name of the index among what a state keeps beside its values."""
+
+
+class Under(NamedTuple):
+    """In place of a stored key: all that stands under a declared one."""
+
+    key: Any
+
+    def holds(self, stored: Any) -> bool:
+        """Whether a stored key stands under it."""
+        head = self.key if isinstance(self.key, tuple) else (self.key,)
+        return isinstance(stored, tuple) and stored[: len(head)] == head
 
 
 def parts_of(kind: ValueType) -> tuple[ValueType, ...]:

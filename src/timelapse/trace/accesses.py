@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import timelapse
 from timelapse.ids import Phase
 from timelapse.kinds.base import UNKEYED, Op, State
-from timelapse.kinds.grouped import Grouped
+from timelapse.kinds.grouped import Grouped, Under
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
 from timelapse.model.program import Program
 from timelapse.serial import Loop
-from timelapse.trace.steps import Under, place_text
+from timelapse.trace.steps import place_text
 
 
 class Place(NamedTuple):

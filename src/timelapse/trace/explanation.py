@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from timelapse.ids import Phase
+from timelapse.kinds.grouped import Under
 from timelapse.model.events import Event
 from timelapse.moments import time_text
 from timelapse.trace.steps import (
@@ -18,7 +19,6 @@ from timelapse.trace.steps import (
     HandlerTrace,
     Read,
     Tick,
-    Under,
     Write,
     brief,
     name_of,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from timelapse.errors import TimelapseError
 from timelapse.ids import Phase
 from timelapse.kernels.stores import NullStore
-from timelapse.kinds.grouped import Grouped
+from timelapse.kinds.grouped import Grouped, Under
 from timelapse.log.reader import EventReader
 from timelapse.model.events import Event
 from timelapse.model.program import RUNTIME_NAMES, HandlerSpec, bind
@@ -26,7 +26,6 @@ from timelapse.trace import timed
 from timelapse.trace.knowledge import Part, Place, Unfocused
 from timelapse.trace.logged import events_at
 from timelapse.trace.matter import Matter, place_of, under
-from timelapse.trace.steps import Under
 
 if TYPE_CHECKING:
     from timelapse.trace.moments import Past

@@ -17,13 +17,12 @@ from timelapse.analysis.origins import origins
 from timelapse.analysis.result import PassProgram
 from timelapse.analysis.slicing import accesses, build_pass
 from timelapse.kinds.base import UNKEYED, StateSpec
-from timelapse.kinds.grouped import Grouped
+from timelapse.kinds.grouped import Grouped, Under
 from timelapse.kinds.mean import NUMBER, SUM, Mean
 from timelapse.model.events import Event
 from timelapse.model.program import bind, params_of
 from timelapse.model.types import TupleType
 from timelapse.trace.columns import Pattern
-from timelapse.trace.steps import Under
 
 if TYPE_CHECKING:
     from timelapse.trace.moments import Past

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import UNKEYED
+from timelapse.kinds.grouped import Under
 from timelapse.log.types import bind, heard
 from timelapse.model.events import Event
 from timelapse.model.types import TupleType
@@ -195,6 +196,8 @@ def _recent(past: Past, state: str, lo: int, hi: int) -> Seqs:
 
 
 def _parts(key: Any) -> tuple[Any, ...]:
+    if isinstance(key, Under):
+        key = key.key
     if key == UNKEYED or key is None:
         return ()
     return tuple(key) if isinstance(key, tuple) else (key,)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from timelapse.kinds.base import StateSpec
+from timelapse.kinds.grouped import Under
 from timelapse.kinds.mean import Mean
 from timelapse.model.events import Event
 from timelapse.model.types import TupleType, ValueType
 from timelapse.trace.columns import Columns, Pattern
 from timelapse.trace.knowledge import Knowledge, Part, Place, Unfocused
-from timelapse.trace.steps import Under
 
 if TYPE_CHECKING:
     from timelapse.trace.moments import Past

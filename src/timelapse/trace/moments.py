@@ -15,6 +15,7 @@ from timelapse.errors import HandlerError, ReplayError
 from timelapse.kernels.base import Tick
 from timelapse.kernels.source import Source
 from timelapse.kernels.walk import Visit, Walk, slower_start, walker
+from timelapse.kinds.grouped import Grouped
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
@@ -189,7 +190,8 @@ class Past:
         those that put something out. The whole program where events were taken out, which may fail in the rest, and where that
         is compiled already and the other is not, for few events."""
         if states is None:
-            if self.spec.times:  # windows are kept where statements look at them, which may put something out
+            # Windows, numbers and lists of members are kept where statements look at them, which may put something out.
+            if self.spec.times or any(issubclass(s.kind, Grouped) for s in self.spec.states.values()):
                 return self._work
             states = self.spec.states
         if self.run.manifest.quarantined or self._analysis.opaque or not states:
@@ -198,15 +200,16 @@ class Past:
         return self._work if slower_start(self.program, cut, self._work, events) else cut
 
     def walk(
-        self, slice_id: int, stops: Sequence[int], visit: Visit, *, states: Collection[str] | None = None
-    ) -> None:
+        self, slice_id: int, stops: Sequence[int], visit: Visit, *, states: Collection[str] | None = None,
+        whole: bool = False,
+    ) -> None:  # fmt: skip
         """Go through a slice up to the last of the stops (ascending; each is the seq of the event after it).
 
-        `states`: those that are looked at; None: any.
+        `states`: those that are looked at; None: any. `whole`: the whole program runs.
         """
         lo = self.cuts[slice_id]
         hi = max(lo, stops[-1] + 1) if stops else lo
-        work = self.work(states, hi - lo)
+        work = self._work if whole else self.work(states, hi - lo)
         columns = work.columns
         classes: dict[str, Any] = {
             e.__name__: e for e in heard(self.spec, self.reader.types) if e.__name__ in columns

@@ -14,13 +14,14 @@ from timelapse.errors import HandlerError, ReplayError
 from timelapse.ids import Phase
 from timelapse.kernels.base import Abandoned
 from timelapse.kinds.base import ABSENT
+from timelapse.kinds.grouped import Under
 from timelapse.model.events import Event
 from timelapse.model.program import HandlerSpec
 from timelapse.trace import timed
 from timelapse.trace.columns import Seqs
 from timelapse.trace.few import number_of, place_of_number
 from timelapse.trace.knowledge import Ask, Place, Unfocused
-from timelapse.trace.steps import Tick, Under
+from timelapse.trace.steps import Tick
 from timelapse.trace.whole import Uncompiled, WholePast
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from timelapse.kinds.base import ABSENT, StateSpec
-from timelapse.kinds.grouped import Grouped
+from timelapse.kinds.grouped import Grouped, Under
+from timelapse.kinds.setof import SetOf
 from timelapse.kinds.sum import shown_amount
 from timelapse.model.events import Event, Record
 from timelapse.trace.expressions import comparison, shown, written
@@ -25,7 +26,6 @@ from timelapse.trace.steps import (
     Read,
     Step,
     Texts,
-    Under,
     Write,
     brief,
 )
@@ -185,7 +185,8 @@ class Recorder:
             if not quiet:
                 quiet = True
                 try:
-                    number = len(state._under(checked))
+                    # Compiled, how many they are may be known where nobody keeps which.
+                    number = state.count(checked) if isinstance(state, SetOf) else len(state._under(checked))
                 finally:
                     quiet = False
                 self._read(Read(name, Under(checked), number, number > 0, self.line))

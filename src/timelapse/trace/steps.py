@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from timelapse.ids import Phase
 from timelapse.kinds.base import UNKEYED
+from timelapse.kinds.grouped import Under
 from timelapse.kinds.sum import Units
 from timelapse.model.events import Event, Record
 from timelapse.moments import time_text
@@ -62,17 +63,6 @@ def brief(value: Any, limit: int = _LONG) -> str:
     """A value as Python writes it, on one line, cut where it is long."""
     text = str(value) if isinstance(value, Decimal) else repr(value)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
-class Under(NamedTuple):
-    """In place of a stored key: all that stands under a declared one."""
-
-    key: Any
-
-    def holds(self, stored: Any) -> bool:
-        """Whether a stored key stands under it."""
-        head = self.key if isinstance(self.key, tuple) else (self.key,)
-        return isinstance(stored, tuple) and stored[: len(head)] == head
 
 
 def place_text(state: str, key: Any) -> str:

@@ -18,6 +18,7 @@ from timelapse.kernels.walk import counted
 from timelapse.kinds.base import ABSENT, State
 from timelapse.kinds.extremum import Extremum
 from timelapse.kinds.first import First
+from timelapse.kinds.grouped import Under
 from timelapse.kinds.past import Window
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
@@ -28,7 +29,7 @@ from timelapse.progress import Progress, Silent
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
 from timelapse.serial import Loop
-from timelapse.trace.steps import DatedWrite, EventTrace, Under
+from timelapse.trace.steps import DatedWrite, EventTrace
 from timelapse.trace.steps import Tick as TickEvent
 from timelapse.trace.telling import going
 from timelapse.trace.views import Chosen, Shown, View, Watch, ago_name, at_name, last_name, named

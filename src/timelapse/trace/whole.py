@@ -91,12 +91,13 @@ class WholePast(Past):
         return {}
 
     def walk(
-        self, slice_id: int, stops: Sequence[int], visit: Visit, *, states: Collection[str] | None = None
-    ) -> None:
+        self, slice_id: int, stops: Sequence[int], visit: Visit, *, states: Collection[str] | None = None,
+        whole: bool = False,
+    ) -> None:  # fmt: skip
         """Raises Uncompiled, also where there is more than the log's events."""
         if not self.looks_only:
             raise Uncompiled
-        super().walk(slice_id, stops, visit, states=states)
+        super().walk(slice_id, stops, visit, states=states, whole=whole)
 
     # --- all steps ------------------------------------------------------------------------------------
 

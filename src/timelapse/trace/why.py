@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from timelapse.errors import RunError, UsageError
 from timelapse.ids import Phase
+from timelapse.kernels.walk import Untold
 from timelapse.kinds.base import ABSENT
+from timelapse.kinds.grouped import Under
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.program import spec_of
 from timelapse.progress import Progress
@@ -30,7 +31,6 @@ from timelapse.trace.steps import (
     EventTrace,
     HandlerTrace,
     Read,
-    Under,
     Write,
 )
 from timelapse.trace.tracer import Tracer
@@ -133,7 +133,7 @@ def _fill(past: Past, level: Sequence[Cause], last: int, guess: Guess | None) ->
     found = writers(
         past, {ask for _, _, ask in asked if ask not in under}, last + bool(past.spec.times), guess
     )
-    found |= _under(past, list(under))
+    found |= _under(past, list(under), last)
     chosen = choosers(past, [(cause.trace, seen.read) for cause, seen in reads])
     seqs = sorted({*chosen.values(), *(w.seq for known in found.values() for w in known.found)})
     events = events_at(past.reader, past.program, seqs)
@@ -153,16 +153,22 @@ def _fill(past: Past, level: Sequence[Cause], last: int, guess: Guess | None) ->
     return sources
 
 
-def _under(past: Past, asks: Sequence[Ask]) -> dict[Ask, Writers]:
-    """Who wrote anything under declared keys: by the events that matter, if that can be said."""
+def _under(past: Past, asks: Sequence[Ask], last: int) -> dict[Ask, Writers]:
+    """Who wrote anything under declared keys: by the events that matter, if they are few; else who changed how much there is, from going
+    through the slices. Raises Uncompiled where these do not tell."""
     found = {ask: Writers() for ask in asks}
     for ask in asks:
-        with contextlib.suppress(Unfocused):
+        try:
             few = Few(past, ask.end)
             rows = few.writes([ask.place], None, None)[0][ask.place]
             found[ask].found += [
                 Written(w.step.root, shown_side(w.before), shown_side(w.after)) for w in reversed(rows)
             ]
+        except Unfocused:
+            try:
+                found |= writers(past, [ask], last + 1)
+            except Untold as why:
+                raise Uncompiled from why
     return found
 
 
@@ -174,7 +180,8 @@ def _ask(past: Past, trace: EventTrace, read: Read) -> Ask:
     """Who wrote what an event read? A look back shows what was written until then."""
     view = trace.views.get(read.state)
     if view is None:
-        return Ask((read.state, read.key), trace.seq, not read.present)
+        gone = not read.present and not isinstance(read.key, Under)
+        return Ask((read.state, read.key), trace.seq, gone)
     end = trace.seq if view.until is None else past.end(view.until)
     return Ask((view.state, read.key), end)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import ABSENT
+from timelapse.kinds.grouped import Under
 from timelapse.trace.columns import Seqs
 from timelapse.trace.knowledge import Ask, Place, Unfocused
 from timelapse.trace.likely import Guess, Stretch, Watch, candidates
@@ -59,7 +60,8 @@ def writers(past: Past, asks: Collection[Ask], count: int, guess: Guess | None =
 
     Slices are searched from the newest. Where a key is one that events' fields hold, a slice without such an event that
     left the key as it was is passed over; for keys that are not there at the end, every slice that left them as they
-    were. `guess`: what is known of a slice from going through it already.
+    were. `guess`: what is known of a slice from going through it already. Of all that stands under a declared key (Under) it is who
+    changed their number; raises Untold where that is not counted.
     """
     result = {ask: Writers() for ask in asks}
     refused = past.refused()
@@ -88,7 +90,7 @@ def _focused(past: Past, slice_id: int, asks: Sequence[Ask]) -> dict[Ask, list[W
     ends: dict[int, list[Ask]] = {}
     for ask in asks:
         ends.setdefault(min(ask.end, past.cuts[slice_id + 1]), []).append(ask)
-    if not ends:
+    if not ends or any(isinstance(ask.place[1], Under) for ask in asks):
         return {}
     try:
         wrote, _ = past.focus(slice_id, max(ends)).writes({a.place for a in asks})
@@ -180,7 +182,7 @@ class _Search:
     def _passed_over(self, ask: Ask) -> bool:
         """Whether the slice is not searched: it left the place as it was, and no event is likely to have written it."""
         place, known = ask.place, self._known
-        if ask.end < self._hi or self._past.changed(*place, self._slice):
+        if ask.end < self._hi or isinstance(place[1], Under) or self._past.changed(*place, self._slice):
             return False
         return not len(self._likely.get(ask, ())) and place in known.held and place not in known.computed
 
@@ -235,7 +237,8 @@ class _Search:
             watch.visit(moment)
             return False
 
-        self._past.walk(self._slice, watch.stops, visit, states={name for name, _ in stops})
+        counts = any(isinstance(key, Under) for _, key in stops)  # who counts may only put it out
+        self._past.walk(self._slice, watch.stops, visit, states={name for name, _ in stops}, whole=counts)
         return watch.found
 
 
