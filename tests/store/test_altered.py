@@ -203,7 +203,7 @@ def test_a_flipped_bit_in_a_logs_quarantine_is_found(tmp_path: Path) -> None:
     """Who reads the bad rows learns it, and whoever checks all files."""
     source = tmp_path / "in.csv"
     source.write_text("n,name,ts\n" + "".join(f"{'x' if n % 7 == 3 else n},a{n},{n}\n" for n in range(200)))
-    log = tl.Log.write(tmp_path / "log", {E: str(source)}, ts="ts", unit="us", max_bad=1.0)
+    log = tl.Log.write(tmp_path / "log", {E: str(source)}, ts="ts", unit="us", max_bad=1.0, max_bad_day=1.0)
     assert log.quarantine().num_rows == 29
     (path,) = (tmp_path / "log" / "quarantine").iterdir()
     found = cli("verify", tmp_path / "log", "--files")
