@@ -181,7 +181,7 @@ def drive(
 
 
 @pytest.mark.parametrize("program", [Plain, Timed])
-@pytest.mark.parametrize("seed", range(deep(10)))
+@pytest.mark.parametrize("seed", range(deep(6)))
 def test_the_newest_version_is_a_replay_of_all_rows(
     seed: int, program: type[tl.Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,7 +200,7 @@ def test_the_newest_version_is_a_replay_of_all_rows(
 
 
 @pytest.mark.parametrize("program", [Plain, Timed])
-@pytest.mark.parametrize("seed", range(deep(14)))
+@pytest.mark.parametrize("seed", range(deep(8)))
 def test_crashes_and_rivals(seed: int, program: type[tl.Program], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
     rng = random.Random(seed)
@@ -213,7 +213,7 @@ def test_crashes_and_rivals(seed: int, program: type[tl.Program], monkeypatch: p
     check(disk, world, as_program(program), rules)
 
 
-@pytest.mark.parametrize("seed", range(deep(8)))
+@pytest.mark.parametrize("seed", range(deep(5)))
 def test_events_that_fail(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which events are taken out is decided anew in each version."""
     monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")

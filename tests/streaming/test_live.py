@@ -31,6 +31,7 @@ from timelapse.errors import (
 )
 from timelapse.progress import Silent
 from timelapse.run import run_serial
+from timelapse.streaming import loop
 from timelapse.streaming.checkpoints import compact, newest_whole
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.pack import Pack
@@ -471,3 +472,30 @@ def test_the_live_demo(tmp_path: Path) -> None:
     assert found.code == 0, found.out + found.err
     assert "the same: " in found.out
     assert "killing the process" in found.out
+
+
+def test_the_moment_of_catching_up_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so is that sources have more than is processed, with figures."""
+    notes: list[str] = []
+
+    class Heard(Silent):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    (tmp_path / "hits").mkdir()
+    for n in range(6):
+        put(tmp_path / "hits" / f"{n}.jsonl", lines(hits(20, 20 * n)))
+    monkeypatch.setattr(loop, "MOST_ROWS", 20)
+    monkeypatch.setattr(loop, "_BEHIND", 0.0)
+    streams: dict[Any, Any] = {Hit: tmp_path / "hits", Mark: tl.Push()}
+    with tl.live(
+        Watch, streams, tmp_path / "out", progress=Heard(), idle="1ms", trigger="10ms", ahead=None
+    ) as run:
+        run.until(lambda e: e.end_seq >= 119)
+        for _ in range(200):
+            if run.health.caught_up is not None:
+                break
+            time.sleep(0.05)
+    assert run.health.caught_up is not None
+    assert sum("caught up behind epoch" in text and "120 rows in" in text for text in notes) == 1
+    assert any("sources have more than is processed" in text and "rows wait here" in text for text in notes)

@@ -70,15 +70,8 @@ class Head:
         self.writer = uuid.uuid4().hex
         self._fingerprint = fingerprint(program)
         self._recovery = Recovery(
-            place,
-            program,
-            types,
-            quarantine=rules.quarantine,
-            tell=tell,
-            folder=folder,
-            origin=origin,
-            checkpoints=not rebuild,
-        )
+            place, program, types, quarantine=rules.quarantine, tell=tell, folder=folder, origin=origin, checkpoints=not rebuild, sliced=True
+        )  # fmt: skip
         self.partitions: dict[tuple[int, str], Partition] = {}
         self.streams: list[StreamEntry] = []
         self._held = Held(types)
@@ -119,6 +112,7 @@ class Head:
                 raise self._another(Place(str(self._place)))
             self._change(change, self.last)
         self._begin_kernel(compiled=True)
+        self._recovery.checkpoints = True
 
     def _another(self, place: Place) -> RunError:
         return RunError(

@@ -36,6 +36,8 @@ _WHOLE_AFTER = 8
 _REMEMBERED = 512
 _FOLLOW = 0.2
 """Seconds after which a standby looks for further epochs."""
+_BEHIND = 30.0
+"""Seconds after which it is said that sources have more than is processed."""
 _SINKS_WAIT = 30.0
 """Seconds in which sinks may catch up when a run ends."""
 
@@ -78,6 +80,8 @@ class Health:
     """Rows journalled and read since it was started."""
     checkpoints: int = 0
     started: float = 0.0
+    caught_up: float | None = None
+    """When all was processed that sources had: the moment from replaying a backlog to live (wall clock, seconds)."""
 
 
 class Stopped(Exception):
@@ -110,6 +114,8 @@ class Loop:
         """Called when all has ended."""
         self._last_rows: dict[tuple[int, str], float] = {}
         self._compacting: threading.Thread | None = None
+        self._full_since: float | None = None
+        self._full_rows = 0
         self._corrector = Corrector(timing.correct, timing.correct_rows)
         self.thread = threading.Thread(target=self._run, name="timelapse-live", daemon=True)
 
@@ -264,10 +270,39 @@ class Loop:
                 self._end("ended")
                 return
             full = sum(len(b.ts) for b in batches) >= MOST_ROWS
+            self._keep_up(full=full, ended=ended)
             left = self._timing.trigger - (time.monotonic() - began)
             if left > 0 and not full:
                 self._stop.wait(left) if batches else self._wake.wait(left)
         raise Stopped
+
+    def _keep_up(self, *, full: bool, ended: bool) -> None:
+        """Say at which moment all that sources had is processed, and where they have more than is processed."""
+        now, health = time.monotonic(), self.health
+        if full:
+            if self._full_since is None:
+                self._full_since, self._full_rows = now, health.rows
+            elif now - self._full_since >= _BEHIND:
+                rate = (health.rows - self._full_rows) / (now - self._full_since)
+                waiting = 0 if self.head is None else self.head.waiting[0]
+                self._progress.note(
+                    f"sources have more than is processed: {rate:,.0f} rows/s for {now - self._full_since:.0f} s, and more each time; "
+                    f"{waiting:,} rows wait here, the others at their sources"
+                )
+                self._full_since = None
+            return
+        self._full_since = None
+        if health.caught_up is None and (
+            ended or all(source.at_end(name) for _, source in self._sources for name in source.partitions())
+        ):
+            health.caught_up = time.time()
+            seconds = max(1e-3, health.caught_up - health.started)
+            last = None if self.head is None else self.head.last
+            if health.read:
+                self._progress.note(
+                    f"caught up behind epoch {0 if last is None else last.number:,}: {health.read:,} rows in {seconds:,.1f} s "
+                    f"({health.read / seconds:,.0f} rows/s)" + ("" if ended else "; live from here on")
+                )
 
     def _correct(self, head: Head, *, ended: bool) -> None:
         """Put late rows into their places, where that is asked for and due."""

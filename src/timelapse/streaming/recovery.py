@@ -26,6 +26,7 @@ from timelapse.streaming.handover import Origin
 from timelapse.streaming.kernel import OpenKernel, is_restorable, lag_of
 from timelapse.streaming.pack import Pack
 from timelapse.streaming.place import RunPlace
+from timelapse.streaming.sliced import replayed
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.sums import Sums, by_name
 from timelapse.streaming.versions import Inserted, common, corrections, journalled, shift_of, valid
@@ -70,6 +71,8 @@ class Running:
     noted: tuple[int, list[tuple[int, str]]] = (0, [])
     rerun: int = 0
     """Rows of the journal that ran again."""
+    whole: tuple[int, Stand] | None = None
+    """Where it stood at the end of an epoch from which it ran, and of which there is no checkpoint: it needs a whole one first."""
     unsaved: list[tuple[Checkpoint, PassResult]] = field(default_factory=list)
     """Checkpoints that could not be written yet, in order."""
 
@@ -86,6 +89,14 @@ class Running:
     def save(self, place: RunPlace, about: Checkpoint, changes: PassResult) -> str:
         """Write a checkpoint of what was done to states since the last one, and those before it that could not be written. Returns its name."""
         self.unsaved.append((about, changes))
+        if self.whole is not None:
+            number, stand = self.whole
+            base = msgspec.structs.replace(
+                about, epoch=number, hash=chain.read_epoch(place, number).hash, complete=stand.complete or 0, whole=True,
+                seen=[part.end for part in stand.seen], notes=checkpoints.noted(place, 1, number),
+            )  # fmt: skip
+            self.checkpoint, _ = checkpoints.write_whole(place, base, stand)
+            self.whole, self.changes, self.noted = None, 0, (number, base.notes)
         while self.unsaved:
             about, changes = self.unsaved[0]
             about = msgspec.structs.replace(about, parent=self.checkpoint)
@@ -98,14 +109,14 @@ class Running:
 class Recovery:
     """Makes a program run on, at the end of an epoch. It writes nothing, so it may be done beside what goes on.
 
-    `checkpoints` False: none is used, so that all is run again from where the program began.
+    `checkpoints` False: none is used, so that all is run again from where the program began; `sliced`: in time slices, where there are many rows.
     """
 
     def __init__(
         self, place: RunPlace, program: Program, types: Sequence[EventType], *, quarantine: int | None, tell: Callable[[str], None],
-        folder: Path | None = None, origin: Origin | None = None, checkpoints: bool = True,
+        folder: Path | None = None, origin: Origin | None = None, checkpoints: bool = True, sliced: bool = False,
     ) -> None:  # fmt: skip
-        self._checkpoints = checkpoints
+        self.checkpoints, self.sliced = checkpoints, sliced
         self._place, self._program, self._types = place, program, list(types)
         self._quarantine, self._tell, self._folder, self._origin = quarantine, tell, folder, origin
         self._lag = lag_of(program)
@@ -133,7 +144,7 @@ class Recovery:
         called again and again, and raises to give up. Raises StorageError, HandlerError.
         """
         try:
-            running = self._at_checkpoint(last, compiled, None if late is None else late.first)
+            running = self._at_checkpoint(last, compiled, late)
             found = PutOut()
             collected = None if late is None else found
             if last is not None and running.start < last.number:
@@ -144,12 +155,13 @@ class Recovery:
                 raise
             return self.begin(last, compiled=False, late=late, stopped=stopped, compare=compare)
 
-    def _at_checkpoint(self, last: Epoch | None, compiled: bool, before: int | None) -> Running:
-        """The program at its newest checkpoint that counts; with `before`, at one before a time."""
+    def _at_checkpoint(self, last: Epoch | None, compiled: bool, late: Inserted | None) -> Running:
+        """The program at its newest checkpoint that counts; with `late`, at one before the first of these rows."""
+        before = None if late is None else late.first
         number = 0 if last is None else last.number
         self._changed = 0 if last is None else last.last_change
         found = None
-        if self.restorable and self._checkpoints:
+        if self.restorable and self.checkpoints:
             counts = valid(self._place, last)
             found = checkpoints.newest_whole(
                 self._place, number, self.problems, lambda about: counts(about) and (before is None or about.complete < before)
@@ -163,6 +175,8 @@ class Recovery:
             stand, start = self.base(), self._changed
             epoch = chain.read_epoch(self._place, start).about
             begin, gone = epoch.begin, self._recall(epoch, journal)
+        elif found is None and late is None and (running := self._by_slices(last, compiled)) is not None:
+            return running
         elif found is None and self._origin is not None:
             stand, sums, begin = self.base(), self._origin.sums(), self._origin.begin
             journal.begin(self._origin.count, begin, self._blocks_before())
@@ -193,6 +207,28 @@ class Recovery:
             running, _ = self.begin(last, compiled=False)
             changes = running.kernel.changes()
         return self.stood.then(self._program, changes, running.complete or 0).trimmed(self._program)
+
+    def _by_slices(self, last: Epoch | None, compiled: bool) -> Running | None:
+        """The program at the end of `last`, by a replay of the journal, where that is quicker. Raises RunError (TL944) as `again` does."""
+        if last is None or not self.restorable or not self.sliced:
+            return None
+        start = None if self._origin is None else self._origin.path
+        found = replayed(
+            self._place, self._program, last, start, quarantine=self._quarantine is not None, folder=self._folder, tell=self._tell
+        )  # fmt: skip
+        if found is None:
+            return None
+        stand, journal = found.stand(), JournalEnd(self._types, self._lag)
+        blocks = found.blocks((found.complete or 0) - self._lag) if self._lag else ()
+        journal.begin(found.count, found.begin, blocks)
+        self._compare(found.sums(), chain.read_epoch(self._place, last.number))
+        kernel = OpenKernel(
+            self._program, self._types, journal, stand, quarantine=self._quarantine, folder=self._folder, compiled=compiled
+        )  # fmt: skip
+        self.stood = stand if self.keep else None
+        made = Running(kernel, journal, found.sums(), found.begin, stand.complete, last.number, journal.count)
+        made.whole, made.rerun = (last.number, stand), found.count
+        return made
 
     def at(self, stand: Stand, epoch: Epoch | None, *, compiled: bool = True) -> Running:
         """A program that stands so at the end of an epoch (None: before the first)."""
