@@ -60,7 +60,7 @@ class Interrupted:
     ) -> Interrupted:
         """What was left of the same replay into `place`."""
         what = same({
-            "timelapse": __version__, "program": fingerprint(program), "parameters": params_text(program),
+            "timelapse": __version__, "parameters": params_text(program), "program": fingerprint(program),
             "log": source.id, "events": source.reader.count, "without": list(source.without), "slices": settings.slices,
             "strategy": settings.strategy if settings.strategy is None else str(settings.strategy),
             "quarantine": settings.quarantine, "max_quarantined": settings.max_quarantined, "until": settings.until,
