@@ -6,9 +6,10 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -87,3 +88,57 @@ def s3_server() -> Iterator[S3Server]:
         server.stop()
         os.environ.clear()
         os.environ.update(before)
+
+
+class Gate:
+    """A way to a server that can be shut: connections are refused then, and those that are open break off."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = int(probe.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._listening: socket.socket | None = None
+        self._open: list[socket.socket] = []
+        self.open()
+
+    def open(self) -> None:
+        listening = socket.socket()
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", self._port))
+        listening.listen(64)
+        self._listening = listening
+        threading.Thread(target=self._accept, args=(listening,), daemon=True).start()
+
+    def shut(self) -> None:
+        """Refuse, and break off what is going on."""
+        if self._listening is not None:
+            self._listening.shutdown(socket.SHUT_RDWR)
+            self._listening.close()
+            self._listening = None
+        for one in self._open:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self._open = []
+
+    def _accept(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                here, _ = listening.accept()
+            except OSError:
+                return
+            there = socket.create_connection(("127.0.0.1", self._target))
+            self._open += [here, there]
+            for one, other in ((here, there), (there, here)):
+                threading.Thread(target=_forward, args=(one, other), daemon=True).start()
+
+
+def _forward(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+    for one in (source, target):
+        with suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+    source.close()  # each is one thread's source

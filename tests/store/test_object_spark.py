@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 import timelapse as tl
-from tests.store.test_object_logs import PROGRAM, scratch, some
-
-__all__ = ["scratch"]
+from tests.store.object_programs import PROGRAM, some
 
 
 @pytest.fixture
