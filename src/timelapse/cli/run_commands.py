@@ -374,7 +374,7 @@ def repair_text(stage: str, found: dict[str, Any]) -> str:
 def _print_certificate(certificate: dict[str, Any]) -> None:
     from timelapse.cli.console import line
     from timelapse.cli.view import took
-    from timelapse.run.views import IN_ORDER
+    from timelapse.run.views import IN_ORDER, beyond_budget
 
     fallback, kept = certificate.get("fallback"), certificate.get("cache")
     if kept:
@@ -391,6 +391,8 @@ def _print_certificate(certificate: dict[str, Any]) -> None:
         )
     else:
         line(("in order", "green"), f" {IN_ORDER}")
+    if beyond := beyond_budget(certificate):
+        line(("memory  ", "yellow"), f" {beyond}")
     if taken := certificate.get("taken_over"):
         torn = (
             f"; {taken['torn']} files were not as they were written, and done again"

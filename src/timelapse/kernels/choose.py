@@ -19,7 +19,7 @@ from timelapse.kernels.flat.kernel import FlatKernel
 from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.lowered import kept_whole, lowered_pass, refused, viewed
 from timelapse.kernels.source import Source
-from timelapse.kernels.starts import starting
+from timelapse.kernels.starts import can_be_looked_up, starting
 from timelapse.kernels.steps import SteppingKernel, has_steps
 from timelapse.kernels.windows import Before
 from timelapse.model.program import Program, spec_of
@@ -355,6 +355,19 @@ def event_bytes(program: Program, work: PassProgram, *, mapped: bool) -> int | N
     except refused():
         return None
     return unit.event_bytes(mapped=mapped)
+
+
+def loaded_whole(program: Program, work: PassProgram, *, compiled: bool) -> list[str]:
+    """The states with keys whose start a final pass loads whole, however large it is. Compiles nothing."""
+    specs = {n: s for n, s in spec_of(program).states.items() if n in work.exact and s.key is not None}
+    if not compiled:
+        return sorted(name for name, spec in specs.items() if not can_be_looked_up(spec))
+    from timelapse.kernels.native.memory.layout import can_be_mapped
+
+    unit = lowered_pass(program, work, final=True)
+    listed = set(specs) if unit.lists and unit.ticking else set(unit.indexed)
+    own = {name: spec for name, spec in specs.items() if name in unit.layouts}
+    return sorted(n for n, spec in own.items() if n in listed or not can_be_mapped(spec, unit.layouts[n]))
 
 
 def foresee(program: Program, work: PassProgram, events: int, *, final: bool) -> Choice:

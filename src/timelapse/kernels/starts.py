@@ -32,13 +32,14 @@ def starting(spec: StateSpec, table: Start, events: int, memory: int | None) -> 
     few = 0 < events * _WORTH < rows
     large = memory is not None and rows * KEY_BYTES > carried(memory)
     if isinstance(table, Levels):
-        return LazyDict(MappedLevels(table)) if _can_be_looked_up(spec) else to_dict(spec, whole(table))
-    if (few or large) and _can_be_looked_up(spec):
+        return LazyDict(MappedLevels(table)) if can_be_looked_up(spec) else to_dict(spec, whole(table))
+    if (few or large) and can_be_looked_up(spec):
         return LazyDict(MappedTable(spec, table))
     return to_dict(spec, table)
 
 
-def _can_be_looked_up(spec: StateSpec) -> bool:
+def can_be_looked_up(spec: StateSpec) -> bool:
+    """Whether handlers that run as Python can take a state's keys over one by one."""
     kinds = [t.inner if isinstance(t, OptionalType) else t for t in key_types(spec)]
     return all(isinstance(k, ScalarType) and k.name in _HASHED for k in kinds)
 

@@ -19,6 +19,7 @@ from timelapse.model.versions import origin_of
 from timelapse.plan import Plan
 from timelapse.run.foresight import used_kernels
 from timelapse.run.manifest import FORMAT, RunManifest, StateEntry
+from timelapse.run.memory import memory_of
 from timelapse.run.parameters import params_text
 from timelapse.run.records import record_entries
 from timelapse.run.request import Request
@@ -94,6 +95,7 @@ def _certificate(
             **outcome.counted,
         },
         "slices": job.slices,
+        "memory": memory_of(plan, job, outcome.compiled),
         "taken_over": None
         if not any(outcome.taken_over)
         else {

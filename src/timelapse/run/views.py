@@ -62,6 +62,8 @@ def card(run: Run) -> Card:
         facts.append(("in order", IN_ORDER))
     if found.get("start_from"):
         facts.append(("goes on from", started_from(found["start_from"])))
+    if beyond := beyond_budget(found):
+        facts.append(("memory", beyond))
     if found.get("fallback"):
         facts.append(("fallback", str(found["fallback"].get("reason", ""))))
     if run.path is not None:
@@ -71,3 +73,11 @@ def card(run: Run) -> Card:
     rows = tuple((name, f"{count:,}") for name, count in run.counts.items())
     table = Table(("record", "outputs"), rows, ("outputs",)) if rows else None
     return Card(f"Run of {run.program}({params})", "", facts, table, figures)
+
+
+def beyond_budget(certificate: Mapping[str, Any]) -> str:
+    """What is said where a budget was set and does not bound everything; empty otherwise."""
+    known = certificate.get("memory") or {}
+    if not known.get("set") or not known.get("unbounded"):
+        return ""
+    return f"TIMELAPSE_MEMORY does not bound: {'; '.join(known['unbounded'])}"

@@ -1,0 +1,48 @@
+"""What a replay keeps in memory that its budget does not bound (docs/memory.md): for whoever reads its run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from timelapse.engine.job import Job
+from timelapse.kernels.choose import loaded_whole
+from timelapse.model.program import ProgramSpec, spec_of
+from timelapse.plan import Plan
+from timelapse.tables.effectlog import NET
+
+_AHEAD = {"send", "dated"}
+
+
+def memory_of(plan: Plan, job: Job, compiled: Mapping[str, bool]) -> dict[str, Any]:
+    """For the certificate: a task's budget in bytes (None: half of its machine's memory, shared out), whether the user has set it, and
+    what it does not bound. `compiled`: which passes ran compiled."""
+    found = [*_beside(plan, job), *_states(plan, job, compiled=compiled.get("final", False)), *_times(job)]
+    return {"budget": job.memory, "set": job.careful, "unbounded": found}
+
+
+def _beside(plan: Plan, job: Job) -> Iterator[str]:
+    if plan.mode == "staged" and job.slices - job.given > 1:
+        deltas = sorted(name for stage in plan.stages for name in stage.work.delta)
+        more = f", and what slices do to {', '.join(deltas)} as a whole" if deltas else ""
+        yield f"tasks that run side by side have a budget each, merging has one more{more}"
+
+
+def _states(plan: Plan, job: Job, *, compiled: bool) -> Iterator[str]:
+    if plan.final.serial is not None and not compiled:
+        yield "the serial loop, which keeps all states in memory"
+        return
+    whole = loaded_whole(job.program, plan.final, compiled=compiled)
+    if whole:
+        yield f"states that are loaded whole: {', '.join(whole)}"
+
+
+def _times(job: Job) -> Iterator[str]:
+    spec: ProgramSpec = spec_of(job.program)
+    logs = job.passes[-1].logs
+    if held := sorted(name for name, forms in logs.items() if any(form != NET for form in forms)):
+        yield f"windows over {', '.join(held)}"
+    if any(use.what in _AHEAD for use in spec.times):
+        yield "what is pending"
+    if job.resumable and logs:
+        yield "rows of states that are looked back on, which the run keeps"
