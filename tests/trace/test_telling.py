@@ -8,12 +8,22 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
-from tests.trace.test_few import Hours, payments
+from tests.trace.test_few import Hours, Paid, payments
 from tests.trace.ways import by_the_loop
 from timelapse.cli import progress_view
 from timelapse.progress import Silent
 from timelapse.run import replay
-from timelapse.trace import telling
+from timelapse.trace import focus, telling
+
+
+class Shops(tl.Program):
+    """Nothing of it reaches into other times."""
+
+    paid: tl.Counter[int]
+
+    @tl.on(Paid)
+    def pay(self, e: Paid) -> None:
+        self.paid[e.who] += e.amount
 
 
 class Listening(Silent):
@@ -56,6 +66,27 @@ def test_how_long_it_takes_is_said_early(monkeypatch: pytest.MonkeyPatch) -> Non
         now += 0.5
         tick(99)
     assert heard.said[2:] == ["y 100"]
+
+
+def test_it_is_said_how_long_a_slice_takes_that_runs_as_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled it takes little, so nothing is said."""
+    now = 0.0
+
+    def later() -> float:
+        nonlocal now
+        now += 0.5
+        return now
+
+    monkeypatch.setattr("timelapse.trace.telling.time.monotonic", later)
+    monkeypatch.setattr("timelapse.kernels.walk._TOLD", 10)
+    monkeypatch.setattr(focus, "MOST", -1)
+    run = replay(Shops, payments(3, 160), spark=False)
+    heard = Listening()
+    run.why_not(150, progress=heard)
+    assert heard.said[0] == "through slice 0 151"
+    assert heard.said[1].startswith(
+        "the slice is gone through as Python, for the program does not run compiled: about "
+    )
 
 
 def test_the_serial_loop_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

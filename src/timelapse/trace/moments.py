@@ -221,7 +221,12 @@ class Past:
         )
         walk = Walk(kernel, source)
         try:
-            with going(self.progress, f"through slice {slice_id}", hi - lo) as tick:
+            slowly = (
+                ""
+                if walk.compiled
+                else "the slice is gone through as Python, for the program does not run compiled"
+            )
+            with going(self.progress, f"through slice {slice_id}", hi - lo, slowly=slowly) as tick:
                 self._go(walk, stops, visit, tick)
         except HandlerError as error:
             raise ReplayError(
