@@ -208,7 +208,8 @@ def _from_anything(
     if kind in (TIME, OptionalType(TIME)):
         _doubt(plan, name, pa.array([v if type(v) is str else None for v in values], pa.string()), doubts)
     found: Reasons = {}
-    rest = _from_python(name, [values[n] for n in others.tolist()], kind, plan.times, found)
+    loose = kind if kind.nullable else OptionalType(kind)  # what is missing is told below
+    rest = _from_python(name, [values[n] for n in others.tolist()], loose, plan.times, found)
     for n, reason in found.items():
         reasons.setdefault(int(others[n]), reason)
     if not kind.nullable:
