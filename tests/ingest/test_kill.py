@@ -65,7 +65,7 @@ CHILD = """
 """
 
 
-def fake_ingest(spark, sources, folder, floor, rows, partitions, log=None):  # type: ignore[no-untyped-def]
+def fake_ingest(spark, sources, folder, floor, rows, partitions, log=None, progress=None):  # type: ignore[no-untyped-def]
     """What Spark's tasks leave: two segments, one of an attempt that did not count, and a quarantine file."""
     from timelapse.ingest.plan import Plan
     from timelapse.ingest.prepare import Prepared

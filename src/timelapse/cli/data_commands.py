@@ -189,6 +189,12 @@ def show_log(
             help="""Events for which this holds: 'sender == 512 and ts >= "2026-10-03"'.""",
         ),
     ] = "",
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="Events of this time and later ones.")
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Events before this time.")
+    ] = None,
     versions: Annotated[bool, typer.Option("--versions", help="List the log's versions.")] = False,
     forget: Annotated[
         str,
@@ -287,10 +293,10 @@ def show_log(
             log, forget=forget, keep=keep, expire=expire, uses=looked, version=version, as_json=as_json
         )
         return
-    if head is not None or types or where:
-        _print_events(
-            log.head(_SHOWN if head is None else head, *(types or ()), where=where), as_json=as_json
-        )
+    if head is not None or types or where or since or before:
+        lo, hi = (None if t is None else parse_time(o, t) for o, t in (("--from", since), ("--to", before)))
+        found = log.head(_SHOWN if head is None else head, *(types or ()), where=where, since=lo, before=hi)
+        _print_events(found, as_json=as_json)
         return
     info = log.info()
     rows = log.quarantine().slice(0, max(bad, 0)).to_pylist() if bad else []

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from timelapse.cli.ingest_options import mapping_of, options_of, paths_of, share_of, source_of
+from timelapse.cli.ingest_options import (
+    chosen,
+    mapping_of,
+    options_of,
+    paths_of,
+    share_of,
+    source_of,
+    window_of,
+)
 from timelapse.cli.options import Json, Master, Overwrite, examples
 
 if TYPE_CHECKING:
@@ -179,6 +187,21 @@ def ingest(
             + _TypeFirst,
         ),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Only rows of this time and later ones; no more is read than has to be.",
+        ),
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Only rows before this time.")
+    ] = None,
+    types: Annotated[
+        str | None,
+        typer.Option("--types", metavar="A,B", help="Only the sources of these types, of a definition."),
+    ] = None,
     append: Annotated[
         bool, typer.Option("--append", help="Add events to the log that is there, as a new version.")
     ] = False,
@@ -196,14 +219,21 @@ def ingest(
     from timelapse.model.load import load_events
 
     share = None if max_bad is None else share_of(max_bad)
+    span = window_of(since, before)
     if events.endswith(".toml"):
         layout = {
             "ts": ts, "unit": unit, "time-format": time_format, "year": year, "tz": tz, "format": fmt, "sep": sep, "quote": quote,
             "no-header": no_header, "columns": columns, "map": mapping, "regex": regex, "null": null, "min-ts": min_ts, "max-ts": max_ts,
             "unmatched": unmatched != "skip", "arrival": arrival, "order": order, "unique": unique, "max-bad-day": max_bad_day,
         }  # fmt: skip
-        _of_definition(events, out, sources, layout, share, late=late, append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
+        _of_definition(events, out, sources, layout, share, late=late, append=append, overwrite=overwrite, master=master, as_json=as_json, span=span, types=types)  # fmt: skip
         return
+    if types is not None:
+        raise UsageError(
+            "--types chooses among the types of a definition",
+            hint="name only the types that are wanted",
+            code="TL808",
+        )
     if out is None or not sources:
         raise UsageError(
             f"{'the sources are' if out else 'the log and its sources are'} missing", code="TL808",
@@ -225,14 +255,14 @@ def ingest(
     made: dict[type[Event], Source] = {}
     for name, files in paths.items():
         made[classes[name]] = source_of(
-            files, {**options[name], "header": not no_header, "unmatched": unmatched}, fields[name]
+            files, {**options[name], **span, "header": not no_header, "unmatched": unmatched}, fields[name]
         )
     _make(events, out, {cls: [one] for cls, one in made.items()}, share, late=cast("Late", late or "include"), append=append, overwrite=overwrite, master=master, as_json=as_json)  # fmt: skip
 
 
 def _of_definition(
     file: str, out: Path | None, sources: list[str] | None, layout: dict[str, Any], share: float | None, *,
-    late: str | None, append: bool, overwrite: bool, master: str | None, as_json: bool,
+    late: str | None, append: bool, overwrite: bool, master: str | None, as_json: bool, span: dict[str, int], types: str | None,
 ) -> None:  # fmt: skip
     """Ingest what a definition says; `late` instead of what it says."""
     from timelapse.cli.console import line
@@ -260,6 +290,7 @@ def _of_definition(
                 f"there is no event type {name} in {found.events}", place=Place(file), code="TL808",
                 hint=f"{meant(name, classes)}event types there: {', '.join(classes) or 'none'}",
             )  # fmt: skip
+    found = chosen(found, span, types)
     target = out or found.log
     if target is None:
         raise UsageError(
@@ -279,7 +310,7 @@ def _of_definition(
         append = True
     made = {classes[name]: own for name, own in wanted.items()}
     share = found.max_bad if share is None else share
-    _make(found.events, target, made, share, late=cast("Late", late or found.late), append=append, overwrite=overwrite, master=master, as_json=as_json, corrected=corrected)  # fmt: skip
+    _make(found.events, target, made, share, late=cast("Late", late or found.late), append=append, overwrite=overwrite, master=master, as_json=as_json, corrected=corrected, keep=found.keep)  # fmt: skip
 
 
 def _nothing_new(log: Log, *, as_json: bool) -> None:
@@ -297,7 +328,7 @@ def _nothing_new(log: Log, *, as_json: bool) -> None:
 
 def _make(
     events: str, out: Path, made: dict[type[Event], list[Source]], share: float | None, *, late: Late, append: bool,
-    overwrite: bool, master: str | None, as_json: bool, corrected: dict[str, list[str]] | None = None,
+    overwrite: bool, master: str | None, as_json: bool, corrected: dict[str, list[str]] | None = None, keep: float | None = None,
 ) -> None:  # fmt: skip
     from timelapse.errors import UsageError
     from timelapse.log.log import MAX_BAD
@@ -312,6 +343,13 @@ def _make(
     began = time.perf_counter()
     log = _run(out, made, MAX_BAD if share is None else share, late=late, append=append, overwrite=overwrite, master=master, as_json=as_json, corrected=corrected)  # fmt: skip
     _summary(log, time.perf_counter() - began, events, as_json=as_json)
+    if keep is not None and (less := log.keep(keep)).version != log.version and not as_json:
+        from timelapse.cli.console import line
+
+        line(
+            ("kept      ", "dim"),
+            f"{log.count - less.count:,} events before the age to keep are not in version {less.version}",
+        )
 
 
 def _run(
@@ -332,12 +370,13 @@ def _run(
     if append:
         Log.open(out)  # its absence is an error before Spark starts
 
-    def write(spark: SparkSession | None) -> Log:
-        if append:
-            return Log.open(out).append(made, spark, max_bad=share, late=late, corrected=corrected)
-        return Log.write(out, made, spark, max_bad=share, overwrite=overwrite)
-
     with progress_for(as_json) as progress:
+
+        def write(spark: SparkSession | None) -> Log:
+            if append:
+                return Log.open(out).append(made, spark, max_bad=share, late=late, corrected=corrected)
+            return Log.write(out, made, spark, max_bad=share, overwrite=overwrite, progress=progress)
+
         # the files' absence is an error before Spark starts, too
         types = event_types(made)
         found = room([(kind, one) for kind, own in zip(types, made.values(), strict=True) for one in own])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from timelapse.ingest.definition import Definition
     from timelapse.log import Source
     from timelapse.model.events import Event
 
@@ -108,6 +109,43 @@ def mapping_of(
         for kind in wanted:
             found[kind][field] = column
     return found
+
+
+def window_of(since: str | None, before: str | None) -> dict[str, int]:
+    """`--from` and `--to` as options of sources. Raises UsageError."""
+    from timelapse.cli.options import parse_time
+    from timelapse.errors import UsageError
+
+    found = {
+        name: parse_time(flag, text)
+        for name, flag, text in (("since", "--from", since), ("before", "--to", before)) if text is not None
+    }  # fmt: skip
+    if len(found) == 2 and found["since"] >= found["before"]:
+        raise UsageError(
+            "--from is not before --to: no time lies between them", hint="exchange them", code="TL808"
+        )
+    return found
+
+
+def chosen(definition: Definition, span: dict[str, int], types: str | None) -> Definition:
+    """A definition with some of its types, and rows of some time only. Raises UsageError."""
+    from dataclasses import replace
+
+    from timelapse.errors import UsageError, meant
+
+    sources = definition.sources
+    if types is not None:
+        names = [name.strip() for name in types.split(",")]
+        for name in names:
+            if name not in sources:
+                raise UsageError(
+                    f"--types: {name!r} is not a type of this definition", code="TL808",
+                    hint=f"{meant(name, sources)}types: {', '.join(sources)}",
+                )  # fmt: skip
+        sources = {name: own for name, own in sources.items() if name in names}
+    if span:
+        sources = {n: [replace(one, **span) for one in own] for n, own in sources.items()}  # type: ignore[arg-type]
+    return replace(definition, sources=sources)
 
 
 def source_of(files: list[str], options: dict[str, Any], fields: dict[str, str]) -> Source:

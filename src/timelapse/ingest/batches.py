@@ -144,7 +144,7 @@ def of_objects(
         items=None if several is None else np.asarray(places, np.int64), doubts=doubts,
     )  # fmt: skip
     batch.seen = frozenset({*seen, *constants})
-    batch.skipped, batch.filtered = without, filtered
+    batch.skipped, batch.filtered = without, filtered + batch.filtered
     batch.read = count + filtered + without
     return batch
 
@@ -362,7 +362,7 @@ def of_columns(
     arrival = None if plan.arrival is None else typed("arrival", plan.arrival, TIME)
     made = [typed(f.name, c, f.type) for f, c in zip(plan.kind.fields, plan.columns, strict=True)]
     batch = _batch(plan, ts, made, rows, reasons, raw, arrival=arrival, doubts=doubts)
-    batch.filtered, batch.read = filtered, count + filtered
+    batch.filtered, batch.read = filtered + batch.filtered, count + filtered
     return batch
 
 
@@ -399,6 +399,11 @@ def _batch(
     else:
         places = np.arange(len(rows))
     times = np.asarray(ts, dtype=np.int64)
+    within = _within(plan, times)
+    if not within.all():
+        kept = pa.array(np.flatnonzero(within))
+        times, columns, rows = times[within], [c.take(kept) for c in columns], rows[within]
+        places = places[within]
     for rule, out, why in _put_aside(plan, times):
         for at in np.flatnonzero(out).tolist():
             bad.append(Bad(int(rows[at]), why(int(times[at])), raw(int(places[at])), rule))
@@ -407,11 +412,23 @@ def _batch(
         times, columns, rows = times[keep], [c.take(kept) for c in columns], rows[keep]
         places = places[keep]
     batch = Batch(times, rows, columns[: len(columns) - len(beside)], bad, doubts=doubted)
+    batch.filtered = int((~within).sum())
     if items is not None:
         batch.items = np.asarray(columns.pop(), dtype=np.int64)
     if late is not None:
         batch.late = np.asarray(columns.pop(), dtype=np.int64)
     return batch
+
+
+def _within(plan: Plan, times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which rows are of the log's time."""
+    low, high = plan.window
+    found = np.ones(len(times), np.bool_)
+    if low is not None:
+        found &= times >= low
+    if high is not None:
+        found &= times < high
+    return found
 
 
 def _without_values(why: str) -> str:

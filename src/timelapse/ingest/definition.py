@@ -23,6 +23,7 @@ Paths are relative to the file; tables `at_start` are what existed at the time `
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -43,7 +44,7 @@ from timelapse.ingest.write import Late
 from timelapse.log.manifest import IngestEntry
 
 _TOP: dict[str, type | tuple[type, ...]] = {
-    "events": str, "log": str, "max_bad": float, "late": str, "start": (str, datetime), "at_start": list, "source": list,
+    "events": str, "log": str, "max_bad": float, "late": str, "keep": str, "start": (str, datetime), "at_start": list, "source": list,
 }  # fmt: skip
 _LISTS = ("columns", "order_by", "files", "unique", "drop", "hash")
 
@@ -58,6 +59,8 @@ class Definition:
     max_bad: float | None
     sources: dict[str, list[Source]]
     late: Late = "include"
+    keep: float | None = None
+    """Seconds before the log's end: after an ingest earlier events are left out."""
 
     @classmethod
     def read(cls, path: Path) -> Definition:
@@ -93,6 +96,10 @@ class Definition:
         tables, before = found.get("source", []), found.get("at_start", [])
         if not tables or not all(isinstance(table, dict) for table in (*tables, *before)):
             raise _wrong(path, "there is no source", "add tables [[source]] with type and files")
+        keep = found.get("keep")
+        age = None if keep is None else re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([dh])", keep)
+        if keep is not None and age is None:
+            raise _wrong(path, f"keep is {keep!r}", 'an age: keep = "90d", or "36h"')
         start = found.get("start")
         if before and start is None:
             raise _wrong(
@@ -112,7 +119,9 @@ class Definition:
         if events.partition(":")[0].endswith(".py"):
             events = str(path.parent / events)
         log = found.get("log")
-        return cls(path, events, None if log is None else path.parent / log, max_bad, sources, late)
+        return cls(path, events, None if log is None else path.parent / log, max_bad, sources, late,
+            None if age is None else float(age[1]) * (86_400 if age[2] == "d" else 3_600),
+        )  # fmt: skip
 
 
 class Fresh(NamedTuple):
@@ -291,7 +300,7 @@ def _check_value(path: Path, where: str, key: str, value: Any) -> None:
         fits, what = isinstance(value, bool), "true or false"
     elif key == "year":
         fits, what = type(value) is int, "a year"
-    elif key in ("min_ts", "max_ts", "at"):
+    elif key in ("min_ts", "max_ts", "at", "since", "before"):
         fits, what = (
             value is not None and not isinstance(value, bool | list | dict | float),
             "a time: 2026-10-01T00:00:00Z",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ from timelapse.log.beside import FILE, LATE, with_beside
 from timelapse.log.reader import LogReader
 from timelapse.log.segment import fields_table, write_ordered
 from timelapse.log.types import EventType
+from timelapse.progress import Progress, Silent
 
 HELD_BYTES = 1 << 30
 """Events are read in this process as long as they take no more than so many bytes as columns: beyond that a sort on all
@@ -100,6 +102,7 @@ def run(
     floor: int | None,
     most: int,
     log: LogReader | None = None,
+    progress: Progress | None = None,
 ) -> tuple[list[Prepared], TaskReport] | None:
     """Read files, sort them, write the segments below `folder`; None, and nothing written, where memory would not do.
 
@@ -125,6 +128,7 @@ def _run(
             if source.is_table
             else prepare_files(number, kind, source, floor, base)
         )
+    tell = _Telling(progress or Silent(), sum(p.rows for p in prepared))
     number_lines(prepared, lambda pieces: [text_lines.count_line_ends(p) for p in pieces])
     held = 0
     tables: list[pa.Table] = []
@@ -140,6 +144,7 @@ def _run(
             left_out += ((file, note) for note in notes_of(number, batch))
             report.noticed.setdefault(number, Noticed()).add(notice(one.plan, file, batch))
             batches.append(batch)
+            tell.read(batch.read or len(batch.ts))
             times.append(batch.ts)
             files.append(np.full(len(batch.ts), file))
             late.append(pa.nulls(len(batch.ts), pa.int64()) if batch.late is None else pa.array(batch.late))
@@ -174,7 +179,16 @@ def _run(
     # Sources, their files and the rows of these have been read in their order: only the times are left to sort by.
     order = np.argsort(ts, kind="stable")
     report.segments = list(
-        write_ordered(folder / "segments", types_of(prepared), tables, ts, order, beside, threads=cores())
+        write_ordered(
+            folder / "segments",
+            types_of(prepared),
+            tables,
+            ts,
+            order,
+            beside,
+            threads=cores(),
+            written=tell.writing(len(ts)),
+        )
     )
     return prepared, report
 
@@ -186,6 +200,24 @@ def _beside(tables: Sequence[pa.Table], columns: Mapping[str, pa.Array]) -> list
         with_beside(table, {name: c.slice(first, table.num_rows) for name, c in columns.items()})
         for table, first in zip(tables, firsts, strict=False)
     ]
+
+
+class _Telling:
+    """Tells how far reading and writing are. `rows`: about how many there are."""
+
+    def __init__(self, progress: Progress, rows: int) -> None:
+        self._progress, self._rows, self._done = progress, max(rows, 1), 0
+        self._began = time.perf_counter()
+        progress.stage("read", self._rows)
+
+    def read(self, rows: int) -> None:
+        self._done += rows
+        self._progress.advance("read", min(self._done, self._rows), self._rows)
+
+    def writing(self, events: int) -> Callable[[int], None]:
+        self._progress.finish("read", time.perf_counter() - self._began)
+        self._progress.stage("write", events)
+        return lambda done: self._progress.advance("write", done, events)
 
 
 class _Origins(NamedTuple):

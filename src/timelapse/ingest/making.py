@@ -23,6 +23,7 @@ from timelapse.log import manifest as stored
 from timelapse.log.manifest import IngestEntry, SegmentEntry, SourceEntry
 from timelapse.log.types import EventType
 from timelapse.moments import shown_time, time_text
+from timelapse.progress import Progress
 from timelapse.store.parts import sync
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def unique() -> str:
 
 def ingest(
     spark: SparkSession | None, sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None,
-    rows: int | None, partitions: int | None, log: LogReader | None = None,
+    rows: int | None, partitions: int | None, log: LogReader | None = None, progress: Progress | None = None,
 ) -> tuple[list[Prepared], list[TaskReport]]:  # fmt: skip
     """Read and sort the sources and write them below `folder`: in this process where that is enough, else on Spark.
 
@@ -56,7 +57,10 @@ def ingest(
         rule_of(kind, [one for other, one in sources if other == kind])
     if spark is None and partitions is None:
         room = in_process.room(sources)
-        if room.here and (done := in_process.run(sources, folder, floor, room.most, log)) is not None:
+        if (
+            room.here
+            and (done := in_process.run(sources, folder, floor, room.most, log, progress)) is not None
+        ):
             return done[0], [done[1]]
     from timelapse.env.spark_failures import explained, is_sparks
     from timelapse.env.spark_session import session

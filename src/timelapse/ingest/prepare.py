@@ -336,17 +336,57 @@ def _prepare_tables(
     without, layouts = _over_files(plan, columns)
     layouts += _types(plan, files, shapes) if plan.applied is None else []
     groups: list[tuple[SourceFile, int, int, int]] = []
+    unread = 0
     for n, (file, shape) in enumerate(zip(files, shapes, strict=True)):
         first = 0
+        away = _outside_window(plan.within(file.partition, tuple(shape.columns)), file, shape)
         for group, rows in enumerate(shape.groups):
-            groups.append((file, base + n, group, first))
+            if group in away:
+                unread += rows
+            else:
+                groups.append((file, base + n, group, first))
             first += rows
+    if unread:
+        layouts.append(
+            f"{plan.kind.name}: {unread:,} rows were not read: their files say that they are of other times"
+        )
     size = max(1, sum(f.size for f in files) // max(1, len(groups)))
     per_task = max(1, BIN_BYTES // size)
     tasks = [Task(number, (), tuple(groups[k : k + per_task])) for k in range(0, len(groups), per_task)]
     return Prepared(
-        plan, source, tasks, sum(sum(s.groups) for s in shapes), files, without=without, layouts=layouts
+        plan,
+        source,
+        tasks,
+        sum(sum(s.groups) for s in shapes) - unread,
+        files,
+        without=without,
+        layouts=layouts,
     )
+
+
+_CLOCKS = 86_400_000_000
+"""So much may a time of day that clocks show be away from what its zone makes of it."""
+
+
+def _outside_window(plan: Plan, file: SourceFile, shape: table_files.Shape) -> set[int]:
+    """The row groups of a Parquet file that have no row of the log's time, by their statistics."""
+    low, high = plan.window
+    kind = shape.columns.get(plan.ts)
+    if (low is None and high is None) or plan.format != "parquet" or kind is None or plan.by_arrival:
+        return set()
+    if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind)):
+        return set()
+    found = set()
+    for group, span in enumerate(table_files.spans(file, plan.ts)):
+        if span is None:
+            continue
+        times, bad = convert("ts", pa.array(span, kind), TIME, plan.times, texts=False)
+        if bad:
+            continue
+        least, most = times.to_pylist()
+        if (low is not None and most + _CLOCKS < low) or (high is not None and least - _CLOCKS >= high):
+            found.add(group)
+    return found
 
 
 def _types(plan: Plan, files: Sequence[SourceFile], shapes: Sequence[table_files.Shape]) -> list[str]:

@@ -58,6 +58,8 @@ class Source:
     skipped, or with `unmatched="quarantine"` count as bad.
     `null`: the text that stands for None in optional fields of CSV and text files.
     `order_by`: for DataFrames, the columns that order events of the same time.
+    `since`, `before`: rows of an earlier time, or of this time and later ones, are not this log's. Row groups of Parquet files whose statistics say so are not read;
+    other such rows count as filtered.
     `min_ts`, `max_ts`: rows of an earlier or later time go to the quarantine (microseconds UTC, ISO 8601 text, a datetime).
     """
 
@@ -78,6 +80,8 @@ class Source:
     null: str = ""
     order_by: Sequence[str] = ()
     min_ts: Moment | None = None
+    since: Moment | None = None
+    before: Moment | None = None
     max_ts: Moment | None = None
     compute: Mapping[str, str] = field(default_factory=dict)
     only: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
@@ -196,6 +200,12 @@ class Source:
         return low, None if self.max_ts is None else micros(self.max_ts, "max_ts=")
 
     @property
+    def window(self) -> tuple[int | None, int | None]:
+        """The least time of this log's rows, and that before which they are, in microseconds."""
+        low = None if self.since is None else micros(self.since, "since=")
+        return low, None if self.before is None else micros(self.before, "before=")
+
+    @property
     def is_files(self) -> bool:
         """Whether the data are files, or parts of a table, that tasks read."""
         return isinstance(self.data, str | Path | list | tuple | Table)
@@ -251,7 +261,7 @@ class Source:
         }
         if self.at is not None:
             said["at"] = micros(self.at, "at=")
-        bounds = zip(("min_ts", "max_ts"), self.bounds, strict=True)
+        bounds = zip(("min_ts", "max_ts", "since", "before"), (*self.bounds, *self.window), strict=True)
         return said | {name: bound for name, bound in bounds if bound is not None}
 
 

@@ -49,6 +49,25 @@ def shape(format_: Format, file: SourceFile) -> Shape:
         raise _unreadable(format_, file, error) from error
 
 
+def spans(file: SourceFile, column: str) -> list[tuple[Any, Any] | None]:
+    """Of each row group of a Parquet file the least and the greatest value of a column, where statistics tell. Raises IngestError (TL412)."""
+    system, path = file.locate()
+    try:
+        with system.open_input_file(path) as stream, pq.ParquetFile(stream) as opened:
+            meta = opened.metadata
+            at = next((n for n in range(meta.num_columns) if meta.schema.column(n).path == column), None)
+            found: list[tuple[Any, Any] | None] = []
+            for group in range(meta.num_row_groups):
+                told = None if at is None else meta.row_group(group).column(at).statistics
+                if told is not None and told.has_min_max and told.null_count == 0:
+                    found.append((told.min, told.max))
+                else:
+                    found.append(None)
+            return found
+    except (OSError, pa.ArrowInvalid, ValueError) as error:
+        raise _unreadable("parquet", file, error) from error
+
+
 def _shape(schema: pa.Schema, rows: Sequence[int]) -> Shape:
     return Shape(dict(zip(schema.names, schema.types, strict=True)), rows)
 

@@ -21,6 +21,7 @@ from timelapse.log.reader import LogReader
 from timelapse.log.types import EventType, event_types
 from timelapse.log.versions import remove_unnamed
 from timelapse.model.events import Event
+from timelapse.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,7 @@ Late = Literal["include", "refuse"]
 
 def write_log(
     target: Path, sources: Mapping[type[Event], Any], options: Mapping[str, Any], spark: SparkSession | None, *,
-    max_bad: float, overwrite: bool, rows: int | None, partitions: int | None,
+    max_bad: float, overwrite: bool, rows: int | None, partitions: int | None, progress: Progress | None = None,
 ) -> Path:  # fmt: skip
     """Ingest sources into a new log at `target`: the work of `Log.write`. Raises IngestError, LogError."""
     types = event_types(sources)
@@ -47,7 +48,7 @@ def write_log(
     with whole_folder(target, overwrite=overwrite) as folder:
         (folder / "segments").mkdir()
         (folder / "quarantine").mkdir()
-        prepared, reports = making.ingest(spark, wanted, folder, None, rows, partitions)
+        prepared, reports = making.ingest(spark, wanted, folder, None, rows, partitions, None, progress)
         segments, entry = making.accepted(prepared, reports, max_bad, 1)
         making.clean(folder, segments, entry)
         stored.write(folder, stored.build(types, segments, [entry]))

@@ -23,6 +23,8 @@ from timelapse.log.versions import LogVersion, expire, forget, keep, versions_of
 from timelapse.log.without import name_of, seqs_of
 from timelapse.model.events import Event
 from timelapse.model.order import in_order
+from timelapse.moments import Moment, micros
+from timelapse.progress import Progress
 from timelapse.store.scratch import process_folder
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ class Log:
         overwrite: bool = False,
         rows: int | None = None,
         partitions: int | None = None,
+        progress: Progress | None = None,
         **options: Any,
     ) -> Log:
         """Ingest sources, one per event type, into a new log at `path`.
@@ -92,7 +95,7 @@ class Log:
         return cls.open(
             write_log(
                 as_path(path), sources, options, spark, max_bad=max_bad, overwrite=overwrite, rows=rows,
-                partitions=partitions,
+                partitions=partitions, progress=progress,
             )
         )  # fmt: skip
 
@@ -252,15 +255,20 @@ class Log:
         bound = self.bind(classes) if classes else self.classes
         return self.reader.events(0, self.reader.seq_after(self.count), bound)
 
-    def head(self, n: int = 10, *types: str | type[Event], where: str = "") -> list[Event]:
+    def head(
+        self, n: int = 10, *types: str | type[Event], where: str = "", since: Moment | None = None, before: Moment | None = None
+    ) -> list[Event]:  # fmt: skip
         """The first `n` events in log order: of all types or of these, those for which a condition holds.
 
         `where` is an expression over the event's fields, `ts` and `seq`: `'sender == 512 and ts >= "2026-10-03"'`.
-        Types that lack one of its fields are left out. Reads no more than it needs. Raises UsageError, LogError.
+        Types that lack one of its fields are left out. `since`, `before`: only events from this time on, and before it. Reads no more than it needs. Raises UsageError, LogError.
         """
         from timelapse.log.looking import first_events
 
-        return first_events(self, n, [t if isinstance(t, str) else t.__name__ for t in types], where)
+        lo, hi = (
+            None if t is None else micros(t, f"{o}=") for t, o in ((since, "since"), (before, "before"))
+        )
+        return first_events(self, n, [t if isinstance(t, str) else t.__name__ for t in types], where, lo, hi)
 
     @cached_property
     def classes(self) -> Mapping[str, type[Event]]:

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from timelapse.log.log import Log
 
 
-def first_events(log: Log, n: int, types: Sequence[str], where: str) -> list[Event]:
-    """The first `n` events of these types (none: all) for which `where` (empty: always) holds, in log order.
+def first_events(
+    log: Log, n: int, types: Sequence[str], where: str, since: int | None = None, before: int | None = None
+) -> list[Event]:
+    """The first `n` events of these types (none: all) for which `where` (empty: always) holds, in log order: of those from `since` on
+    and before `before` (microseconds), of which alone something is read.
 
     Raises UsageError for a condition that is none, LogError (TL402) for a type that the log does not have.
     """
@@ -35,7 +38,10 @@ def first_events(log: Log, n: int, types: Sequence[str], where: str) -> list[Eve
     found: list[Event] = []
     if n <= 0:
         return found
-    for chunk in log.reader.chunks(0, log.reader.seq_after(log.count), fields):
+    reader = log.reader
+    lo = 0 if since is None else reader.seq_at(since)
+    hi = reader.seq_after(reader.count) if before is None else reader.seq_at(before)
+    for chunk in reader.chunks(lo, hi, fields):
         some: list[Event] = []
         for name, table in chunk.tables.items():
             kept = table if condition is None else condition.keep(known[name], table)
