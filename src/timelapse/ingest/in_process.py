@@ -110,7 +110,7 @@ def run(
     """
     prepared: list[Prepared] = []
     try:
-        return _run(prepared, sources, folder, floor, most, log)
+        return _run(prepared, sources, folder, floor, most, log, progress or Silent())
     finally:
         for one in prepared:
             one.close()
@@ -118,7 +118,7 @@ def run(
 
 def _run(
     prepared: list[Prepared], sources: Sequence[tuple[EventType, Source]], folder: Path, floor: int | None, most: int,
-    log: LogReader | None,
+    log: LogReader | None, progress: Progress,
 ) -> tuple[list[Prepared], TaskReport] | None:  # fmt: skip
     """The work of `run`; what it prepares it puts into `prepared`, which the caller closes."""
     for number, (kind, source) in enumerate(sources):
@@ -128,7 +128,7 @@ def _run(
             if source.is_table
             else prepare_files(number, kind, source, floor, base)
         )
-    tell = _Telling(progress or Silent(), sum(p.rows for p in prepared))
+    tell = _Telling(progress, sum(p.rows for p in prepared))
     number_lines(prepared, lambda pieces: [text_lines.count_line_ends(p) for p in pieces])
     held = 0
     tables: list[pa.Table] = []
