@@ -6,13 +6,14 @@ import random
 
 import pytest
 
+import timelapse as tl
 from tests.depth import deep
 from tests.writers.looking import looking
 from tests.writers.sending import sending
 from tests.writers.sources import in_other_times, load_source, random_events, random_program
 from timelapse.engine import portions
 from timelapse.env import machine
-from timelapse.errors import HandlerError
+from timelapse.errors import HandlerError, TooManyQuarantined
 from timelapse.kernels.base import PassResult
 from timelapse.model.program import as_program, spec_of
 from timelapse.run import Run, replay, run_serial
@@ -92,3 +93,36 @@ def test_random_programs_compiled(seed: int, monkeypatch: pytest.MonkeyPatch) ->
     rng = random.Random(f"native {seed}")
     monkeypatch.setenv("TIMELAPSE_KERNEL", "native")
     compared(written(rng, timed=seed % 2 == 1), rng, f"seed {seed}")
+
+
+class Paid(tl.Event):
+    who: int
+    amount: int
+
+
+class Fails(tl.Program):
+    n: tl.Counter[int]
+
+    @tl.on(Paid)
+    def paid(self, e: Paid) -> None:
+        self.n[e.who] += 1
+        if e.amount % 5 == 0:
+            raise ValueError(f"no {e.amount}")
+
+
+PAID = [Paid(who=i % 3, amount=i, ts=i) for i in range(24)]
+
+
+@pytest.mark.parametrize("kernel", ["interpreted", "python", "native"])
+def test_events_that_fail_are_taken_out(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all portions, in the log's order; an error tells of all of them where they are too many together."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", kernel)
+    whole = run_serial(Fails, PAID, quarantine=True)
+    small(monkeypatch, 2)
+    for slices, strategy in ((1, "chain"), (3, "chain"), (3, "staged")):
+        found = replay(Fails, PAID, slices=slices, spark=False, strategy=strategy, quarantine=True)
+        assert (found.digest, found.state_digest) == (whole.digest, whole.state_digest)
+        assert found.quarantined.column("seq").to_pylist() == [0, 5, 10, 15, 20]
+    with pytest.raises(TooManyQuarantined) as raised:
+        replay(Fails, PAID, slices=1, spark=False, strategy="chain", quarantine=True, max_quarantined=3)
+    assert sum(times for _, times in raised.value.reasons) == 5  # no portion has too many, all together have
