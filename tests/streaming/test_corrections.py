@@ -323,9 +323,10 @@ def same_as_replay(run: Reading) -> None:
     assert newest == {r["who"]: r["n"] for r in run.outputs(Total).to_pylist()}
 
 
-def test_a_live_run_is_corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kernel", ["interpreted", "native"])
+def test_a_live_run_is_corrected(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While it runs, after a restart, at its end; the journal as a log gets new versions, and parity holds at each moment."""
-    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    monkeypatch.setenv("TIMELAPSE_KERNEL", kernel)
     rng, out = random.Random(1), tmp_path / "out"
     options: dict[str, Any] = {
         "late": "correct",

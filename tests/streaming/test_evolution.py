@@ -11,10 +11,23 @@ import pytest
 
 import timelapse as tl
 from tests.depth import deep
+from tests.streaming.simulator import Crash, Disk, SimulatedPlace
+from tests.streaming.test_head import STREAMS, TYPES, Plain, World, declare, packs, run_of
+from tests.streaming.test_head import Hit as HeadHit
+from tests.streaming.test_head import Mark as HeadMark
 from timelapse.errors import RunError, TimelapseError, UsageError
+from timelapse.model.fingerprint import fingerprint
+from timelapse.model.program import as_program
 from timelapse.run import run_serial
-from timelapse.streaming.evolution import Migration
+from timelapse.streaming import chain
+from timelapse.streaming.chain import Overtaken
+from timelapse.streaming.evolution import Migration, migrated
+from timelapse.streaming.format import Change, Epoch
+from timelapse.streaming.head import Head
+from timelapse.streaming.pack import hash_of
 from timelapse.streaming.reading import Reading
+from timelapse.streaming.recovery import Recovery
+from timelapse.streaming.rules import Rules
 from timelapse.streaming.shadow import Shadow
 from timelapse.streaming.sums import digest_of
 
@@ -402,3 +415,121 @@ def test_a_shadow_is_promoted_while_the_other_version_runs(tmp_path: Path) -> No
             old.wait(20)
         new.until(lambda e: e.end_seq == 59)
     assert new.parity().same
+
+
+class Tallied(tl.Program):
+    """What follows Plain of test_head: one state goes on, another parameter."""
+
+    least: int = 2
+    n: tl.Counter[int]
+    marked: tl.Set[int]
+
+    @tl.on(HeadHit)
+    def hit(self, e: HeadHit) -> None:
+        self.n[e.who] += e.size * self.least
+        if e.who in self.marked:
+            self.emit(Seen(who=e.who, n=self.n[e.who]))
+
+    @tl.on(HeadMark)
+    def mark(self, e: HeadMark) -> None:
+        self.marked.discard(e.who) if e.who in self.marked else self.marked.add(e.who)
+
+
+@pytest.mark.parametrize("seed", range(deep(6)))
+def test_crashes_around_a_change(seed: int) -> None:
+    """Processes that die before, in and after every write, the one of the change too; lost answers; the version before that still tries."""
+    rng = random.Random(seed)
+    rules = Rules(late=rng.choice(["side", "correct"]))
+    world, disk, told = World.of(rng, 40, 8), Disk(), list[str]()
+    world.rows = {
+        at: rows for at, rows in world.rows.items() if rows
+    }  # an empty one would hold time back for ever
+    crash, trouble = rng.choice([0.0, 0.1, 0.3]), rng.choice([0.0, 0.2])
+    old, new = as_program(Plain), as_program(Tallied)
+    run = run_of(old)
+    change_at = rng.randint(1, 12)
+
+    def follow(place: Any) -> Any:
+        def begin(last: Epoch) -> Any:
+            before = Recovery(place, old, TYPES, quarantine=None, tell=told.append)
+            stand, done = migrated(old, new, before.stand(last), Migration())
+            about = Change("Tallied", None, fingerprint(new), {}, 0, [part.end for part in stand.seen])
+            return about, stand, done, 1_000
+
+        return begin
+
+    def opened(place: Any, program: tl.Program) -> Head:
+        head = Head(
+            place, program, run, hash_of(b"run"), TYPES, rules, wait=lambda what, _: told.append(what), tell=told.append,
+            change=follow(place) if program is new else None,
+        )  # fmt: skip
+        for stream in STREAMS:
+            head.stream(stream)
+        return head
+
+    heads: dict[bool, Head | None] = {True: None, False: None}
+    ended = False
+    for step in range(2_000):
+        place: Any = SimulatedPlace(disk, rng, crash, trouble)
+        number = chain.newest(place)
+        changed = bool(number) and chain.read_epoch(place, number).about.last_change > 0
+        later = changed or (step >= change_at and number > 0 and rng.random() < 0.7)
+        if changed and rng.random() < 0.1 and heads[False] is not None:
+            later = False  # a process of the version before, that has been asleep
+        try:
+            head = heads[later]
+            if head is None:
+                head = heads[later] = opened(place, new if later else old)
+                if head.last is None or not head.partitions:
+                    declare(head, world)
+            positions = {at: p.position for at, p in head.partitions.items()}
+            ended = world.done(positions) and head.last is not None and head.last.last_change > 0
+            head.epoch(world.batches(positions), 1_000, ended=ended)
+            if (plan := head.plan()) and (ended or rng.random() < 0.3):
+                head.correct(head.prepare(plan), 1_000)
+            if rng.random() < 0.3:
+                head.checkpoint()
+            if ended and not head.late.rows:
+                break
+            if rng.random() < 0.1:
+                heads[later] = None
+        except (Crash, OSError, Overtaken):
+            heads[later] = None
+        except RunError as error:
+            assert error.code == "TL943"  # before its first epoch with a time, or the version before
+            heads[later] = None
+    assert ended
+    last = chain.read_epoch(SimulatedPlace(disk, rng), chain.newest(SimulatedPlace(disk, rng))).about  # type: ignore[arg-type]
+    again = Recovery(
+        SimulatedPlace(disk, random.Random(0)),
+        new,
+        TYPES,
+        quarantine=None,
+        tell=told.append,
+        checkpoints=False,  # type: ignore[arg-type]
+    )
+    running, _ = again.begin(last)
+    assert (running.sums.outputs, running.sums.rejected) == (last.outputs, last.rejected)
+    assert sum(p.about.change is not None for p in packs(disk)) == 1
+    # The states at the end are those of both loops, one after the other.
+    at = chain.read_epoch(SimulatedPlace(disk, rng), last.last_change).about.complete  # type: ignore[arg-type]
+    counted: dict[int, int] = {}
+    inserted = {
+        (r["@stream"], r["@partition"], r["@offset"])
+        for pack in packs(disk)
+        for name in pack.names("inserted")
+        for r in pack.table(f"inserted/{name}").to_pylist()
+    }
+    seen = inserted | {
+        (r["@stream"], r["@partition"], r["@offset"])
+        for pack in packs(disk)
+        for name in pack.names("journal")
+        for r in pack.table(f"journal/{name}").to_pylist()
+    }
+    numbers = {(p.stream, p.name): p.number for p in last.partitions}
+    for rows_of in world.rows.values():
+        for row in rows_of:
+            if row.stream < 2 and (row.stream, numbers[row.stream, row.partition], row.offset) in seen:
+                weight = 1 if at is not None and row.ts <= at else 2
+                counted[row.who] = counted.get(row.who, 0) + weight * row.size
+    assert dict(running.kernel.items("n")) == {who: n for who, n in counted.items() if n}
