@@ -499,20 +499,20 @@ def test_crashes_around_a_change(seed: int) -> None:
             assert error.code == "TL943"  # before its first epoch with a time, or the version before
             heads[later] = None
     assert ended
-    last = chain.read_epoch(SimulatedPlace(disk, rng), chain.newest(SimulatedPlace(disk, rng))).about  # type: ignore[arg-type]
+    last = chain.read_epoch(SimulatedPlace(disk, rng), chain.newest(SimulatedPlace(disk, rng))).about
     again = Recovery(
         SimulatedPlace(disk, random.Random(0)),
         new,
         TYPES,
         quarantine=None,
         tell=told.append,
-        checkpoints=False,  # type: ignore[arg-type]
+        checkpoints=False,
     )
     running, _ = again.begin(last)
     assert (running.sums.outputs, running.sums.rejected) == (last.outputs, last.rejected)
     assert sum(p.about.change is not None for p in packs(disk)) == 1
     # The states at the end are those of both loops, one after the other.
-    at = chain.read_epoch(SimulatedPlace(disk, rng), last.last_change).about.complete  # type: ignore[arg-type]
+    at = chain.read_epoch(SimulatedPlace(disk, rng), last.last_change).about.complete
     counted: dict[int, int] = {}
     inserted = {
         (r["@stream"], r["@partition"], r["@offset"])
