@@ -110,12 +110,13 @@ _LOGS_AND_RUNS = {
 
 def _with_places(command: Callable[..., Any]) -> Callable[..., Any]:
     """A command whose paths are read as places: `file:///a` is `/a`, `s3://bucket/log` an object store's, and `http://host` is refused."""
-    from timelapse.store.places import local_path
-    from timelapse.store.remote import place_path
 
     def read(name: str, value: Any) -> Any:
         if not isinstance(value, Path):
             return value
+        from timelapse.store.places import local_path
+        from timelapse.store.remote import place_path  # not for --help: it takes Arrow with it
+
         stored = name == "log" or (command.__name__, name) in _LOGS_AND_RUNS
         return place_path(value, "place") if stored else local_path(value)
 
