@@ -95,7 +95,9 @@ def workers_python(spark: SparkSession) -> None:
     The server takes PYSPARK_PYTHON of its own environment, or any `python3`: that has no Timelapse, or another. A server elsewhere
     is left as it is: this path means nothing there (TL513 says what to do).
     """
-    host = getattr(getattr(spark, "client", None), "host", None)  # a session without Connect has no client
+    if not type(spark).__module__.startswith("pyspark.sql.connect"):
+        return
+    host = getattr(spark.client, "host", None)
     if host in _HERE and spark.conf.get(_WORKERS, None) is None:
         spark.conf.set(_WORKERS, sys.executable)
 
