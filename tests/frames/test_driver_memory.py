@@ -17,7 +17,7 @@ from timelapse.run import Run, replay
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROWS, WIDTH = 500, 1_000_000
+ROWS, WIDTH = 500, 1_200_000
 MORE = 200 << 20
 """Bytes of address space that the driver may take besides what it has: less than half of the outputs."""
 
@@ -34,7 +34,7 @@ class Large(tl.Record):
 class Writing(tl.Program):
     @tl.on(Small)
     def write(self, e: Small) -> None:
-        self.emit(Large(who=e.who, text=str(e.who % 10) * 1_000_000))
+        self.emit(Large(who=e.who, text=str(100_000 + e.who) * 200_000))
 
 
 @contextmanager
