@@ -129,7 +129,7 @@ def test_results_that_are_not_written_fail_the_run(tmp_path: Path, monkeypatch: 
         log = tl.Log.from_events(tmp_path / "log", events(module), [module.Join, module.Say], block=64)
         with monkeypatch.context() as patch:
             patch.setattr("timelapse.engine.tasks.keep_beside", full)
-            with pytest.raises(OSError, match="No space"):
+            with pytest.raises(OSError, match=r"TL932 .*no space"):
                 tl.sweep(module.Talk, log, {"limit": LIMITS}, tmp_path / "sweep", spark=False)
         assert not list((tmp_path / "sweep").rglob("run.json"))
         assert not [p for p in (tmp_path / "sweep").iterdir() if "decoded" in p.name]

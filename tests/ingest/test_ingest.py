@@ -313,8 +313,8 @@ def test_existing_paths_are_not_overwritten_unless_asked(spark: SparkSession, tm
         e.sender for e in Log.write(tmp_path / "log", {Message: source}, overwrite=True).events(Message)
     ] == [8]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["log", "m.csv", "other"]
-    with pytest.raises(StorageError, match=r"TL930 .*s3"):
-        Log.write("s3://bucket/log", {Message: source})
+    with pytest.raises(StorageError, match=r"TL930 .*ftp"):
+        Log.write("ftp://bucket/log", {Message: source})
 
 
 def test_small_blocks_and_segments_hold_the_same_log(

@@ -301,6 +301,8 @@ def _shown(stored: pa.Schema) -> pa.Schema:
 def _folder(run: Run) -> Path:
     if run.path is None:
         raise UsageError(
-            "the run is in memory only", hint="replay with out=, then its rows are files", code="TL842"
+            "the run is in memory only",
+            hint="replay with out= (--out), then its rows are files",
+            code="TL842",
         )
     return run.path.absolute()

@@ -91,7 +91,7 @@ def without_zone(kind: EventType, name: str, path: str, row: int | None = None) 
     return IngestError(
         f"{kind.name}.{name}: times have no zone, and none was said",
         place=Place(path, row if row is not None and row >= 0 else None), code="TL416",
-        hint='tz = "Europe/Berlin" in the source, tz= or --tz Europe/Berlin; "UTC" where they are UTC',
+        hint='say which: tz="Europe/Berlin" (--tz Europe/Berlin), in log.toml under the source; "UTC" where they are UTC',
     )  # fmt: skip
 
 

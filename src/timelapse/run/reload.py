@@ -27,7 +27,7 @@ def reload_program(manifest: RunManifest, path: Path | None = None) -> Program:
     if manifest.source is None:
         raise RunError(
             f"the run does not say where {manifest.program} is defined",
-            hint="in Python, open it with the program: tl.Run.open(path, program=Antispam())", code="TL604",
+            hint="in Python, open it with the program: tl.Run.open(path, program)", code="TL604",
         )  # fmt: skip
     reference = manifest.source
     problem: Exception | None = None
@@ -46,7 +46,7 @@ def reload_program(manifest: RunManifest, path: Path | None = None) -> Program:
     if problem is not None:
         raise RunError(
             f"the run's program cannot be loaded from {reference}: {problem}",
-            hint="in Python, open it with the program: tl.Run.open(path, program=Antispam())", code="TL604",
+            hint="in Python, open it with the program: tl.Run.open(path, program)", code="TL604",
         ) from problem  # fmt: skip
     raise RunError(
         f"{manifest.program} has changed since the run", place=Place(reference),

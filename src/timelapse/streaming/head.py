@@ -117,7 +117,7 @@ class Head:
     def _another(self, place: Place) -> RunError:
         return RunError(
             f"the live run is of another program, version or parameters than this {type(self._program).__name__}", place=place, code="TL943",
-            hint="run the same code and parameters, say that this is the next version (evolve=True, --evolve), or write to another directory",
+            hint="run the same code and parameters, say that this is the next version with evolve=True (--evolve), or write to another directory",
         )  # fmt: skip
 
     def _change(self, change: Successor, last: Epoch) -> None:

@@ -29,7 +29,11 @@ def successor(
 ) -> Successor | None:  # fmt: skip
     """What the program begins with, should it be another one than the run's: from the old one's states, or from a shadow's."""
     if promote is not None and evolve:
-        raise UsageError("evolve= and promote= together", hint="a shadow has its own states", code="TL810")
+        raise UsageError(
+            "evolve= (--evolve) and promote= (--promote) exclude each other",
+            hint="a shadow has its own states",
+            code="TL810",
+        )
     if promote is None and not evolve:
         return None
     kept: dict[str, Shadow] = {}

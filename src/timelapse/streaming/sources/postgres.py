@@ -84,7 +84,7 @@ class PostgresTable:
         if not table:
             raise UsageError(
                 "the address of the database names no table", code="TL810",
-                hint="postgresql://user@host/db?table=logins&by=id, where id is a column of rising whole numbers",
+                hint="say which table, and by which column of rising whole numbers it is read; docs/live.md has an example",
             )  # fmt: skip
         dsn = urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(query), ""))
         return cls(dsn, table, by, layout)
