@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +39,12 @@ class Writing(tl.Program):
         self.emit(Large(who=e.who, text=str(100_000 + e.who) * 200_000))
 
 
+def make(folder: Path) -> None:
+    """A run with more bytes of outputs than that."""
+    log = Log.from_events(folder / "log", [Small(who=n, ts=n) for n in range(ROWS)])
+    replay(Writing, log, folder / "run", 60, engine="local", strategy="chain", cache=False)
+
+
 @contextmanager
 def capped() -> Iterator[None]:
     """This process may take so much more memory, and no more."""
@@ -51,8 +59,9 @@ def capped() -> Iterator[None]:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the size of a process is read from /proc")
 def test_outputs_do_not_pass_the_driver(tmp_path: Path, spark: SparkSession) -> None:
-    log = Log.from_events(tmp_path / "log", [Small(who=n, ts=n) for n in range(ROWS)])
-    replay(Writing, log, tmp_path / "run", 60, engine="local", strategy="chain", cache=False)
+    code = "import sys; from pathlib import Path; from tests.frames.test_driver_memory import make; make(Path(sys.argv[1]))"
+    # In a process of its own: this one's heap would keep what making it took.
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=Path(__file__).parents[2], check=True)
     run = Run.open(tmp_path / "run")
     spark.range(10).count()  # whatever the session takes at first
     with capped():
