@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from timelapse.analysis import final_pass
-from timelapse.engine.job import Job, quarantined_path
+from timelapse.engine.job import Job, SliceReport, quarantined_path
 from timelapse.engine.results import read_quarantined, write_quarantined
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import runs_compiled
@@ -83,13 +83,13 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
 
 
 def all_taken_out(
-    request: Request, job: Job, gone: Sequence[Quarantined], slices: Sequence[int]
+    request: Request, job: Job, gone: Sequence[Quarantined], reports: Sequence[SliceReport]
 ) -> list[Quarantined]:
-    """The events that a replay was without and those that its `slices` took out: listed in its first file.
+    """The events that a replay was without and those that its slices took out: listed in its first file, instead of those of the `reports`.
 
     Raises TimesMoved.
     """
-    here = [row for slice_id in slices for row in read_quarantined(job.out, slice_id)]
+    here = [row for report in reports for row in read_quarantined(job.out, report.slice)]
     found = sorted([*gone, *here], key=lambda row: row[2])
     if here:
         reader = request.source.reader
@@ -97,8 +97,10 @@ def all_taken_out(
         refuse_silence(request.program, rest)
         if not left_as_it_is(reader, rest, job.cuts):
             raise TimesMoved(found)
-    for slice_id in slices:
-        quarantined_path(job.out, slice_id).unlink()
+    for report in reports:
+        path = quarantined_path(job.out, report.slice)
+        path.unlink()
+        report.parts.pop(path.relative_to(job.out).as_posix(), None)
     write_quarantined(found, job.out, 0)
     return found
 

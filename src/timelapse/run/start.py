@@ -16,7 +16,7 @@ from timelapse.analysis import Analysis, analyse
 from timelapse.analysis.result import Severity
 from timelapse.cache.rerun import Reuse
 from timelapse.engine.executor import Executor, LocalExecutor
-from timelapse.engine.job import RESULTS, ROWS, Job, quarantined_path
+from timelapse.engine.job import RESULTS, ROWS, Job
 from timelapse.engine.publish import PartialRun
 from timelapse.engine.world import REAL, World
 from timelapse.env.garbage import collected_rarely
@@ -260,15 +260,12 @@ def run_plan(
         origin = {"fingerprint": manifest.fingerprint, "started": manifest.started, "run_seconds": seconds}
         reuse.keep(job, outcome, about(manifest), {**origin, "mode": plan.mode})
         if settings.quarantine and has_own_times(program):
-            found = all_taken_out(request, job, gone, [r.slice for r in outcome.reports if r.quarantined])
+            found = all_taken_out(request, job, gone, [r for r in outcome.reports if r.quarantined])
             manifest = msgspec.structs.replace(
                 manifest, quarantined=len(found), events=source.reader.count - (len(found) - len(gone))
             )
         keep_sources(type(program), manifest.source, partial.path)
         written = {name: part for r in outcome.reports for name, part in r.parts.items()}
-        if settings.quarantine and has_own_times(program):  # its rows were put together in one file since
-            folder = f"{quarantined_path(job.out, 0).parent.relative_to(job.out).as_posix()}/"
-            written = {name: part for name, part in written.items() if not name.startswith(folder)}
         if request.begun is not None:
             written |= request.begun.known
         if settings.resumable and (unkept := keep_rows(job, partial.path)):

@@ -96,3 +96,20 @@ def line_plan(kind: EventType, layout: Source, format_: Format) -> Plan:
     return replace(
         plan, names=tuple(plan.pattern.groupindex) if format_ == "text" else plan.names, header=False
     )
+
+
+def table_plan(kind: EventType, layout: Source, have: tuple[str, ...], what: str) -> Plan:
+    """How rows of a table with these columns are read. `what` it is, for errors: table, DataFrame.
+
+    Raises IngestError for columns that are missing.
+    """
+    plan = Plan.of(kind, layout, None, (), None)
+    plan.check_columns(list(have), f"the {what} of {kind.name}")
+    plan.check_mapped(list(have), f"the {what} of {kind.name}")
+    return plan.reading(have)
+
+
+def check_begin(begin: str) -> None:
+    """Raise UsageError for a place to begin that is none."""
+    if begin not in ("earliest", "latest"):
+        raise UsageError(f"begin= is {begin!r}", hint="earliest or latest", code="TL810")

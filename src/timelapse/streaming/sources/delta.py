@@ -19,13 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs
 
-from timelapse.errors import Place, SourceError, UsageError
+from timelapse.errors import Place, SourceError
 from timelapse.ingest.parse import parse_table
-from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import batch_of
+from timelapse.streaming.sources.base import batch_of, check_begin, table_plan
 from timelapse.streaming.streams import Partition
 
 ONE = "table"
@@ -56,8 +55,7 @@ class DeltaTable:
     begin: str = "earliest"
 
     def __post_init__(self) -> None:
-        if self.begin not in ("earliest", "latest"):
-            raise UsageError(f"begin= is {self.begin!r}", hint="earliest or latest", code="TL810")
+        check_begin(self.begin)
 
 
 class DeltaSource:
@@ -115,10 +113,7 @@ class DeltaSource:
             )
         self._until = newest if self._once else None
         have = tuple(pa.schema(table.schema().to_arrow()).names)
-        plan = Plan.of(kind, self._given.layout, None, (), None)
-        plan.check_columns(list(have), f"the table of {kind.name}")
-        plan.check_mapped(list(have), f"the table of {kind.name}")
-        self._plan = plan.reading(have)
+        self._plan = table_plan(kind, self._given.layout, have, "table")
 
     def _wrong(self, what: str, hint: str) -> SourceError:
         return SourceError(what, place=Place(self._where), hint=hint, code="TL945")
@@ -243,10 +238,7 @@ class DeltaSource:
                 "keep the table's log for as long as the run may stand still (delta.logRetentionDuration), and begin another run",
             ) from None
         actions = [json.loads(line) for line in lines if line.strip()]
-        removed = [
-            a["remove"] for a in actions if a.get("remove", {}).get("dataChange", True) and "remove" in a
-        ]
-        if removed:
+        if any("remove" in a and a["remove"].get("dataChange", True) for a in actions):
             told = next((a["commitInfo"].get("operation", "") for a in actions if "commitInfo" in a), "")
             raise self._wrong(
                 f"version {version}{f' ({told})' if told else ''} changes or removes rows",

@@ -22,7 +22,7 @@ from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import batch_of, line_plan
+from timelapse.streaming.sources.base import batch_of, check_begin, line_plan
 from timelapse.streaming.streams import Partition
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ class Kafka:
     group: str = ""
 
     def __post_init__(self) -> None:
-        if self.begin not in ("earliest", "latest"):
-            raise UsageError(f"begin= is {self.begin!r}", hint="earliest or latest", code="TL810")
+        check_begin(self.begin)
         if self.layout.format == "parquet":
             raise UsageError(
                 "messages are not read as Parquet", hint="format= (--format) json, csv or text", code="TL810"

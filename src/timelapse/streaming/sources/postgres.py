@@ -19,11 +19,10 @@ import pyarrow as pa
 
 from timelapse.errors import Place, SourceError, UsageError, meant
 from timelapse.ingest.parse import parse_table
-from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import batch_of
+from timelapse.streaming.sources.base import batch_of, check_begin, table_plan
 from timelapse.streaming.streams import Partition
 
 if TYPE_CHECKING:
@@ -72,8 +71,7 @@ class PostgresTable:
     begin: str = "earliest"
 
     def __post_init__(self) -> None:
-        if self.begin not in ("earliest", "latest"):
-            raise UsageError(f"begin= is {self.begin!r}", hint="earliest or latest", code="TL810")
+        check_begin(self.begin)
 
     @classmethod
     def of(cls, url: str, layout: Source) -> PostgresTable:
@@ -154,11 +152,7 @@ class PostgresSource:
                 f"{given.by} is {own[1]}{'' if own[2] else ', may be null'}{'' if own[3] else ', and has no unique index of its own'}",
                 "rows are read by a column of whole numbers that is not null and unique: a serial or identity primary key",
             )
-        plan = Plan.of(self._kind, given.layout, None, (), None)
-        have = tuple(self._types)
-        plan.check_columns(list(have), f"the table of {self._kind.name}")
-        plan.check_mapped(list(have), f"the table of {self._kind.name}")
-        self._plan = plan.reading(have)
+        self._plan = table_plan(self._kind, given.layout, tuple(self._types), "table")
 
     def _ask(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]:
         """Rows of the database. Raises OSError where it does not answer, SourceError where it refuses."""

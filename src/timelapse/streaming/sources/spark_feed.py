@@ -23,11 +23,10 @@ import pyarrow.compute as pc
 from timelapse.errors import Place, SourceError, UsageError
 from timelapse.ingest.batches import Batch as Parsed
 from timelapse.ingest.parse import parse_table
-from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import batch_of
+from timelapse.streaming.sources.base import batch_of, table_plan
 from timelapse.streaming.streams import Partition
 
 if TYPE_CHECKING:
@@ -91,12 +90,8 @@ class SparkFeed:
         known = next((p for p in partitions if p.name == ONE), None)
         if known is not None and known.cursor:
             self._last, self._next = int(known.cursor), known.position + 1
-        plan = Plan.of(kind, self._layout, None, (), None)
         have = self._frame.columns
-        plan.check_columns(have, f"the DataFrame of {kind.name}")
-        plan.check_mapped(have, f"the DataFrame of {kind.name}")
-        plan = plan.reading(tuple(have))
-        self._plan = plan
+        plan = self._plan = table_plan(kind, self._layout, tuple(have), "DataFrame")
         checkpoint = self._out / CHECKPOINTS / f"{stream:04d}"
         if self._last >= 0 and not (checkpoint / "offsets").is_dir():
             raise SourceError(
