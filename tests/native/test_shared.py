@@ -16,7 +16,7 @@ from tests.engine.by_key_programs import Reading
 from tests.engine.planned import replay_by
 from timelapse.analysis import ByKey, analyse, final_pass, share_out_all
 from timelapse.engine.executor import LocalExecutor
-from timelapse.errors import HandlerError
+from timelapse.errors import HandlerError, StorageError
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.choose import choice
 from timelapse.kernels.source import Source
@@ -229,7 +229,7 @@ def test_a_log_that_cannot_be_read_on_is_the_error(tmp_path: Path, monkeypatch: 
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(Source, "chunks", broken)
-    with pytest.raises(OSError, match="the disk is gone"):
+    with pytest.raises(StorageError, match="the disk is gone"):
         by_key(Own, events_of(0), tmp_path / "run", 1, 3)
     assert not [t for t in threading.enumerate() if t.name == "timelapse-worker"]
     assert not (tmp_path / "run").exists()

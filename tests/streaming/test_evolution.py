@@ -300,7 +300,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     fed(First(), out, hits(random.Random(1), 10, 1_000))
     with pytest.raises(UsageError, match="cannot be called"):
         Shadow(out, Second(), "../x")
-    with pytest.raises(UsageError, match="together"):
+    with pytest.raises(UsageError, match="exclude each other"):
         tl.live(Second(), {Hit: tl.Push()}, out, promote="next", evolve=True)
 
 

@@ -2,12 +2,14 @@
 
 A file is known by its size, the time at which it was changed, and a hash: of all bytes where it is small, of blocks
 spread over it where it is large. One that has the size and the time that it had is the same. Of another time, a small file
-is the same if its hash is; a large one counts as changed, since not all of it was hashed.
+is the same if its hash is; a large one counts as changed, since not all of it was hashed. The time of a file that was taken
+in right after it was changed is not kept, as it may be changed again at that time.
 """
 
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -23,6 +25,8 @@ from timelapse.log.reader import LogReader
 WHOLE = 1 << 20
 """Files up to so many bytes are hashed as a whole."""
 _BLOCKS, _BLOCK = 16, 64 << 10
+_SETTLED, _SETTLED_IN_SECONDS = 50_000_000, 2_000_000_000
+"""A file that was changed within so many nanoseconds can be changed again at the same time. Object stores tell whole seconds."""
 
 
 def print_of(file: SourceFile) -> str:
@@ -41,7 +45,15 @@ def print_of(file: SourceFile) -> str:
                     digest.update(stream.read(_BLOCK))
     except (OSError, pa.ArrowInvalid):
         return ""  # whoever reads it says what is wrong with it
-    return f"{file.modified or 0} {digest.hexdigest()}"
+    return f"{_settled(file.modified)} {digest.hexdigest()}"
+
+
+def _settled(modified: int | None) -> int:
+    """The time at which a file was changed, or 0 where a later change may have the same time."""
+    if modified is None:
+        return 0
+    within = _SETTLED if modified % 1_000_000_000 else _SETTLED_IN_SECONDS
+    return modified if time.time_ns() - modified > within else 0
 
 
 def is_same(file: SourceFile, size: int, print_: str | None) -> bool:
