@@ -8,6 +8,7 @@ small script that drops that argument.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -116,10 +117,14 @@ def bundled() -> Java | None:
 
 
 def _wrap(runtime: Path, version: Version) -> Path:
-    """A home folder around `runtime` whose `bin/java` drops Spark's module argument. Safe when several race."""
+    """A home folder around `runtime` whose `bin/java` drops Spark's module argument. Safe when several race.
+
+    Each installation has one of its own.
+    """
     script = _WRAPPER.format(java=str(runtime / "bin" / "java").replace("'", "'\\''"))
     cache = cache_dir()
-    home = cache / f"java-{'.'.join(map(str, version))}"
+    whose = hashlib.blake2b(script.encode(), digest_size=6).hexdigest()
+    home = cache / f"java-{'.'.join(map(str, version))}-{whose}"
     if _is_wrapped(home, script):
         return home
     fresh = Path(tempfile.mkdtemp(prefix="java-", dir=cache))
@@ -141,7 +146,7 @@ def _wrap(runtime: Path, version: Version) -> Path:
         if _is_wrapped(home, script):  # another process was faster
             shutil.rmtree(fresh)
             return home
-        return fresh  # the usual place holds one for another installation, perhaps in use: leave it
+        return fresh  # something else is in its place
 
 
 def _is_wrapped(home: Path, script: str) -> bool:
