@@ -6,6 +6,8 @@ import gzip
 import json
 import random
 from pathlib import Path
+from threading import get_ident
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ import pytest
 import timelapse as tl
 from timelapse.errors import EventOrderError, IngestError
 from timelapse.ingest import in_process as ingest
+from timelapse.ingest import lines as text_lines
 from timelapse.ingest.batches import Batch
 from timelapse.ingest.estimate import held_bytes
 from timelapse.log import Log, Source
@@ -203,3 +206,32 @@ def test_an_empty_log_is_a_log(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("ts\n")
     log = Log.write(tmp_path / "log", {Mark: tmp_path / "a.csv"})
     assert (log.count, log.info().segments, list(log.events(Mark))) == (0, 0, [])
+
+
+class Numbered(tl.Event):
+    id: int
+
+
+def test_a_function_is_called_by_one_thread_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingest, "cores", lambda: 4)
+    monkeypatch.setattr(text_lines.read_lines, "__defaults__", (512,))
+    (tmp_path / "a.csv").write_text("ts,id\n" + "".join(f"{n},{n}\n" for n in range(2000)))
+    inside: list[int] = []
+    together: list[int] = []
+    threads: set[int] = set()
+
+    def slowly(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        threads.add(get_ident())
+        inside.append(1)
+        together.append(len(inside))
+        sleep(0.001)
+        inside.pop()
+        return rows
+
+    log = Log.write(tmp_path / "log", {Numbered: Source(tmp_path / "a.csv", apply_batch=slowly)})
+    assert [e.id for e in log.events(Numbered)] == list(range(2000))
+    assert len(together) > 10
+    assert len(threads) > 1
+    assert set(together) == {1}

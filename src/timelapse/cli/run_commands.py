@@ -22,7 +22,7 @@ from timelapse.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from timelapse.log import LogInfo
+    from timelapse.log import Log, LogInfo
     from timelapse.run import Run, Verification
 
 
@@ -99,6 +99,17 @@ def replay(
             metavar="TIME", help="Move the clock on after the last event: what is due until then happens."
         ),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Only events of this time and later ones. States begin empty: what came before is not seen.",
+        ),
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Only events before this time.")
+    ] = None,
     start_from: Annotated[
         str | None,
         typer.Option(
@@ -149,7 +160,7 @@ def replay(
     from timelapse.run.verify import covering
 
     made = build_program(load_named(program), settings or [])
-    opened = leave_out(Log.open(log), without)
+    opened = _between(leave_out(Log.open(log), without), since, before)
     opened.bind(heard(spec_of(made), opened.types))
     wanted = None if check is None else _amount(check, opened.count)
     place = new_run(spec_of(made).name) if out is None else nullcontext(out)
@@ -171,6 +182,25 @@ def replay(
             _tell_further(wanted)
     if proof is not None and not proof.ok:
         raise typer.Exit(1)
+
+
+def _between(log: Log, since: str | None, before: str | None) -> Log:
+    """The part of a log that --from and --to ask for. Raises UsageError where it has no event."""
+    from timelapse.cli.options import parse_time
+    from timelapse.errors import UsageError
+    from timelapse.moments import shown_time
+
+    if since is None and before is None:
+        return log
+    lo, hi = (None if t is None else parse_time(o, t) for o, t in (("--from", since), ("--to", before)))
+    found = log.between(lo, hi)
+    if not found.count and log.count:
+        info = log.info()
+        raise UsageError(
+            "no event of the log lies in the time that --from and --to say", code="TL810",
+            hint=f"its events are from {shown_time(info.ts_first)} to {shown_time(info.ts_last)}",
+        )  # fmt: skip
+    return found
 
 
 def _tell_further(wanted: int) -> None:
@@ -273,7 +303,7 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
     from timelapse.cli.console import line
     from timelapse.cli.places import label
     from timelapse.cli.view import rate, span, took
-    from timelapse.run.views import started_from
+    from timelapse.run.views import of_part, started_from
 
     length = (info.ts_last or 0) - (info.ts_first or 0)
     speed = (
@@ -292,6 +322,8 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
     line(f"rejected {run.rejected_count:,}", ("      stages: ", "dim"), (_timings(run.timings), "dim"))
     print_quarantined(run)
     _print_account(run)
+    if (part := run.certificate.get("part")) is not None:
+        line(("part    ", "dim"), f" {of_part(part)}")
     if (before := run.certificate.get("start_from")) is not None:
         line(("from    ", "dim"), f" {started_from(before)}")
     _print_certificate(run.certificate)

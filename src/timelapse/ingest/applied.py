@@ -1,7 +1,8 @@
 """Functions of the user's that rows go through, for what columns and expressions cannot say.
 
 A function gets a row as a dict by column, and returns one by event field or column (fields and times are then found in it as in a
-file); None leaves the row out. Its result must follow from the row alone: rows are read in any number of batches and processes.
+file); None leaves the row out. Its result must follow from the row alone: rows are read in any number of batches and processes. Within a
+process calls come one at a time, though files are parsed in several threads: a function may use what is not safe to share.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any
 
 from timelapse.errors import IngestError, Place
 from timelapse.model.load import load_module
+
+_ONE_AT_A_TIME = RLock()
+"""Held while a function of the user's runs: also several functions may share something."""
 
 Row = dict[str, Any]
 RowFunction = Callable[[Row], Mapping[str, Any] | None]
@@ -57,6 +62,10 @@ class Applied:
 
         Raises IngestError (TL419) where a function of whole lists fails, or returns another number of rows.
         """
+        with _ONE_AT_A_TIME:
+            return self._rows(rows)
+
+    def _rows(self, rows: list[Row]) -> list[Mapping[str, Any] | str | None]:
         name = self.name.rpartition(":")[2]
         if not self.whole:
             return [self._one(name, row) for row in rows]

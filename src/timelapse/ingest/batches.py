@@ -21,9 +21,8 @@ from timelapse.ingest.convert import (
     wire_type,
 )
 from timelapse.ingest.doubts import Doubts, doubts_of
-from timelapse.ingest.expressions import expression
 from timelapse.ingest.objects import MANY, getter, list_in, taken_apart
-from timelapse.ingest.plan import COMPUTED, NO_PARTITION, PYTHON, Plan
+from timelapse.ingest.plan import COMPUTED, NO_PARTITION, PYTHON, Plan, expression
 from timelapse.ingest.private import NOT_KEPT
 from timelapse.model.types import (
     TIME,

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,6 +40,7 @@ from timelapse.log.reader import LogReader
 from timelapse.log.segment import fields_table, write_ordered
 from timelapse.log.types import EventType
 from timelapse.progress import Progress, Silent
+from timelapse.tables.ordering import stable_order
 
 HELD_BYTES = 1 << 30
 """Events are read in this process as long as they take no more than so many bytes as columns: beyond that a sort on all
@@ -129,7 +130,9 @@ def _run(
             else prepare_files(number, kind, source, floor, base)
         )
     tell = _Telling(progress, sum(p.rows for p in prepared))
-    number_lines(prepared, lambda pieces: [text_lines.count_line_ends(p) for p in pieces])
+    for one in prepared:  # files are read from front to back: line ends need no counting beforehand
+        one.tasks = [replace(t, pieces=tuple(text_lines.whole_files(t.pieces))) for t in one.tasks]
+    number_lines(prepared, lambda pieces: [0] * len(pieces))
     held = 0
     tables: list[pa.Table] = []
     times: list[npt.NDArray[np.int64]] = []
@@ -177,7 +180,7 @@ def _run(
         notes.add(noted(left_out))
     notes.close()
     # Sources, their files and the rows of these have been read in their order: only the times are left to sort by.
-    order = np.argsort(ts, kind="stable")
+    order = stable_order(ts)
     report.segments = list(
         write_ordered(
             folder / "segments",
@@ -244,7 +247,7 @@ def _once(
         rule = rule_of(kind, [prepared[n].source for n in numbers])
         if rule is not None:
             rank = np.empty(len(own), np.int64)
-            rank[np.argsort(own, kind="stable")] = np.arange(len(own))
+            rank[stable_order(own)] = np.arange(len(own))
             known_ts, known = (
                 (np.zeros(0, np.int64), table.slice(0, 0))
                 if log is None

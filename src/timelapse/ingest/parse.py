@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
@@ -105,10 +106,11 @@ def _quick_csv(plan: Plan, data: bytes) -> pa.Table | None:
     if len(plan.sep.encode()) != 1 or b"\r" in data or not data:
         return None
     quoted = quote is not None and quote in data
-    if quoted and not _whole_cells_quoted(data, quote or b"", plan.sep.encode()):
+    ends = np.frombuffer(data, np.uint8) == ord("\n")
+    if quoted and not _whole_cells_quoted(data, ends, quote or b"", plan.sep.encode()):
         return None
-    count = data.count(b"\n") + 1
-    if b"\n\n" in data or data[:1] == b"\n" or data[-1:] == b"\n":
+    count = int(np.count_nonzero(ends)) + 1
+    if ends[0] or ends[-1] or (ends[1:] & ends[:-1]).any():
         return None  # Arrow would make rows of nulls of empty lines
     names = [f"c{n}" for n in range(len(plan.names))]
     wanted = [names[plan.names.index(c)] for c in _present(plan)]
@@ -137,27 +139,30 @@ def _quick_csv(plan: Plan, data: bytes) -> pa.Table | None:
     return None
 
 
-def _whole_cells_quoted(data: bytes, quote: bytes, sep: bytes) -> bool:
+def _whole_cells_quoted(data: bytes, ends: npt.NDArray[np.bool_], quote: bytes, sep: bytes) -> bool:
     """Whether all quotes of a block of lines stand around whole cells, or are doubled within one: then every reader of CSV agrees.
 
-    Quotes are taken in turns as opening and closing ones. An opening one stands behind a separator or a line end, a closing one
-    in front of one, and what they enclose has no line end; a doubled quote closes, and opens again at once.
+    `ends`: which bytes end a line. Quotes are taken in turns as opening and closing ones. An opening one stands behind a separator or a
+    line end, a closing one in front of one, and what they enclose has no line end; a doubled quote closes, and opens again at once.
     """
     if len(quote) != 1:
         return False
     bytes_ = np.frombuffer(data, np.uint8)
-    places = np.flatnonzero(bytes_ == quote[0])
+    quotes = bytes_ == quote[0]
+    marks = np.flatnonzero(quotes | ends)
+    is_quote = quotes[marks]
+    places = marks[is_quote]
     if len(places) % 2:
+        return False
+    inside = np.logical_xor.accumulate(is_quote)  # behind an opening quote, up to the closing one
+    if (inside & ~is_quote).any():
         return False
     opening, closing = places[::2], places[1::2]
     before = np.where(opening > 0, bytes_[opening - 1], ord("\n"))
     behind = np.where(closing + 1 < len(bytes_), bytes_[np.minimum(closing + 1, len(bytes_) - 1)], ord("\n"))
-    ends = np.zeros(256, np.bool_)
-    ends[[sep[0], ord("\n"), quote[0]]] = True
-    if not (ends[before].all() and ends[behind].all()):
-        return False
-    lines = np.flatnonzero(bytes_ == ord("\n"))
-    return bool((np.searchsorted(lines, opening) == np.searchsorted(lines, closing)).all())
+    allowed = np.zeros(256, np.bool_)
+    allowed[[sep[0], ord("\n"), quote[0]]] = True
+    return bool(allowed[before].all() and allowed[behind].all())
 
 
 def _csv_reader(plan: Plan) -> Callable[[bytes], list[str]]:

@@ -30,6 +30,7 @@ from timelapse.ingest.task import Note, Notes, TaskReport, noted, notes_of
 from timelapse.log.beside import BESIDE, FILE, LATE, with_beside
 from timelapse.log.segment import SEGMENT_EVENTS, fields_table, write_ordered
 from timelapse.log.types import EventType
+from timelapse.tables.ordering import stable_order
 
 I64 = npt.NDArray[np.int64]
 
@@ -133,7 +134,7 @@ def _write(
     }
     fields = with_beside(fields_of(kind, [b for _, b in batches]), {name: own[name] for name in beside})
     if not bool((ts[1:] >= ts[:-1]).all()):
-        order = np.argsort(ts, kind="stable")
+        order = stable_order(ts)
         ts = ts[order]
         fields = fields.take(pa.array(order)) if fields.num_columns else fields
     schema = pa.schema([_TS, *fields.schema])
@@ -244,6 +245,6 @@ def write(
         else:
             tables.append(fields_table(kind, [], sum(len(t) for t in spans)))
     ts = np.concatenate([t for spans in times for t in spans])
-    order = np.argsort(ts, kind="stable")
+    order = stable_order(ts)
     segments = write_ordered(folder / "segments", types, tables, ts, order, beside, name=f"{number:06d}-")
     return TaskReport(segments=list(segments))

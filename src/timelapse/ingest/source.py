@@ -42,7 +42,7 @@ class Source:
     `compute`: {field: expression over columns}, in Spark SQL's words (ingest/expressions.py); "ts" for the event time.
     `only`: {column: value or values}: rows with other values are not this source's. They are counted, no bad rows.
     `apply`: a function that each row goes through, as a dict by column, before fields are found in what it returns; None leaves
-    the row out, and a row at which it raises is a bad one. `apply_batch`: the same for lists of rows. Functions, or texts `prepare.py:clean`.
+    the row out, and a row at which it raises is a bad one. `apply_batch`: the same for lists of rows. Functions, or texts `prepare.py:clean`; called by one thread at a time.
     `at`: the time of all rows, for what existed before the log: sources without a time.
     `arrival`: the column of the time at which a row arrived. How late rows were is noted; with `order="arrival"` that
     time is the event's, so that a replay sees on Wednesday what production saw on Wednesday.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from timelapse.kernels.parts import Part
+from timelapse.log.part import PartReader
 from timelapse.log.reader import EventReader, LogReader
 from timelapse.log.types import bind
 from timelapse.model.events import Event
@@ -57,6 +58,8 @@ class Source:
         reader = self.reader
         if isinstance(reader, LogReader):
             reader = replace(reader, encoded=True)
+        elif isinstance(reader, PartReader) and isinstance(reader.base, LogReader):
+            reader = replace(reader, base=replace(reader.base, encoded=True))
         # Events that handlers send need not be a type of the log.
         columns = {name: fields for name, fields in self.columns.items() if name in self.classes}
         chunks = reader.chunks(self.lo, self.hi, columns)

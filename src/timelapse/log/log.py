@@ -23,7 +23,7 @@ from timelapse.log.versions import LogVersion, expire, forget, keep, versions_of
 from timelapse.log.without import name_of, seqs_of
 from timelapse.model.events import Event
 from timelapse.model.order import in_order
-from timelapse.moments import Moment, micros
+from timelapse.moments import Moment, micros, shown_time
 from timelapse.progress import Progress
 from timelapse.store.scratch import process_folder
 
@@ -62,6 +62,11 @@ class Log:
         self.manifest = manifest
         self.left_out = left_out
         """Events that this view of the log is without, by rising seq."""
+
+    @property
+    def part(self) -> tuple[int, int] | None:
+        """Of a part of a log (`between`): the seq from which on, and the one before which it has the events."""
+        return None
 
     # --- making ---------------------------------------------------------------------------------------
 
@@ -211,6 +216,26 @@ class Log:
         """
         more = seqs_of(what, self.manifest.id, self.manifest.count)
         return Log(self.path, self.manifest, tuple(sorted({*self.left_out, *more})))
+
+    def between(self, since: Moment | None = None, before: Moment | None = None) -> Log:
+        """The events from one time on and before another, as a log: they keep their seq, and nothing is written or copied.
+
+        What is outside is not read: of the log's blocks only those with events in the range are. A replay of it begins with empty
+        states, as if the log began there. Times are microseconds UTC, ISO 8601 texts or datetimes. Raises UsageError where `before` is not later
+        than `since`.
+        """
+        from timelapse.log.part import PartLog
+
+        lo, hi = (
+            None if t is None else micros(t, f"{o}=") for t, o in ((since, "since"), (before, "before"))
+        )
+        if lo is not None and hi is not None and lo >= hi:
+            raise UsageError(
+                f"since= (--from) is {shown_time(lo)}, and before= (--to) {shown_time(hi)}, which is not later", code="TL810",
+                hint="events at since and later, and before before, are taken",
+            )  # fmt: skip
+        reader, end = self.reader, self.reader.seq_after(self.count)
+        return PartLog(self, 0 if lo is None else reader.seq_at(lo), end if hi is None else reader.seq_at(hi))
 
     # --- looking --------------------------------------------------------------------------------------
 

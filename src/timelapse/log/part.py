@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from timelapse.log.info import LogInfo
 from timelapse.log.log import Log
 from timelapse.log.reader import Chunk, Columns, EventReader, even_cuts
 from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
+from timelapse.log.without import PART_MARK
 from timelapse.model.events import Event
+from timelapse.moments import Moment
 
 
 @dataclass(frozen=True)
@@ -83,11 +86,23 @@ class PartLog(Log):
 
     @property
     def id(self) -> str:
-        return f"{self._base.id}-part-{self._lo}-{self._hi}"
+        return f"{self._base.id}{PART_MARK}{self._lo}-{self._hi}"
+
+    @property
+    def part(self) -> tuple[int, int]:
+        return self._lo, self._hi
 
     @property
     def count(self) -> int:
         return self.reader.count
+
+    def between(self, since: Moment | None = None, before: Moment | None = None) -> Log:
+        found = super().between(since, before).part
+        assert found is not None
+        return PartLog(self._base, *found)
+
+    def without(self, what: Any) -> Log:
+        return PartLog(self._base.without(what), self._lo, self._hi)
 
     @cached_property
     def types(self) -> tuple[EventType, ...]:
@@ -98,8 +113,8 @@ class PartLog(Log):
         return PartReader.of(self._base.reader, self._lo, self._hi)
 
     def info(self) -> LogInfo:
-        """The whole log's, but for the numbers of events: of a type as many as its share of the whole gives."""
-        info = self._base.info()
-        share = self.count / max(1, self._base.count)
-        types = tuple(replace(t, count=round(t.count * share)) for t in info.types)
-        return replace(info, id=self.id, count=self.count, types=types)
+        """The whole log's, but for the numbers of events, and the times of the first and last."""
+        info, reader = self._base.info(), self.reader
+        types = tuple(replace(t, count=reader.rows(t.name, self._lo, self._hi)) for t in info.types)
+        first, last = reader.ts_first, reader.ts_before(self._hi)
+        return replace(info, id=self.id, count=self.count, types=types, ts_first=first, ts_last=last)

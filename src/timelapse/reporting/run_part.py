@@ -15,6 +15,7 @@ from timelapse.reporting.fields import COUNTED, FieldParts, Keys, field_parts
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
 from timelapse.reporting.states import StatePart, state_parts
 from timelapse.reporting.tables import Ranked, Rows, first_rows, reasons, taken_out, times
+from timelapse.run.reload import replayed
 from timelapse.run.run import did
 from timelapse.run.views import IN_ORDER
 
@@ -158,8 +159,7 @@ def _log_of(run: Run, notes: list[str]) -> tuple[Log | None, LogInfo | None]:
         log = Log.open(path)
         for version in range(log.version, 0, -1):
             older = log if version == log.version else Log.open(path, version)
-            if run.manifest.without and max(run.manifest.without) < older.count:
-                older = older.without(run.manifest.without)
+            older = replayed(older, run.manifest)
             if older.id == run.manifest.log_id:
                 return older, older.info()
         notes.append("The log at the run's path was written anew since: its types and times are not shown.")

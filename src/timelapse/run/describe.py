@@ -13,6 +13,7 @@ from timelapse.cache.rerun import Reuse
 from timelapse.engine.digest import run_digest, state_digest
 from timelapse.engine.job import Job, SumRow
 from timelapse.engine.outcome import Outcome
+from timelapse.ids import INT64_MAX
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, spec_of
 from timelapse.model.versions import origin_of
@@ -23,6 +24,7 @@ from timelapse.run.memory import memory_of
 from timelapse.run.parameters import params_text
 from timelapse.run.records import record_entries
 from timelapse.run.request import Request
+from timelapse.run.source import Source
 from timelapse.tables.rowhash import ZERO
 
 
@@ -73,6 +75,7 @@ def manifest_of(
         certificate=_certificate(request, plan, job, outcome, reuse, foretold, seconds, why),
         plan=plan.text(),
         without=list(source.without),
+        part=list(source.part or ()),
         quarantined=None if job.quarantine is None else totals.quarantined,
         pending=outcome.pending,
         until=job.until,
@@ -125,9 +128,21 @@ def _certificate(
             for d in request.analysis.diagnostics
         ],
         "cache": reuse.certificate(seconds),
+        "part": part_of(request.source),
         "start_from": None if request.earlier is None else request.earlier.describe(),
         "passes": used_kernels(foretold, outcome.compiled, outcome.why_python),
     }
+
+
+def part_of(source: Source) -> dict[str, Any] | None:
+    """Of a replay over a part of its log: which, and what that means for states."""
+    if source.part is None:
+        return None
+    first, last = source.reader.ts_first, source.reader.ts_before(INT64_MAX)
+    return {
+        "first_seq": source.part[0], "end_seq": source.part[1], "ts_first": first, "ts_last": last,
+        "states": "of an earlier run" if source.begin else "empty at the first event",
+    }  # fmt: skip
 
 
 def about(manifest: RunManifest) -> dict[str, str]:

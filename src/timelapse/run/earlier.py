@@ -300,8 +300,22 @@ def _source_after(run: Run, log: Any, program: Program) -> tuple[Source, Untouch
     manifest = run.manifest
     if isinstance(log, str | Path):
         log = Log.open(log)
+    if manifest.part and manifest.part[0]:
+        raise ReplayError(
+            f"the run is over a part of its log, from event {manifest.part[0]:,} on, and what follows is numbered from the log's beginning",
+            place=Place(str(run.path)), hint="start from a run that began with its log's first event", code="TL515",
+        )  # fmt: skip
     if isinstance(log, Log):
         found = untouched(manifest, log)
+        if log.part is not None and log.part[0]:
+            raise _wrong_part("it begins where that run ended, and nowhere else", "leave --from (since=) out")
+        if log.part is not None and log.part[1] < manifest.cuts[-1]:
+            raise _wrong_part("the part of the log ends before that run did", "give a later --to (before=)")
+        if found is None and (log.part is not None or manifest.part):
+            raise _wrong_part(
+                "parts of logs do not follow one another",
+                "go on over the run's own log, whole or up to a later time",
+            )
         if found is not None:
             return open_source(log, program), None if found.first is None else found
         if _is_older(log, manifest):
@@ -319,6 +333,10 @@ def _source_after(run: Run, log: Any, program: Program) -> tuple[Source, Untouch
         events = [*_all(before), *(e._at(e.ts, end + e.seq) for e in _all(later))]
         return open_source(MemoryLog(events, classes), program), None
     return _open_joined(run, _stored(later), program, lasting=False), None
+
+
+def _wrong_part(why: str, hint: str) -> UsageError:
+    return UsageError(f"a replay cannot start from that run: {why}", hint=hint, code="TL810")
 
 
 def _is_older(log: Log, manifest: RunManifest) -> bool:

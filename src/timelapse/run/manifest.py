@@ -131,6 +131,8 @@ class RunManifest(msgspec.Struct, frozen=True):
     """Core-seconds by phase (engine/account.py): together the seconds times the cores that could be used."""
     without: list[int] = []
     """Events of the log that were left out from the beginning, by rising seq."""
+    part: list[int] = []
+    """Of a run over a part of its log: the seq from which on, and the one before which events were replayed. Empty: all were."""
     quarantined: int | None = None
     """Events that were taken out of the log because a handler raised; None: it was not asked for."""
     pending: dict[str, int] = {}

@@ -19,6 +19,7 @@ from timelapse.kernels.base import quarantined_table
 from timelapse.kernels.taking import Taker
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.log import Log, MemoryLog
+from timelapse.log.part import PartReader
 from timelapse.log.reader import EventReader, LogReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
@@ -87,17 +88,19 @@ def run_serial(
     started = time.perf_counter()
     path = log_id = None
     left_out: tuple[int, ...] = ()
+    part: tuple[int, int] | None = None
     if isinstance(events, str | Path):
         events = Log.open(events)
     if isinstance(events, Log):
         events.bind(heard(spec_of(program), events.types))
         path, log_id, left_out = str(events.path), events.id, events.left_out
+        part = events.part
     reader: EventReader | None
     reader = (
         events.reader
         if isinstance(events, Log)
         else events
-        if isinstance(events, MemoryLog | LogReader)
+        if isinstance(events, MemoryLog | LogReader | PartReader)
         else None
     )
     taken: list[Quarantined] | None = None
@@ -133,7 +136,7 @@ def run_serial(
     )  # fmt: skip
     seconds = time.perf_counter() - started
     manifest = _manifest(program, outcome, count, seconds, path, log_id, until)
-    manifest = msgspec.structs.replace(manifest, without=list(left_out))
+    manifest = msgspec.structs.replace(manifest, without=list(left_out), part=list(part or ()))
     if quarantine:
         taken = [quarantined_row(failure) for failure in outcome.quarantined]
     if taken is not None:

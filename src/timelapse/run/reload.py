@@ -8,6 +8,7 @@ from timelapse.errors import Place, RunError, TimelapseError
 from timelapse.log import Log
 from timelapse.log.joined import joined, version_with
 from timelapse.log.manifest import Manifest
+from timelapse.log.part import PartLog
 from timelapse.log.place import as_path, opened
 from timelapse.log.reader import EventReader
 from timelapse.log.without import base_of
@@ -74,13 +75,19 @@ def log_of(manifest: RunManifest) -> Log:
         raise _gone("it was in memory")
     first = parts[0][0]
     log = Log(first, parts[0][1] if len(parts) == 1 else joined(parts))
-    if manifest.without and max(manifest.without) < log.manifest.count:
-        log = log.without(manifest.without)
+    log = replayed(log, manifest)
     if log.id != manifest.log_id:
         raise _another(named[0][0])
     for path, _ in named:
         Log.open(path)  # says what is wrong with its files
     return log
+
+
+def replayed(log: Log, manifest: RunManifest) -> Log:
+    """What of a log a run was over."""
+    if manifest.without and max(manifest.without) < log.manifest.count:
+        log = log.without(manifest.without)
+    return PartLog(log, *manifest.part) if manifest.part else log
 
 
 def _version(path: Path, log_id: str) -> Manifest:

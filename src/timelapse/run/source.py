@@ -32,6 +32,8 @@ class Source:
     without: tuple[int, ...] = ()
     begin: int = 0
     """So many events are done: the replay starts from a run over them."""
+    part: tuple[int, int] | None = None
+    """The seqs from one on and before another, where a part of the log is read."""
     logs: tuple[tuple[str, str], ...] = ()
     """Path and id of each log, where there are several, one after the other."""
 
@@ -49,7 +51,7 @@ def open_source(log: Any, program: Program) -> Source:
     if isinstance(log, Log):
         log.bind(heard(spec_of(program), log.types))
         counts = {t.name: t.count for t in log.info().types}
-        return Source(log.reader, counts, str(log.path), log.id, log.left_out)
+        return Source(log.reader, counts, str(log.path), log.id, log.left_out, part=log.part)
     if isinstance(log, Iterable) and not isinstance(log, MemoryLog):
         listed: list[Event] = list(log)
         log = MemoryLog(listed, list(dict.fromkeys([*events, *(type(e) for e in listed)])))

@@ -14,6 +14,7 @@ from timelapse.errors import UsageError
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.taking import Taker
 from timelapse.log import MemoryLog
+from timelapse.log.part import PartReader
 from timelapse.log.reader import EventReader, LogReader
 from timelapse.model.failure import Quarantined
 from timelapse.model.program import Program
@@ -32,6 +33,9 @@ def reader_without(reader: EventReader, seqs: Iterable[int]) -> EventReader:
     if isinstance(reader, LogReader):
         excluded = tuple(sorted({*reader.excluded, *gone}))
         return replace(reader, excluded=excluded, count=reader.count - (len(excluded) - len(reader.excluded)))
+    if isinstance(reader, PartReader):
+        base = reader_without(reader.base, gone)
+        return replace(reader, base=base, count=reader.count - len(gone))
     if isinstance(reader, MemoryLog):
         classes = {cls.__name__: cls for cls in reader.classes}
         without = set(gone)

@@ -9,7 +9,7 @@ import numpy as np
 
 from timelapse.cards import Card, Table
 from timelapse.charts import Timeline, timeline
-from timelapse.display import many, rate, took
+from timelapse.display import many, moment, rate, took
 
 if TYPE_CHECKING:
     from timelapse.run.run import Run
@@ -37,6 +37,16 @@ def started_from(found: Mapping[str, Any]) -> str:
     return told if changed is None else f"{told}; its log has changed since, from event {changed:,} on"
 
 
+def of_part(found: Mapping[str, Any]) -> str:
+    """What is said of a run over a part of its log, as its certificate has it."""
+    if found["ts_first"] is None:
+        return "no event lies in it"
+    span = f"{moment(found['ts_first'])} to {moment(found['ts_last'])}, events {found['first_seq']:,} to {found['end_seq'] - 1:,}"
+    if found["states"].startswith("empty"):
+        return f"{span}; states began empty, and what came before was not seen"
+    return span
+
+
 def card(run: Run) -> Card:
     """What a finished replay prints, shorter."""
     found = run.certificate
@@ -60,6 +70,8 @@ def card(run: Run) -> Card:
         )
     elif found.get("mode") == "chain":
         facts.append(("in order", IN_ORDER))
+    if found.get("part"):
+        facts.append(("part of the log", of_part(found["part"])))
     if found.get("start_from"):
         facts.append(("goes on from", started_from(found["start_from"])))
     if beyond := beyond_budget(found):
