@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.errors import IngestError, Place
+from timelapse.log.segment import fields_table
 from timelapse.model.types import FLOAT, OptionalType
 
 if TYPE_CHECKING:
@@ -121,17 +122,36 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
 def known_events(
     reader: LogReader, kind: EventType, rule: Rule, ts: I64, table: pa.Table
 ) -> tuple[I64, pa.Table]:
-    """The events of a log that share values with some of these, in its order: their times and fields."""
-    name = rule.fields[0]
-    wanted = pc.unique(pa.array(ts) if name == "ts" else _flat(table[name]))
-    found: list[pa.Table] = []
-    for chunk in reader.chunks(0, reader.seq_after(reader.count), {kind.name: [f.name for f in kind.fields]}):
+    """The events of a log that may have the same values as some of these, in its order: their times and fields.
+
+    Of all events of the type only the rule's fields are read (of the times that these have, where the time is one of the fields); all
+    fields of blocks in which something was found.
+    """
+    fields = [f.name for f in kind.fields]
+    schema = pa.schema([pa.field("ts", pa.int64()), *table.schema])
+    found = [schema.empty_table()]
+    names = [name for name in rule.fields if name != "ts"]
+    lo, hi = 0, reader.seq_after(reader.count)
+    if "ts" in rule.fields and len(ts):
+        lo, hi = reader.seq_at(int(ts.min())), min(hi, reader.seq_at(int(ts.max()) + 1))
+    wanted = {
+        n: pc.unique(_flat(table[n])).drop_null() for n in names if not pa.types.is_nested(table[n].type)
+    }
+    if "ts" in rule.fields:
+        wanted["ts"] = pc.unique(pa.array(ts))
+    for chunk in reader.chunks(lo, hi if len(ts) else lo, {kind.name: names}):
         own = chunk.tables.get(kind.name)
-        if own is not None:
-            found.append(own.filter(pc.is_in(own[name], value_set=wanted.cast(own.schema.field(name).type))))
-    if not found:
-        return np.zeros(0, np.int64), table.slice(0, 0)
-    whole = pa.concat_tables(found)
-    return whole["ts"].cast(pa.int64()).to_numpy(), whole.select([f.name for f in kind.fields]).cast(
-        table.schema
-    )
+        if own is None:
+            continue
+        same = np.ones(own.num_rows, np.bool_)
+        for name, values in wanted.items():
+            same &= np.asarray(pc.is_in(own[name], value_set=values.cast(own.schema.field(name).type)))
+        if not same.any():
+            continue
+        seqs = own["seq"].filter(pa.array(same))
+        for part in reader.chunks(seqs[0].as_py(), seqs[-1].as_py() + 1, {kind.name: fields}):
+            whole = part.tables[kind.name]
+            whole = whole.filter(pc.is_in(whole["seq"], value_set=_flat(seqs)))
+            found.append(whole.select(schema.names).cast(schema))
+    both = pa.concat_tables(found)
+    return both["ts"].to_numpy(), fields_table(kind, both.select(fields).columns, both.num_rows)
