@@ -14,6 +14,7 @@ from timelapse.errors import ReplayError, UsageError
 from timelapse.run.views import card
 
 HOUR = 3_600_000_000
+DAY = 24 * HOUR
 
 
 class Paid(tl.Event):
@@ -100,6 +101,13 @@ def test_a_part_is_replayed_as_the_serial_loop_processes_its_events(
     part = log.without(without).between(lo, hi)
     events = of(log.without(without), lo, hi)
     assert len(part) == len(events) == part.info().count == sum(t.count for t in part.info().types)
+    days: dict[str, dict[str, int]] = {}
+    for e in events:
+        own = days.setdefault(f"1970-01-0{e.ts // DAY + 1}", {})
+        own[type(e).__name__] = own.get(type(e).__name__, 0) + 1
+    info = part.info()
+    assert info.days == days
+    assert (info.ts_first, info.ts_last) == ((events[0].ts, events[-1].ts) if events else (None, None))
     expected = tl.run_serial(Watch, events)
     for found in (tl.run_serial(Watch, part), tl.replay(Watch, part, slices=slices, spark=False)):
         assert (found.digest, found.state_digest, found.events) == (
@@ -228,6 +236,9 @@ def test_the_command_line_replays_a_part_and_says_so(log: tl.Log, tmp_path: Path
     assert "208 events" in done.out
     assert "states began empty, and what came before was not seen" in done.out
     assert cli("verify", tmp_path / "run").code == 0
+    told = cli("report", tmp_path / "run", "--out", tmp_path / "run.html")
+    assert told.code == 0, told.err
+    assert "states began empty" in (tmp_path / "run.html").read_text(encoding="utf-8")
     none = cli(*own[:-1], tmp_path / "none", "--from", "1980-01-01")
     assert none.code == 2
     assert "no event of the log lies in the time" in none.err

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cached_property
 from typing import Any
 
+from timelapse.ids import DAY, INT64_MAX, INT64_MIN
+from timelapse.log.gaps import gaps_of
 from timelapse.log.info import LogInfo
 from timelapse.log.log import Log
 from timelapse.log.reader import Chunk, Columns, EventReader, even_cuts
@@ -113,8 +116,35 @@ class PartLog(Log):
         return PartReader.of(self._base.reader, self._lo, self._hi)
 
     def info(self) -> LogInfo:
-        """The whole log's, but for the numbers of events, and the times of the first and last."""
+        """The part's times, events, days and gaps; sizes, and what ingests left out, are the whole log's."""
         info, reader = self._base.info(), self.reader
         types = tuple(replace(t, count=reader.rows(t.name, self._lo, self._hi)) for t in info.types)
         first, last = reader.ts_first, reader.ts_before(self._hi)
-        return replace(info, id=self.id, count=self.count, types=types, ts_first=first, ts_last=last)
+        days: dict[str, dict[str, int]] = {}
+        missing: list[str] = []
+        if first is not None and last is not None:
+            own = range(first // DAY, last // DAY + 1)
+            days = {text: found for text, found in info.days.items() if _number(text) in own}
+            for day in {own[0], own[-1]}:  # of which events may lie outside
+                lo, hi = (
+                    reader.seq_at(max(day * DAY, INT64_MIN)),
+                    reader.seq_at(min(day * DAY + DAY, INT64_MAX)),
+                )
+                hi = self._hi if day == own[-1] else hi
+                text = next(text for text in days if _number(text) == day)
+                counts = {name: reader.rows(name, lo, hi) for name in days[text]}
+                days[text] = {name: n for name, n in counts.items() if n}
+            missing = [text for text in info.missing_days if _number(text) in own]
+        gaps = tuple(gaps_of(days, [t.name for t in types]))
+        return replace(
+            info, id=self.id, count=self.count, types=types, ts_first=first, ts_last=last, days=days,
+            missing_days=tuple(missing), gaps=gaps,
+        )  # fmt: skip
+
+
+def _number(day: str) -> int:
+    """Days since 1970 of a day as LogInfo names it."""
+    return int(day[4:]) if day.startswith("day ") else (date.fromisoformat(day) - _EPOCH).days
+
+
+_EPOCH = date(1970, 1, 1)

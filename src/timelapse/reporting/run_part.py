@@ -17,7 +17,7 @@ from timelapse.reporting.states import StatePart, state_parts
 from timelapse.reporting.tables import Ranked, Rows, first_rows, reasons, taken_out, times
 from timelapse.run.reload import replayed
 from timelapse.run.run import did
-from timelapse.run.views import IN_ORDER
+from timelapse.run.views import IN_ORDER, of_part
 
 if TYPE_CHECKING:
     from timelapse.explanation import Explanation
@@ -192,6 +192,8 @@ def _about(run: Run, info: LogInfo | None) -> list[Fact]:
         version = f"version {info.version}, " if info is not None else ""
         facts.append(Fact("log", f"{clean(manifest.log)} ({version}{run.events:,} events)"))
         facts.append(Fact("log id", manifest.log_id or "", mono=True))
+    if run.certificate.get("part"):
+        facts.append(Fact("part of the log", of_part(run.certificate["part"])))
     if info is not None and info.ts_first is not None and info.ts_last is not None:
         facts.append(Fact("log spans", f"{moment(info.ts_first)} to {moment(info.ts_last)} UTC"))
         left = []
