@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import looking as looking_at
 from benchmarks import workloads
 from benchmarks.data import Dataset
 from benchmarks.process import python_path, seconds_left
@@ -71,8 +72,16 @@ def looking(settings: Settings) -> Report:
     found, slowest = _others(settings)
     rows += found
     report.values["windows, ticks and sends: slowest cold CPU seconds"] = slowest
+    programs, dearest = _catalogue(settings)
+    if dearest is not None:
+        report.values["every program that compiles: slowest cold CPU seconds"] = dearest
     columns = ("", "command, s", "CPU s", "in Python, s", "CPU s", "command / replay, CPU")
     report.tables.append(Table(title, columns, rows))
+    report.tables.append(programs)
+    report.notes.append(
+        "Every program: of each kind the dearest of some questions, as a command, CPU seconds. `events`: those that matter alone are done "
+        "again; `compiled`: the log or a slice is gone through; `loop`: by the serial loop. A program that does not compile has no target."
+    )
     report.notes.append(
         "A command is a process of its own: Python and its libraries are in its time. In a running Python the run is "
         "opened anew for each question, so nothing of an earlier answer is left but what is imported."
@@ -80,6 +89,30 @@ def looking(settings: Settings) -> Report:
     return report
 
 
+def _catalogue(settings: Settings) -> tuple[Table, float | None]:
+    """All programs of docs/programs.md: what the dearest questions cost, and the most of those whose replay is compiled.
+
+    Runs are kept with the benchmarks' data.
+    """
+    rows: list[tuple[str, ...]] = []
+    slowest: float | None = None
+    # what a quick look leaves out is not told as measured
+    only = QUICK if settings.quick else settings.only
+    for one in looking_at.catalogue(
+        settings.events, settings.data / "looking", max(1, settings.rounds), only
+    ):
+        cells = [
+            f"{one.cells[k][0]:.1f} {one.cells[k][1]}" if k in one.cells else "" for k in looking_at.KINDS
+        ]
+        rows.append((one.name if one.compiled else f"{one.name}, as Python", *cells))
+        if one.compiled:
+            slowest = max([slowest or 0.0, *(cpu for cpu, _ in one.cells.values())])
+    title = f"Looking into runs of every program, {settings.events:,} events"
+    return Table(title, ("", *looking_at.KINDS), rows), slowest
+
+
+QUICK = ("CountMessages",)
+"""Programs that a quick benchmark looks at."""
 OTHERS = (("WindowedSpam", "sent"), ("Hourly", "sent"), ("Suspecting", "suspicions"))
 """Programs with windows, with ticks, with plain sends; and a state of each."""
 

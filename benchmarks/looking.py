@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -198,6 +198,36 @@ def replayed(entry: Entry, events: int, folder: Path) -> Path:
     return path / "run"
 
 
+class Costs(NamedTuple):
+    """What looking into a run of one program took: of each kind the dearest question, as a command."""
+
+    name: str
+    cells: dict[str, tuple[float, str]]
+    """By kind: processor seconds, and how it was answered."""
+    compiled: bool
+    """Whether the replay's final pass was compiled, so that looking is to be, too."""
+
+
+def costs(entry: Entry, events: int, folder: Path, rounds: int = 1) -> Costs:
+    """Look into a run of a program: see the module."""
+    path = replayed(entry, events, folder)
+    found = measured(path)
+    cells = {
+        kind: (min(commanded(found[kind].question, path) for _ in range(rounds)), found[kind].way)
+        for kind in KINDS if kind in found
+    }  # fmt: skip
+    passes = Run.open(path).certificate["passes"]
+    return Costs(entry.name, cells, passes["final"] == "compiled")
+
+
+def catalogue(events: int, folder: Path, rounds: int = 1, only: Sequence[str] = ()) -> Iterator[Costs]:
+    """All programs, or those named `only`."""
+    for entry in CATALOGUE:
+        if not only or entry.name in only:
+            print(entry.name, file=sys.stderr, flush=True)
+            yield costs(entry, events, folder, rounds)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -209,20 +239,11 @@ def main() -> None:
     given = parser.parse_args()
     print(f"| program | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
     with tempfile.TemporaryDirectory(prefix="timelapse-look-") as temporary:
-        for entry in CATALOGUE:
-            if given.only and entry.name not in given.only:
-                continue
-            print(entry.name, file=sys.stderr, flush=True)
-            path = replayed(entry, given.events, given.folder or Path(temporary))
-            found = measured(path)
-            cells = []
-            for kind in KINDS:
-                if kind in found:
-                    took = min(commanded(found[kind].question, path) for _ in range(given.rounds))
-                    cells.append(f"{took:.1f} {found[kind].way}")
-                else:
-                    cells.append("-")
-            print(f"| `{entry.name}` | {' | '.join(cells)} |", flush=True)
+        for one in catalogue(given.events, given.folder or Path(temporary), given.rounds, tuple(given.only)):
+            shown = [f"{one.cells[k][0]:.1f} {one.cells[k][1]}" if k in one.cells else "-" for k in KINDS]
+            print(
+                f"| `{one.name}`{'' if one.compiled else ' (as Python)'} | {' | '.join(shown)} |", flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -116,6 +116,11 @@ TARGETS: tuple[Target, ...] = (
         3,
         _of("look", "windows, ticks and sends: slowest cold CPU seconds"),
     ),
+    Target(
+        "processor seconds for the same, at every program of docs/programs.md that compiles",
+        3,
+        _of("look", "every program that compiles: slowest cold CPU seconds"),
+    ),
     Target("of the integer version, with strings and text", 1.8, _text_to_numbers),
     Target("of the ratio to native, at five times the events", 1.15, _growth),
     Target(

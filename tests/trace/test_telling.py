@@ -11,9 +11,11 @@ from tests.cli.run_cli import cli
 from tests.trace.test_few import Hours, Paid, payments
 from tests.trace.ways import by_the_loop
 from timelapse.cli import progress_view
+from timelapse.kernels.walk import counted
 from timelapse.progress import Silent
 from timelapse.run import replay
-from timelapse.trace import focus, telling
+from timelapse.trace import focus, telling, timed
+from timelapse.trace.whole import Uncompiled
 
 
 class Shops(tl.Program):
@@ -46,25 +48,27 @@ class Listening(Silent):
 
 
 def test_how_long_it_takes_is_said_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From what was measured in the first moments; nothing is said of what is over at once."""
+    """From what the first events took, without what came before them; nothing is said of what is over at once."""
     now = 0.0
     monkeypatch.setattr("timelapse.trace.telling.time.monotonic", lambda: now)
     heard = Listening()
     with telling.going(heard, "x", 1000, slowly="by the loop") as tick:
+        now = 7.0  # a first batch is decoded
         tick(1)
         assert heard.said == ["x 1000"]
-        now = 0.5
+        now = 7.5
         tick(9)
         assert heard.said[1:] == [
-            "by the loop: about 50 s for up to 1,000 events, each time they are gone through"
+            "by the loop: about 55 s for up to 1,000 events, each time they are gone through"
         ]
         now = 20.0
         tick(500)
     assert len(heard.said) == 2
     assert heard.far == 510
     with telling.going(heard, "y", 100, slowly="by the loop") as tick:
+        tick(1)
         now += 0.5
-        tick(99)
+        tick(98)
     assert heard.said[2:] == ["y 100"]
 
 
@@ -131,3 +135,55 @@ def _slowly(*_: object, **__: object) -> None:
 
     time.sleep(0.3)
     raise RunError("no", code="TL606")
+
+
+def test_slow_events_are_told_from_the_first_on() -> None:
+    """Else nothing would be said of how long it takes before a thousand of them are done."""
+    told: list[int] = []
+    seen = 0
+    for seen, _ in enumerate(
+        counted((Paid(who=n, shop=1, amount=1, ts=n) for n in range(3000)), told.append), 1
+    ):
+        assert seen // 2 <= sum(told) <= seen or seen > 1024
+    assert told[:4] == [1, 1, 2, 4]
+    assert sum(told) == 2048
+    assert seen == 3000
+
+
+class EveryKey(tl.Program):
+    """A tick that reads all keys."""
+
+    paid: tl.Counter[int]
+
+    @tl.on(Paid)
+    def pay(self, e: Paid) -> None:
+        self.paid[e.who] += e.amount
+
+    @tl.every(tl.SECOND)
+    def look(self) -> None:
+        for who, paid in self.paid.items():
+            if paid > 3:
+                del self.paid[who]
+
+
+def test_why_nothing_quicker_tells_is_no_failure_of_a_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The events that matter alone cannot do such a tick: that is said, not that a handler failed."""
+    run = replay(
+        EveryKey, [Paid(who=n % 5, shop=1, amount=1, ts=n * tl.SECOND // 4) for n in range(60)], spark=False
+    )
+    monkeypatch.setattr("timelapse.trace.ways.Through", _no_way)
+    whys: list[str] = []
+    plain = timed.All.__init__
+
+    def heard(self: timed.All, run: tl.Run, progress: Silent | None = None, why: str = "") -> None:
+        whys.append(why)
+        plain(self, run, progress, why)
+
+    monkeypatch.setattr(timed.All, "__init__", heard)
+    run.why_not(50)
+    assert whys == [why for why in whys if "paid" in why and "fail" not in why and "TL" not in why]
+    assert whys
+
+
+def _no_way(*_: object) -> None:
+    raise Uncompiled

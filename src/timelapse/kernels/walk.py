@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _PATIENT = 2_000_000
 """Over so many events a pass that is cut down to what is asked for is worth compiling, though the whole program is compiled."""
 _TOLD = 1024
-"""Events that run as Python, between two times that progress is told."""
+"""Events that run as Python, between two times that progress is told; the first times come sooner, where each event takes long."""
 Visit = Callable[["Moment"], bool]
 """Called at each stop. True: the event there has been done (through `Moment.live`), and is left out."""
 
@@ -212,10 +212,12 @@ class Walk:
 
 
 def counted(events: Iterable[Event], tick: Tick) -> Iterator[Event]:
-    """The events; `tick` is told of every so many."""
+    """The events; `tick` is told of every so many, and of the first ones at each power of two."""
+    told = 0
     for number, event in enumerate(events, 1):
-        if number % _TOLD == 0:
-            tick(_TOLD)
+        if number % _TOLD == 0 or (number < _TOLD and number & (number - 1) == 0):
+            tick(number - told)
+            told = number
         yield event
 
 

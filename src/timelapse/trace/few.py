@@ -104,13 +104,22 @@ class Few:
                 pass
             except (TimelapseError, ArithmeticError, LookupError, TypeError, ValueError) as error:
                 if not loop.unknown:
-                    raise Unfocused(f"it does not run alone: {error}") from error
+                    own = _unfocused(error)
+                    raise Unfocused(str(own) if own else f"it does not run alone: {error}") from error
             self.matter.demand(loop.unknown)
         raise Unfocused("reads depend on one another too deeply")
 
     def events(self, steps: Iterable[timed.Step]) -> dict[int, Event]:
         """The events of steps with all their fields, by number."""
         return events_of(self.past, steps)
+
+
+def _unfocused(error: BaseException) -> Unfocused | None:
+    """What a step raised under observation, where the engine has wrapped it as a handler's failure."""
+    at: BaseException | None = error
+    while at is not None and not isinstance(at, Unfocused):
+        at = at.__cause__ or at.__context__
+    return at
 
 
 def events_of(past: Past, steps: Iterable[timed.Step]) -> dict[int, Event]:

@@ -10,21 +10,24 @@ from timelapse.kernels.base import Tick
 from timelapse.progress import Progress
 
 _SURE = 0.25
-"""Seconds after which it is said how long something will take."""
+"""Seconds after which it is said how long something will take. They begin with the first events done: before that, files are opened and
+a first batch is decoded, which happens once."""
 
 
 @contextmanager
 def going(progress: Progress, name: str, total: int, *, slowly: str = "") -> Iterator[Tick]:
     """Going through so many events. `slowly`: why that takes long; then it is said early on about how long."""
     began, done, said = time.monotonic(), 0, not slowly
+    since: tuple[float, int] | None = None
 
     def tick(events: int) -> None:
-        nonlocal done, said
+        nonlocal done, said, since
         done += events
-        passed = time.monotonic() - began
-        if not said and passed > _SURE:
+        if not said and since is None:
+            since = time.monotonic(), done
+        elif not said and since is not None and (passed := time.monotonic() - since[0]) > _SURE:
             said = True
-            left = passed * (total - done) / done
+            left = passed * (total - done) / (done - since[1])
             if left > 1:
                 progress.note(
                     f"{slowly}: about {left:,.0f} s for up to {total:,} events, each time they are gone through"
