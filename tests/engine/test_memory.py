@@ -6,10 +6,13 @@ needed for a short log: modules, machine code.
 
 from __future__ import annotations
 
+import builtins
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import timelapse as tl
+from timelapse.engine import tasks
+from timelapse.kernels.choose import SliceKernel
 from timelapse.log import Log, Source
 
 KEYS = 600_000
@@ -135,3 +140,39 @@ def test_the_budget_holds(
     assert isinstance(large, int)
     if kernel == "native":  # a test that would see it
         assert large - before > 3 * megabytes * 2**20
+
+
+class Count(tl.Program):
+    n: tl.Counter[int]
+
+    @tl.on(Seen)
+    def see(self, e: Seen) -> None:
+        self.n[e.user] += e.amount
+
+
+@pytest.mark.parametrize("kernel", ["python", "interpreted"])
+def test_a_kernel_whose_states_are_in_files_is_gone(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
+    """It is in a cycle, and garbage is looked for rarely: its states would stay beside those of the next ones."""
+    made: list[weakref.ref[object]] = []
+    alive: list[int] = []
+    plain = SliceKernel
+
+    def begun(*args: Any, **named: Any) -> object:
+        alive.append(sum(one() is not None for one in made))
+        kernel = plain(*args, **named)
+        made.extend(map(weakref.ref, (part for part in kernel.parts if part is not None)))
+        return kernel
+
+    monkeypatch.setenv("TIMELAPSE_KERNEL", kernel)
+    monkeypatch.setenv("TIMELAPSE_MEMORY", "1M")
+    monkeypatch.setattr(tasks, "SliceKernel", begun)
+    monkeypatch.setattr(
+        tasks,
+        "isinstance",
+        lambda one, kind: builtins.isinstance(one, plain if kind is begun else kind),
+        raising=False,
+    )
+    events = [Seen(user=n, amount=1, ts=n) for n in range(20_000)]
+    tl.replay(Count, events, spark=False, cache=False)
+    assert len(alive) > 4
+    assert max(alive) == 0, alive

@@ -370,7 +370,7 @@ def _run_slices(
                     if now is not None:
                         before = kernel.carried() if isinstance(kernel, SliceKernel) else None
                         del kernel, done  # before the new one takes memory
-                        give_back()
+                        give_back(cycles=True)
                         kernel = begin(now, before)
                     account["exchange"] = account.get("exchange", 0.0) + time.perf_counter() - ended
             if hi == end:

@@ -24,8 +24,14 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _before = gc.get_threshold()
 
 
-def give_back() -> None:
-    """Give memory that nobody uses back to the system. Allocators keep it, each thread its own, for what is asked for next."""
+def give_back(*, cycles: bool = False) -> None:
+    """Give memory that nobody uses back to the system. Allocators keep it, each thread its own, for what is asked for next.
+
+    `cycles`: garbage in cycles too. A kernel that runs handlers as Python is in one, with its states: within `collected_rarely` it
+    would stay, and the next one's states with it.
+    """
+    if cycles:
+        gc.collect()
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(AttributeError, OSError):  # another C library has no such call
         ctypes.CDLL(None).malloc_trim(0)
