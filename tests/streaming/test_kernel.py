@@ -134,3 +134,46 @@ def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         rng = random.Random(1000 * seed + number)
         assert run_open(program(), events, classes, rng, most=rng.choice((3, 12))) == expected
+
+
+class Hit(tl.Event):
+    n: int
+
+
+class Seen(tl.Record):
+    n: int
+
+
+class FailsFirst(tl.Program):
+    """Calls come later, but nothing ticks."""
+
+    bad: int = 0
+    hits: tl.Counter
+
+    @tl.on(Hit)
+    def at_once(self, h: Hit) -> None:
+        self.hits += 1
+        if h.n == self.bad:
+            raise ValueError("no")
+
+    @tl.on(Hit, after=5)
+    def later(self, h: Hit) -> None:
+        self.emit(Seen(n=h.n))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("bad", [0, 1])
+def test_nothing_comes_later_of_an_event_that_was_taken_out(bad: int, *, compiled: bool) -> None:
+    """Also not in a later epoch, and also where it stands at the log's first instant."""
+    program = FailsFirst(bad=bad)
+    events = [Hit(n=n, ts=10 * (n + 1))._at(10 * (n + 1), n) for n in range(4)]
+    types = event_types([Hit])
+    journal = JournalEnd(types, lag_of(program))
+    kernel = OpenKernel(program, types, journal, quarantine=10, compiled=compiled)
+    found = []
+    for event in events:
+        journal.add(block(types, [event]), 1)
+        result = kernel.run(journal.count - 1, journal.count, event.ts)
+        found += [n for table in result.outputs.values() for n in table["n"].to_pylist()]
+    serial = run_serial(program, events, quarantine=True)
+    assert found == serial.table(Seen)["n"].to_pylist() == [n for n in range(3) if n != bad]

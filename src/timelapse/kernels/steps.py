@@ -217,7 +217,9 @@ class SteppingKernel(InterpretedKernel):
 
     def _take_out(self, event: Any, failure: Exception) -> bool:
         step: Step = event
-        if step.phase != Phase.LOG_EVENT or step.ts == self.log_begins:
+        if step.phase != Phase.LOG_EVENT:
+            return False
+        if step.ts == self.log_begins and any(spec.every is not None for spec in self._spec.handlers):
             return False  # where the log begins with another event, ticks do too
         if not super()._take_out(event, failure):
             return False

@@ -7,6 +7,7 @@ made once, and each epoch goes through it, whatever its size. So what live puts 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ class OpenKernel:
     ) -> None:  # fmt: skip
         self.program, self.journal = program, journal
         self._spec = spec_of(program)
-        self._work = final_pass(analyse(program))
+        self._work = replace(final_pass(analyse(program)), takes_out=quarantine is not None)
         self._stand = Stand() if stand is None else stand
         self.complete = self._stand.complete
         self._classes = {c.__name__: c for c in heard(self._spec, types)}
