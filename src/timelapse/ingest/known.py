@@ -2,8 +2,8 @@
 
 A file is known by its size, the time at which it was changed, and a hash: of all bytes where it is small, of blocks
 spread over it where it is large. One that has the size and the time that it had is the same. Of another time, a small file
-is the same if its hash is; a large one counts as changed, since not all of it was hashed. The time of a file that was taken
-in right after it was changed is not kept, as it may be changed again at that time.
+is the same if its hash is; a large one counts as changed, since not all of it was hashed. Where times are whole seconds,
+that of a file that was taken in right after it was changed is not kept, as it may be changed again at that time.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from timelapse.log.reader import LogReader
 WHOLE = 1 << 20
 """Files up to so many bytes are hashed as a whole."""
 _BLOCKS, _BLOCK = 16, 64 << 10
-_SETTLED, _SETTLED_IN_SECONDS = 50_000_000, 2_000_000_000
-"""A file that was changed within so many nanoseconds can be changed again at the same time. Object stores tell whole seconds."""
+_SECOND = 1_000_000_000
+_SETTLED = 2 * _SECOND
+"""Object stores tell whole seconds: a file that was changed within so many nanoseconds can be changed again at the same time."""
 
 
 def print_of(file: SourceFile) -> str:
@@ -50,10 +51,9 @@ def print_of(file: SourceFile) -> str:
 
 def _settled(modified: int | None) -> int:
     """The time at which a file was changed, or 0 where a later change may have the same time."""
-    if modified is None:
+    if modified is None or (modified % _SECOND == 0 and time.time_ns() - modified <= _SETTLED):
         return 0
-    within = _SETTLED if modified % 1_000_000_000 else _SETTLED_IN_SECONDS
-    return modified if time.time_ns() - modified > within else 0
+    return modified
 
 
 def is_same(file: SourceFile, size: int, print_: str | None) -> bool:
