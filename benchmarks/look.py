@@ -101,10 +101,7 @@ def _catalogue(settings: Settings) -> tuple[Table, float | None]:
     for one in looking_at.catalogue(
         settings.events, settings.data / "looking", max(1, settings.rounds), only
     ):
-        cells = [
-            f"{one.cells[k][0]:.1f} {one.cells[k][1]}" if k in one.cells else "" for k in looking_at.KINDS
-        ]
-        rows.append((one.name if one.compiled else f"{one.name}, as Python", *cells))
+        rows.append((one.name if one.compiled else f"{one.name}, as Python", *one.shown()))
         if one.compiled:
             slowest = max([slowest or 0.0, *(cpu for cpu, _ in one.cells.values())])
     title = f"Looking into runs of every program, {settings.events:,} events"

@@ -207,6 +207,12 @@ class Costs(NamedTuple):
     compiled: bool
     """Whether the replay's final pass was compiled, so that looking is to be, too."""
 
+    def shown(self) -> list[str]:
+        """A cell for each kind of question."""
+        return [
+            f"{cpu:.1f} {way}" if way else "-" for cpu, way in (self.cells.get(k, (0, "")) for k in KINDS)
+        ]
+
 
 def costs(entry: Entry, events: int, folder: Path, rounds: int = 1) -> Costs:
     """Look into a run of a program: see the module."""
@@ -240,10 +246,8 @@ def main() -> None:
     print(f"| program | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
     with tempfile.TemporaryDirectory(prefix="timelapse-look-") as temporary:
         for one in catalogue(given.events, given.folder or Path(temporary), given.rounds, tuple(given.only)):
-            shown = [f"{one.cells[k][0]:.1f} {one.cells[k][1]}" if k in one.cells else "-" for k in KINDS]
-            print(
-                f"| `{one.name}`{'' if one.compiled else ' (as Python)'} | {' | '.join(shown)} |", flush=True
-            )
+            name = f"`{one.name}`{'' if one.compiled else ' (as Python)'}"
+            print(f"| {name} | {' | '.join(one.shown())} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from timelapse.cli.options import Json, Local, LogArg, Master, Overwrite, examples, parse_time
+from timelapse.cli.options import Json, Local, LogArg, Master, Overwrite, examples, parse_span, parse_time
 
 if TYPE_CHECKING:
     from timelapse.log import LogInfo
@@ -294,7 +294,7 @@ def show_log(
         )
         return
     if head is not None or types or where or since or before:
-        lo, hi = (None if t is None else parse_time(o, t) for o, t in (("--from", since), ("--to", before)))
+        lo, hi = parse_span(since, before)
         found = log.head(_SHOWN if head is None else head, *(types or ()), where=where, since=lo, before=hi)
         _print_events(found, as_json=as_json)
         return

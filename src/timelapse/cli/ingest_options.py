@@ -113,13 +113,11 @@ def mapping_of(
 
 def window_of(since: str | None, before: str | None) -> dict[str, int]:
     """`--from` and `--to` as options of sources. Raises UsageError."""
-    from timelapse.cli.options import parse_time
+    from timelapse.cli.options import parse_span
     from timelapse.errors import UsageError
 
-    found = {
-        name: parse_time(flag, text)
-        for name, flag, text in (("since", "--from", since), ("before", "--to", before)) if text is not None
-    }  # fmt: skip
+    times = zip(("since", "before"), parse_span(since, before), strict=True)
+    found = {name: time for name, time in times if time is not None}
     if len(found) == 2 and found["since"] >= found["before"]:
         raise UsageError(
             "--from is not before --to: no time lies between them", hint="exchange them", code="TL808"

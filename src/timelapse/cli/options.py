@@ -81,6 +81,14 @@ def parse_time(option: str, text: str) -> int:
         raise UsageError(error.message, hint="2026-10-01, or 2026-10-01T12:30:00Z") from None
 
 
+def parse_span(since: str | None, before: str | None) -> tuple[int | None, int | None]:
+    """What --from and --to say, in microseconds UTC. Raises UsageError."""
+    return (
+        None if since is None else parse_time("--from", since),
+        None if before is None else parse_time("--to", before),
+    )
+
+
 def choose_spark(
     events: int,
     progress: Progress,

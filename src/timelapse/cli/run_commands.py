@@ -186,14 +186,13 @@ def replay(
 
 def _between(log: Log, since: str | None, before: str | None) -> Log:
     """The part of a log that --from and --to ask for. Raises UsageError where it has no event."""
-    from timelapse.cli.options import parse_time
+    from timelapse.cli.options import parse_span
     from timelapse.errors import UsageError
     from timelapse.moments import shown_time
 
     if since is None and before is None:
         return log
-    lo, hi = (None if t is None else parse_time(o, t) for o, t in (("--from", since), ("--to", before)))
-    found = log.between(lo, hi)
+    found = log.between(*parse_span(since, before))
     if not found.count and log.count:
         info = log.info()
         raise UsageError(

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.env.machine import cores, memory_alone
-from timelapse.ingest import lines as text_lines
 from timelapse.ingest.batches import Batch
 from timelapse.ingest.estimate import held_bytes, memory_of
 from timelapse.ingest.noticed import Noticed, notice
@@ -24,10 +23,11 @@ from timelapse.ingest.prepare import (
     beside_of,
     blocks_of,
     file_numbers,
-    number_lines,
+    front_to_back,
     prepare_files,
     prepare_table,
     read_table,
+    take_prints,
     types_of,
 )
 from timelapse.ingest.runs import fields_of
@@ -130,9 +130,8 @@ def _run(
             else prepare_files(number, kind, source, floor, base)
         )
     tell = _Telling(progress, sum(p.rows for p in prepared))
-    for one in prepared:  # files are read from front to back: line ends need no counting beforehand
-        one.tasks = [replace(t, pieces=tuple(text_lines.whole_files(t.pieces))) for t in one.tasks]
-    number_lines(prepared, lambda pieces: [0] * len(pieces))
+    front_to_back(prepared)
+    take_prints(prepared)
     held = 0
     tables: list[pa.Table] = []
     times: list[npt.NDArray[np.int64]] = []

@@ -436,13 +436,23 @@ def _bins(pieces: Sequence[text_lines.Piece]) -> Iterator[list[text_lines.Piece]
         yield group
 
 
+def take_prints(prepared: Sequence[Prepared]) -> None:
+    """What tells each file from what it may be later."""
+    for one in prepared:
+        if one.source.is_files:
+            one.prints = {file.path: print_of(file) for file in one.files}
+
+
+def front_to_back(prepared: Sequence[Prepared]) -> None:
+    """For whoever reads tasks one after the other: a file's pieces are one, so that its lines need no counting beforehand."""
+    for one in prepared:
+        one.tasks = [replace(t, pieces=tuple(text_lines.whole_files(t.pieces))) for t in one.tasks]
+
+
 def number_lines(
     prepared: Sequence[Prepared], count: Callable[[Sequence[text_lines.Piece]], Sequence[int]]
 ) -> None:
     """Give each line its number: `count` tells the line ends in the pieces of the files that have several."""
-    for one in prepared:
-        if one.source.is_files:
-            one.prints = {file.path: print_of(file) for file in one.files}
     cut = [p for one in prepared for task in one.tasks for p in task.pieces]
     several = [p for p in cut if p.start or (p.end is not None and p.end < p.file.size)]
     if not several:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest import lines as text_lines
 from timelapse.ingest.plan import Plan
-from timelapse.ingest.prepare import Prepared, number_lines, prepare_files, prepare_table
+from timelapse.ingest.prepare import Prepared, number_lines, prepare_files, prepare_table, take_prints
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 
@@ -38,6 +38,7 @@ def prepare(
         else:
             found = _prepare_frame(kind, source, floor, rows)
         prepared.append(replace(found, source=given))
+    take_prints(prepared)
     number_lines(prepared, lambda pieces: run_tasks(spark, pieces, text_lines.count_line_ends))
     return prepared
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
 
+from timelapse.log.days import day_text
 from timelapse.log.gaps import gaps_of, silent_fields
 from timelapse.log.manifest import IngestEntry, Manifest
 from timelapse.log.quarantine import count_bad
-
-_EPOCH_DAY = date(1970, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -63,14 +61,14 @@ def info_of(path: Path, manifest: Manifest) -> LogInfo:
     absent = [b for a, c in pairwise(present) if c - a <= 3660 for b in range(a + 1, c)]
     sources = [s for i in manifest.ingests for s in i.sources]
     silent = silent_fields(_empties(manifest))
-    by_day = {_iso(day): per_day[day] for day in present}
+    by_day = {day_text(day): per_day[day] for day in present}
     return LogInfo(
         path=str(path), id=manifest.id, version=manifest.version, count=manifest.count,
         ts_first=manifest.ts_first, ts_last=manifest.ts_last,
         types=tuple(
             TypeInfo(t.name, tuple(t.fields), t.count, size) for t, size in zip(manifest.types, sizes, strict=True)
         ),
-        days=by_day, missing_days=tuple(map(_iso, absent)), gaps=(*gaps_of(by_day, names), *silent),
+        days=by_day, missing_days=tuple(map(day_text, absent)), gaps=(*gaps_of(by_day, names), *silent),
         bytes=sum(sizes), segments=len(manifest.segments), bad=count_bad(manifest.ingests),
         skipped=sum(s.skipped for s in sources), outside=sum(s.outside for s in sources), ingests=tuple(manifest.ingests),
     )  # fmt: skip
@@ -94,13 +92,6 @@ def _empties(manifest: Manifest) -> dict[str, dict[str, dict[str, tuple[int, int
                     found[day] = found.get(day, 0) + n
     made: dict[str, dict[str, dict[str, tuple[int, int]]]] = {}
     for (number, name), days in empty.items():
-        told = {_iso(day): (days.get(day, 0), n) for day, n in counts.get(number, {}).items()}
+        told = {day_text(day): (days.get(day, 0), n) for day, n in counts.get(number, {}).items()}
         made.setdefault(manifest.types[number].name, {})[name] = told
     return made
-
-
-def _iso(day: int) -> str:
-    try:
-        return (_EPOCH_DAY + timedelta(days=day)).isoformat()
-    except OverflowError:  # outside the years 1 to 9999
-        return f"day {day}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import cached_property
 from typing import Any
 
 from timelapse.ids import DAY, INT64_MAX, INT64_MIN
+from timelapse.log.days import day_number, day_text
 from timelapse.log.gaps import gaps_of
 from timelapse.log.info import LogInfo
 from timelapse.log.log import Log
@@ -124,27 +124,19 @@ class PartLog(Log):
         missing: list[str] = []
         if first is not None and last is not None:
             own = range(first // DAY, last // DAY + 1)
-            days = {text: found for text, found in info.days.items() if _number(text) in own}
+            days = {text: found for text, found in info.days.items() if day_number(text) in own}
             for day in {own[0], own[-1]}:  # of which events may lie outside
                 lo, hi = (
                     reader.seq_at(max(day * DAY, INT64_MIN)),
                     reader.seq_at(min(day * DAY + DAY, INT64_MAX)),
                 )
                 hi = self._hi if day == own[-1] else hi
-                text = next(text for text in days if _number(text) == day)
+                text = day_text(day)
                 counts = {name: reader.rows(name, lo, hi) for name in days[text]}
                 days[text] = {name: n for name, n in counts.items() if n}
-            missing = [text for text in info.missing_days if _number(text) in own]
+            missing = [text for text in info.missing_days if day_number(text) in own]
         gaps = tuple(gaps_of(days, [t.name for t in types]))
         return replace(
             info, id=self.id, count=self.count, types=types, ts_first=first, ts_last=last, days=days,
             missing_days=tuple(missing), gaps=gaps,
         )  # fmt: skip
-
-
-def _number(day: str) -> int:
-    """Days since 1970 of a day as LogInfo names it."""
-    return int(day[4:]) if day.startswith("day ") else (date.fromisoformat(day) - _EPOCH).days
-
-
-_EPOCH = date(1970, 1, 1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.ids import DAY
+from timelapse.log.days import day_text
 from timelapse.log.gaps import Emptied, silent_fields
 from timelapse.log.reader import EventReader
 from timelapse.log.segment import emptiness
@@ -30,7 +30,6 @@ HEAVY = 10
 MOST_DAYS = 400
 """Values per day are told of the last so many days."""
 _DAY_SIZE = 512
-_EPOCH = date(1970, 1, 1)
 _QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
 _LONGEST = 200
 
@@ -256,7 +255,7 @@ class _Field:
     def _day(self, day: int, one: _Day) -> FieldDay:
         mean = None if self._time or not one.known else one.total / one.known
         return FieldDay(
-            iso(day), one.events, one.empty, one.distinct.count, one.distinct.error, self._text(one.least), self._text(one.most), mean
+            day_text(day), one.events, one.empty, one.distinct.count, one.distinct.error, self._text(one.least), self._text(one.most), mean
         )  # fmt: skip
 
     def _text(self, value: Any) -> str:
@@ -276,11 +275,3 @@ def _extremes(column: pa.Array, least: Any, most: Any, *, plain: bool) -> tuple[
     if low is None or (isinstance(low, float) and math.isnan(low)):
         return least, most
     return low if least is None else min(least, low), high if most is None else max(most, high)
-
-
-def iso(day: int) -> str:
-    """A day's name, from its number since 1970."""
-    try:
-        return (_EPOCH + timedelta(days=day)).isoformat()
-    except OverflowError:  # outside the years 1 to 9999
-        return f"day {day}"

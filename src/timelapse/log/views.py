@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +10,13 @@ from timelapse.cards import Card, Table
 from timelapse.charts import Band, Timeline
 from timelapse.display import moment, size, span
 from timelapse.ids import DAY
+from timelapse.log.days import day_number
 
 if TYPE_CHECKING:
     from timelapse.log.info import LogInfo
     from timelapse.log.log import Log
 
 _DAYS = 3_660
-_EPOCH = date(1970, 1, 1)
 
 
 def days_chart(info: LogInfo, title: str = "Events per day") -> Timeline | None:
@@ -30,7 +29,7 @@ def days_chart(info: LogInfo, title: str = "Events per day") -> Timeline | None:
     counts = {t.name: np.zeros(last - first + 1, np.int64) for t in info.types}
     for day, found in info.days.items():
         for name, n in found.items():
-            counts[name][(date.fromisoformat(day) - _EPOCH).days - first] += n
+            counts[name][day_number(day) - first] += n
     bands = tuple(Band(n, f"c{min(i, 5) + 1}", c) for i, (n, c) in enumerate(counts.items()))
     return Timeline(title, first * DAY, DAY, bands)
 

@@ -34,8 +34,7 @@ def reader_without(reader: EventReader, seqs: Iterable[int]) -> EventReader:
         excluded = tuple(sorted({*reader.excluded, *gone}))
         return replace(reader, excluded=excluded, count=reader.count - (len(excluded) - len(reader.excluded)))
     if isinstance(reader, PartReader):
-        base = reader_without(reader.base, gone)
-        return replace(reader, base=base, count=reader.count - len(gone))
+        return PartReader.of(reader_without(reader.base, gone), reader.lo, reader.hi)
     if isinstance(reader, MemoryLog):
         classes = {cls.__name__: cls for cls in reader.classes}
         without = set(gone)

@@ -23,9 +23,11 @@ def going(progress: Progress, name: str, total: int, *, slowly: str = "") -> Ite
     def tick(events: int) -> None:
         nonlocal done, said, since
         done += events
-        if not said and since is None:
+        if said:
+            pass
+        elif since is None:
             since = time.monotonic(), done
-        elif not said and since is not None and (passed := time.monotonic() - since[0]) > _SURE:
+        elif (passed := time.monotonic() - since[0]) > _SURE:
             said = True
             left = passed * (total - done) / (done - since[1])
             if left > 1:

@@ -20,8 +20,7 @@ import numpy as np
 from timelapse.errors import IngestError, Place, SourceError
 from timelapse.ingest.batches import Batch as Parsed
 from timelapse.ingest.files import list_files
-from timelapse.ingest.lines import count_line_ends
-from timelapse.ingest.prepare import number_lines, prepare_files, read_task
+from timelapse.ingest.prepare import front_to_back, prepare_files, read_task
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
@@ -197,7 +196,7 @@ class Files:
 
     def _parsed(self, file: _Taken) -> Iterator[Parsed]:
         one = prepare_files(0, self._kind, replace(self._source, data=[Path(file.path)]), None, 0)
-        number_lines([one], lambda pieces: [count_line_ends(p) for p in pieces])
+        front_to_back([one])
         for task in one.tasks:
             for _, parsed in read_task(task, one.plan):
                 yield parsed
