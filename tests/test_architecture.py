@@ -33,6 +33,7 @@ LAYERS: list[set[str]] = [
         "log.log",
         "log.asked",
         "log.part",
+        "log.only",
     },  # Log.write and Log.append call ingest, which stands on the rest of log
     {"kernels"},
     {"engine"},

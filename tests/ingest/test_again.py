@@ -344,3 +344,6 @@ def test_check_tells_which_outputs_depend_on_the_order(
     same = Log.write(tmp_path / "same", {Pay: Source(path, arrival="ts")})
     (found,) = [f for f in tl.check(Follows, same, spark=False, warm_up=False).findings if f.name == "orders"]
     assert found.level == "ok"
+    part = logs[order].between(before=299 * 1_000)
+    (found,) = [f for f in tl.check(Follows, part, spark=False, warm_up=False).findings if f.name == "orders"]
+    assert f"of {len(part):,} events" in found.text

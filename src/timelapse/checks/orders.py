@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from timelapse.log import Log
 from timelapse.log import manifest as stored
 from timelapse.log.beside import BESIDE, LATE, known_late
 from timelapse.log.manifest import IngestEntry
+from timelapse.log.part import reading
 from timelapse.log.segment import write_ordered
 from timelapse.run import Run
 from timelapse.store.scratch import process_folder
@@ -100,7 +100,7 @@ _Held = tuple[list[pa.Table], I64, I64, I64]
 
 def _held(log: Log) -> _Held | None:
     """The events' fields by type, and their times, seqs and lateness, one type after the other; None where they are too many."""
-    reader = replace(log.reader, beside=True)
+    reader = reading(log.reader, beside=True)
     most = memory_alone() // _COPIES
     own: dict[str, list[pa.Table]] = {t.name: [] for t in log.types}
     size = 0

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from timelapse.cli.options import Json, Local, LogArg, Master, Overwrite, examples, parse_span, parse_time
+from timelapse.cli.options import (
+    Json,
+    Local,
+    LogArg,
+    Master,
+    Overwrite,
+    examples,
+    parse_span,
+    parse_time,
+    type_names,
+)
 
 if TYPE_CHECKING:
     from timelapse.log import LogInfo
@@ -21,7 +31,7 @@ _DEFAULT_EVENTS = 1_000_000
 _GAPS = 6
 """Gaps that are shown."""
 _SHOWN = 20
-"""Events that are shown where --where or --type is given without --head."""
+"""Events that are shown where --where or --types is given without --head."""
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +57,7 @@ def register(app: typer.Typer) -> None:
             "timelapse log logs/oct --verify",
             "timelapse log logs/oct --profile --program rules.py:Antispam --page profile.html",
             "timelapse log logs/oct --forget 'user == 512' --expire 0d",
-            """timelapse log logs/oct --type Message --where 'sender == 512 and ts >= "2026-10-03"' --head 50""",
+            """timelapse log logs/oct --types Message --where 'sender == 512 and ts >= "2026-10-03"' --head 50""",
         ),
     )(show_log)
 
@@ -177,10 +187,11 @@ def show_log(
     bad: Annotated[int, typer.Option(min=0, help="Show so many quarantined rows.")] = 0,
     head: Annotated[
         int | None,
-        typer.Option("--head", min=0, help="Show the first so many events (20 with --where or --type)."),
+        typer.Option("--head", min=0, help="Show the first so many events (20 with --where or --types)."),
     ] = None,
     types: Annotated[
-        list[str] | None, typer.Option("--type", metavar="TYPE", help="Events of this type only. May repeat.")
+        list[str] | None,
+        typer.Option("--types", "--type", metavar="A,B", help="Events of these types only. May repeat."),
     ] = None,
     where: Annotated[
         str,
@@ -272,12 +283,13 @@ def show_log(
         verify_log(path, as_json=as_json)
         return
     log = Log.open(path, version)
+    names = type_names(types or [])
     if profile or page or program:
         from timelapse.cli.log_profile import show_profile
 
         show_profile(
             log,
-            types=types or [],
+            types=names,
             program=program,
             events=events,
             page=page,
@@ -293,9 +305,9 @@ def show_log(
             log, forget=forget, keep=keep, expire=expire, uses=looked, version=version, as_json=as_json
         )
         return
-    if head is not None or types or where or since or before:
+    if head is not None or names or where or since or before:
         lo, hi = parse_span(since, before)
-        found = log.head(_SHOWN if head is None else head, *(types or ()), where=where, since=lo, before=hi)
+        found = log.head(_SHOWN if head is None else head, *names, where=where, since=lo, before=hi)
         _print_events(found, as_json=as_json)
         return
     info = log.info()

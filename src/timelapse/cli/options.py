@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -87,6 +88,30 @@ def parse_span(since: str | None, before: str | None) -> tuple[int | None, int |
         None if since is None else parse_time("--from", since),
         None if before is None else parse_time("--to", before),
     )
+
+
+def type_names(given: Sequence[str]) -> list[str]:
+    """The event types that --types names: `A,B`, or the option again."""
+    return list(dict.fromkeys(name.strip() for text in given for name in text.split(",") if name.strip()))
+
+
+def part_of_log(log: Log, types: str | None, since: str | None, before: str | None) -> Log:
+    """The part of a log that --types, --from and --to ask for. Raises UsageError where it has no event, LogError (TL402)."""
+    from timelapse.errors import UsageError
+    from timelapse.moments import shown_time
+
+    if types is not None:
+        log = log.only(*type_names([types]))
+    if since is None and before is None:
+        return log
+    found = log.between(*parse_span(since, before))
+    if not found.count and log.count:
+        info = log.info()
+        raise UsageError(
+            "no event of the log lies in the time that --from and --to say", code="TL810",
+            hint=f"its events are from {shown_time(info.ts_first)} to {shown_time(info.ts_last)}",
+        )  # fmt: skip
+    return found
 
 
 def choose_spark(

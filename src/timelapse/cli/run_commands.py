@@ -22,7 +22,7 @@ from timelapse.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from timelapse.log import Log, LogInfo
+    from timelapse.log import LogInfo
     from timelapse.run import Run, Verification
 
 
@@ -110,6 +110,10 @@ def replay(
     before: Annotated[
         str | None, typer.Option("--to", metavar="TIME", help="Only events before this time.")
     ] = None,
+    types: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Only events of these types, as if no others had ever occurred."),
+    ] = None,
     start_from: Annotated[
         str | None,
         typer.Option(
@@ -148,20 +152,20 @@ def replay(
     Without --master a replay stays in this process, unless slices on a local Spark are faster by more than its start
     takes. A run appears whole or not at all.
     """
-    from timelapse.cli.options import choose_spark, leave_out, parse_time
+    from timelapse.cli.options import choose_spark, leave_out, parse_time, part_of_log
     from timelapse.cli.places import find_run, new_run
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.settings import build_program
     from timelapse.log import Log
-    from timelapse.log.types import heard
     from timelapse.model.program import spec_of
     from timelapse.model.versions import load_named
     from timelapse.run import replay as run_replay
+    from timelapse.run.source import check_heard
     from timelapse.run.verify import covering
 
     made = build_program(load_named(program), settings or [])
-    opened = _between(leave_out(Log.open(log), without), since, before)
-    opened.bind(heard(spec_of(made), opened.types))
+    opened = part_of_log(leave_out(Log.open(log), without), types, since, before)
+    check_heard(opened, made)
     wanted = None if check is None else _amount(check, opened.count)
     place = new_run(spec_of(made).name) if out is None else nullcontext(out)
     with place as target, progress_for(as_json) as progress:
@@ -182,24 +186,6 @@ def replay(
             _tell_further(wanted)
     if proof is not None and not proof.ok:
         raise typer.Exit(1)
-
-
-def _between(log: Log, since: str | None, before: str | None) -> Log:
-    """The part of a log that --from and --to ask for. Raises UsageError where it has no event."""
-    from timelapse.cli.options import parse_span
-    from timelapse.errors import UsageError
-    from timelapse.moments import shown_time
-
-    if since is None and before is None:
-        return log
-    found = log.between(*parse_span(since, before))
-    if not found.count and log.count:
-        info = log.info()
-        raise UsageError(
-            "no event of the log lies in the time that --from and --to say", code="TL810",
-            hint=f"its events are from {shown_time(info.ts_first)} to {shown_time(info.ts_last)}",
-        )  # fmt: skip
-    return found
 
 
 def _tell_further(wanted: int) -> None:
@@ -302,7 +288,7 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
     from timelapse.cli.console import line
     from timelapse.cli.places import label
     from timelapse.cli.view import rate, span, took
-    from timelapse.run.views import of_part, started_from
+    from timelapse.run.views import of_part, of_types, started_from
 
     length = (info.ts_last or 0) - (info.ts_first or 0)
     speed = (
@@ -323,6 +309,8 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
     _print_account(run)
     if (part := run.certificate.get("part")) is not None:
         line(("part    ", "dim"), f" {of_part(part)}")
+    if (some := run.certificate.get("types")) is not None:
+        line(("types   ", "dim"), f" {of_types(some)}")
     if (before := run.certificate.get("start_from")) is not None:
         line(("from    ", "dim"), f" {started_from(before)}")
     _print_certificate(run.certificate)

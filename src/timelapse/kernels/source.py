@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from timelapse.kernels.parts import Part
-from timelapse.log.part import PartReader
-from timelapse.log.reader import EventReader, LogReader
+from timelapse.log.part import reading
+from timelapse.log.reader import EventReader
 from timelapse.log.types import bind
 from timelapse.model.events import Event
 
@@ -55,12 +55,7 @@ class Source:
         if not self.classes:
             return iter(())
         bind(self.reader.types, self.classes.values())
-        reader = self.reader
-        if isinstance(reader, LogReader):
-            reader = replace(reader, encoded=True)
-        elif isinstance(reader, PartReader) and isinstance(reader.base, LogReader):
-            reader = replace(reader, base=replace(reader.base, encoded=True))
         # Events that handlers send need not be a type of the log.
         columns = {name: fields for name, fields in self.columns.items() if name in self.classes}
-        chunks = reader.chunks(self.lo, self.hi, columns)
+        chunks = reading(self.reader, encoded=True).chunks(self.lo, self.hi, columns)
         return chunks if self.part is None else map(self.part.chunk, chunks)

@@ -16,7 +16,7 @@ from timelapse.log.info import LogInfo, info_of
 from timelapse.log.manifest import IngestEntry, Manifest
 from timelapse.log.place import as_path, opened, whole_folder
 from timelapse.log.quarantine import bad_rows
-from timelapse.log.reader import LogReader, unreadable
+from timelapse.log.reader import LogReader, type_named, unreadable
 from timelapse.log.segment import BLOCK_EVENTS, write_events
 from timelapse.log.types import EventType, bind, event_types
 from timelapse.log.versions import LogVersion, expire, forget, keep, versions_of
@@ -67,6 +67,11 @@ class Log:
     def part(self) -> tuple[int, int] | None:
         """Of a part of a log (`between`): the seq from which on, and the one before which it has the events."""
         return None
+
+    @property
+    def only_types(self) -> tuple[str, ...]:
+        """Of some types of a log (`only`): their names, in the log's order. Empty: it has the events of all."""
+        return ()
 
     # --- making ---------------------------------------------------------------------------------------
 
@@ -236,6 +241,30 @@ class Log:
             )  # fmt: skip
         reader, end = self.reader, self.reader.seq_after(self.count)
         return PartLog(self, 0 if lo is None else reader.seq_at(lo), end if hi is None else reader.seq_at(hi))
+
+    def only(self, *types: str | type[Event]) -> Log:
+        """The events of some types, as a log: they keep their seq, and nothing is written or copied.
+
+        Files of other types are not read. A replay of it is that of a log in which the other types never occurred: their handlers are not
+        called, and clocks and windows know these events alone. Raises UsageError without a type, LogError (TL402) for one that the log does not have.
+        """
+        from timelapse.log.only import OnlyLog
+
+        names = {t if isinstance(t, str) else t.__name__ for t in types}
+        if not names:
+            raise UsageError(
+                "no event type is named", code="TL810", hint=f"types: {', '.join(t.name for t in self.types)}"
+            )
+        for name in names:
+            type_named(self.types, name, str(self.path))
+        known = self.only_types or tuple(t.name for t in self.types)
+        gone = sorted(names.difference(known))
+        if gone:
+            raise UsageError(
+                f"this is a log of only some types, and {gone[0]} is not one of them", code="TL810",
+                hint=f"types: {', '.join(known)}",
+            )  # fmt: skip
+        return self if len(names) == len(known) else OnlyLog(self, [name for name in known if name in names])
 
     # --- looking --------------------------------------------------------------------------------------
 

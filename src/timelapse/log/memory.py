@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.errors import LogError
-from timelapse.log.reader import Chunk, Columns, _check_fields, _type_named, even_cuts
+from timelapse.log.reader import Chunk, Columns, _check_fields, even_cuts, type_named
 from timelapse.log.segment import table_of
 from timelapse.log.types import EventType, bind, event_types
 from timelapse.model.events import Event
@@ -68,13 +68,13 @@ class MemoryLog:
         return self._times[0] if self._times else None
 
     def rows(self, name: str, lo: int, hi: int) -> int:
-        _type_named(self.types, name, "memory")
+        type_named(self.types, name, "memory")
         part = islice(self._events, bisect_left(self._seqs, lo), bisect_left(self._seqs, hi))
         return sum(type(event).__name__ == name for event in part)
 
     def chunks(self, lo: int, hi: int, columns: Columns) -> Iterator[Chunk]:
         for name, fields in columns.items():
-            _check_fields(_type_named(self.types, name, "memory"), fields, "memory")
+            _check_fields(type_named(self.types, name, "memory"), fields, "memory")
         first, last = bisect_left(self._seqs, lo), bisect_left(self._seqs, hi)
         for start in range(first, last, CHUNK_EVENTS):
             part = self._events[start : min(start + CHUNK_EVENTS, last)]

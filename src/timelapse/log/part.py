@@ -12,7 +12,8 @@ from timelapse.log.days import day_number, day_text
 from timelapse.log.gaps import gaps_of
 from timelapse.log.info import LogInfo
 from timelapse.log.log import Log
-from timelapse.log.reader import Chunk, Columns, EventReader, even_cuts
+from timelapse.log.only import OnlyReader
+from timelapse.log.reader import Chunk, Columns, EventReader, LogReader, even_cuts
 from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
 from timelapse.log.without import PART_MARK
@@ -68,6 +69,17 @@ class PartReader:
         return rows_of(self, lo, hi, classes, columns)
 
 
+def reading(reader: EventReader, **how: bool) -> EventReader:
+    """The reader with another `encoded` or `beside`; other readers than those of stored logs are as they were."""
+    if isinstance(reader, LogReader):
+        return replace(reader, **how)  # type: ignore[arg-type]
+    if isinstance(reader, OnlyReader):
+        return replace(reader, base=replace(reader.base, **how))  # type: ignore[arg-type]
+    if isinstance(reader, PartReader):
+        return replace(reader, base=reading(reader.base, **how))
+    return reader
+
+
 def rank(reader: EventReader, seq: int) -> int:
     """How many events lie before a seq."""
     low, high = 0, reader.count
@@ -96,8 +108,15 @@ class PartLog(Log):
         return self._lo, self._hi
 
     @property
+    def only_types(self) -> tuple[str, ...]:
+        return self._base.only_types
+
+    @property
     def count(self) -> int:
         return self.reader.count
+
+    def only(self, *types: str | type[Event]) -> Log:
+        return PartLog(self._base.only(*types), self._lo, self._hi)
 
     def between(self, since: Moment | None = None, before: Moment | None = None) -> Log:
         found = super().between(since, before).part

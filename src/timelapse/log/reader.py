@@ -256,7 +256,7 @@ class LogReader:
         known = {t.name: n for n, t in enumerate(self.types)}
         wanted: dict[int, Sequence[str]] = {}
         for name, fields in columns.items():
-            kind = _type_named(self.types, name, self._shown)
+            kind = type_named(self.types, name, self._shown)
             _check_fields(kind, fields, self._shown)
             wanted[known[name]] = [f.name for f in kind.fields] if fields is None else list(fields)
         return wanted
@@ -418,7 +418,7 @@ def unreadable(path: Path, reason: object) -> LogError:
     )  # fmt: skip
 
 
-def _type_named(types: Sequence[EventType], name: str, where: str) -> EventType:
+def type_named(types: Sequence[EventType], name: str, where: str) -> EventType:
     for kind in types:
         if kind.name == name:
             return kind

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from timelapse.errors import LogError, Place
 from timelapse.store.remote import place_path
 
-_MARK, PART_MARK = "-without-", "-part-"
+_MARK, ONLY_MARK, PART_MARK = "-without-", "-only-", "-part-"
 RUN_FILE = "run.json"
 
 
@@ -55,7 +55,9 @@ def name_of(log_id: str, seqs: tuple[int, ...]) -> str:
 
 def base_of(log_id: str) -> str:
     """The id of the whole log."""
-    return log_id.split(_MARK, maxsplit=1)[0].split(PART_MARK, maxsplit=1)[0]
+    for mark in (_MARK, ONLY_MARK, PART_MARK):
+        log_id = log_id.split(mark, maxsplit=1)[0]
+    return log_id
 
 
 def _of_run(seqs: Iterable[int], run_log: str | None, log_id: str, place: str) -> list[int]:

@@ -17,7 +17,7 @@ from timelapse.reporting.states import StatePart, state_parts
 from timelapse.reporting.tables import Ranked, Rows, first_rows, reasons, taken_out, times
 from timelapse.run.reload import replayed
 from timelapse.run.run import did
-from timelapse.run.views import IN_ORDER, of_part
+from timelapse.run.views import IN_ORDER, of_part, of_types
 
 if TYPE_CHECKING:
     from timelapse.explanation import Explanation
@@ -194,6 +194,8 @@ def _about(run: Run, info: LogInfo | None) -> list[Fact]:
         facts.append(Fact("log id", manifest.log_id or "", mono=True))
     if run.certificate.get("part"):
         facts.append(Fact("part of the log", of_part(run.certificate["part"])))
+    if run.certificate.get("types"):
+        facts.append(Fact("event types", of_types(run.certificate["types"])))
     if info is not None and info.ts_first is not None and info.ts_last is not None:
         facts.append(Fact("log spans", f"{moment(info.ts_first)} to {moment(info.ts_last)} UTC"))
         left = []

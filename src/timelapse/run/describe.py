@@ -14,6 +14,7 @@ from timelapse.engine.digest import run_digest, state_digest
 from timelapse.engine.job import Job, SumRow
 from timelapse.engine.outcome import Outcome
 from timelapse.ids import INT64_MAX
+from timelapse.log.types import heard
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, spec_of
 from timelapse.model.versions import origin_of
@@ -76,6 +77,7 @@ def manifest_of(
         plan=plan.text(),
         without=list(source.without),
         part=list(source.part or ()),
+        types=list(source.types),
         quarantined=None if job.quarantine is None else totals.quarantined,
         pending=outcome.pending,
         until=job.until,
@@ -129,6 +131,7 @@ def _certificate(
         ],
         "cache": reuse.certificate(seconds),
         "part": part_of(request.source),
+        "types": types_of(request.source, request.program),
         "start_from": None if request.earlier is None else request.earlier.describe(),
         "passes": used_kernels(foretold, outcome.compiled, outcome.why_python),
     }
@@ -143,6 +146,18 @@ def part_of(source: Source) -> dict[str, Any] | None:
         "first_seq": source.part[0], "end_seq": source.part[1], "ts_first": first, "ts_last": last,
         "states": "of an earlier run" if source.begin else "empty at the first event",
     }  # fmt: skip
+
+
+def types_of(source: Source, program: Program) -> dict[str, list[str]] | None:
+    """Of a replay over some event types of its log: which, which handlers had no events for that, and which types no handler hears."""
+    if not source.types:
+        return None
+    names = [cls.__name__ for cls in heard(spec_of(program), source.reader.types)]
+    return {
+        "only": list(source.types),
+        "silent": [name for name in names if name not in source.types],
+        "unheard": [name for name in source.types if name not in names],
+    }
 
 
 def about(manifest: RunManifest) -> dict[str, str]:

@@ -30,6 +30,7 @@ from timelapse.engine.outcome import Outcome
 from timelapse.errors import EventOrderError, LogError, Place, ReplayError, UsageError
 from timelapse.log import Log, MemoryLog
 from timelapse.log.joined import joined, version_with
+from timelapse.log.part import rank
 from timelapse.log.reader import EventReader
 from timelapse.log.without import base_of
 from timelapse.model.events import Event
@@ -217,7 +218,7 @@ def open_after(
     if earlier.whole:
         events = manifest.events + (0 if not has_own_times(program) else manifest.quarantined or 0)
     else:
-        events = cuts[-1] - sum(left < cuts[-1] for left in manifest.without)
+        events = rank(source.reader, cuts[-1])
     if source.reader.count > events and earlier.clock is not None:
         _refuse_before(source.reader, events, earlier.clock, run.path)
     reason = _unfit(run, program, analysis, quarantine=quarantine)
@@ -311,10 +312,16 @@ def _source_after(run: Run, log: Any, program: Program) -> tuple[Source, Untouch
             raise _wrong_part("it begins where that run ended, and nowhere else", "leave --from (since=) out")
         if log.part is not None and log.part[1] < manifest.cuts[-1]:
             raise _wrong_part("the part of the log ends before that run did", "give a later --to (before=)")
-        if found is None and (log.part is not None or manifest.part):
+        if found is None and (log.part is not None or manifest.part or log.only_types or manifest.types):
             raise _wrong_part(
                 "parts of logs do not follow one another",
                 "go on over the run's own log, whole or up to a later time",
+            )
+        if list(log.only_types) != manifest.types:
+            own = ",".join(manifest.types)
+            raise _wrong_part(
+                f"it is over {f'events of type {own} only' if own else 'events of all types'}",
+                f"go on over the same: only= (--types {own})" if own else "leave only= (--types) out",
             )
         if found is not None:
             return open_source(log, program), None if found.first is None else found

@@ -133,6 +133,8 @@ class RunManifest(msgspec.Struct, frozen=True):
     """Events of the log that were left out from the beginning, by rising seq."""
     part: list[int] = []
     """Of a run over a part of its log: the seq from which on, and the one before which events were replayed. Empty: all were."""
+    types: list[str] = []
+    """Of a run over some event types of its log: which. Empty: the log's events of all types were replayed."""
     quarantined: int | None = None
     """Events that were taken out of the log because a handler raised; None: it was not asked for."""
     pending: dict[str, int] = {}

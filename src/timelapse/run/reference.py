@@ -19,6 +19,7 @@ from timelapse.kernels.base import quarantined_table
 from timelapse.kernels.taking import Taker
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.log import Log, MemoryLog
+from timelapse.log.only import OnlyReader
 from timelapse.log.part import PartReader
 from timelapse.log.reader import EventReader, LogReader
 from timelapse.log.types import heard
@@ -34,7 +35,7 @@ from timelapse.run.manifest import FORMAT, RunManifest, StateEntry
 from timelapse.run.parameters import params_text
 from timelapse.run.records import record_entries
 from timelapse.run.run import Run, RunContext
-from timelapse.run.source import end_of, refuse_silence
+from timelapse.run.source import check_heard, end_of, refuse_silence
 from timelapse.run.takeout import reader_without
 from timelapse.serial import SerialOutcome
 from timelapse.tables.apply import changes_table
@@ -89,18 +90,19 @@ def run_serial(
     path = log_id = None
     left_out: tuple[int, ...] = ()
     part: tuple[int, int] | None = None
+    types: tuple[str, ...] = ()
     if isinstance(events, str | Path):
         events = Log.open(events)
     if isinstance(events, Log):
-        events.bind(heard(spec_of(program), events.types))
+        check_heard(events, program)
         path, log_id, left_out = str(events.path), events.id, events.left_out
-        part = events.part
+        part, types = events.part, events.only_types
     reader: EventReader | None
     reader = (
         events.reader
         if isinstance(events, Log)
         else events
-        if isinstance(events, MemoryLog | LogReader | PartReader)
+        if isinstance(events, MemoryLog | LogReader | PartReader | OnlyReader)
         else None
     )
     taken: list[Quarantined] | None = None
@@ -136,7 +138,9 @@ def run_serial(
     )  # fmt: skip
     seconds = time.perf_counter() - started
     manifest = _manifest(program, outcome, count, seconds, path, log_id, until)
-    manifest = msgspec.structs.replace(manifest, without=list(left_out), part=list(part or ()))
+    manifest = msgspec.structs.replace(
+        manifest, without=list(left_out), part=list(part or ()), types=list(types)
+    )
     if quarantine:
         taken = [quarantined_row(failure) for failure in outcome.quarantined]
     if taken is not None:

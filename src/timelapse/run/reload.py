@@ -87,6 +87,8 @@ def replayed(log: Log, manifest: RunManifest) -> Log:
     """What of a log a run was over."""
     if manifest.without and max(manifest.without) < log.manifest.count:
         log = log.without(manifest.without)
+    if manifest.types:
+        log = log.only(*manifest.types)
     return PartLog(log, *manifest.part) if manifest.part else log
 
 

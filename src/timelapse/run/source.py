@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from timelapse.errors import UsageError
+from timelapse.errors import LogError, UsageError, meant
 from timelapse.ids import INT64_MAX
 from timelapse.log import Log, MemoryLog
 from timelapse.log.reader import EventReader
@@ -34,6 +34,8 @@ class Source:
     """So many events are done: the replay starts from a run over them."""
     part: tuple[int, int] | None = None
     """The seqs from one on and before another, where a part of the log is read."""
+    types: tuple[str, ...] = ()
+    """The event types that are read, where these are some of the log's."""
     logs: tuple[tuple[str, str], ...] = ()
     """Path and id of each log, where there are several, one after the other."""
 
@@ -49,9 +51,11 @@ def open_source(log: Any, program: Program) -> Source:
         log = Log.open(log)
     events = spec_of(program).events
     if isinstance(log, Log):
-        log.bind(heard(spec_of(program), log.types))
+        check_heard(log, program)
         counts = {t.name: t.count for t in log.info().types}
-        return Source(log.reader, counts, str(log.path), log.id, log.left_out, part=log.part)
+        return Source(
+            log.reader, counts, str(log.path), log.id, log.left_out, part=log.part, types=log.only_types
+        )
     if isinstance(log, Iterable) and not isinstance(log, MemoryLog):
         listed: list[Event] = list(log)
         log = MemoryLog(listed, list(dict.fromkeys([*events, *(type(e) for e in listed)])))
@@ -61,6 +65,18 @@ def open_source(log: Any, program: Program) -> Source:
         f"a log is needed, not {type(log).__name__}",
         hint="a tl.Log, the path of one, a list of events, a DataFrame, or {EventClass: DataFrame}", code="TL810",
     )  # fmt: skip
+
+
+def check_heard(log: Log, program: Program) -> None:
+    """Raise LogError (TL402) where a log does not have what a program hears, or has been left with types that it does not hear alone."""
+    classes = heard(spec_of(program), log.types)
+    log.bind(classes)
+    names = [cls.__name__ for cls in classes]
+    if log.only_types and not set(names) & set(log.only_types):
+        raise LogError(
+            f"{spec_of(program).name} hears no events of type {' or '.join(log.only_types)}, and the replay is over these only",
+            hint=f"{meant(log.only_types[0], names)}it hears: {', '.join(names) or 'none'}", code="TL402",
+        )  # fmt: skip
 
 
 def is_data(log: Any) -> bool:

@@ -14,6 +14,7 @@ from timelapse.errors import UsageError
 from timelapse.ids import INT64_MAX
 from timelapse.kernels.taking import Taker
 from timelapse.log import MemoryLog
+from timelapse.log.only import OnlyReader
 from timelapse.log.part import PartReader
 from timelapse.log.reader import EventReader, LogReader
 from timelapse.model.failure import Quarantined
@@ -35,6 +36,10 @@ def reader_without(reader: EventReader, seqs: Iterable[int]) -> EventReader:
         return replace(reader, excluded=excluded, count=reader.count - (len(excluded) - len(reader.excluded)))
     if isinstance(reader, PartReader):
         return PartReader.of(reader_without(reader.base, gone), reader.lo, reader.hi)
+    if isinstance(reader, OnlyReader):
+        base = reader_without(reader.base, gone)
+        assert isinstance(base, LogReader)
+        return OnlyReader.of(base, reader.names)
     if isinstance(reader, MemoryLog):
         classes = {cls.__name__: cls for cls in reader.classes}
         without = set(gone)

@@ -47,6 +47,16 @@ def of_part(found: Mapping[str, Any]) -> str:
     return span
 
 
+def of_types(found: Mapping[str, Any]) -> str:
+    """What is said of a run over some event types of its log, as its certificate has it."""
+    told = [f"only {', '.join(found['only'])}"]
+    if found["silent"]:
+        told.append(f"as if no {' or '.join(found['silent'])} had ever occurred")
+    if found["unheard"]:
+        told.append(f"no handler hears {', '.join(found['unheard'])}")
+    return "; ".join(told)
+
+
 def card(run: Run) -> Card:
     """What a finished replay prints, shorter."""
     found = run.certificate
@@ -72,6 +82,8 @@ def card(run: Run) -> Card:
         facts.append(("in order", IN_ORDER))
     if found.get("part"):
         facts.append(("part of the log", of_part(found["part"])))
+    if found.get("types"):
+        facts.append(("event types", of_types(found["types"])))
     if found.get("start_from"):
         facts.append(("goes on from", started_from(found["start_from"])))
     if beyond := beyond_budget(found):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from timelapse.analysis.origins import Part
 from timelapse.env.machine import cores
+from timelapse.log.part import reading
 from timelapse.log.reader import Chunk, EventReader, LogReader
 from timelapse.log.rows import row_maker
 from timelapse.model.events import Event
@@ -52,10 +53,7 @@ class Columns:
             self._tables += found
 
     def _chunks(self, lo: int, hi: int, fields: Mapping[str, Sequence[str]]) -> Iterator[Chunk]:
-        reader = self._reader
-        return (replace(reader, encoded=True) if isinstance(reader, LogReader) else reader).chunks(
-            lo, hi, fields
-        )
+        return reading(self._reader, encoded=True).chunks(lo, hi, fields)
 
     def covers(self, lo: int, hi: int, fields: Mapping[str, Collection[str]]) -> bool:
         """Whether these are among them."""
