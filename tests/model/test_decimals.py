@@ -327,7 +327,7 @@ def test_keys_of_other_scales_are_not_shared_out_among_workers() -> None:
     assert [row.strategy for row in tl.explain(Shared).states] == ["chain"]
     assert "as many places as its keys" in str(tl.explain(Shared))
     assert [row.strategy for row in tl.explain(Alike).states] == ["by key"]
-    events = [(Fine, Coarse)[n % 3 == 1](k=Decimal(n % 7), v=n % 5, ts=n) for n in range(300)]
+    events = [(Fine, Coarse)[n % 3 == 1](k=Decimal(n % 7), v=n % 5, ts=n) for n in range(60)]
     for cls in (Shared, Alike):
         check_replay(cls, events)
 
