@@ -10,7 +10,7 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
-from tests.log.test_between import DAY, EVENTS, HOUR, PROGRAM, Careful, Flag, Paid, Seen, Watch
+from tests.log.test_between import DAY, EVENTS, HOUR, PROGRAM, Careful, Flag, Paid, Seen, Totals, Watch
 from timelapse.errors import LogError, UsageError
 from timelapse.log.part import rank
 from timelapse.run.views import card
@@ -186,16 +186,8 @@ def test_a_replay_goes_on_over_the_same_types(tmp_path: Path) -> None:
         tl.replay(Paying, first.only(Paid), start_from=whole, spark=False)
 
 
-class Paying(tl.Program):
-    """A scan: its states can be gone on from."""
-
-    paid: tl.Counter[int]
-
-    @tl.on(Paid)
-    def pay(self, e: Paid) -> None:
-        self.paid[e.who] += e.amount
-        if self.paid[e.who] % 3 == 0:
-            self.emit(Flag(who=e.who, paid=self.paid[e.who], seen=0, lately=0))
+class Paying(Totals):
+    """A scan that hears both types."""
 
     @tl.on(Seen)
     def look(self, e: Seen) -> None:

@@ -49,16 +49,17 @@ class LogInfo:
 def info_of(path: Path, manifest: Manifest, only: Collection[str] | None = None) -> LogInfo:
     """What the manifest of the log at `path` says, counted together: of all event types or of some. No events are read."""
     names = [t.name for t in manifest.types]
-    some = set(names) if only is None else set(only)
+    shown = [t for t in manifest.types if only is None or t.name in only]
+    some = {t.name for t in shown}
     per_day: dict[int, dict[str, int]] = {}
-    sizes = [0] * len(names)
+    sizes = dict.fromkeys(names, 0)
     for segment in manifest.segments:
         for number, days in segment.days.items():
             for day, n in days.items() if names[number] in some else ():
                 own = per_day.setdefault(day, {})
                 own[names[number]] = own.get(names[number], 0) + n
         for file in segment.files:
-            sizes[file.type] += file.bytes
+            sizes[names[file.type]] += file.bytes
     present = sorted(per_day)
     absent = [b for a, c in pairwise(present) if c - a <= 3660 for b in range(a + 1, c)]
     sources = [s for i in manifest.ingests for s in i.sources]
@@ -68,10 +69,10 @@ def info_of(path: Path, manifest: Manifest, only: Collection[str] | None = None)
         path=str(path), id=manifest.id, version=manifest.version, count=manifest.count,
         ts_first=manifest.ts_first, ts_last=manifest.ts_last,
         types=tuple(
-            TypeInfo(t.name, tuple(t.fields), t.count, size) for t, size in zip(manifest.types, sizes, strict=True) if t.name in some
+            TypeInfo(t.name, tuple(t.fields), t.count, sizes[t.name]) for t in shown
         ),
-        days=by_day, missing_days=tuple(map(day_text, absent)), gaps=(*gaps_of(by_day, [n for n in names if n in some]), *silent),
-        bytes=sum(size for name, size in zip(names, sizes, strict=True) if name in some), segments=len(manifest.segments), bad=count_bad(manifest.ingests),
+        days=by_day, missing_days=tuple(map(day_text, absent)), gaps=(*gaps_of(by_day, [t.name for t in shown]), *silent),
+        bytes=sum(sizes[t.name] for t in shown), segments=len(manifest.segments), bad=count_bad(manifest.ingests),
         skipped=sum(s.skipped for s in sources), outside=sum(s.outside for s in sources), ingests=tuple(manifest.ingests),
     )  # fmt: skip
 

@@ -73,6 +73,11 @@ class OnlyReader:
         block = int(np.searchsorted(self.before, events, side="right")) - 1
         return int(self._block(block)[0][events - int(self.before[block])])
 
+    def rank(self, seq: int) -> int:
+        """How many events lie before a seq: one block is read."""
+        block = int(np.searchsorted(self.starts, seq)) - 1
+        return 0 if block < 0 else int(self.before[block] + np.searchsorted(self._block(block)[0], seq))
+
     def seq_at(self, ts: int) -> int:
         return self.base.seq_at(ts)
 

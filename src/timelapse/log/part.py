@@ -82,6 +82,8 @@ def reading(reader: EventReader, **how: bool) -> EventReader:
 
 def rank(reader: EventReader, seq: int) -> int:
     """How many events lie before a seq."""
+    if isinstance(reader, OnlyReader):  # whose every place is a block to read
+        return reader.rank(seq)
     low, high = 0, reader.count
     while low < high:
         middle = (low + high) // 2

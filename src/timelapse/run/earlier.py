@@ -321,7 +321,7 @@ def _source_after(run: Run, log: Any, program: Program) -> tuple[Source, Untouch
             own = ",".join(manifest.types)
             raise _wrong_part(
                 f"it is over {f'events of type {own} only' if own else 'events of all types'}",
-                f"go on over the same: only= (--types {own})" if own else "leave only= (--types) out",
+                f"go on over the same: Log.only (--types {own})" if own else "leave Log.only (--types) out",
             )
         if found is not None:
             return open_source(log, program), None if found.first is None else found
