@@ -18,6 +18,7 @@ from timelapse.ids import Phase, Position
 from timelapse.kinds.base import ABSENT, State
 from timelapse.kinds.past import Done, History, recording
 from timelapse.model.agenda import Agenda, Dated
+from timelapse.model.binding import bind
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event, Record
 from timelapse.model.failure import handler_error, is_reproducible, quarantined_row, too_many
@@ -27,7 +28,6 @@ from timelapse.model.program import (
     Program,
     Rejection,
     as_program,
-    bind,
     rejection,
     runtime,
     spec_of,

@@ -307,6 +307,17 @@ def test_a_method_that_nothing_calls(log: Log) -> None:
     assert "TL322" not in str(tl.explain(Opaque))
 
 
+def test_a_replay_tells_its_programs_warnings(log: Log, tmp_path: Path) -> None:
+    """A forgotten decorator is seen where people look first: under the replay, and on its card."""
+    told = cli("replay", f"{Path(__file__)}:Forgetful", log.path, "--out", tmp_path / "run", "--local")
+    assert told.code == 0
+    assert "warning TL322" in told.out
+    assert "forgotten takes an event and is never called" in told.out
+    run = tl.replay(Forgetful, log, spark=False)
+    assert "TL322" in str(run._repr_html_())
+    assert "TL322" not in str(tl.replay(Windowed, log, spark=False)._repr_html_())
+
+
 def test_an_event_that_is_sent_and_that_nothing_handles(log: Log) -> None:
     """A warning with the line of each send. A replay that never comes there is as it should be."""
     found = by_name(check(Sends, log, warm_up=False, spark=False), "code")

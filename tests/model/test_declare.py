@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+import timelapse as tl
 from timelapse.errors import DefinitionError
 
 HEAD = """\
@@ -230,3 +231,22 @@ def test_programs_are_immutable(tmp_path: Path) -> None:
     program = load(ACCEPTED, tmp_path).Base()
     with pytest.raises(AttributeError, match="immutable"):
         program.limit = 4
+
+
+def test_a_program_without_handlers_is_not_run(tmp_path: Path) -> None:
+    """A base class may have none; a replay of it would look like one that found nothing."""
+    module = load(
+        """
+        class Base(tl.Program):
+            seen: tl.Counter[str]
+
+            def work(self, e: E) -> None:
+                self.seen[e.s] += 1
+        """,
+        tmp_path,
+    )
+    for given in (module.Base, module.Base()):
+        with pytest.raises(DefinitionError, match="Base has no handlers") as found:
+            tl.replay(given, [module.E(ts=1, x=1, s="a")], spark=False)
+        assert found.value.code == "TL105"
+        assert "@tl.on(EventType)" in str(found.value)

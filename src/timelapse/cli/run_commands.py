@@ -393,7 +393,7 @@ def repair_text(stage: str, found: dict[str, Any]) -> str:
 def _print_certificate(certificate: dict[str, Any]) -> None:
     from timelapse.cli.console import line
     from timelapse.cli.view import took
-    from timelapse.run.views import IN_ORDER, beyond_budget
+    from timelapse.run.views import IN_ORDER, beyond_budget, warned
 
     fallback, kept = certificate.get("fallback"), certificate.get("cache")
     if kept:
@@ -435,6 +435,8 @@ def _print_certificate(certificate: dict[str, Any]) -> None:
             ("trusted ", "yellow"),
             f"{len(trusted)} calls that analysis cannot see through (timelapse explain lists them)",
         )
+    for text in warned(certificate):
+        line(("warning ", "yellow"), text)
     if twice := certificate.get("twice"):
         line(
             ("twice   ", "green"),

@@ -28,10 +28,11 @@ from timelapse.kernels.stores import NullStore, PlainStore, TrackedStore
 from timelapse.kernels.windows import Windows
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Delta, Journal, undo
+from timelapse.model.binding import bind
 from timelapse.model.events import Event, Record
 from timelapse.model.failure import Quarantined, handler_error, is_reproducible, quarantined_row
 from timelapse.model.pending import WRITES
-from timelapse.model.program import Program, Rejection, bind, rejection, runtime, spec_of
+from timelapse.model.program import Program, Rejection, rejection, runtime, spec_of
 from timelapse.model.times import check_sent, loop_bound
 from timelapse.tables.apply import Change, changes_table
 from timelapse.tables.table import effect_table, transposed
@@ -54,9 +55,8 @@ class InterpretedKernel:
     dicts over. A state missing there starts empty. `live` may give other objects for some states:
     those are kept by somebody else, and what they collect is not in the results. With `quarantine` an
     event at which a handler raises is undone and listed, and the next one follows; at most so many of a slice: the
-    next one fails, and its error has them (HandlerError.taken). `journal`: the one that
-    those states write to, where they have one already. `rows`: whether what a slice did to states that are looked
-    back on is asked for; `folder`: where such rows may wait.
+    next one fails, and its error has them (HandlerError.taken). `journal`: the one that those states write to, where
+    they have one. `rows`: whether what a slice did to states that are looked back on is asked for; `folder`: where such rows may wait.
     """
 
     def __init__(

@@ -30,8 +30,9 @@ from timelapse.kinds.base import ABSENT, State, StateSpec
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.grouped import Grouped
 from timelapse.kinds.set import Set
+from timelapse.model.binding import bind
 from timelapse.model.events import Event, Record
-from timelapse.model.program import Program, Rejection, bind, rejection, spec_of
+from timelapse.model.program import Program, Rejection, rejection, spec_of
 from timelapse.model.times import check_sent, loop_bound
 from timelapse.model.types import INT, TIME
 

@@ -88,6 +88,8 @@ def card(run: Run) -> Card:
         facts.append(("goes on from", started_from(found["start_from"])))
     if beyond := beyond_budget(found):
         facts.append(("memory", beyond))
+    for text in warned(found):
+        facts.append(("warning", text))
     if found.get("fallback"):
         facts.append(("fallback", str(found["fallback"].get("reason", ""))))
     if run.path is not None:
@@ -97,6 +99,19 @@ def card(run: Run) -> Card:
     rows = tuple((name, f"{count:,}") for name, count in run.counts.items())
     table = Table(("record", "outputs"), rows, ("outputs",)) if rows else None
     return Card(f"Run of {run.program}({params})", "", facts, table, figures)
+
+
+_WARNED = 3
+"""Warnings about a program that are told with its run; `explain` has all."""
+
+
+def warned(certificate: Mapping[str, Any]) -> list[str]:
+    """What analysis warned of in the program of a run: code, place and message of the first few, then how many more there are."""
+    found = [d for d in certificate.get("diagnostics") or () if d["severity"] == "warning"]
+    told = [f"{d['code']} {d['place']}: {d['message']}" for d in found[:_WARNED]]
+    if more := len(found) - len(told):
+        told.append(f"{more} more: timelapse explain lists {'it' if more == 1 else 'them'}")
+    return told
 
 
 def beyond_budget(certificate: Mapping[str, Any]) -> str:

@@ -20,8 +20,9 @@ from timelapse.ids import Phase
 from timelapse.kernels.stores import NullStore
 from timelapse.kinds.grouped import Grouped, Under
 from timelapse.log.reader import EventReader
+from timelapse.model.binding import bind
 from timelapse.model.events import Event
-from timelapse.model.program import RUNTIME_NAMES, HandlerSpec, bind
+from timelapse.model.program import RUNTIME_NAMES, HandlerSpec
 from timelapse.trace import timed
 from timelapse.trace.knowledge import Part, Place, Unfocused
 from timelapse.trace.logged import events_at

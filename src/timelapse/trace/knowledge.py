@@ -19,8 +19,9 @@ from timelapse.analysis.slicing import accesses, build_pass
 from timelapse.kinds.base import UNKEYED, StateSpec
 from timelapse.kinds.grouped import Grouped, Under
 from timelapse.kinds.mean import NUMBER, SUM, Mean
+from timelapse.model.binding import bind
 from timelapse.model.events import Event
-from timelapse.model.program import bind, params_of
+from timelapse.model.program import params_of
 from timelapse.model.types import TupleType
 from timelapse.trace.columns import Pattern
 
