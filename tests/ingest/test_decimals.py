@@ -13,7 +13,8 @@ import pytest
 import timelapse as tl
 from timelapse.errors import IngestError
 from timelapse.ingest.canonical import canonical_bytes
-from timelapse.ingest.convert import Times, convert, wire_type
+from timelapse.ingest.convert import convert, wire_type
+from timelapse.ingest.times import Times
 from timelapse.model.types import DecimalType
 from timelapse.trace.steps import brief
 

@@ -470,6 +470,9 @@ def doubtful_times(first: int | None, last: int | None) -> str | None:
     year = 366 * 86_400_000_000
     if first >= 0 and last < year:
         return "all times are in 1970: are they numbers in another unit than --unit says (s, ms, us, ns)?"
+    if last < year:
+        when = "before 1970" if last < 0 else "in 1970 or before"
+        return f"all times are {when}: are they missing, or in another unit or format than was said?"
     if last > 1000 * year:
         return "some times are after the year 2900: are they numbers in another unit than --unit says (s, ms, us, ns)?"
     return None

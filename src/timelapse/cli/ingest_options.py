@@ -130,6 +130,7 @@ def chosen(definition: Definition, span: dict[str, int], types: str | None) -> D
     from dataclasses import replace
 
     from timelapse.errors import UsageError, meant
+    from timelapse.ids import INT64_MIN
 
     sources = definition.sources
     if types is not None:
@@ -142,7 +143,17 @@ def chosen(definition: Definition, span: dict[str, int], types: str | None) -> D
                 )  # fmt: skip
         sources = {name: own for name, own in sources.items() if name in names}
     if span:
-        sources = {n: [replace(one, **span) for one in own] for n, own in sources.items()}  # type: ignore[arg-type]
+
+        def within(one: Source) -> Source:
+            """The times that both the source and the options let in."""
+            low, high = one.window
+            since = max((t for t in (low, span.get("since")) if t is not None), default=None)
+            before = min((t for t in (high, span.get("before")) if t is not None), default=None)
+            if since is not None and before is not None and since >= before:
+                since, before = None, INT64_MIN  # no row, but its files count as taken
+            return replace(one, since=since, before=before)
+
+        sources = {name: [within(one) for one in own] for name, own in sources.items()}
     return replace(definition, sources=sources)
 
 

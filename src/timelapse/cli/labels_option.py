@@ -40,7 +40,7 @@ def judging_of(
     from timelapse.compare import Labels
     from timelapse.errors import UsageError
     from timelapse.ingest.amounts import Unfit
-    from timelapse.ingest.convert import Times
+    from timelapse.ingest.times import Times
 
     columns = {"label": label, "label-ts": label_ts, "label-key": label_key}
     if labels is None:

@@ -21,7 +21,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from timelapse.errors import IngestError, Place, UsageError, meant
-from timelapse.ingest.convert import Times, convert
+from timelapse.ingest.convert import convert
+from timelapse.ingest.times import Times
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
 from timelapse.store.places import local_path
 from timelapse.tables.loops import U64

@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 from timelapse.ingest.amounts import Unfit
 from timelapse.ingest.convert import (
     Reasons,
-    Times,
     convert,
     value_checker,
     wire_type,
 )
-from timelapse.ingest.doubts import Doubts, doubts_of
+from timelapse.ingest.doubts import Doubts, doubts_of, doubts_of_values
 from timelapse.ingest.objects import MANY, getter, list_in, taken_apart
 from timelapse.ingest.plan import COMPUTED, NO_PARTITION, PYTHON, Plan, expression
 from timelapse.ingest.private import NOT_KEPT
+from timelapse.ingest.times import Times
 from timelapse.model.types import (
     TIME,
     DecimalType,
@@ -129,8 +129,8 @@ def of_objects(
         for other in choice[1:]:
             given = [b if a is None else a for a, b in zip(given, values[other], strict=True)]
         inner = kind.inner if isinstance(kind, OptionalType) else kind
-        if inner == TIME and any(type(v) is str for v in given):
-            _doubt(plan, name, pa.array([v if type(v) is str else None for v in given], pa.string()), doubts)
+        if inner == TIME and (own := doubts_of_values(given, plan.times)):
+            doubts[name] = own
         return _from_python(name, given, kind, plan.times, reasons)
 
     ts = _all_at(plan, count) if plan.at is not None else typed("ts", plan.choices[0], TIME)
@@ -204,8 +204,8 @@ def _from_anything(
     made, own = convert(name, texts, kind, plan.times, texts=True, null=plan.null)
     for n, reason in own.items():
         reasons.setdefault(int(at[n]), reason)
-    if kind in (TIME, OptionalType(TIME)):
-        _doubt(plan, name, pa.array([v if type(v) is str else None for v in values], pa.string()), doubts)
+    if kind in (TIME, OptionalType(TIME)) and (doubted := doubts_of_values(values, plan.times)):
+        doubts[name] = doubted
     found: Reasons = {}
     loose = kind if kind.nullable else OptionalType(kind)  # what is missing is told below
     rest = _from_python(name, [values[n] for n in others.tolist()], loose, plan.times, found)

@@ -7,14 +7,12 @@ take are looked at one by one, by rules that agree, so where a block of rows hap
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
-from functools import cached_property, partial
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import msgspec
 import numpy as np
@@ -23,100 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.errors import TimelapseError
-from timelapse.ids import INT64_MAX, INT64_MIN
+from timelapse.ids import INT64_MAX
 from timelapse.ingest import amounts
 from timelapse.ingest.amounts import Unfit, no_way, short
 from timelapse.ingest.texts import holds_only
+from timelapse.ingest.times import A_NUMBER, ISO_TIME, NO_ZONE, PER_UNIT, WHOLE, Times, in_range
 from timelapse.model.types import TIME, DecimalType, ListType, OptionalType, ScalarType, ValueType
 
 Reasons = dict[int, str]
 
-_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_WHOLE = re.compile(r"[+-]?[0-9]+\Z")
-A_NUMBER = re.compile(
-    r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\Z|[+-]?(nan|inf|infinity)\Z", re.IGNORECASE
-)
-NO_ZONE = "has no zone: tz= (--tz) says which it is in"
 _BOOLS = {"true": True, "false": False, "1": True, "0": False}
-
-
-@dataclass(frozen=True)
-class Times:
-    """How times are read (see Source)."""
-
-    unit: str | None = None
-    time_format: str | None = None
-    year: int | None = None
-    tz: str = "UTC"
-    told: bool = True
-    """Whether the user has said the zone. Otherwise times without one are not read: no zone is guessed."""
-
-    @cached_property
-    def zone(self) -> ZoneInfo:
-        return ZoneInfo(self.tz)
-
-    def of_text(self, text: str) -> int:
-        """Microseconds of a text: by `time_format`, a number by `unit`, else ISO-8601. Raises Unfit."""
-        text = text.strip(" \t")
-        if self.time_format is None and A_NUMBER.match(text):
-            return self.of_number(int(text) if _WHOLE.match(text) else _decimal(text))
-        try:
-            moment = self.read(text)
-        except ValueError:
-            how = (
-                "an ISO-8601 time" if self.time_format is None else f"a time in the format {self.time_format}"
-            )
-            raise Unfit(f"{short(text)} is not {how}") from None
-        return self.of_moment(moment)
-
-    def of_moment(self, moment: datetime) -> int:
-        """Microseconds of a moment; the zone that was said for one without. Raises Unfit where none was."""
-        if moment.tzinfo is None:
-            if not self.told:
-                raise Unfit(f"{short(str(moment))} {NO_ZONE}")
-            moment = moment.replace(tzinfo=self.zone)
-        return (moment - _EPOCH) // _MICROSECOND
-
-    def read(self, text: str) -> datetime:
-        """The time that a text says, with a zone if it has one. Raises ValueError."""
-        if self.time_format is None:
-            return datetime.fromisoformat(text)
-        if self.year is None:
-            return datetime.strptime(text, self.time_format)  # noqa: DTZ007 the caller adds the zone
-        # read with the year, so that 29 February exists
-        return datetime.strptime(f"{self.year} {text}", f"%Y {self.time_format}")  # noqa: DTZ007
-
-    def of_number(self, value: float | Decimal) -> int:
-        """Microseconds of a number since 1970. Raises Unfit for fractions without a unit, and outside int64."""
-        if isinstance(value, int):
-            micros = value // 1000 if self.unit == "ns" else value * _PER_UNIT[self.unit or "us"]
-        else:
-            if self.unit is None:
-                raise Unfit(f"{value} is a fractional time: say its unit")
-            try:
-                exact = Decimal(repr(value)) if isinstance(value, float) else value
-                if not exact.is_finite() or exact.adjusted() > 30:
-                    raise ValueError
-                factor = Decimal("0.001") if self.unit == "ns" else Decimal(_PER_UNIT[self.unit])
-                micros = int((exact * factor).to_integral_value())
-            except (InvalidOperation, ValueError, OverflowError):
-                raise Unfit(f"{value} is not a time") from None
-        return _in_range(micros, "the time")
-
-
-def _decimal(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        raise Unfit(f"{short(text)} is not a number") from None
-
-
-def _in_range(value: int, what: str) -> int:
-    if not INT64_MIN <= value <= INT64_MAX:
-        raise Unfit(f"{what} is {short(str(value))}, outside int64")
-    return value
 
 
 def wire_type(kind: ValueType) -> pa.DataType:
@@ -238,7 +152,6 @@ def _quick_float(column: pa.Array, times: Times) -> pa.Array | None:
     return None
 
 
-ISO_TIME = r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3}([0-9]{3})?)?)?$"
 _QUICK: dict[str, Callable[[pa.Array, Times], pa.Array | None]] = {
     "int": _quick_int, "Time": _quick_time, "float": _quick_float,
 }  # fmt: skip
@@ -264,18 +177,21 @@ def _text_parser(kind: ValueType, times: Times) -> Callable[[str | None], Any]:
 
 def _parse_int(text: str) -> int:
     text = text.strip(" \t")
-    if not _WHOLE.match(text):
+    if not WHOLE.match(text):
         raise Unfit(f"{short(text)} is not a whole number")
     if len(text) > 30:
         raise Unfit(f"{short(text)} is outside int64")
-    return _in_range(int(text), "it")
+    return in_range(int(text), "it")
 
 
 def _parse_float(text: str) -> float:
     text = text.strip(" \t")
     if not A_NUMBER.match(text):
         raise Unfit(f"{short(text)} is not a number")
-    return float(text)
+    value = float(text)
+    if math.isinf(value) and "n" not in text.lower():
+        raise Unfit(f"{short(text)} is beyond what a float holds")
+    return value
 
 
 def _parse_bool(text: str) -> bool:
@@ -346,7 +262,7 @@ def _int_from(column: pa.Array, times: Times) -> Typed:
 def _decimal_to_int(value: Decimal) -> int:
     if value != value.to_integral_value():
         raise Unfit("has a fraction")
-    return _in_range(int(value), "it")
+    return in_range(int(value), "it")
 
 
 def _one_by_one(column: pa.Array, target: pa.DataType, function: Callable[[Any], Any]) -> Typed:
@@ -402,7 +318,7 @@ def _scale(column: pa.Array, unit: str | None) -> Typed:
     values = np.asarray(pc.fill_null(column, 0))
     if unit == "ns":
         return _masked(values // 1000, column, _none_bad(column))
-    factor = _PER_UNIT[unit or "us"]
+    factor = PER_UNIT[unit or "us"]
     bad = (values > INT64_MAX // factor) | (values < -(INT64_MAX // factor))
     return _masked(np.where(bad, 0, values) * factor, column, bad)
 

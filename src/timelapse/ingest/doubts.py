@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.errors import IngestError, Place
-from timelapse.ingest.convert import A_NUMBER, ISO_TIME, Times, is_text
-from timelapse.ingest.texts import holds_only
+from timelapse.ingest.convert import is_text
+from timelapse.ingest.texts import holds_only, may_have_seven_digits
+from timelapse.ingest.times import A_NUMBER, ISO_TIME, PER_UNIT, Times, is_finer, may_be_finer
 
 if TYPE_CHECKING:
     from timelapse.log.types import EventType
@@ -36,24 +37,33 @@ def doubts_of(column: pa.Array, times: Times) -> Doubts:
         elif times.tz != "UTC":
             _add_of_clocks(found, column.cast(pa.timestamp("ms")).cast(pa.timestamp("us")), times.tz)
         return found
+    if pa.types.is_integer(kind):
+        if times.unit == "ns":
+            _add(found, "fraction", _below_a_thousand(column))
+        return found
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        _add_finer(found, column, _may_be_finer(column, times), times)
+        return found
     if pa.types.is_timestamp(kind):
         if kind.unit == "ns":
-            below = pc.not_equal(
-                pc.subtract(
-                    column.cast(pa.int64()), pc.multiply(pc.divide(column.cast(pa.int64()), 1000), 1000)
-                ),
-                0,
-            )
-            _add(found, "fraction", below)
+            _add(found, "fraction", _below_a_thousand(column.cast(pa.int64())))
         if kind.tz is None:
             if not times.told:
                 _add(found, "zone", column.is_valid())
             elif times.tz != "UTC":
                 _add_of_clocks(found, column.cast(pa.timestamp("us"), safe=False), times.tz)
         return found
-    if not is_text(kind) or not len(column) or (times.told and times.tz == "UTC"):
+    if not is_text(kind) or not len(column):
         return found
     column = column.cast(pa.string())
+    if times.time_format is None and (
+        may_have_seven_digits(column)
+        if times.unit is None
+        else times.unit == "ns" or not holds_only(column, b"-0123456789", 30)
+    ):
+        _add_finer(found, column, pc.match_substring_regex(column, may_be_finer(times)), times)
+    if times.told and times.tz == "UTC":
+        return found
     if (
         holds_only(column, b"0123456789", 30)
         or pc.all(pc.match_substring_regex(column, r"^[-+]?[0-9.]*$")).as_py() is not False
@@ -73,6 +83,19 @@ def doubts_of(column: pa.Array, times: Times) -> Doubts:
     each = pa.array(known, pa.string()).take(coded.indices)
     for why in sorted({one for one in known if one}):
         _add(found, why, pc.equal(each, why))
+    return found
+
+
+def doubts_of_values(values: Sequence[Any], times: Times) -> Doubts:
+    """The same of values of JSON and of Python."""
+    kinds = set(map(type, values)) - {type(None)}
+    texts = [v if type(v) is str else None for v in values]
+    found = doubts_of(pa.array(texts, pa.string()), times) if str in kinds else {}
+    if kinds - {str, int} or (int in kinds and times.unit == "ns"):
+        others = [type(v) is not str and is_finer(v, times) for v in values]
+        finer = np.union1d(found.get("fraction", np.zeros(0, np.int64)), np.flatnonzero(others))
+        if len(finer):
+            found["fraction"] = finer
     return found
 
 
@@ -99,6 +122,31 @@ def _add(found: Doubts, why: Doubt, rows: pa.Array) -> None:
     places = np.flatnonzero(np.asarray(pc.fill_null(rows, False)))
     if len(places):
         found[why] = places
+
+
+def _below_a_thousand(column: pa.Array) -> pa.Array:
+    return pa.array(np.asarray(pc.fill_null(column, 0)) % 1_000 != 0)
+
+
+def _may_be_finer(column: pa.Array, times: Times) -> pa.Array:
+    """Which numbers may have digits below a microsecond: of fractions of seconds, those that are no whole number of microseconds."""
+    if not pa.types.is_floating(column.type) or times.unit not in ("s", "ms"):
+        return column.is_valid()
+    values = np.asarray(pc.fill_null(column.cast(pa.float64()), 0))
+    with np.errstate(invalid="ignore", over="ignore"):
+        return pa.array(np.rint(values * PER_UNIT[times.unit]) / PER_UNIT[times.unit] != values)
+
+
+def _add_finer(found: Doubts, column: pa.Array, candidates: pa.Array, times: Times) -> None:
+    """Add the times among candidates that have digits below a microsecond."""
+    places = np.flatnonzero(np.asarray(pc.fill_null(candidates, False)))
+    if not len(places):
+        return
+    coded = column.take(pa.array(places)).dictionary_encode()
+    finer = np.asarray([is_finer(v, times) for v in coded.dictionary.to_pylist()], np.bool_)
+    places = places[finer[np.asarray(coded.indices)]]
+    if len(places):
+        found["fraction"] = places
 
 
 def _add_of_clocks(found: Doubts, naive: pa.Array, tz: str) -> None:

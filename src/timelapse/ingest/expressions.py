@@ -134,8 +134,18 @@ def _is_text(value: Value) -> bool:
 def _number(value: Value) -> Value:
     """A value to compute with; texts as numbers with fractions, as Spark takes them."""
     if _is_text(value):
-        return pc.cast(pc.utf8_trim_whitespace(value.cast(pa.string())), pa.float64())
+        return _of_text(pc.utf8_trim_whitespace(value.cast(pa.string())), pa.float64())
     return pc.cast(value, pa.int64()) if pa.types.is_boolean(value.type) else value
+
+
+def _of_text(value: Value, kind: pa.DataType) -> Value:
+    """Texts as another type. Raises ValueError for a number that is too large for a float, of which Arrow makes infinity."""
+    made = pc.cast(value, kind)
+    if pa.types.is_floating(kind):
+        said = pc.match_substring(value, "n", ignore_case=True)  # inf, infinity
+        if pc.any(pc.and_not(pc.is_inf(made), said)).as_py():
+            raise ValueError("a number is beyond what a float holds")
+    return made
 
 
 def _text(value: Value) -> Value:
@@ -206,7 +216,7 @@ def _cast(node: Any, value: Evaluate) -> Value:
     if pa.types.is_boolean(kind):
         return _truth(given) if not _is_text(given) else _cast_boolean(given)
     if _is_text(given) and not pa.types.is_string(kind):
-        given = pc.utf8_trim_whitespace(_text(given))
+        return _of_text(pc.utf8_trim_whitespace(_text(given)), kind)
     if pa.types.is_integer(kind) and (pa.types.is_floating(given.type) or pa.types.is_decimal(given.type)):
         given = pc.trunc(given)
     return pc.cast(given, kind)

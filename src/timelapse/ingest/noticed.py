@@ -1,7 +1,7 @@
 """What ingest notices of a source while it reads it: which columns there were, and how its times are spread.
 
 Counted batch by batch and added up, so that tasks can notice on their own. `warnings_of` says what looks wrong:
-times in different units, in 1970, in the future. It only warns: what is absurd for one log is right for another.
+times in different units, in 1970 or before, in the future. It only warns: what is absurd for one log is right for another.
 """
 
 from __future__ import annotations
@@ -247,10 +247,11 @@ def _same(low: _Group, high: _Group, factor: int) -> bool:
 
 
 def _far(where: str, groups: Sequence[_Group], total: int, files: Sequence[str], now: int) -> Iterator[str]:
-    """Groups in 1970 beside others, and after the time of the ingest."""
+    """Groups in 1970 or before it beside others, and after the time of the ingest."""
     for group in groups:
-        if len(groups) > 1 and group.least >= 0 and group.most < YEAR:
-            yield f"{where}: {_told(group, total, files)}, in 1970: are these times missing, or in another unit?"
+        if len(groups) > 1 and group.most < YEAR:
+            when = "in 1970" if group.least >= 0 else "before 1970" if group.most < 0 else "up to 1970"
+            yield f"{where}: {_told(group, total, files)}, {when}: are these times missing, or in another unit?"
         elif group.most > now + DAY:
             some = "up to " if group.least <= now + DAY else ""
             yield f"{where}: {some}{_told(group, total, files)}, which reaches into the future"

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from timelapse.ingest.amounts import Unfit
@@ -134,6 +135,10 @@ def _quick_csv(plan: Plan, data: bytes) -> pa.Table | None:
         except pa.ArrowInvalid:
             plan.tried.append(False)
             continue
+        if types is not texts and any(
+            pa.types.is_floating(c.type) and pc.any(pc.is_inf(c)).as_py() for c in table.columns
+        ):
+            continue  # Arrow makes infinity of a number that is too large for a float, which is a bad row
         plan.tried.append(types is not texts)
         return table if table.num_rows == count else None
     return None

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest.applied import Applied
-from timelapse.ingest.convert import Times
 from timelapse.ingest.files import Format
 from timelapse.ingest.objects import MANY, JsonObject
 from timelapse.ingest.private import Private, check_names
 from timelapse.ingest.source import Source
+from timelapse.ingest.times import Times
 from timelapse.log.types import EventType
 from timelapse.model.types import (
     BOOL,

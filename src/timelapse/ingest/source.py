@@ -139,6 +139,12 @@ class Source:
                 f"min_ts= (--min-ts) {time_text(low)} is after max_ts= (--max-ts) {time_text(high)}",
                 "no time lies between them",
             )
+        low, high = self.window
+        if low is not None and high is not None and low >= high:
+            raise _bad_option(
+                f"since= (--from) {time_text(low)} is not before before= (--to) {time_text(high)}: no row is of such a time",
+                "exchange them",
+            )
         try:
             ZoneInfo(self.tz or "UTC")
         except (ZoneInfoNotFoundError, ValueError):

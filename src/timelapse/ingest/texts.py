@@ -21,3 +21,22 @@ def holds_only(column: pa.Array, allowed: bytes, most: int) -> bool:
     known = np.zeros(256, np.bool_)
     known[list(allowed)] = True
     return bool(known[np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]].all())
+
+
+def may_have_seven_digits(column: pa.Array) -> bool:
+    """Whether some text may have seven digits in a row behind its first byte. True where that cannot be seen at once."""
+    if not pa.types.is_string(column.type):
+        return True
+    _, offsets_buffer, data = column.buffers()
+    if data is None or not len(column):
+        return False
+    offsets = np.frombuffer(offsets_buffer, np.int32)[column.offset : column.offset + len(column) + 1]
+    bytes_ = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
+    if len(bytes_) < 7:
+        return False
+    digits = (bytes_ - np.uint8(48)) < 10
+    firsts = offsets[:-1] - offsets[0]
+    digits[firsts[firsts < len(bytes_)]] = False  # so that no row of digits goes on in the next text
+    two = digits[:-1] & digits[1:]
+    four = two[:-2] & two[2:]
+    return bool((four[:-3] & four[3:]).any())

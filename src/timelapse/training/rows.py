@@ -27,7 +27,8 @@ import pyarrow.parquet as pq
 from timelapse.compare.labels import Labels, codes_of, lanes_of
 from timelapse.errors import IngestError, Place, RunError, UsageError, meant
 from timelapse.ids import INT64_MAX, Phase
-from timelapse.ingest.convert import Times, convert
+from timelapse.ingest.convert import convert
+from timelapse.ingest.times import Times
 from timelapse.log import Log
 from timelapse.log.asked import AskedLog
 from timelapse.log.types import EventType
