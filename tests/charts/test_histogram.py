@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -45,3 +47,19 @@ def test_infinitely_far_apart() -> None:
     """No picture, and no error."""
     assert bins(np.array([-1.7e308, 1.7e308])) is None
     assert bins(np.array([], np.float64)) is None
+
+
+def test_two_sets_lie_over_each_other() -> None:
+    """In the same columns: the first as columns, the second as an outline, with both numbers at each place."""
+    a, b = np.array([0, 0, 1, 4]), np.array([1, 1, 1, 2, 9])
+    found = bins(a, b)
+    assert found is not None
+    assert (found.count(a), found.count(b)) == ([2, 1, 0, 0, 1, *[0] * 5], [0, 3, 1, *[0] * 6, 1])
+    drawn = histogram("x", found, [("A", "c1", a), ("B", "c2", b)])
+    assert "<title>0: A 2, B 0</title>" in drawn.body
+    assert "<title>1: A 1, B 3</title>" in drawn.body
+    assert "<title>9: A 0, B 1</title>" in drawn.body
+    (outline,) = re.findall(r'class="outline c2" d="([^"]+)"', drawn.body)
+    heights = [float(y) for y in re.findall(r"V([0-9.]+)", outline)]
+    assert min(heights) == 24  # three, the most of all, reaches the top
+    assert drawn.body.count('class="c1"') == 3 + 1  # columns with something in them, and the legend's

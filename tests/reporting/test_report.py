@@ -16,6 +16,7 @@ import pytest
 import timelapse as tl
 from tests.cli.run_cli import cli
 from tests.reporting.programs import HOSTILE, Guard, events
+from timelapse.charts import Figure
 from timelapse.charts.lines import Line, Spot, lines
 from timelapse.compare import open_sweep
 from timelapse.errors import UsageError
@@ -313,6 +314,12 @@ def test_numbers_are_spread_and_keys_are_ranked() -> None:
     spread = field_part("R", "f", [money, money], Redaction(), Keys())
     assert isinstance(spread, Spread)
     assert dict(spread.quantiles)["most"] == ("0.99", "0.99")
+    assert isinstance(spread.chart, Figure)
+    assert "<title>" in spread.chart.body
+    other = pa.chunked_array([pa.array([Decimal(n) / 100 for n in range(50, 100)], pa.decimal128(19, 2))])
+    two = field_part("R", "f", [money, other], Redaction(), Keys())
+    assert isinstance(two, Spread)
+    assert dict(two.quantiles)["least"] == ("0.00", "0.50")
     floats = pa.chunked_array([[float("nan"), float("inf"), *(n / 7 for n in range(50))]])
     assert isinstance(field_part("R", "f", [floats], Redaction(), Keys()), Spread)
     hidden = field_part("R", "f", [money], Redaction(frozenset({"f"})), Keys())

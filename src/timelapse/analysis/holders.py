@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from timelapse.analysis.analyse import Analysis
 
+_IDS = ("_id", "Id", "ID")
 
-def key_fields(analysis: Analysis) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
+
+def is_id(name: str) -> bool:
+    """Whether a field is called as what identifies something."""
+    return name == "id" or name.endswith(_IDS)
+
+
+def key_fields(
+    analysis: Analysis, records: Mapping[str, Sequence[str]]
+) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
     """Names of what states' keys are made of (`sender` of `self.sent[e.sender]`), and by record type the fields in which
-    such a value is put out under another name (`account=e.source`).
+    such a value, or one that is called an id, is put out under another name (`account=e.source`, `txn=e.id`).
 
-    Found by the names in the text of handlers; what is computed on the way is not followed.
+    `records`: the fields of each record type, in order. Found by the names in the text of handlers; what is computed on
+    the way is not followed.
     """
     vertices = [v for fn in analysis.functions.all for v in fn.vertices]
     names = frozenset(
@@ -28,8 +38,13 @@ def key_fields(analysis: Analysis) -> tuple[frozenset[str], dict[str, frozenset[
             for made in ast.walk(emit):
                 if isinstance(made, ast.Call) and isinstance(made.func, ast.Name | ast.Attribute):
                     record = made.func.id if isinstance(made.func, ast.Name) else made.func.attr
-                    held = {k.arg for k in made.keywords if k.arg and names & set(_leaf(k.value))}
-                    fields.setdefault(record, set()).update(held)
+                    placed = zip(records.get(record, ()), made.args, strict=False)
+                    given = (*placed, *((k.arg, k.value) for k in made.keywords))
+                    held = {
+                        to for to, value in given if to and any(n in names or is_id(n) for n in _leaf(value))
+                    }
+                    if held:
+                        fields.setdefault(record, set()).update(held)
     return names, {record: frozenset(held) for record, held in fields.items()}
 
 
@@ -48,5 +63,9 @@ def _names(key: ast.expr) -> Iterator[str]:
         yield from (name for name in leaf if name not in ("self", "ts", "now"))
         return
     for child in ast.iter_child_nodes(key):
-        if isinstance(child, ast.expr) and not (isinstance(key, ast.Call) and child is key.func):
+        if isinstance(key, ast.Call) and child is key.func:
+            # `e.name.lower()` is made of `e.name`; `math.floor(...)` and `floor(...)` name a function only.
+            if isinstance(child, ast.Attribute) and not isinstance(child.value, ast.Name):
+                yield from _names(child.value)
+        elif isinstance(child, ast.expr):
             yield from _names(child)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from timelapse.analysis.holders import is_id
 from timelapse.charts import Figure, Timeline, timeline
 from timelapse.charts.histogram import Sorted, at, bins, histogram
 from timelapse.display import clean, many, moment, share
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 COUNTED = 20_000_000
 """Values that are counted, over all fields of a report's record types; more would take seconds."""
 _SHARES = {"least": 0.0, "5%": 0.05, "25%": 0.25, "median": 0.5, "75%": 0.75, "95%": 0.95, "most": 1.0}
-_IDS = ("id", "_id", "Id", "ID")
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,13 @@ class Keys:
         from timelapse.analysis.holders import key_fields
         from timelapse.log import Log
 
+        columns = {
+            r.name: [n for n in run.schema(r.name).names if n not in PLACE] for r in run.manifest.records
+        }
+
         own = {r.name: frozenset(r.key) for r in run.manifest.records}
         try:
-            names, held = key_fields(analyse(run.need_program()))
+            names, held = key_fields(analyse(run.need_program()), columns)
             return cls(names, {name: key | held.get(name, frozenset()) for name, key in own.items()})
         except TimelapseError:
             pass
@@ -89,7 +93,7 @@ class Keys:
     def hold(self, record: str, field: str) -> bool:
         """Whether a field holds keys."""
         own = (self.fields or {}).get(record, frozenset())
-        return field in own or field in self.names or field == "id" or field.endswith(_IDS[1:])
+        return field in own or field in self.names or is_id(field)
 
 
 def countable(kind: pa.DataType) -> bool:
