@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,11 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
-from timelapse.log import Log
+from timelapse.errors import StorageError, UsageError
+from timelapse.ingest.batches import RAW_LIMIT
+from timelapse.log import Log, Source
+from timelapse.log.versions import forget
+from timelapse.log.where import Where
 from timelapse.run import replay, run_serial
 from timelapse.run.citing import entries_over, runs_over
 
@@ -87,6 +92,38 @@ def test_a_person_is_forgotten_in_the_quarantine_and_in_caches(
     _log(tmp_path / "only", bad="70000000,zoe,many\n")
     assert cli("log", tmp_path / "only", "--forget", "user == 'zoe'", "--json").json["quarantine_hidden"] == 1
     assert cli("log", tmp_path / "only", "--forget", "user == 'nobody'").code == 2
+
+
+def test_a_person_is_found_in_bad_rows_however_the_name_is_written(tmp_path: Path) -> None:
+    """As JSON and CSV escape it, as bytes that are not UTF-8, cut at the end of what is kept; the new quarantine has checksums."""
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    name = 'Jü 😀"x"'
+    rows = [
+        json.dumps({"ts": 1, "user": name, "cents": "?"}),
+        json.dumps({"ts": 2, "user": name, "cents": "?"}, ensure_ascii=False),
+        json.dumps({"ts": 3, "user": "Jü", "cents": "?"}),
+        json.dumps({"cents": "?", "x": "y" * (RAW_LIMIT - 47), "ts": 4, "user": name}, ensure_ascii=False),
+    ]
+    (raw / "a.jsonl").write_text("\n".join(rows))
+    (raw / "b.csv").write_text('ts,user,cents\n5,"Jü 😀""x""",?\n6,ann,?\n')
+    sources = [Source(raw / "a.jsonl"), Source(raw / "b.csv")]
+    log = Log.write(tmp_path / "log", {Pay: sources}, max_bad=1.0)
+    before = log.quarantine()["raw"].to_pylist()
+    assert before[3].endswith("Jü...")
+    done = forget(log.path, f"user == {name!r}")
+    assert (done.events, done.hidden) == (0, 4)
+    log = Log.open(log.path)
+    hidden = [one == "forgotten" for one in log.quarantine()["raw"].to_pylist()]
+    assert hidden == [True, True, False, True, True, False]
+    (file,) = log.manifest.ingests[0].quarantine
+    path = log.path / "quarantine" / file
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(StorageError, match="TL931"):
+        log.quarantine()
+    assert Where("'an' in user").values == (("an", False),)
+    with pytest.raises(UsageError, match="--forget 'usr == 1'"):
+        forget(log.path, "usr == 1")
 
 
 def test_retention_by_age(tmp_path: Path) -> None:

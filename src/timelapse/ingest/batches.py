@@ -24,6 +24,7 @@ from timelapse.ingest.objects import MANY, getter, list_in, taken_apart
 from timelapse.ingest.plan import COMPUTED, NO_PARTITION, PYTHON, Plan, expression
 from timelapse.ingest.private import NOT_KEPT
 from timelapse.ingest.times import Times
+from timelapse.log.quarantine import CUT
 from timelapse.model.types import (
     TIME,
     DecimalType,
@@ -76,7 +77,7 @@ class Batch:
 def show(raw: bytes) -> str:
     """A bad row's text as it is kept: undecodable bytes escaped, at most RAW_LIMIT characters."""
     text = raw.decode("utf-8", "backslashreplace")
-    return text if len(text) <= RAW_LIMIT else text[: RAW_LIMIT - 3] + "..."
+    return text if len(text) <= RAW_LIMIT else text[: RAW_LIMIT - len(CUT)] + CUT
 
 
 def of_objects(

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from uuid import uuid4
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from timelapse.log.manifest import REMEDY, IngestEntry, Manifest
-from timelapse.store.parts import CheckedFile, Part
+from timelapse.store.parts import CheckedFile, Part, PartWriter, sync
 
 FOLDER = "quarantine"
+FORGOTTEN = "forgotten"
+"""In place of a bad row's text and reason."""
+CUT = "..."
+"""The end of a text of which the rest was not kept."""
 QUARANTINE = pa.schema(
     [
         pa.field("file", pa.string()), pa.field("line", pa.int64()), pa.field("type", pa.string()),
@@ -59,3 +66,95 @@ def _read(path: Path, part: Part | None) -> pa.Table:
     if part is None:  # a version that kept no checksums wrote it
         return pq.read_table(path)
     return pq.read_table(pa.BufferReader(CheckedFile(path, part, REMEDY).whole()))
+
+
+def hide(
+    log: Path, folder: Path, ingests: Sequence[IngestEntry], values: Sequence[tuple[str, bool]]
+) -> tuple[list[IngestEntry], int]:
+    """The ingests of `log` with quarantine files, written anew below `folder`, in which no row tells any of these values; and how many rows did.
+
+    Such rows keep their place and number: text and reason are taken out. A value that is True is looked for as a whole word, else as
+    a part of one, so rows of others that happen to hold it lose their text too. It is found as CSV, JSON and Python write it, and where a text was cut within it.
+    Raises StorageError (TL931) for a file that was altered.
+    """
+    if not values:
+        return list(ingests), 0
+    sought = _Sought(values)
+    hidden = 0
+    made: list[IngestEntry] = []
+    for entry in ingests:
+        names, parts = [], dict(entry.parts)
+        for name in entry.quarantine:
+            rows = _read(log / FOLDER / name, entry.parts.get(name)).to_pylist()
+            told = [sought.told(row["raw"] or "") or sought.told(row["reason"] or "") for row in rows]
+            if any(told):
+                hidden += sum(told)
+                for row, found in zip(rows, told, strict=True):
+                    if found:
+                        row["raw"], row["reason"] = FORGOTTEN, FORGOTTEN
+                parts.pop(name, None)
+                name = f"{name.partition('-')[0]}-{uuid4().hex[:12]}.parquet"
+                (folder / FOLDER).mkdir(exist_ok=True)
+                with PartWriter(folder / FOLDER / name, lasting=True) as file:
+                    pq.write_table(pa.Table.from_pylist(rows, schema=QUARANTINE), file, compression="zstd")
+                parts[name] = file.part()
+            names.append(name)
+        made.append(msgspec.structs.replace(entry, quarantine=names, parts=parts))
+    if hidden:
+        sync(folder / FOLDER)
+    return made, hidden
+
+
+class _Sought:
+    """Values that bad rows are searched for."""
+
+    def __init__(self, values: Sequence[tuple[str, bool]]) -> None:
+        self._values = values
+        self._pattern = re.compile(
+            "|".join(
+                rf"(?<![0-9A-Za-z]){re.escape(v)}(?![0-9A-Za-z])" if whole else re.escape(v)
+                for v, whole in values
+            )
+        )
+
+    def told(self, text: str) -> bool:
+        """Whether a text holds one of the values, however it is written."""
+        return any(self._pattern.search(one) or self._cut_within(one) for one in _read_as(text))
+
+    def _cut_within(self, text: str) -> bool:
+        """Whether a text that was cut ends with the beginning of a value."""
+        if not text.endswith(CUT):
+            return False
+        kept = text.removesuffix(CUT)
+        return any(
+            kept.endswith(value[:n]) and not (whole and kept[:-n][-1:].isalnum())
+            for value, whole in self._values
+            for n in range(1, len(value))
+        )
+
+
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+_CONTROL = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_DOUBLED = re.compile(r"(['\"])\1")
+
+
+def _read_as(text: str) -> Iterator[str]:
+    """A text as it stands, and as readers of CSV (a doubled quote is one), of JSON and of Python's texts (escapes) take it."""
+    yield text
+    plain = _DOUBLED.sub(r"\1", text)
+    if plain != text:
+        yield plain
+    for one in dict.fromkeys([text, plain]):
+        if "\\" in one:
+            yield _unescaped(one)
+
+
+def _unescaped(text: str) -> str:
+    def of(found: re.Match[str]) -> str:
+        code = found[1] or found[2] or found[3]
+        if code is None:
+            return _CONTROL.get(found[4], found[4])
+        return chr(int(code, 16)) if int(code, 16) <= 0x10FFFF else found[0]
+
+    # JSON writes what is beyond 16 bits as two halves
+    return _ESCAPE.sub(of, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
-from uuid import uuid4
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from timelapse.errors import LogError, Place
 from timelapse.log import manifest as stored
 from timelapse.log.beside import with_beside
 from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry
 from timelapse.log.place import changing, locked, opened
+from timelapse.log.quarantine import hide
 from timelapse.log.reader import LogReader
 from timelapse.log.segment import SegmentWriter, fields_table
 from timelapse.log.where import Where
@@ -139,7 +136,7 @@ def forget(path: Path, where: str) -> Forgotten:
     In rows of the quarantine that tell a value of the condition, text and reason are taken out. Segments without such events stay the same files. Earlier versions have the events until they are removed (`expire`).
     Raises UsageError for a condition that is none, LogError (TL409) where it holds for no event.
     """
-    condition = Where(where)
+    condition = Where(where, "--forget")
     with changing(path) as (log, folder):
         current = stored.read(log)
         remove_unnamed(folder, current)
@@ -156,7 +153,7 @@ def forget(path: Path, where: str) -> Forgotten:
             ]
             return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
-        ingests, hidden = hide_in_quarantine(log, folder, current, condition.values)
+        ingests, hidden = hide(log, folder, current.ingests, condition.values)
         gone = _leave_out(folder, current, reader, holds, ingests, always=hidden > 0)
         if not gone and not hidden:
             raise LogError(
@@ -173,48 +170,6 @@ class Forgotten(NamedTuple):
     events: int
     hidden: int
     looked: bool
-
-
-def hide_in_quarantine(
-    log: Path, folder: Path, current: Manifest, values: Sequence[str]
-) -> tuple[list[IngestEntry], int]:
-    """The log's ingests with quarantine files in which no row tells any of these values, written anew; and how many rows did.
-
-    Such rows keep their place and number: text and reason are taken out. A value is looked for as a whole word, so
-    rows of others that happen to hold it lose their text too.
-    """
-    if not values:
-        return list(current.ingests), 0
-    words = re.compile("|".join(rf"(?<![0-9A-Za-z]){re.escape(v)}(?![0-9A-Za-z])" for v in values))
-    hidden = 0
-    ingests: list[IngestEntry] = []
-    for entry in current.ingests:
-        names = []
-        for name in entry.quarantine:
-            table = pq.read_table(log / "quarantine" / name)
-            rows = table.to_pylist()
-            told = [bool(words.search(row["raw"] or "") or words.search(row["reason"] or "")) for row in rows]
-            if any(told):
-                hidden += sum(told)
-                for row, found in zip(rows, told, strict=True):
-                    if found:
-                        row["raw"], row["reason"] = FORGOTTEN, FORGOTTEN
-                name = f"{name.partition('-')[0]}-{uuid4().hex[:12]}.parquet"
-                (folder / "quarantine").mkdir(exist_ok=True)
-                pq.write_table(
-                    pa.Table.from_pylist(rows, schema=table.schema),
-                    folder / "quarantine" / name,
-                    compression="zstd",
-                )
-            names.append(name)
-        ingests.append(msgspec.structs.replace(entry, quarantine=names))
-    if hidden:
-        sync(folder / "quarantine")
-    return ingests, hidden
-
-
-FORGOTTEN = "forgotten"
-"""In place of a bad row's text and reason."""
 
 
 def keep(path: Path, seconds: float) -> int:

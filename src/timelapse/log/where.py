@@ -25,37 +25,42 @@ _COMPARISONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 
 
 class Where:
-    """A parsed condition. Raises UsageError (TL841 for times, TL808 else) for what is not one."""
+    """A parsed condition. Raises UsageError (TL841 for times, TL808 else) for what is not one; `option` names it there."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text.strip()
-        if len(self.text) > _LONGEST:
-            raise _bad(self.text[:40] + "...", f"it is longer than {_LONGEST} characters")
+    def __init__(self, text: str, option: str = "--where") -> None:
+        text = text.strip()
+        if len(text) > _LONGEST:
+            raise _bad(f"{option} {text[:40] + '...'!r}", f"it is longer than {_LONGEST} characters")
+        self._said = f"{option} {text!r}"
         try:
-            self._node = ast.parse(self.text, mode="eval").body
+            self._node = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise _bad(self.text, "it does not parse") from None
+            raise _bad(self._said, "it does not parse") from None
         self.names = sorted({n.id for n in ast.walk(self._node) if isinstance(n, ast.Name)})
         """The fields that it asks for."""
 
     @property
-    def values(self) -> tuple[str, ...]:
-        """What fields but `ts` and `seq` are compared with to be equal, as text: what may name a person."""
-        found: dict[str, None] = {}
+    def values(self) -> tuple[tuple[str, bool], ...]:
+        """What fields but `ts` and `seq` are compared with, as text: what may name a person. True where the field equals it, False
+        where it is a part of the field (`"anna" in user`)."""
+        found: dict[tuple[str, bool], None] = {}
         for node in ast.walk(self._node):
             if not isinstance(node, ast.Compare):
                 continue
             named = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
             if named <= {"ts", "seq"} or not all(isinstance(op, ast.Eq | ast.In) for op in node.ops):
                 continue
+            within = any(isinstance(one, ast.Name) for one in node.comparators) and isinstance(
+                node.ops[0], ast.In
+            )
             for part in ast.walk(node):
                 if (
                     isinstance(part, ast.Constant)
                     and isinstance(part.value, str | int)
                     and not isinstance(part.value, bool)
                 ):
-                    found[str(part.value)] = None
-        return tuple(value for value in found if value)
+                    found[str(part.value), not within] = None
+        return tuple(one for one in found if one[0])
 
     def types(self, types: Mapping[str, EventType]) -> list[str]:
         """The types that have all the fields asked for. Raises UsageError where none has."""
@@ -66,15 +71,15 @@ class Where:
             what = f"there is no field {unknown!r}" if unknown else "no event type has all these fields"
             hint = meant(unknown, every) if unknown else ""
             fields = "; ".join(f"{n}: {', '.join(_columns(k))}" for n, k in types.items())
-            raise _bad(self.text, what, f"{hint}fields: {fields}")
+            raise _bad(self._said, what, f"{hint}fields: {fields}")
         return found
 
     def keep(self, kind: EventType, table: pa.Table) -> pa.Table:
         """The rows for which it holds. Raises UsageError for types that cannot be compared."""
         try:
-            return table.filter(_Reading(self.text, _columns(kind)).of(self._node))
+            return table.filter(_Reading(self._said, _columns(kind)).of(self._node))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
-            raise _bad(self.text, str(error).splitlines()[0]) from None
+            raise _bad(self._said, str(error).splitlines()[0]) from None
 
 
 def _columns(kind: EventType) -> dict[str, pa.DataType]:
@@ -84,8 +89,8 @@ def _columns(kind: EventType) -> dict[str, pa.DataType]:
 class _Reading:
     """From syntax to Arrow's expressions, for the columns of one event type."""
 
-    def __init__(self, text: str, columns: Mapping[str, pa.DataType]) -> None:
-        self._text, self._columns = text, columns
+    def __init__(self, said: str, columns: Mapping[str, pa.DataType]) -> None:
+        self._said, self._columns = said, columns
 
     def of(self, node: ast.expr) -> pc.Expression:
         if isinstance(node, ast.BoolOp):
@@ -104,7 +109,7 @@ class _Reading:
             return whole
         if isinstance(node, ast.Name) and self._columns.get(node.id) == pa.bool_():
             return pc.field(node.id)
-        raise _bad(self._text, f"{ast.unparse(node)!r} is not a comparison")
+        raise _bad(self._said, f"{ast.unparse(node)!r} is not a comparison")
 
     def _comparisons(self, node: ast.Compare) -> Iterator[pc.Expression]:
         left = node.left
@@ -115,7 +120,7 @@ class _Reading:
     def _compare(self, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> pc.Expression:
         if isinstance(operator, ast.Is | ast.IsNot):
             if not (isinstance(right, ast.Constant) and right.value is None):
-                raise _bad(self._text, "`is` is for None")
+                raise _bad(self._said, "`is` is for None")
             given = self._operand(left, None)
             return given.is_null() if isinstance(operator, ast.Is) else given.is_valid()
         if isinstance(operator, ast.In | ast.NotIn):
@@ -134,7 +139,7 @@ class _Reading:
             )
         if isinstance(left, ast.Constant) and isinstance(left.value, str):
             return pc.match_substring(self._operand(right, None), left.value)
-        raise _bad(self._text, f"{ast.unparse(right)!r} is neither a list of values nor a text field")
+        raise _bad(self._said, f"{ast.unparse(right)!r} is neither a list of values nor a text field")
 
     def _kind(self, node: ast.expr) -> pa.DataType | None:
         return self._columns.get(node.id) if isinstance(node, ast.Name) else None
@@ -152,16 +157,17 @@ class _Reading:
         try:
             value = ast.literal_eval(node)
         except ValueError:
-            raise _bad(self._text, f"{ast.unparse(node)!r} is neither a field nor a constant") from None
+            raise _bad(self._said, f"{ast.unparse(node)!r} is neither a field nor a constant") from None
         if beside is not None and pa.types.is_timestamp(beside) and isinstance(value, str):
-            return read_time(value, "--where")
+            return read_time(value, self._said.partition(" ")[0])
         if not isinstance(value, int | float | str | bytes | bool | None):
-            raise _bad(self._text, f"{ast.unparse(node)!r} cannot be compared with")
+            raise _bad(self._said, f"{ast.unparse(node)!r} cannot be compared with")
         return value
 
 
-def _bad(text: str, why: str, hint: str = "") -> UsageError:
+def _bad(said: str, why: str, hint: str = "") -> UsageError:
+    """`said`: the option and its condition."""
     return UsageError(
-        f"--where {text!r}: {why}", code="TL808",
-        hint=hint or """for example --where 'sender == 512 and ts >= "2026-10-03" and text is not None'""",
+        f"{said}: {why}", code="TL808",
+        hint=hint or """for example 'sender == 512 and ts >= "2026-10-03" and text is not None'""",
     )  # fmt: skip
