@@ -195,6 +195,11 @@ def test_a_correction_brings_back_what_was_a_duplicate(tmp_path: Path) -> None:
     done = cli("ingest", path)
     assert done.code == 0, done.err
     assert [e.id for e in Log.open(tmp_path / "log").events(Pay)] == [7, 8, 9]
+    said = " ".join(done.out.split())
+    assert f"corrected {tmp_path}/raw/1.csv was taken in again: 2 events" in said
+    assert "read again 1 files that are as they were" in said
+    assert "2.csv was" not in said
+    assert "nothing new: all 2 files" in cli("ingest", path).out
 
 
 def test_files_and_lateness_stay_known(tmp_path: Path) -> None:

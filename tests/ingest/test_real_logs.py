@@ -436,6 +436,22 @@ def test_private_fields_are_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [e.user for e in dropped.events(Seen)] == [first.user, second.user]
 
 
+def test_folders_do_not_tell_what_is_private(tmp_path: Path) -> None:
+    """A log keeps the paths of its files: a field that their folders name cannot be hidden in it."""
+    for format_, text in (("csv", "ts,user,mail\n1,7,a\n"), ("jsonl", '{"ts": 1, "user": "7"}\n')):
+        folder = tmp_path / format_ / "mail=ann@x.org"
+        folder.mkdir(parents=True)
+        (folder / f"a.{format_}").write_text(text.replace(",mail", "").replace(",a\n", "\n"))
+        with pytest.raises(IngestError, match=r"TL411.*mail is private, and the names of folders tell it"):
+            Log.write(tmp_path / "log", {Seen: Source(tmp_path / format_, truncate={"mail": 1})})
+        source = Source(tmp_path / format_, compute={"mail": "upper(mail)"}, drop=["mail"])
+        with pytest.raises(IngestError, match="TL411"):
+            Log.write(tmp_path / "log", {Seen: source})
+        assert Log.write(
+            tmp_path / f"log-{format_}", {Seen: Source(tmp_path / format_, truncate={"user": 3})}
+        ).count
+
+
 def test_reasons_of_private_rows_tell_no_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither of fields that are computed of others, nor of objects in a list."""
     monkeypatch.setenv("TIMELAPSE_HASH_KEY", "k")

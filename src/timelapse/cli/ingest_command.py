@@ -21,6 +21,8 @@ from timelapse.cli.ingest_options import (
 from timelapse.cli.options import Json, Master, Overwrite, examples
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
     from timelapse.ingest.write import Late
@@ -316,11 +318,12 @@ def _of_definition(
 def _nothing_new(log: Log, *, as_json: bool) -> None:
     from timelapse.cli.console import line, print_json
     from timelapse.cli.data_commands import _log_json
+    from timelapse.ingest.known import Taken
 
     if as_json:
         print_json({**_log_json(log.info()), "seconds": 0.0, "added": 0})
         return
-    files = sum(len(s.taken) for entry in log.manifest.ingests for s in entry.sources)
+    files = len({path for _, path in Taken(log.manifest.ingests).files})
     line(
         f"nothing new: all {files:,} files are in {log.path} already, version {log.version}, {log.count:,} events"
     )
@@ -414,7 +417,7 @@ def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
             f"{bad:,} bad rows ({share(bad, last.events + bad)}) in {log.path}/quarantine: timelapse log {log.path} --bad 5",
         )
     print_noticed(last)
-    _print_sums(last)
+    _print_sums(last, info.ingests[:-1])
     if skipped:
         line(("skipped   ", "dim"), f"{skipped:,} lines that are empty or that --regex does not match")
     if (doubt := doubtful_times(info.ts_first, info.ts_last)) is not None:
@@ -431,8 +434,8 @@ def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
     )  # fmt: skip
 
 
-def _print_sums(ingest: IngestEntry) -> None:
-    """Where the rows that were read have gone, and what late ones did to the log."""
+def _print_sums(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
+    """Where the rows that were read have gone, and what late ones did to the log. `before`: the log's earlier ingests."""
     from timelapse.cli.console import line
 
     for source in ingest.sources:
@@ -443,13 +446,7 @@ def _print_sums(ingest: IngestEntry) -> None:
         told = "".join(f" + {count:,} {name}" for name, count in parts.items() if count)
         if told:
             line(("rows      ", "dim"), f"{source.type}: {source.read:,} = {source.rows:,} events{told}")
-    for path, gone in list(ingest.replaced.items())[:_SHOWN]:
-        line(
-            ("corrected ", "yellow"),
-            f"{path} was taken in again: {gone:,} events of its old version are gone, with its bad rows",
-        )
-    if len(ingest.replaced) > _SHOWN:
-        line(("corrected ", "yellow"), f"and {len(ingest.replaced) - _SHOWN:,} more files")
+    _print_replaced(ingest, before)
     if ingest.rewritten is not None and ingest.replaced:
         line(
             ("", ""),
@@ -460,6 +457,34 @@ def _print_sums(ingest: IngestEntry) -> None:
             ("late      ", "yellow"),
             f"{ingest.late:,} events are before the log's end as it was: this version has them in their places. Its first {ingest.rewritten:,} "
             "events are where they were; runs over earlier versions stay as they are",
+        )
+
+
+def _print_replaced(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
+    """Which files were taken in again, and why."""
+    from timelapse.cli.console import line
+    from timelapse.ingest.known import Taken
+
+    old, new = Taken(before), Taken([ingest])
+    corrected, same = [], 0
+    for path, gone in ingest.replaced.items():
+        now = {key: of for key, of in new.files.items() if key[1] == path}
+        if not now:
+            corrected.append(f"{path} is not in its table any more: its {gone:,} events are gone")
+        elif all(old.same(key, of) for key, of in now.items()):
+            same += 1
+        else:
+            corrected.append(
+                f"{path} was taken in again: {gone:,} events of its old version are gone, with its bad rows"
+            )
+    for text in corrected[:_SHOWN]:
+        line(("corrected ", "yellow"), text)
+    if len(corrected) > _SHOWN:
+        line(("corrected ", "yellow"), f"and {len(corrected) - _SHOWN:,} more files")
+    if same:
+        line(
+            ("read again", "dim"),
+            f" {same:,} files that are as they were: of rows that had been left out as duplicates some may count now",
         )
 
 

@@ -68,6 +68,11 @@ def is_same(file: SourceFile, size: int, print_: str | None) -> bool:
     return file.size <= WHOLE and print_of(file).partition(" ")[2] == digest
 
 
+def _hash(print_: str | None) -> str:
+    """The hash of a file's print, or the mark of a table's part."""
+    return (print_ or "").rpartition(" ")[2]
+
+
 class Taken:
     """The files that a log has, by type and path, with their sizes and prints."""
 
@@ -92,6 +97,11 @@ class Taken:
             path for name, path in self.files
             if name == type_ and position in (None, self._positions[name, path])
         ]  # fmt: skip
+
+    def same(self, key: tuple[str, str], now: tuple[int, str | None]) -> bool:
+        """Whether a file, by type and path, was taken in with this size and hash."""
+        size, print_ = self.files.get(key, (-1, None))
+        return size == now[0] and _hash(print_) == _hash(now[1])
 
     def all_again(self, type_: str) -> bool:
         """Whether a correction needs all files of the type: where rows of others were left out as duplicates, of events that may go."""

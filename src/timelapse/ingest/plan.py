@@ -201,6 +201,20 @@ class Plan:
                     "an optional field that is not mapped may be without a column",
                 )  # fmt: skip
 
+    def check_folders(self, folders: Collection[str], place: str) -> None:
+        """Raises IngestError for a private field that the names of folders tell: the log keeps the paths of its files."""
+        if self.private is None:
+            return
+        computed = dict(self.computed)
+        for own, choice in zip(self.kind.fields, self.choices[1:], strict=True):
+            columns = expression(computed[own.name], own.name).columns if own.name in computed else choice
+            told = [c for c in columns if c in folders]
+            if own.name in self.private.names and told:
+                raise IngestError(
+                    f"{own.name} is private, and the names of folders tell it ({told[0]}=...): the log keeps the paths of its files",
+                    place=Place(place), code="TL411", hint="give the files other paths, with it as a column, or leave it out of drop, hash and truncate",
+                )  # fmt: skip
+
     def without_column(self, have: Collection[str]) -> list[str]:
         """The fields that no column of `have` feeds: they are None in every event."""
         return [

@@ -184,10 +184,11 @@ def _over_files(plan: Plan, columns: Sequence[tuple[str, Sequence[str]]]) -> tup
 
 def _folders(plan: Plan, have: Sequence[str], files: Sequence[SourceFile]) -> list[str]:
     """The needed columns that files lack and the folders of all of them name: `dt=2026-10-01`."""
-    named = [set(file.partition) for file in files]
-    if plan.applied is not None:  # a function gets all of them
-        return sorted(set.intersection(*named) - set(have)) if named else []
-    return [c for c in plan.needed if c not in have and all(c in one for one in named)]
+    named = set.intersection(*(set(file.partition) for file in files)) if files else set()
+    wanted = sorted(named) if plan.applied is not None else plan.needed  # a function gets all of them
+    found = [c for c in wanted if c in named and c not in have]
+    plan.check_folders(found, files[0].path if files else "")
+    return found
 
 
 def _first_keys(files: Sequence[SourceFile]) -> set[str]:
