@@ -166,7 +166,7 @@ def test_ingest_names_the_event_types_there_are(tmp_path: Path, events_file: Pat
 )
 def test_times_in_the_wrong_unit_are_doubted(first: int | None, last: int | None, words: str | None) -> None:
     """Numbers read in the wrong unit give times near 1970 or far in the future; right ones are not doubted."""
-    from timelapse.cli.ingest_command import doubtful_times
+    from timelapse.cli.ingest_summary import doubtful_times
 
     found = doubtful_times(first, last)
     assert found is None if words is None else found is not None and words in found

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import timelapse as tl
-from timelapse.cli.ingest_command import doubtful_times
 from timelapse.cli.ingest_options import chosen
+from timelapse.cli.ingest_summary import doubtful_times
 from timelapse.errors import IngestError
 from timelapse.ids import INT64_MIN
 from timelapse.ingest.definition import Definition

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -18,19 +17,16 @@ from timelapse.cli.ingest_options import (
     source_of,
     window_of,
 )
+from timelapse.cli.ingest_summary import print_summary
 from timelapse.cli.options import Json, Master, Overwrite, examples
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import SparkSession
 
     from timelapse.ingest.write import Late
     from timelapse.log import Log, Source
-    from timelapse.log.manifest import IngestEntry
     from timelapse.model.events import Event
 
-_SHOWN = 5
 _TypeFirst = "May start with TYPE= to apply to one type, and repeat."
 
 
@@ -345,7 +341,7 @@ def _make(
         check_free(as_path(out), overwrite=overwrite)
     began = time.perf_counter()
     log = _run(out, made, MAX_BAD if share is None else share, late=late, append=append, overwrite=overwrite, master=master, as_json=as_json, corrected=corrected)  # fmt: skip
-    _summary(log, time.perf_counter() - began, events, as_json=as_json)
+    print_summary(log, time.perf_counter() - began, events, as_json=as_json)
     if keep is not None and (less := log.keep(keep)).version != log.version and not as_json:
         from timelapse.cli.console import line
 
@@ -391,120 +387,3 @@ def _run(
         spark = start_spark(progress, master)
         with watching(spark, progress, "ingest"):
             return write(spark)
-
-
-def _summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
-    from timelapse.cli.console import line, print_json
-    from timelapse.cli.data_commands import _log_json, print_gaps, print_noticed
-    from timelapse.cli.view import share, size, span, took
-
-    info = log.info()
-    last = info.ingests[-1]
-    bad = sum(s.bad for s in last.sources)
-    skipped = sum(s.skipped for s in last.sources)
-    if as_json:
-        body = {**_log_json(info), "seconds": seconds, "added": last.events}
-        body["ingest"] = {"bad": bad, "skipped": skipped, "sources": [
-            {"type": s.type, "rows": s.rows, "bad": s.bad, "skipped": s.skipped, "outside": s.outside, "read": s.read, "filtered": s.filtered, "duplicates": s.duplicates, "conflicts": s.conflicts, "bad_in": s.bad_in, "late": s.late, "layouts": s.layouts, "without": s.without, "source": s.source} for s in last.sources
-        ]}  # fmt: skip
-        doubt = doubtful_times(info.ts_first, info.ts_last)
-        body["warnings"] = ([] if doubt is None else [doubt]) + [w for s in last.sources for w in s.warnings]
-        print_json(body)
-        return
-    if bad:
-        line(
-            ("rejected  ", "yellow"),
-            f"{bad:,} bad rows ({share(bad, last.events + bad)}) in {log.path}/quarantine: timelapse log {log.path} --bad 5",
-        )
-    print_noticed(last)
-    _print_sums(last, info.ingests[:-1])
-    if skipped:
-        line(("skipped   ", "dim"), f"{skipped:,} lines that are empty or that --regex does not match")
-    if (doubt := doubtful_times(info.ts_first, info.ts_last)) is not None:
-        line(("warning   ", "yellow"), doubt)
-    if info.missing_days:
-        shown = ", ".join(info.missing_days[:4]) + (" ..." if len(info.missing_days) > 4 else "")
-        line(("warning   ", "yellow"), f"no events on {len(info.missing_days)} days in between: {shown}")
-    print_gaps(info)
-    length = span((info.ts_last or 0) - (info.ts_first or 0))
-    added = f" ({last.events:,} added)" if log.version > 1 else ""
-    line(
-        (f"{info.count:,} events", "bold"), f"{added}, {length}, {size(info.bytes)}, version {info.version}   {took(seconds)}",
-        ("      next: ", "dim"), f"timelapse replay {_program(events)} {shlex.quote(str(log.path))}",
-    )  # fmt: skip
-
-
-def _print_sums(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
-    """Where the rows that were read have gone, and what late ones did to the log. `before`: the log's earlier ingests."""
-    from timelapse.cli.console import line
-
-    for source in ingest.sources:
-        parts = {
-            "bad": source.bad, "beyond the bounds": source.outside, "duplicates": source.duplicates,
-            "conflicting": source.conflicts, "of other sources": source.filtered, "empty or unmatched": source.skipped,
-        }  # fmt: skip
-        told = "".join(f" + {count:,} {name}" for name, count in parts.items() if count)
-        if told:
-            line(("rows      ", "dim"), f"{source.type}: {source.read:,} = {source.rows:,} events{told}")
-    _print_replaced(ingest, before)
-    if ingest.rewritten is not None and ingest.replaced:
-        line(
-            ("", ""),
-            f"          up to event {ingest.rewritten:,} all stand where they stood; runs over earlier versions stay as they are",
-        )
-    elif ingest.rewritten is not None:
-        line(
-            ("late      ", "yellow"),
-            f"{ingest.late:,} events are before the log's end as it was: this version has them in their places. Its first {ingest.rewritten:,} "
-            "events are where they were; runs over earlier versions stay as they are",
-        )
-
-
-def _print_replaced(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
-    """Which files were taken in again, and why."""
-    from timelapse.cli.console import line
-    from timelapse.ingest.known import Taken
-
-    old, new = Taken(before), Taken([ingest])
-    corrected, same = [], 0
-    for path, gone in ingest.replaced.items():
-        now = {key: of for key, of in new.files.items() if key[1] == path}
-        if not now:
-            corrected.append(f"{path} is not in its table any more: its {gone:,} events are gone")
-        elif all(old.same(key, of) for key, of in now.items()):
-            same += 1
-        else:
-            corrected.append(
-                f"{path} was taken in again: {gone:,} events of its old version are gone, with its bad rows"
-            )
-    for text in corrected[:_SHOWN]:
-        line(("corrected ", "yellow"), text)
-    if len(corrected) > _SHOWN:
-        line(("corrected ", "yellow"), f"and {len(corrected) - _SHOWN:,} more files")
-    if same:
-        line(
-            ("read again", "dim"),
-            f" {same:,} files that are as they were: of rows that had been left out as duplicates some may count now",
-        )
-
-
-def doubtful_times(first: int | None, last: int | None) -> str | None:
-    """A warning when there are no events, or their times (microseconds) look as if read in the wrong unit."""
-    if first is None or last is None:
-        return "the log has no events: the files have no rows"
-    year = 366 * 86_400_000_000
-    if first >= 0 and last < year:
-        return "all times are in 1970: are they numbers in another unit than --unit says (s, ms, us, ns)?"
-    if last < year:
-        when = "before 1970" if last < 0 else "in 1970 or before"
-        return f"all times are {when}: are they missing, or in another unit or format than was said?"
-    if last > 1000 * year:
-        return "some times are after the year 2900: are they numbers in another unit than --unit says (s, ms, us, ns)?"
-    return None
-
-
-def _program(events: str) -> str:
-    from timelapse.model.load import load_module, programs_in
-
-    found = list(programs_in(load_module(events.rpartition(":")[0] if ".py:" in events else events)))
-    return f"{events}:{found[0]}" if found else "rules.py:Program"

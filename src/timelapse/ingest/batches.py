@@ -249,11 +249,21 @@ def _only(plan: Plan, columns: Mapping[str, pa.Array], count: int) -> npt.NDArra
 def _computed(
     plan: Plan, columns: Mapping[str, pa.Array], count: int, reasons: Reasons
 ) -> dict[str, pa.Array]:
-    """The columns that are computed, by the names that the plan has for them."""
-    constants = {name: pa.array([text] * count, pa.string()) for name, text in plan.constants}
+    """The columns that are computed, by the names that the plan has for them. Of CSV and text files the text of a missing value is null."""
+    given = {
+        **columns,
+        **{
+            name: pa.array([None if text == NO_PARTITION else text] * count, pa.string())
+            for name, text in plan.constants
+        },
+    }
     found: dict[str, pa.Array] = {}
     for name, text in plan.computed:
-        values, own = expression(text, name).of({**columns, **constants}, count)
+        parsed = expression(text, name)
+        if plan.format in ("csv", "text"):
+            null = pa.scalar(plan.null)
+            given |= {c: pc.if_else(pc.equal(given[c], null), None, given[c]) for c in parsed.columns}
+        values, own = parsed.of(given, count)
         for row, reason in own.items():
             reasons.setdefault(row, f"{name}: {reason}")
         found[COMPUTED + name] = values

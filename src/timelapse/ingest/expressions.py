@@ -7,6 +7,7 @@ ANSI mode, what cannot be computed is an error: of its row alone, which goes to 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -51,10 +52,14 @@ def expression(text: str, what: str) -> Expression:
     """Parse an expression; `what` names it in errors. Raises IngestError (TL411)."""
     try:
         tree = sqlglot.parse_one(text, read="spark")
+        _check(tree, text, what)
     except SqlglotError as error:
         said = str(error).split("\n", 1)[0]
         raise _wrong(what, f"{text!r} cannot be read: {said}") from None
-    _check(tree, text, what)
+    except RecursionError:
+        raise _wrong(
+            what, f"{text[:40] + '...'!r} cannot be read: it is nested too deeply, or too long"
+        ) from None
     return Expression(text, tree)
 
 
@@ -80,9 +85,35 @@ def _check(node: Any, text: str, what: str) -> None:
     if type(node) not in _NODES:
         shown = node.sql(dialect="spark")
         raise _wrong(what, f"{text!r}: {shown} is not known here")
+    for name, kind in _CONSTANT.get(type(node), {}).items():
+        if (own := node.args.get(name)) is not None and not _is_constant(own, kind):
+            said = "whole number" if kind is int else "text"
+            raise _wrong(what, f"{text!r}: {own.sql(dialect='spark')} is to be a constant {said}")
+    if isinstance(node, exp.RegexpExtract):
+        _check_pattern(node, text, what)
     for child in node.iter_expressions():
         if not isinstance(child, exp.Identifier | exp.DataType | exp.Var):
             _check(child, text, what)
+
+
+def _is_constant(node: Any, kind: type) -> bool:
+    inner = node.this if kind is int and isinstance(node, exp.Neg) else node
+    return isinstance(inner, exp.Literal) and (
+        inner.is_string if kind is str else not inner.is_string and inner.this.isdecimal()
+    )
+
+
+def _check_pattern(node: Any, text: str, what: str) -> None:
+    """Raise IngestError for a pattern that is none, or has no such group."""
+    group = node.args.get("group")
+    try:
+        groups = re.compile(node.expression.this).groups
+    except re.error as error:
+        raise _wrong(what, f"{text!r}: {node.expression.this!r} is no pattern: {error}") from None
+    if not 0 <= (number := 1 if group is None else _whole(group)) <= groups:
+        raise _wrong(
+            what, f"{text!r}: {node.expression.this!r} has no group {number}: it has {groups} in brackets"
+        )
 
 
 def _parts(
@@ -321,7 +352,7 @@ def _nullif(node: Any, value: Evaluate) -> Value:
 
 def _round(node: Any, value: Evaluate) -> Value:
     digits = node.args.get("decimals")
-    places = 0 if digits is None else int(value(digits).as_py())
+    places = 0 if digits is None else _whole(digits)
     return pc.round(_number(value(node.this)), ndigits=places, round_mode="half_towards_infinity")
 
 
@@ -336,13 +367,13 @@ def _trim(node: Any, value: Evaluate) -> Value:
         str(node.args.get("position") or ""), pc.utf8_trim
     )
     characters = node.expression
-    return how(_text(value(node.this)), characters=" " if characters is None else value(characters).as_py())
+    return how(_text(value(node.this)), characters=" " if characters is None else characters.this)
 
 
 def _substring(node: Any, value: Evaluate) -> Value:
-    start, length = int(value(node.args["start"]).as_py()), node.args.get("length")
+    start, length = _whole(node.args["start"]), node.args.get("length")
     first = start - 1 if start > 0 else start
-    stop = None if length is None else first + int(value(length).as_py())
+    stop = None if length is None else first + _whole(length)
     return pc.utf8_slice_codeunits(_text(value(node.this)), first, stop if stop != 0 or first >= 0 else None)
 
 
@@ -354,19 +385,16 @@ def _joined(values: list[Value]) -> Value:
     return pc.binary_join_element_wise(*map(_text, values), pa.scalar("", pa.string()))
 
 
-def _constant_text(node: Any, what: str) -> str:
-    if not isinstance(node, exp.Literal):
-        raise ValueError(f"{what} is not a constant text")
-    return str(node.this)
+def _whole(node: Any) -> int:
+    """A constant whole number."""
+    return -int(node.this.this) if isinstance(node, exp.Neg) else int(node.this)
 
 
 def _extract(node: Any, value: Evaluate) -> Value:
-    """The group of the first match, as Spark: an empty text where nothing matches. RE2's syntax."""
+    """The group of the first match, as Spark: an empty text where nothing matches. Python's syntax."""
     group = node.args.get("group")
-    number = 1 if group is None else int(value(group).as_py())
-    import re
-
-    pattern = re.compile(_constant_text(node.expression, "the pattern"))
+    number = 1 if group is None else _whole(group)
+    pattern = re.compile(node.expression.this)
 
     def one(text: str | None) -> str | None:
         if text is None:
@@ -386,8 +414,8 @@ def _replace(node: Any, value: Evaluate) -> Value:
     old, new = node.args["expression"], node.args.get("replacement")
     return pc.replace_substring(
         _text(value(node.this)),
-        _constant_text(old, "what is replaced"),
-        "" if new is None else _constant_text(new, "the replacement"),
+        old.this,
+        "" if new is None else new.this,
     )
 
 
@@ -423,6 +451,12 @@ _NODES: dict[type, Callable[[Any, Evaluate], Value]] = {
     exp.DPipe: lambda node, value: _joined([value(node.this), value(node.expression)]),
     exp.RegexpExtract: _extract, exp.Replace: _replace,
 }  # fmt: skip
+
+_CONSTANT: dict[type, dict[str, type]] = {
+    exp.Round: {"decimals": int}, exp.Substring: {"start": int, "length": int}, exp.Trim: {"expression": str},
+    exp.RegexpExtract: {"expression": str, "group": int}, exp.Replace: {"expression": str, "replacement": str},
+}  # fmt: skip
+"""What of these is the same in all rows."""
 
 FUNCTIONS = (
     "coalesce", "nullif", "if", "round", "floor", "ceil", "abs", "lower", "upper", "length", "trim", "substring", "concat",
