@@ -80,7 +80,8 @@ def _ours(files: Path, out: Path, cores: int) -> Callable[[], int]:
     import pandas  # noqa: F401 - Arrow looks for it at the first array of Python values
 
     import timelapse.ingest.in_process
-    import timelapse.ingest.write  # noqa: F401
+    import timelapse.ingest.write
+    import timelapse.log.log  # noqa: F401
 
     suffix = next(files.iterdir()).suffix
     return lambda: tl.Log.write(out, {Message: f"{files}/*{suffix}"}, overwrite=True).count

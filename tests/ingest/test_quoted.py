@@ -44,10 +44,46 @@ def test_what_is_split_at_once_is_what_each_line_is(text: str) -> None:
         return
     rows = _one_by_one(data)
     assert rows is not None
-    assert [list(row) for row in zip(*(quick[f"c{n}"].to_pylist() for n in range(3)), strict=True)] == rows
+    assert [
+        list(row) for row in zip(*(quick[name].to_pylist() for name in ("ts", "a", "b")), strict=True)
+    ] == rows
 
 
 cells = st.text(alphabet='",ab ', max_size=5)
+pieces = st.lists(st.sampled_from(['"', '""', '","', "a", "b ", "\n1,", ",", ""]), max_size=4).map("".join)
+
+
+@given(st.lists(st.tuples(pieces, pieces, pieces), min_size=1, max_size=4))
+@settings(max_examples=50 * deep(5), deadline=None)
+def test_quotes_in_columns_that_nobody_needs_are_seen_too(rows: list[tuple[str, str, str]]) -> None:
+    data = "\n".join(",".join(("1", *row)) for row in rows).encode()
+    quick = _quick_csv(
+        Plan.of(EventType.of(Row), Source("x.csv"), "csv", ("ts", "a", "other", "b"), None), data
+    )
+    if quick is None:
+        return
+    told = _one_by_one(data)
+    assert told is not None
+    wanted = [[row[n] for n in (0, 1, 3)] for row in told if len(row) == 4]
+    assert len(wanted) == len(told)
+    assert [
+        [str(v) for v in row] for row in zip(*(quick[c].to_pylist() for c in ("ts", "a", "b")), strict=True)
+    ] == wanted
+
+
+def test_arrow_need_not_look_for_quotes_around_texts() -> None:
+    plan = _plan()
+    found = _quick_csv(plan, '1,"é",plain\n2,"é",""\n3,,a b'.encode())
+    assert found is not None
+    assert plan.tried == {(True, True): [True]}
+    assert found["a"].to_pylist() == ["é", "é", ""]
+    assert found["b"].to_pylist() == ["plain", "", "a b"]
+    for data in (b'1,"a,b",c', b'1,"a""b",c'):  # a separator or a quote inside
+        plan = _plan()
+        assert _quick_csv(plan, data) is not None
+        assert plan.tried == {(True, True): [False], (True, False): [True]}
+    for data in (b'1,a"b",c', b'1,"a"b,c', b'1,a,"b\nc",2,3'):  # by the line these are other cells, or none
+        assert _quick_csv(_plan(), data) is None
 
 
 @given(st.lists(st.tuples(cells, cells), min_size=1, max_size=6))
@@ -104,7 +140,7 @@ def test_numbers_that_arrow_reads_are_what_their_texts_are(rows: list[tuple[str,
     plan, plain = (
         Plan.of(EventType.of(Sums), Source("x.csv", unit="ms"), "csv", names, None) for _ in range(2)
     )
-    plain.tried.extend([False] * 8)
+    plain.tried[True, True] = [False] * 8
     quick, texts = parse_lines(plan, Lines(1, data)), parse_lines(plain, Lines(1, data))
     assert quick.ts.tolist() == texts.ts.tolist()
     assert [repr(c.to_pylist()) for c in quick.columns] == [repr(c.to_pylist()) for c in texts.columns]

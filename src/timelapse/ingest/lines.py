@@ -107,7 +107,7 @@ def read_lines(piece: Piece, block: int = BLOCK_BYTES) -> Iterator[Lines]:
 def _blocks(piece: Piece, stream: pa.NativeFile, block: int) -> Iterator[Lines]:
     line = 1
     place = 0
-    rest = b""
+    ahead = rest = b""
     if piece.start:
         # The line that the byte before the piece belongs to is the piece before's.
         place = piece.start - 1
@@ -120,46 +120,48 @@ def _blocks(piece: Piece, stream: pa.NativeFile, block: int) -> Iterator[Lines]:
             at = data.find(b"\n")
             place += len(data) if at < 0 else at + 1
             if at >= 0:
-                rest = data[at + 1 :]
+                ahead = data[at + 1 :]
                 break
         if piece.end is not None and place >= piece.end:
             return
     at_start = piece.start == 0
-    # `place` is the offset of the first byte of `rest`.
+    # `rest` has no line end; `place` is the offset of its first byte.
     while True:
-        data = stream.read(block)
-        ended = not data
+        data, ahead = ahead or stream.read(block), b""
         if at_start and data:
             at_start = False
             if data.startswith(_BOM):
                 data, place = data[len(_BOM) :], len(_BOM)
-        rest += data
-        cut = rest.rfind(b"\n")
-        limit = _limit(piece, place, rest)
+                if not data:
+                    continue
+        limit = _limit(piece, place, rest, data)
         if limit is not None:
-            whole = rest[:limit]
+            whole = (rest + data)[:limit]
             if whole:
                 yield Lines(line, whole.removesuffix(b"\n"))
             return
-        if ended:
+        if not data:
             if rest:
-                yield Lines(line, rest.removesuffix(b"\n"))
+                yield Lines(line, rest)
             return
+        cut = data.rfind(b"\n")
         if cut < 0:
+            rest += data
             continue
-        whole, rest = rest[:cut], rest[cut + 1 :]
+        whole = b"".join((rest, memoryview(data)[:cut]))
+        rest = data[cut + 1 :]
         yield Lines(line, whole)
         line += line_ends(whole) + 1
-        place += cut + 1
+        place += len(whole) + 1
 
 
-def _limit(piece: Piece, place: int, rest: bytes) -> int | None:
-    """How many bytes of `rest` (at offset `place`) are the piece's, once the end of its last line is seen."""
-    if piece.end is None or place + len(rest) < piece.end:
+def _limit(piece: Piece, place: int, rest: bytes, data: bytes) -> int | None:
+    """How many bytes of `rest` (at offset `place`) and `data` are the piece's, once the end of its last line is seen."""
+    if piece.end is None or place + len(rest) + len(data) < piece.end:
         return None
     if piece.end >= piece.file.size:
         return None
-    at = rest.find(b"\n", max(0, piece.end - 1 - place))
+    at = (rest + data).find(b"\n", max(0, piece.end - 1 - place))
     return None if at < 0 else at + 1
 
 

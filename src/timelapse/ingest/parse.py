@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from timelapse.ingest.lines import Lines
 from timelapse.ingest.objects import getter
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.private import NOT_KEPT
+from timelapse.tables.rowhash import one_array
 
 csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
@@ -45,9 +46,8 @@ def parse_lines(plan: Plan, lines: Lines) -> Batch:
     if plan.format == "csv" and plan.applied is None:
         quick = _quick_csv(plan, data)
         if quick is not None:
-            rows = np.arange(first, first + quick.num_rows, dtype=np.int64)
-            columns = {name: quick[f"c{plan.names.index(name)}"].combine_chunks() for name in _present(plan)}
-            return of_columns(plan, columns, rows, lambda place: show(data.split(b"\n")[place]), texts=True)
+            rows = first + np.arange(len(next(iter(quick.values()))))
+            return of_columns(plan, quick, rows, lambda place: show(data.split(b"\n")[place]), texts=True)
     bad: list[Bad] = []
     numbers: list[int] = []
     raws: list[bytes] = []
@@ -101,47 +101,85 @@ def _present(plan: Plan) -> list[str]:
     return [name for name in plan.needed if name in plan.names]
 
 
-def _quick_csv(plan: Plan, data: bytes) -> pa.Table | None:
-    """A block without surprises, split by Arrow; None where line by line is needed."""
-    quote = plan.quote.encode() if plan.quote else None
-    if len(plan.sep.encode()) != 1 or b"\r" in data or not data:
+def _quick_csv(plan: Plan, data: bytes) -> dict[str, pa.Array] | None:
+    """The needed columns of a block without surprises, split by Arrow; None where line by line is needed.
+
+    Where quotes only enclose whole cells of texts without a separator, Arrow does not look for them, and they are taken off afterwards.
+    """
+    quote = plan.quote.encode() if plan.quote else b""
+    if len(plan.sep.encode()) != 1 or b"\r" in data or not data or (len(quote) > 1 and quote in data):
         return None
-    quoted = quote is not None and quote in data
-    ends = np.frombuffer(data, np.uint8) == ord("\n")
-    if quoted and not _whole_cells_quoted(data, ends, quote or b"", plan.sep.encode()):
-        return None
-    count = int(np.count_nonzero(ends)) + 1
-    if ends[0] or ends[-1] or (ends[1:] & ends[:-1]).any():
-        return None  # Arrow would make rows of nulls of empty lines
-    names = [f"c{n}" for n in range(len(plan.names))]
-    wanted = [names[plan.names.index(c)] for c in _present(plan)]
-    texts: dict[str, pa.DataType] = dict.fromkeys(wanted, pa.string())
-    numbers = plan.numeric if plan.numbers_fit() and b"x" not in data and b"X" not in data else {}
-    tries = [texts | {names[plan.names.index(c)]: kind for c, kind in numbers.items()}] if numbers else []
-    for types in [*tries, texts]:
-        try:
-            table = pacsv.read_csv(
-                pa.BufferReader(data),
-                read_options=pacsv.ReadOptions(
-                    column_names=names, use_threads=False, block_size=len(data) + 1
-                ),
-                parse_options=pacsv.ParseOptions(
-                    delimiter=plan.sep, quote_char=plan.quote if quoted else False, ignore_empty_lines=False
-                ),
-                convert_options=pacsv.ConvertOptions(
-                    include_columns=wanted, column_types=types, null_values=[], strings_can_be_null=False
-                ),
-            )
-        except pa.ArrowInvalid:
-            plan.tried.append(False)
-            continue
-        if types is not texts and any(
-            pa.types.is_floating(c.type) and pc.any(pc.is_inf(c)).as_py() for c in table.columns
-        ):
-            continue  # Arrow makes infinity of a number that is too large for a float, which is a bad row
-        plan.tried.append(types is not texts)
-        return table if table.num_rows == count else None
+    bytes_ = np.frombuffer(data, np.uint8)
+    ends = bytes_ == ord("\n")
+    lines = int(np.count_nonzero(ends)) + 1
+    quotes = int(np.count_nonzero(bytes_ == quote[0])) if len(quote) == 1 else 0
+    numbers = plan.numeric if b"x" not in data and b"X" not in data else {}
+    enclosing: bool | None = None
+    for kinds in [numbers, {}] if numbers else [{}]:
+        for bare in [True, False] if quotes else [True]:
+            way = bool(kinds), bare
+            if (kinds or (bare and quotes)) and not plan.worth(way):
+                continue
+            if not bare and enclosing is None:
+                enclosing = _whole_cells_quoted(data, ends, quote, plan.sep.encode())
+            if not bare and not enclosing:
+                return None
+            found = _split(plan, data, lines, kinds, None if bare else plan.quote)
+            if found is not None and bare and quotes:
+                found = _unquoted(found, quote, quotes)
+            plan.tried.setdefault(way, []).append(found is not None)
+            if found is not None:
+                return found
     return None
+
+
+def _split(
+    plan: Plan, data: bytes, lines: int, kinds: Mapping[str, pa.DataType], quote: str | None
+) -> dict[str, pa.Array] | None:
+    """The needed columns of a block of so many lines, those in `kinds` as numbers and others as texts; None where a line does not fit."""
+    names = [f"c{n}" for n in range(len(plan.names))]
+    wanted = {names[plan.names.index(c)]: c for c in _present(plan)}
+    try:
+        table = pacsv.read_csv(
+            pa.BufferReader(data),
+            read_options=pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),
+            parse_options=pacsv.ParseOptions(delimiter=plan.sep, quote_char=quote or False),
+            convert_options=pacsv.ConvertOptions(
+                include_columns=list(wanted), column_types={n: kinds.get(c, pa.string()) for n, c in wanted.items()},
+                null_values=[], strings_can_be_null=False,
+            ),
+        )  # fmt: skip
+    except pa.ArrowInvalid:
+        return None
+    if table.num_rows != lines:  # Arrow leaves out empty lines
+        return None
+    if any(pa.types.is_floating(c.type) and pc.any(pc.is_inf(c)).as_py() for c in table.columns):
+        return None  # Arrow makes infinity of a number that is too large for a float, which is a bad row
+    return {c: one_array(table[n]) for n, c in wanted.items()}
+
+
+def _unquoted(columns: dict[str, pa.Array], quote: bytes, quotes: int) -> dict[str, pa.Array] | None:
+    """Columns of cells as they stand in the lines, without their quotes; None unless all `quotes` of the lines enclose cells of these columns."""
+    found: dict[str, pa.Array] = {}
+    for name, column in columns.items():
+        found[name], own = _without_quotes(column, quote) if pa.types.is_string(column.type) else (column, 0)
+        quotes -= own
+    return found if quotes == 0 else None
+
+
+def _without_quotes(column: pa.Array, quote: bytes) -> tuple[pa.Array, int]:
+    """Cells without the two quotes around them, and how many these were: none where some cell has other ones."""
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int32)[: len(column) + 1]
+    if data is None or not ends[-1]:
+        return column, 0
+    is_quote = np.frombuffer(data, np.uint8)[: ends[-1]] == quote[0]
+    # the byte that stands for an empty cell is another cell's, which is of no account
+    opened, closed = is_quote[np.minimum(ends[:-1], ends[-1] - 1)], is_quote[ends[1:] - 1]
+    own = 2 * int(np.count_nonzero(opened & closed & (np.diff(ends) >= 2)))
+    if own != int(np.count_nonzero(is_quote)):
+        return column, 0
+    return pc.ascii_trim(column, quote.decode()) if own else column, own
 
 
 def _whole_cells_quoted(data: bytes, ends: npt.NDArray[np.bool_], quote: bytes, sep: bytes) -> bool:

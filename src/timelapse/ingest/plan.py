@@ -306,13 +306,13 @@ class Plan:
         return found
 
     @cached_property
-    def tried(self) -> list[bool]:
-        """Of blocks that were read, whether columns could be read as numbers."""
-        return []
+    def tried(self) -> dict[tuple[bool, bool], list[bool]]:
+        """Of blocks that were split in each way, whether they could be: with columns as numbers, without looking for quotes."""
+        return {}
 
-    def numbers_fit(self) -> bool:
-        """Whether it is worth trying: not where most blocks had something else there."""
-        last = self.tried[-8:]
+    def worth(self, way: tuple[bool, bool]) -> bool:
+        """Whether a way is worth trying: not where none of the last blocks could be split so."""
+        last = self.tried.get(way, [])[-8:]
         return len(last) < 2 or any(last)
 
     def path_of(self, column: str) -> list[str]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from timelapse import __version__
 from timelapse.errors import LogError, Place
 from timelapse.log.types import EventType
 from timelapse.store import manifests
@@ -174,7 +174,7 @@ class _Head(msgspec.Struct):
 
 def tool() -> str:
     """What wrote a log, and its version: for the manifest."""
-    return f"timelapse {package_version('timelapse')}"
+    return f"timelapse {__version__}"
 
 
 def build(
