@@ -219,7 +219,13 @@ def _from_typed(name: str, column: pa.Array, kind: ValueType, times: Times) -> t
     reasons: Reasons = {}
     why = NO_ZONE if kind == TIME and without_zone(given) and not times.told else _TYPED_REASON[kind.text]
     for row in np.flatnonzero(bad).tolist():
-        reasons[row] = f"{name}: {short(str(plain(column[row])))} {why}"
+        value = plain(column[row])
+        reasons[row] = f"{name}: {short(str(value))} {why}"
+        if kind == TIME and type(value) is int:
+            try:
+                times.of_number(value)
+            except Unfit as error:  # as it is told of a text: numbers of CSV are read as either
+                reasons[row] = f"{name}: {error}"
     return values, reasons
 
 
