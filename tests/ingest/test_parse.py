@@ -95,7 +95,7 @@ def test_csv_rows_that_do_not_fit_are_named_with_line_and_reason() -> None:
         (10, "b: 'yes' is not true, false, 1 or 0"),
         (11, "x: 'abc' is not a number"),
         (12, "byte 7 is not UTF-8"),
-        (13, "unexpected end of data"),
+        (13, "a quoted cell does not end on its line: one line is one record"),
         (14, "',' expected after '\"'"),
         (15, "ts: 'soon' is not an ISO-8601 time"),
     ]

@@ -49,10 +49,10 @@ TL411 An ingest option that does not fit
 The message says which one and what it may be.
 
 TL412 No files, or files that cannot be read
-The path, folder or glob has no files, or a file is not of its format.
+The path, folder or glob has no files, or a file is not of its format. A text file must have one record per line: a JSON array, objects over several lines and lines that end with CR alone are named, with the command that converts them.
 
 TL413 Columns that do not fit the event
-A field has no column, or a column's type cannot become the field's. Map it: --map Message.sender=src.
+A field has no column, or a column's type cannot become the field's. Map it: --map Message.sender=src. Or no row at the beginning of a CSV file fits: the message names the separator, the quote or the header that would.
 
 TL414 Too many bad rows
 More rows than --max-bad (by default 0.1%), or of a day than --max-bad-day, could not be read, so nothing was written. The message shows the first ones with file and line; often the separator, the header or the unit of times is wrong.

@@ -70,7 +70,9 @@ def _plain(value: object) -> Any:
     return value.hex() if isinstance(value, bytes | bytearray) else str(value)
 
 
-_BOTH = re.compile(r"(?<![\w.(])[a-z_]+(?:=[^\s()]*)? \((--[a-z][a-z-]*(?: [^()\s]+)*)\)")
+_BOTH = re.compile(
+    r"""(?<![\w.(])[a-z_]+(?:=(?:"[^"]*"|'[^']*'|[^\s()]*))? \((--[a-z][a-z-]*(?: [^()\s]+)*)\)"""
+)
 
 
 def as_options(text: str) -> str:

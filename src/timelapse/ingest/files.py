@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
+import msgspec
 import pyarrow as pa
 import pyarrow.fs as pafs
 
@@ -205,11 +208,11 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xfe", "text in UTF-16: convert it to UTF-8"), (b"\xfe\xff", "text in UTF-16: convert it to UTF-8"),
     (b"SQLite format 3", "an SQLite database: export its tables"), (b"%PDF", "a PDF document: it has no rows"),
 )  # fmt: skip
-_LOOK = 4096
+_LOOK = 64 << 10
 
 
-def check_is_text(file: SourceFile) -> None:
-    """Raise IngestError (TL412) for a file that is not the text that it is taken for: known by its first bytes."""
+def check_is_text(file: SourceFile, format_: Format) -> None:
+    """Raise IngestError (TL412) for a file that is not the lines of text that it is taken for: known by its first bytes."""
     system, path = file.locate()
     try:
         if file.packed:
@@ -228,3 +231,49 @@ def check_is_text(file: SourceFile) -> None:
             f"the file is no text but {known.partition(':')[0]}" if ":" in known else known, place=Place(file.path), code="TL412",
             hint=known.partition(": ")[2] or "leave it out",
         )  # fmt: skip
+    if b"\n" not in head and b"\r" in head.removesuffix(b"\r"):
+        raise IngestError(
+            "its lines end with CR alone, as on old Macs: lines end with LF, or CR LF", place=Place(file.path), code="TL412",
+            hint=_converted(file, "tr '\\r' '\\n'"),
+        )  # fmt: skip
+    if format_ == "json" and (what := _is_not_lines(head)) is not None:
+        raise IngestError(what[0], place=Place(file.path), code="TL412", hint=_converted(file, what[1]))
+
+
+def _converted(file: SourceFile, command: str) -> str:
+    """The command that makes of a file one that can be read."""
+    name = Path(file.path).name
+    plain = Path(name).stem if file.packed else name
+    stem, suffix = Path(plain).stem, Path(plain).suffix
+    how = {".gz": "zcat", ".bz2": "bzcat", ".zst": "zstdcat", ".lz4": "lz4cat"}.get(Path(name).suffix, "cat")
+    return f"convert it: {how} {shlex.quote(name)} | {command} > {shlex.quote(f'{stem}-lines{suffix}')}"
+
+
+def _is_not_lines(head: bytes) -> tuple[str, str] | None:
+    """Of the first bytes of JSON that is not one object per line, what it is, and the command that makes lines of it."""
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if re.match(rb"\[\s*(\{|\]|\Z)", text):
+        return "the file is one JSON array, not one object per line", "jq -c '.[]'"
+    first, end, _ = text.partition(b"\n")
+    if not text.startswith(b"{") or not end or any(map(_is_object, text.split(b"\n")[:_LINES])):
+        return None
+    try:
+        _, length = json.JSONDecoder().raw_decode(text.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        length = 0
+    if length > len(first) or first.strip() == b"{":
+        return (
+            "its JSON objects stand over several lines each, not one object per line",
+            "jq -c .",
+        )
+    return None
+
+
+_LINES = 100
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(line), dict)
+    except (msgspec.DecodeError, RecursionError):
+        return False

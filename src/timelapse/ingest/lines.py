@@ -165,12 +165,17 @@ def _limit(piece: Piece, place: int, rest: bytes, data: bytes) -> int | None:
     return None if at < 0 else at + 1
 
 
-def header_line(file: SourceFile) -> bytes:
-    """A file's first line, without the line end."""
+def first_lines(file: SourceFile, count: int) -> list[bytes]:
+    """A file's first lines, at most so many, and no more than start in its first 64 KiB, without their line ends."""
     piece = Piece(file, 0, 0, None if file.packed else file.size)
     for lines in read_lines(piece, 64 << 10):
-        return lines.data.split(b"\n", 1)[0].removesuffix(b"\r")
-    return b""
+        return [line.removesuffix(b"\r") for line in lines.data.split(b"\n", count)[:count]]
+    return []
+
+
+def header_line(file: SourceFile) -> bytes:
+    """A file's first line, without the line end."""
+    return next(iter(first_lines(file, 1)), b"")
 
 
 def with_line_numbers(parts: Sequence[Piece], counts: Sequence[int]) -> list[Piece]:

@@ -122,7 +122,7 @@ def look(data: str, type_: str | None = None) -> Looked:
     per_file: list[dict[str, list[Any]]] = []
     for file in chosen:
         if format_ in ("csv", "json", "text"):
-            check_is_text(file)
+            check_is_text(file, format_)
         if format_ == "csv":
             per_file.append(_csv(found, file))
         elif format_ == "json":

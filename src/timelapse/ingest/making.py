@@ -15,6 +15,7 @@ import msgspec
 from timelapse.errors import EventOrderError, IngestError, Place
 from timelapse.ids import DAY
 from timelapse.ingest.noticed import Noticed, lateness, warnings_of
+from timelapse.ingest.parse import OPEN_CELL
 from timelapse.ingest.prepare import types_of
 from timelapse.ingest.source import Source, no_source
 from timelapse.ingest.task import BadRow, TaskReport
@@ -121,7 +122,7 @@ def accepted(
                 f"{name}: {bad:,} of {good + bad:,} rows are bad ({bad / (good + bad):.2%}), more than {most:.2%}\n"
                 + "\n".join(map(_show, shown)),
                 place=_place(shown), code="TL414",
-                hint="fix the rows or how they are read; max_bad= (--max-bad) allows a larger share",
+                hint=_remedy(shown, "max_bad= (--max-bad)"),
             )  # fmt: skip
         warnings = warnings_of(name, noticed, files, time.time_ns() // 1000)
         taken = {f.path: f.size for f in one.files} if one.source.is_files else {}
@@ -196,8 +197,15 @@ def _too_many(
 ) -> IngestError:
     return IngestError(
         f"{where} {count:,} of {rows:,} rows are bad ({count / rows:.2%}), more than {most:.2%} of a {of}\n" + "\n".join(map(_show, shown)),
-        place=_place(shown), code="TL414", hint="fix the rows or how they are read; max_bad_day= (--max-bad-day) allows a larger share",
+        place=_place(shown), code="TL414", hint=_remedy(shown, "max_bad_day= (--max-bad-day)"),
     )  # fmt: skip
+
+
+def _remedy(shown: Sequence[BadRow], option: str) -> str:
+    """What to do about bad rows; `option` allows more of them."""
+    cells = "cells with line breaks need another format, JSON lines or Parquet, or their breaks taken out; "
+    several = any(bad.reason == OPEN_CELL for bad in shown)
+    return f"{cells if several else ''}fix the rows or how they are read; {option} allows a larger share"
 
 
 def _show(bad: BadRow) -> str:

@@ -29,6 +29,8 @@ from timelapse.tables.rowhash import one_array
 csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 
+OPEN_CELL = "a quoted cell does not end on its line: one line is one record"
+
 # --- lines ----------------------------------------------------------------------------------------------
 
 
@@ -63,7 +65,7 @@ def parse_lines(plan: Plan, lines: Lines) -> Batch:
         except UnicodeDecodeError as error:
             bad.append(Bad(number, f"byte {error.start + 1} is not UTF-8", show(raw)))
             continue
-        except (Unfit, csv.Error) as error:
+        except Unfit as error:
             bad.append(Bad(number, str(error), show(raw)))
             continue
         if row is None:
@@ -215,7 +217,10 @@ def _csv_reader(plan: Plan) -> Callable[[bytes], list[str]]:
     def read(raw: bytes) -> list[str]:
         line = raw.decode()
         if quote and quote in line:
-            cells = next(csv.reader([line], delimiter=sep, quotechar=quote, strict=True))
+            try:
+                cells = next(csv.reader([line], delimiter=sep, quotechar=quote, strict=True))
+            except csv.Error as error:
+                raise Unfit(OPEN_CELL if str(error) == "unexpected end of data" else str(error)) from None
         else:
             cells = line.split(sep)
         if len(cells) != expected:

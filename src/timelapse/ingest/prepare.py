@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from timelapse.ingest import table_files
 from timelapse.ingest.batches import Batch
 from timelapse.ingest.convert import convert
 from timelapse.ingest.convert import without_zone as has_no_zone
+from timelapse.ingest.csv_layout import with_columns
 from timelapse.ingest.doubts import refuse_without_zone, without_zone
 from timelapse.ingest.files import Format, SourceFile, check_is_text, format_of, list_files
 from timelapse.ingest.known import print_of
@@ -124,9 +124,9 @@ def prepare_files(number: int, kind: EventType, source: Source, floor: int | Non
     plan = Plan.of(kind, source, format_, (), floor)
     names: Sequence[str] = plan.needed
     for file in files:
-        check_is_text(file)
+        check_is_text(file, format_)
     if format_ == "csv":
-        files = _with_headers(plan, source, files)
+        files = with_columns(plan, source, files)
         names = next((file.columns for file in files if file.columns is not None), plan.needed)
     elif format_ == "text":
         if source.regex is None:
@@ -238,70 +238,6 @@ def _sorted(table: pa.Table, columns: Sequence[str]) -> pa.Array:
     keys = [part for c in columns for part in (pc.is_valid(table[c]), table[c])]
     names = [f"k{n}" for n in range(len(keys))]
     return pc.sort_indices(pa.table(keys, names), sort_keys=[(name, "ascending") for name in names])
-
-
-def _with_headers(plan: Plan, source: Source, files: Sequence[SourceFile]) -> list[SourceFile]:
-    """CSV files with their columns: as given, or as their headers say."""
-    if source.columns is not None:
-        given = tuple(source.columns)
-        for file in files:
-            _check_separator(plan, file, text_lines.header_line(file).decode("utf-8", "replace"), len(given))
-        return [replace(file, columns=given) for file in files]
-    if not source.header:
-        raise IngestError(
-            "CSV files without a header need columns= (--columns)", place=Place(files[0].path), code="TL411",
-            hint="name them in the order of the file: ts, sender, text",
-        )  # fmt: skip
-    known: dict[str, tuple[str, ...]] = {}
-    found: list[SourceFile] = []
-    for file in files:
-        line = text_lines.header_line(file).decode("utf-8", "replace")
-        if not line:
-            found.append(file)  # an empty file has no rows either
-            continue
-        if line not in known:
-            known[line] = _header(plan, file, line)
-        found.append(replace(file, columns=known[line]))
-    return found
-
-
-def _header(plan: Plan, file: SourceFile, line: str) -> tuple[str, ...]:
-    """The columns that a header names."""
-    try:
-        names = (
-            next(csv.reader([line], delimiter=plan.sep, quotechar=plan.quote, strict=True))
-            if plan.quote
-            else line.split(plan.sep)
-        )
-    except csv.Error as error:
-        raise IngestError(
-            f"its header cannot be read: {error}", place=Place(file.path, 1), code="TL413",
-            hint="check sep= (--sep) and quote= (--quote)",
-        ) from None  # fmt: skip
-    if len(names) == 1 and names[0] not in plan.needed:
-        _check_separator(plan, file, line, None)
-    if len(set(names)) < len(names):
-        raise IngestError(
-            f"two columns have the same name: {line}", place=Place(file.path, 1), code="TL413",
-            hint="is this a header? header=False (--no-header) with columns= (--columns) names them",
-        )  # fmt: skip
-    return tuple(names)
-
-
-_SEPARATORS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}
-
-
-def _check_separator(plan: Plan, file: SourceFile, line: str, expected: int | None) -> None:
-    """Raise IngestError (TL413) where a file's first line is one column, and another separator makes as many as are expected."""
-    if not line or len(line.split(plan.sep)) > 1:
-        return
-    for sep, shown in _SEPARATORS.items():
-        parts = len(line.split(sep))
-        if sep != plan.sep and parts > 1 and expected in (None, parts):
-            raise IngestError(
-                f"its lines are not separated by {plan.sep!r}: the first is one column, and {parts} with {shown}", place=Place(file.path, 1),
-                code="TL413", hint=f"sep= (--sep {shown})",
-            )  # fmt: skip
 
 
 def _prepare_elsewhere(
