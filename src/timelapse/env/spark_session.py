@@ -111,6 +111,9 @@ def stop() -> None:
     with suppress(Exception):
         found = existing()
         if found is not None:
+            # What tasks still say to a scheduler that is ending would be told as errors, with stack traces.
+            with suppress(Exception):
+                found.sparkContext.setLogLevel("OFF")
             found.stop()
 
 

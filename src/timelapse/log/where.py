@@ -78,7 +78,10 @@ class Where:
         """The rows for which it holds. Raises UsageError for types that cannot be compared."""
         try:
             return table.filter(_Reading(self._said, _columns(kind)).of(self._node))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
+        except pa.ArrowNotImplementedError:
+            told = ", ".join(f"{f.name} is {f.type.text}" for f in kind.fields if f.name in self.names)
+            raise _bad(self._said, f"what is compared differs in type: in {kind.name} {told}") from None
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError) as error:
             raise _bad(self._said, str(error).splitlines()[0]) from None
 
 
