@@ -238,3 +238,23 @@ def test_a_program_that_reaches_a_library_is_lowered_for_each_replay(
     first = len(made)
     found(module, module.Talk)
     assert len(made) == 2 * first > 0
+
+
+class Heard(tl.Event):
+    who: int
+
+
+def test_options_of_states_are_known_by_what_they_say() -> None:
+    def program(**options: Any) -> type[tl.Program]:
+        class Counting(tl.Program):
+            seen: tl.Distinct[int, int] = tl.state(**options)
+
+            @tl.on(Heard)
+            def count(self, e: Heard) -> None:
+                self.seen.add(e.who, e.seq)
+
+        return Counting
+
+    of = [identity_of(program(size=size)) for size in (32, 32, 64)]
+    assert all(one.certain for one in of)
+    assert of[0].digest == of[1].digest != of[2].digest

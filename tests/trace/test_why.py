@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import OrderedDict
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from timelapse.errors import RunError, UsageError
 from timelapse.log import Log, MemoryLog
 from timelapse.model.order import in_order
 from timelapse.run import Run, replay
+from timelapse.trace import instrument
 from timelapse.trace import likely as likely_module
 from timelapse.trace import writers as writers_module
 from timelapse.trace.knowledge import Ask
@@ -57,6 +59,31 @@ def all_writes(program: type[tl.Program], events: list[tl.Event]) -> dict[tuple[
                 if x != y or (x is MISSING) != (y is MISSING):
                     found.setdefault((name, key), []).insert(0, Written(event.seq, x, y))
     return found
+
+
+def test_handlers_are_rewritten_once_for_many_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next question of the same code finds them rewritten, with all their places; other code is rewritten anew."""
+    made: list[str] = []
+    real = instrument._compiled
+
+    def counting(function: Any, *args: Any) -> Any:
+        made.append(function.__qualname__)
+        return real(function, *args)
+
+    monkeypatch.setattr(instrument, "_compiled", counting)
+    monkeypatch.setattr(instrument, "_REWRITTEN", OrderedDict())
+    run = replay(Derived, MemoryLog(messages(20, seed=5), [Message, Friendship]), spark=False)
+    first = run.why_not(8).to_json()
+    assert made == ["Derived.work"]
+    assert run.why_not(8).to_json() == first
+    assert len(made) == 1
+    monkeypatch.setattr(
+        Derived.work,
+        "__code__",
+        Derived.work.__code__.replace(co_firstlineno=Derived.work.__code__.co_firstlineno),
+    )
+    assert run.why_not(8).to_json() == first
+    assert made == ["Derived.work", "Derived.work"]
 
 
 @pytest.mark.parametrize("program", [Antispam, Derived])

@@ -22,11 +22,13 @@ import sys
 import sysconfig
 import types
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from timelapse.kinds.base import ABSENT, StateOptions
 from timelapse.model.events import Event, Record
 from timelapse.model.program import GAP, Program, params_of, spec_of
 from timelapse.model.resource import Resource
@@ -72,7 +74,7 @@ def write_program(
 _PLAIN = (int, float, str, bytes, bool, tuple, frozenset, type(None))
 _EXACT = (int, float, complex, str, bytes, bool, type(None), type(...), range, slice)
 _KNOWN = frozenset({
-    "abc", "builtins", "bisect", "collections", "collections.abc", "dataclasses", "datetime", "decimal", "enum",
+    "abc", "builtins", "bisect", "collections", "collections.abc", "contextlib", "dataclasses", "datetime", "decimal", "enum",
     "fractions", "functools", "itertools", "math", "operator", "re", "string", "struct", "typing",
     "unicodedata", "_operator", "_functools", "_bisect", "_struct", "zlib", "hashlib", "base64", "ipaddress",
     "heapq", "_heapq", "textwrap", "statistics", "numbers", "__future__", "types",
@@ -178,6 +180,12 @@ class Writer:
                 raise Unsure(f"the module {value.__name__}, which makes up attributes")
         elif isinstance(value, Resource):
             raise Unsure("a resource")
+        elif kind is StateOptions:
+            self.add(name, "options")
+            for option in fields(value):
+                said = getattr(value, option.name)
+                self.value(option.name, None if said is ABSENT else (said,))
+            return True
         elif isinstance(value, _REPR):
             if not isinstance(value, re.Pattern) and _is_library(kind.__module__) is False:
                 raise Unsure(f"an object of {kind.__qualname__}")

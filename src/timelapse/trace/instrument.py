@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import ast
 import copy
+import threading
 import types
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
@@ -95,19 +97,39 @@ def instrumented(
     while name in used:
         name += "_"
     known, tree = len(sites.all), source.node
+    key = (
+        id(function.__code__), function.__qualname__, method, known,
+        sites.objects, sites.plain, sites.emitting, sites.viewed,
+    )  # fmt: skip
 
     @roomy
-    def made() -> types.FunctionType:
+    def rewritten() -> types.CodeType:
         del sites.all[known:]
-        return _compiled(function, _Rewriter(tree, sites, name, method=method).function(), name, told)
+        return _compiled(function, _Rewriter(tree, sites, name, method=method).function(), name)
 
-    return made()
+    with _LOCK:
+        found = _REWRITTEN.get(key)
+    if found is None:
+        code = rewritten()
+        found = function.__code__, code, tuple(sites.all[known:])
+        with _LOCK:
+            _REWRITTEN[key] = found
+            while len(_REWRITTEN) > _MOST:
+                _REWRITTEN.popitem(last=False)
+    else:
+        sites.all += found[2]
+    return _with_cells(function, found[1], name, told)
 
 
-def _compiled(
-    function: types.FunctionType, node: ast.FunctionDef, name: str, told: Any
-) -> types.FunctionType:
-    """The rewritten function: same globals, defaults, closure, file, lines, and names of private attributes."""
+_MOST = 256
+"""Of so many functions it is known how they were rewritten."""
+_REWRITTEN: OrderedDict[Any, tuple[types.CodeType, types.CodeType, tuple[Site, ...]]] = OrderedDict()
+"""By the code that was rewritten (which is held, so that no other gets its id) and all that goes in besides."""
+_LOCK = threading.Lock()
+
+
+def _compiled(function: types.FunctionType, node: ast.FunctionDef, name: str) -> types.CodeType:
+    """The code of the rewritten function, with the variable `name` in its closure: same file, lines, and names of private attributes."""
     free = [n for n in function.__code__.co_freevars if n != "__class__"]
     parts = function.__qualname__.split(".")
     inside: ast.stmt = node
@@ -123,16 +145,23 @@ def _compiled(
     code = compile(module, function.__code__.co_filename, "exec", dont_inherit=True)
     for _ in range(2 if owner is None else 3):
         code = next(c for c in code.co_consts if isinstance(c, types.CodeType))
+    return code.replace(co_qualname=function.__qualname__)
+
+
+def _with_cells(
+    function: types.FunctionType, code: types.CodeType, name: str, told: Any
+) -> types.FunctionType:
+    """A function of that code, with what the function has: globals, defaults, closure; and `told` as the variable `name`."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     cells[name] = types.CellType(told)
-    made_function = types.FunctionType(
-        code.replace(co_qualname=function.__qualname__), function.__globals__, function.__name__,
-        function.__defaults__, tuple(cells[n] for n in code.co_freevars),
+    made = types.FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__,
+        tuple(cells[n] for n in code.co_freevars),
     )  # fmt: skip
-    made_function.__kwdefaults__ = function.__kwdefaults__
-    made_function.__qualname__ = function.__qualname__
-    made_function.__module__ = function.__module__
-    return made_function
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__qualname__ = function.__qualname__
+    made.__module__ = function.__module__
+    return made
 
 
 class _Rewriter:
@@ -162,7 +191,7 @@ class _Rewriter:
             site = self._sites.add(statement, self._node.name, None)
             call = ast.Expr(self._call("at", site))
             if not isinstance(statement, ast.Nonlocal | ast.Global):
-                made.append(ast.fix_missing_locations(ast.copy_location(call, statement)))
+                made.append(ast.copy_location(call, statement))
             made.append(self._statement(statement))
         return made
 
@@ -380,7 +409,7 @@ class _Rewriter:
     def _call(self, method: str, site: Site, *args: ast.expr) -> ast.expr:
         name = ast.Attribute(ast.Name(self._name, ast.Load()), method, ast.Load())
         call = ast.Call(name, [ast.Constant(site.index), *args], [])
-        return ast.fix_missing_locations(ast.copy_location(call, site.node))
+        return ast.copy_location(call, site.node)
 
 
 def _stored(node: ast.expr) -> bool:

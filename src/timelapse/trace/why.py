@@ -8,6 +8,7 @@ from typing import Any
 
 from timelapse.errors import RunError, UsageError
 from timelapse.ids import Phase
+from timelapse.kernels.lowered import lowered_once
 from timelapse.kernels.walk import Untold
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.grouped import Under
@@ -73,6 +74,7 @@ def why_not(
     return _answer(run, "why-not", found, depth, last, progress)
 
 
+@lowered_once()
 def _answer(
     run: Run, asked: str, found: Found, depth: int, last: int, progress: Progress | None
 ) -> Explanation:
