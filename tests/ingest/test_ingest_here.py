@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from threading import get_ident
 from time import sleep
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import timelapse as tl
-from timelapse.errors import EventOrderError, IngestError
+from timelapse.errors import EventOrderError, IngestError, StorageError
 from timelapse.ingest import in_process as ingest
 from timelapse.ingest import lines as text_lines
 from timelapse.ingest.batches import Batch
@@ -235,3 +236,38 @@ def test_a_function_is_called_by_one_thread_at_a_time(
     assert len(together) > 10
     assert len(threads) > 1
     assert set(together) == {1}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (lambda e: {Mark: []}, "no files are named"),
+        (lambda e: {Mark: [e]}, "an event is no source"),
+        (lambda e: {Mark: e}, "an event is no source"),
+        (lambda e: {Mark: [[e]]}, "an event is no source"),
+        (lambda e: {Mark: (one for one in [e])}, "generator is no source"),
+        (lambda e: [e], "not as list"),
+        (lambda e: iter([e]), "given by event class"),
+    ],
+)
+def test_events_that_are_at_hand_are_no_sources_and_the_error_says_what_takes_them(
+    given: Callable[[tl.Event], Any], said: str, tmp_path: Path
+) -> None:
+    event = Mark(ts=1)
+    log = Log.from_events(tmp_path / "log", [event])
+    takes: list[Callable[[Any], Any]] = [lambda g: Log.write(tmp_path / "new", g), log.append]
+    for take in takes:
+        with pytest.raises(IngestError, match=said) as raised:
+            take(given(event))
+        assert raised.value.code == "TL411"
+        assert "tl.Log.from_events(path, events)" in str(raised.value.hint)
+    assert not (tmp_path / "new").exists()
+    assert Log.open(tmp_path / "log").version == 1
+
+
+@pytest.mark.parametrize("place", ["foo://bar/x.csv", "s3a://bar/x.csv"])
+def test_a_source_of_another_scheme_is_told_those_that_are_known(place: str, tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as raised:
+        Log.write(tmp_path / "log", {Mark: place})
+    assert raised.value.code == "TL930"
+    assert "file://, s3://, gs://, gcs://, abfs://, abfss://, hdfs:// or viewfs://" in str(raised.value.hint)

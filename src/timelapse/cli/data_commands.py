@@ -349,7 +349,7 @@ def _print_info(info: LogInfo) -> None:
     from rich.table import Table
 
     from timelapse.cli.console import clean, console, line
-    from timelapse.cli.view import moment, share, size, span
+    from timelapse.cli.view import moment, share, size, skipped_as, span
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name, justify in (
@@ -386,7 +386,7 @@ def _print_info(info: LogInfo) -> None:
         print_noticed(ingest)
     if info.bad or info.skipped:
         bad = f"{info.bad:,} bad rows ({share(info.bad, info.count + info.bad)}, in {info.path}/quarantine)"
-        skipped = f"{info.skipped:,} lines that were empty or did not match"
+        skipped = f"{info.skipped:,} rows ({skipped_as([s for one in info.ingests for s in one.sources])})"
         line("left out: " + ", ".join(text for text, n in ((bad, info.bad), (skipped, info.skipped)) if n))
     line(("id ", "dim"), info.id)
 

@@ -18,7 +18,7 @@ def print_summary(log: Log, seconds: float, events: str, *, as_json: bool) -> No
     """Tell what an ingest did. `events`: the file with the event classes."""
     from timelapse.cli.console import line, print_json
     from timelapse.cli.data_commands import _log_json, print_gaps, print_noticed
-    from timelapse.cli.view import share, size, span, took
+    from timelapse.cli.view import share, size, skipped_as, span, took
 
     info = log.info()
     last = info.ingests[-1]
@@ -41,7 +41,7 @@ def print_summary(log: Log, seconds: float, events: str, *, as_json: bool) -> No
     print_noticed(last)
     _print_sums(last, info.ingests[:-1])
     if skipped:
-        line(("skipped   ", "dim"), f"{skipped:,} lines that are empty or that --regex does not match")
+        line(("skipped   ", "dim"), f"{skipped:,} rows: {skipped_as(last.sources)}")
     if (doubt := doubtful_times(info.ts_first, info.ts_last)) is not None:
         line(("warning   ", "yellow"), doubt)
     if info.missing_days:
@@ -63,7 +63,7 @@ def _print_sums(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
     for source in ingest.sources:
         parts = {
             "bad": source.bad, "beyond the bounds": source.outside, "duplicates": source.duplicates,
-            "conflicting": source.conflicts, "of other sources": source.filtered, "empty or unmatched": source.skipped,
+            "conflicting": source.conflicts, "of other sources": source.filtered, "skipped": source.skipped,
         }  # fmt: skip
         told = "".join(f" + {count:,} {name}" for name, count in parts.items() if count)
         if told:

@@ -440,7 +440,7 @@ def _print_certificate(certificate: dict[str, Any]) -> None:
     if twice := certificate.get("twice"):
         line(
             ("twice   ", "green"),
-            f"the first {twice:,} events were processed twice on the same state: no difference",
+            f"the first {f'{twice:,} events were' if twice > 1 else 'event was'} processed twice on the same state: no difference",
         )
 
 

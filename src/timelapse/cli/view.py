@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import ceil
+from typing import TYPE_CHECKING
 
 from timelapse.display import date, moment, rate, share, size, span, took
 
-__all__ = ["bar", "date", "moment", "rate", "share", "size", "span", "sparkline", "took"]
+if TYPE_CHECKING:
+    from timelapse.log.manifest import SourceEntry
+
+__all__ = ["bar", "date", "moment", "rate", "share", "size", "skipped_as", "span", "sparkline", "took"]
+
+
+def skipped_as(sources: Iterable[SourceEntry]) -> str:
+    """What rows are that sources skipped: `empty lines`, with what else counts as such in their formats."""
+    own = [one for one in sources if one.skipped]
+    found = ["empty lines"]
+    if any("regex" in one.source for one in own):
+        found.append("lines that --regex does not match")
+    if any("[]" in str(one.source.get("fields", "")) + str(one.source.get("ts", "")) for one in own):
+        found.append("objects without items")
+    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} or {found[-1]}"
+
 
 _BARS = "▁▂▃▄▅▆▇█"
 

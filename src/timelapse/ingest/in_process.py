@@ -205,16 +205,17 @@ def _beside(tables: Sequence[pa.Table], columns: Mapping[str, pa.Array]) -> list
 
 
 class _Telling:
-    """Tells how far reading and writing are. `rows`: about how many there are."""
+    """Tells how far reading and writing are. `rows`: about how many there are, which is not told as a number."""
 
     def __init__(self, progress: Progress, rows: int) -> None:
         self._progress, self._rows, self._done = progress, max(rows, 1), 0
         self._began = time.perf_counter()
-        progress.stage("read", self._rows)
+        progress.stage("read", 0)
 
     def read(self, rows: int) -> None:
         self._done += rows
-        self._progress.advance("read", min(self._done, self._rows), self._rows)
+        # where there are more than was thought, it is not done either
+        self._progress.advance("read", self._done, max(self._rows, self._done * 21 // 20))
 
     def writing(self, events: int) -> Callable[[int], None]:
         self._progress.finish("read", time.perf_counter() - self._began)

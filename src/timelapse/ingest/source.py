@@ -17,12 +17,14 @@ from timelapse.ingest.files import Format
 from timelapse.ingest.private import HASH_KEY
 from timelapse.ingest.tables.base import Table
 from timelapse.ingest.tables.catalog import SparkTable
+from timelapse.model.events import Event
 from timelapse.moments import Moment, micros, time_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Unit = Literal["s", "ms", "us", "ns"]
+_AT_HAND = "events that are at hand become a log by tl.Log.from_events(path, events)"
 _NOT_SAID = ("data", "position")
 """What is no option of a source."""
 
@@ -102,6 +104,14 @@ class Source:
     """Which of its type's sources it is, where some of them are left out; -1: as they stand. Not an option."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.data, Event):  # which is a tuple
+            raise no_source(self.data)
+        if isinstance(self.data, list | tuple):
+            for one in self.data:
+                if not isinstance(one, str | Path):
+                    raise no_source(one)
+            if not self.data:
+                raise _bad_option("no files are named", f"a path, a folder or a glob; {_AT_HAND}")
         _one_of("format", self.format, (None, "parquet", "csv", "json", "text", "orc", "avro"))
         _one_of("order", self.order, ("event", "arrival"))
         _one_of("conflicts", self.conflicts, ("first", "last"))
@@ -288,12 +298,25 @@ def as_source(
     return replace(Source(given), **options)
 
 
+def by_class(sources: Any) -> Mapping[Any, Any]:
+    """What `Log.write` is given, which must be by event class. Raises IngestError (TL411)."""
+    if isinstance(sources, Mapping):
+        return sources
+    raise IngestError(
+        f"sources are given by event class, {{EventClass: source}}, not as {type(sources).__name__}", code="TL411", hint=_AT_HAND
+    )  # fmt: skip
+
+
 def as_sources(given: Any, options: Mapping[str, Any], kind: str) -> list[Source]:
     """The sources of one event type, in their order: one, or a list of `tl.Source`, each with a layout of its own.
 
     Raises IngestError for a list of several that are not all files.
     """
-    if not isinstance(given, list | tuple) or not any(isinstance(one, Source) for one in given):
+    if (
+        not isinstance(given, list | tuple)
+        or isinstance(given, Event)
+        or all(isinstance(one, str | Path) for one in given)
+    ):
         return [as_source(given, options)]
     found = [as_source(one, options) for one in given]
     if len(found) > 1 and not all(one.is_files for one in found):
@@ -306,9 +329,10 @@ def as_sources(given: Any, options: Mapping[str, Any], kind: str) -> list[Source
 
 def no_source(given: object, place: Place | None = None) -> IngestError:
     """The error for something that rows cannot be read from."""
+    what = "an event" if isinstance(given, Event) else f"{type(given).__name__}"
     return IngestError(
-        f"{type(given).__name__} is no source", place=place, code="TL411",
-        hint="give a path, a Spark, pandas or Polars DataFrame, an Arrow table, tl.Delta, tl.Iceberg, tl.Postgres, or tl.Source(...)",
+        f"{what} is no source", place=place, code="TL411",
+        hint=f"give a path, a Spark, pandas or Polars DataFrame, an Arrow table, tl.Delta, tl.Iceberg, tl.Postgres, or tl.Source(...); {_AT_HAND}",
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from timelapse.errors import IngestError, LogError, Place
 from timelapse.ingest import late as late_events
 from timelapse.ingest import making
 from timelapse.ingest.known import gone_with
-from timelapse.ingest.source import Source, as_sources
+from timelapse.ingest.source import Source, as_sources, by_class
 from timelapse.log import manifest as stored
 from timelapse.log.place import changing, check_free, whole_folder
 from timelapse.log.reader import LogReader
@@ -36,7 +36,7 @@ def write_log(
     max_bad: float, overwrite: bool, rows: int | None, partitions: int | None, progress: Progress | None = None,
 ) -> Path:  # fmt: skip
     """Ingest sources into a new log at `target`: the work of `Log.write`. Raises IngestError, LogError."""
-    types = event_types(sources)
+    types = event_types(by_class(sources))
     wanted = [
         (kind, one)
         for kind, given in zip(types, sources.values(), strict=True)
@@ -69,7 +69,7 @@ def append_to(
         known = {t.name: n for n, t in enumerate(current.event_types)}
         given = [
             (kind, as_sources(s, options, kind.name))
-            for kind, s in zip(event_types(sources), sources.values(), strict=True)
+            for kind, s in zip(event_types(by_class(sources)), sources.values(), strict=True)
         ]
         wanted: dict[int, list[tuple[EventType, Source]]] = {}
         for kind, own in given:

@@ -7,6 +7,7 @@ Everything that users name a place with goes through `local_path`: labels, repor
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -17,6 +18,10 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _HERE = ("", "localhost")
 OBJECTS = ("s3", "s3a", "gs", "abfss", "abfs", "hdfs")
 """Schemes of object stores, where logs and runs may lie (store/remote.py)."""
+
+
+_READ = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+"""Schemes that sources are read from: those of Arrow."""
 
 
 def local_path(place: str | Path, what: str = "place") -> Path:
@@ -48,15 +53,23 @@ def local_path(place: str | Path, what: str = "place") -> Path:
 def not_understood(place: str, what: str) -> StorageError:
     """The error for a place of another scheme."""
     text = _as_written(place)
-    if text.partition(":")[0].lower() in OBJECTS:
+    scheme = text.partition(":")[0].lower()
+    if what == "source":
+        hint = f"sources are read from a path, or from {_schemes(_READ)}"
+    elif scheme in OBJECTS:
         return StorageError(
             f"a {what} cannot be at {text}: of what Timelapse writes, logs and runs alone lie in object stores", code="TL930",
             hint="give a folder or file of a file system that this machine mounts, and copy it",
         )  # fmt: skip
-    return StorageError(
-        f"a {what} cannot be at {text}: {text.partition(':')[0]}: is not understood", code="TL930",
-        hint="give a folder or file of a file system that this machine, and with Spark all workers, mount",
-    )  # fmt: skip
+    else:
+        hint = (
+            f"give a folder or file of a file system that this machine, and with Spark all workers, mount; logs and runs may lie at {_schemes(OBJECTS)} too"
+        )  # fmt: skip
+    return StorageError(f"a {what} cannot be at {text}: {scheme}: is not understood", code="TL930", hint=hint)
+
+
+def _schemes(known: Sequence[str]) -> str:
+    return f"{', '.join(f'{one}://' for one in known[:-1])} or {known[-1]}://"
 
 
 def absolute_path(place: str | Path, what: str = "place") -> Path:

@@ -1,0 +1,55 @@
+"""What `timelapse ingest` and `replay` say of rows that they skip, of how far they are, and of one event."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run_cli import cli
+
+RULES = """import timelapse as tl
+
+class Pay(tl.Event):
+    a: int
+
+class Note(tl.Record):
+    a: int
+
+class Rules(tl.Program):
+    n: tl.Counter[int]
+
+    @tl.on(Pay)
+    def one(self, e):
+        self.n[e.a] += 1
+        self.emit(Note(a=e.a))
+"""
+T = "2025-01-01T00:00:00Z"
+ROWS = {
+    "a.csv": (f"ts,a\n{T},1\n\n", [], "empty lines"),
+    "a.jsonl": (
+        f'{{"ts":"{T}","items":[{{"a":1}}]}}\n{{"ts":"{T}","items":[]}}\n', ["--map", "a=items[].a"],
+        "empty lines or objects without items",
+    ),
+    "a.log": (
+        f"{T} 1\nnoise\n", ["--regex", r"(?P<ts>\S+) (?P<a>\d+)"],
+        "empty lines or lines that --regex does not match",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_skipped_rows_are_called_what_they_are(name: str, tmp_path: Path) -> None:
+    text, options, said = ROWS[name]
+    (tmp_path / name).write_text(text)
+    (tmp_path / "rules.py").write_text(RULES)
+    done = cli("ingest", tmp_path / "rules.py", tmp_path / "log", f"Pay={tmp_path / name}", *options)
+    assert done.code == 0, done.err
+    assert f"1 rows: {said}\n" in done.out
+    assert "Pay: 2 = 1 events + 1 skipped" in done.out
+    assert f"left out: 1 rows ({said})" in cli("log", tmp_path / "log").out
+    # the number of rows of text is estimated by its bytes: it is not told as that of events
+    assert "read ...\n" in done.err
+    assert "write: 1 events ...\n" in done.err
+    replayed = cli("replay", f"{tmp_path / 'rules.py'}:Rules", tmp_path / "log", "--out", tmp_path / "run")
+    assert "the first event was processed twice on the same state: no difference" in replayed.out
