@@ -160,7 +160,9 @@ def test_ingest_names_the_event_types_there_are(tmp_path: Path, events_file: Pat
         (1_700_000_000_000, 1_700_900_000_000, "1970"),  # milliseconds, read as microseconds
         (1_700_000_000_000 * 10**6, 1_700_900_000_000 * 10**6, "2900"),  # milliseconds, read as seconds
         (1_082_040_961 * 10**6, 1_098_777_142 * 10**6, None),
-        (-1, 5, None),
+        (-1, 5, "1970"),
+        (-(10**15), -5, "before 1970"),
+        (-1, 1_098_777_142 * 10**6, None),
         (None, None, "no events"),
     ],
 )
