@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import deep
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.tables.ordering import stable_order
+from timelapse.tables.ordering import _cells, scattered, stable_order, taker
 
 EDGES = st.sampled_from([INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX])
 
@@ -25,3 +29,38 @@ def test_ranges_up_to_where_a_word_has_no_room(bits: int) -> None:
     values = rng.integers(-(1 << bits), 1 << bits, 2000)
     values[::3] = values[0]
     assert stable_order(values).tolist() == np.argsort(values, kind="stable").tolist()
+
+
+TEXTS = st.lists(
+    st.one_of(st.text(alphabet="ab\0é", max_size=9), st.text(max_size=40)), min_size=1, max_size=60
+)
+
+
+@given(TEXTS, st.booleans(), st.booleans(), st.randoms(use_true_random=False), st.integers(0, 3))
+@settings(max_examples=50 * deep(5), deadline=None)
+def test_rows_are_taken_as_arrow_takes_them(
+    texts: list[str], far: bool, rising: bool, chance: random.Random, first: int
+) -> None:
+    column = pa.array(["before"] * first + texts, pa.large_string()).slice(first)
+    places = [chance.randrange(len(texts)) for _ in texts]
+    if rising:
+        places = list(range(places[0], len(texts)))
+    found = taker(column, far=far)(np.asarray(places, np.int64))
+    assert found.to_pylist() == [texts[at] for at in places]
+    found.validate(full=True)
+
+
+def test_scattered_short_texts_are_taken_in_cells_of_equal_width() -> None:
+    short = pa.array([f"10.0.0.{n % 250}" for n in range(5000)], pa.large_string())
+    assert _cells(short) is not None
+    for other in (
+        pa.array(["10.0.0.1", None], pa.large_string()),
+        pa.array(["ends in zero\0"], pa.large_string()),
+        pa.array(["x" * 33], pa.large_string()),
+        pa.array(["a word of 20 letters", *["a"] * 9], pa.large_string()),  # cells would be mostly empty
+        pa.array([b"10.0.0.1"], pa.large_binary()),
+    ):
+        assert _cells(other) is None
+    assert scattered(np.random.default_rng(3).permutation(200_000))
+    assert not scattered(np.arange(5000))
+    assert not scattered(np.arange(5000).reshape(5, 1000).T.ravel())  # five sorted runs, merged

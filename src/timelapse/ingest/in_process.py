@@ -135,7 +135,7 @@ def _run(
     held = 0
     tables: list[pa.Table] = []
     times: list[npt.NDArray[np.int64]] = []
-    files: list[npt.NDArray[np.int64]] = []
+    files: list[int] = []
     late: list[pa.Array] = []
     origins: list[_Origins] = []
     left_out: list[tuple[int, Note]] = []
@@ -148,7 +148,7 @@ def _run(
             batches.append(batch)
             tell.read(batch.read or len(batch.ts))
             times.append(batch.ts)
-            files.append(np.full(len(batch.ts), file))
+            files.append(file)
             late.append(pa.nulls(len(batch.ts), pa.int64()) if batch.late is None else pa.array(batch.late))
             if one.source.unique:
                 origins.append(_Origins(number, file, batch.rows))
@@ -165,14 +165,15 @@ def _run(
         del batches
     ts = np.concatenate(times) if times else np.zeros(0, np.int64)
     kept, tables = _once(prepared, ts, tables, origins, left_out, log)
-    ts = ts[kept]
     if beside := beside_of(prepared):
-        numbers = file_numbers(prepared, log)[np.concatenate([np.zeros(0, np.int64), *files])[kept]]
-        own = {
-            FILE: pa.array(numbers, pa.int32()),
-            LATE: pa.chunked_array(late, pa.int64()).filter(pa.array(kept)),
-        }
+        numbers = file_numbers(prepared, log)[np.asarray(files, np.int64)]
+        own = {FILE: pa.array(np.repeat(numbers, [len(t) for t in times]), pa.int32())}
+        if LATE in beside:
+            own[LATE] = pa.chunked_array(late, pa.int64())
+        if not kept.all():
+            own = {name: column.filter(pa.array(kept)) for name, column in own.items()}
         tables = _beside(tables, {name: own[name] for name in beside})
+    ts = ts if kept.all() else ts[kept]
     kinds = [p.plan.kind for p in prepared]
     notes = Notes(report, folder / "quarantine", 0, kinds, [f.path for p in prepared for f in p.files])
     if left_out:

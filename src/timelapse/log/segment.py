@@ -6,6 +6,7 @@ few row groups in all files.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,8 +24,9 @@ from timelapse.log.manifest import ContentHash, FileEntry, SegmentEntry
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
 from timelapse.store.parts import PartWriter
+from timelapse.tables.ordering import scattered, taker
 from timelapse.tables.parquet import differences
-from timelapse.tables.rowhash import row_hashes, seed_of
+from timelapse.tables.rowhash import both_lanes, one_array, seed_of
 from timelapse.tables.sharing import at_once
 
 I64 = npt.NDArray[np.int64]
@@ -95,16 +97,20 @@ class SegmentWriter:
             table = table.select(kind.schema.names).cast(kind.schema)
             columns = [pa.array(self.count + places), pa.array(own_ts), *table.columns, *beside]
             rows[number] = len(places)
-            hashed = [pa.array(own_ts), *(c.combine_chunks() for c in table.columns)]
+            hashed = [pa.array(own_ts), *map(one_array, table.columns)]
             whole = pa.table(columns, schema=file_schema(kind, self._beside))
             write = partial(self._writer(number).write_table, whole, row_group_size=len(places))
-            seed, threads = self._seeds[number], self._threads if len(places) >= _BESIDE else 1
-            _, *lanes = at_once(
-                [(3, write), *((1, partial(_lane, hashed, places, seed, lane)) for lane in (0, 1))], threads
-            )
-            for lane, (sum_, moved) in enumerate(lanes):
-                sums[lane] += sum_
-                placed[lane] += moved
+            threads = self._threads if len(places) >= _BESIDE else 1
+            cuts = [0, len(places) // 2, len(places)] if threads > 1 else [0, len(places)]
+            hashes = [
+                partial(_sums, [c.slice(lo, hi - lo) for c in hashed], places[lo:hi], self._seeds[number])
+                for lo, hi in itertools.pairwise(cuts)
+            ]
+            _, *parts = at_once([(3, write), *((1, one) for one in hashes)], threads)
+            for part in parts:
+                for lane, (sum_, moved) in enumerate(part):
+                    sums[lane] += sum_
+                    placed[lane] += moved
             per_day = self._days.setdefault(number, {})
             days = own_ts // DAY  # which rise, as times do
             firsts = np.flatnonzero(np.diff(days, prepend=days[0] - 1))
@@ -167,11 +173,14 @@ class SegmentWriter:
         )  # fmt: skip
 
 
-def _lane(hashed: list[pa.Array], places: I64, seed: int, lane: int) -> tuple[int, int]:
-    """One lane of a block's hash: the sum of the rows' hashes, and that of place times hash."""
-    h = row_hashes(hashed, len(places), seed, lane)
+def _sums(hashed: list[pa.Array], places: I64, seed: int) -> list[tuple[int, int]]:
+    """For each lane of the hash of some rows: the sum of the rows' hashes, and that of place times hash."""
+    own = places.view(np.uint64)
     with np.errstate(over="ignore"):
-        return int(h.sum(dtype=np.uint64)), int((h * places.astype(np.uint64)).sum(dtype=np.uint64))
+        return [
+            (int(h.sum(dtype=np.uint64)), int((h * own).sum(dtype=np.uint64)))
+            for h in both_lanes(hashed, len(places), seed)
+        ]
 
 
 def emptiness(column: pa.Array) -> npt.NDArray[np.bool_]:
@@ -245,29 +254,31 @@ def write_ordered(
     """
     counts = [t.num_rows for t in tables]
     firsts = np.cumsum([0, *counts])
-    of = np.repeat(np.arange(len(tables)), counts)[order]
-    ts = ts[order]
-    own = [
-        _taken(table, pa.array(order[of == n] - firsts[n]), threads) if kind.fields or beside else table
-        for n, (table, kind) in enumerate(zip(tables, types, strict=True))
-    ]
-    held = sum(t.nbytes for t in own)
+    far = scattered(order)
+    own = [[taker(column, far=far) for column in table.columns] for table in tables]
+    held = sum(t.nbytes for t in tables)
     step = min(BLOCK_EVENTS, max(1, BLOCK_BYTES * len(ts) // max(held, 1)))
-    done: dict[int, int] = {}
     for first in range(0, len(ts), SEGMENT_EVENTS):
         writer = SegmentWriter(parent, f"{name}{first // SEGMENT_EVENTS:06d}", types, beside, threads)
         last = min(first + SEGMENT_EVENTS, len(ts))
         for lo in range(first, last, step):
             hi = min(lo + step, last)
-            writer.write(ts[lo:hi], of[lo:hi], next_block(types, of[lo:hi], dict(enumerate(own)), done))
+            rows = order[lo:hi]
+            of = (
+                np.searchsorted(firsts[1:], rows, side="right")
+                if len(tables) > 1
+                else np.zeros(hi - lo, np.int64)
+            )
+            block: dict[int, pa.Table] = {}
+            for n, table in enumerate(tables):
+                places = rows[of == n] - firsts[n] if len(tables) > 1 else rows
+                calls = [
+                    (c.nbytes, partial(take, places)) for c, take in zip(table.columns, own[n], strict=True)
+                ]
+                block[n] = pa.table(at_once(calls, threads), schema=table.schema) if calls else table
+            writer.write(ts[rows], of, block)
             written(hi)
         yield writer.close()
-
-
-def _taken(table: pa.Table, places: pa.Array, threads: int) -> pa.Table:
-    """Rows of a table, in another order: columns at the same time."""
-    calls = [(c.nbytes, partial(c.take, places)) for c in table.columns]
-    return pa.table(at_once(calls, threads), schema=table.schema)
 
 
 def next_block(
