@@ -38,13 +38,23 @@ class Loops(Protocol):
         """Those elements of both, `want` counted on after `have`."""
 
 
+_SHIFT, _FIRST, _SECOND = np.uint64(33), np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
+
+
 def mix(x: U64) -> U64:
     """Spread every input bit over all output bits (bijective): the finaliser of MurmurHash3 (A. Appleby, 2011)."""
-    x = x ^ (x >> np.uint64(33))
-    x = x * np.uint64(0xFF51AFD7ED558CCD)
-    x = x ^ (x >> np.uint64(33))
-    x = x * np.uint64(0xC4CEB9FE1A85EC53)
-    return x ^ (x >> np.uint64(33))
+    return mixed(x.copy())
+
+
+def mixed(x: U64) -> U64:
+    """The same in place: what new arrays take is half of the time."""
+    shifted = np.right_shift(x, _SHIFT)
+    x ^= shifted
+    for factor in (_FIRST, _SECOND):
+        x *= factor
+        np.right_shift(x, _SHIFT, out=shifted)
+        x ^= shifted
+    return x
 
 
 class NumpyLoops:
@@ -52,7 +62,9 @@ class NumpyLoops:
 
     def fold(self, h: U64, words: U64, salt: np.uint64) -> None:
         with np.errstate(over="ignore"):
-            h[:] = mix(h * STEP + mix(words + salt))
+            h *= STEP
+            h += mixed(words + salt)
+            mixed(h)
 
     def places(self, have: U64, want: U64) -> tuple[I64, bool]:
         if not len(have) or not len(want):

@@ -10,6 +10,7 @@ every NaN is one value, and null differs from every value. A decimal hashes as t
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.model import decimals
-from timelapse.tables.loops import STEP, U64, loops, mix
+from timelapse.tables.loops import STEP, U64, loops, mix, mixed
 
 _MASK = (1 << 64) - 1
 KEY_SEED = 0x6B65795F68617368
@@ -63,19 +64,34 @@ def row_hashes(columns: list[pa.Array], rows: int, seed: int, lane: int, before:
 
     `before` are the rows' hashes over columns that come before these, in place of the seed.
     """
-    salt, loop = LANE_SALTS[lane], loops()
-    found = np.full(rows, np.uint64(seed) ^ salt) if before is None else before.copy()
+    (found,) = _hashes(columns, rows, seed, [lane], None if before is None else [before])
+    return found
+
+
+def _hashes(
+    columns: list[pa.Array], rows: int, seed: int, lanes: Sequence[int], before: Sequence[U64] | None
+) -> list[U64]:
+    """These lanes of the hash of each row: what is read of the columns is read once for all."""
+    salts, loop = [LANE_SALTS[lane] for lane in lanes], loops()
+    found = (
+        [np.full(rows, np.uint64(seed) ^ s) for s in salts] if before is None else [h.copy() for h in before]
+    )
     arrays = [_whole(column) for column in columns]
     plain = [_fixed(array.type) and not array.null_count for array in arrays]
     with np.errstate(over="ignore"):
         for lo in range(0, rows, _BLOCK):
-            h = found[lo : lo + _BLOCK]
+            parts = [h[lo : lo + _BLOCK] for h in found]
             for array, words in zip(arrays, plain, strict=True):
-                part = array.slice(lo, len(h))
+                part = array.slice(lo, len(parts[0]))
                 if words:
-                    loop.fold(h, _words(part), salt)
+                    own = _words(part)
+                    for h, salt in zip(parts, salts, strict=True):
+                        loop.fold(h, own, salt)
                 else:
-                    h[:] = mix(h * STEP + _hash(part, salt))
+                    for h, element in zip(parts, _hash(part, salts), strict=True):
+                        h *= STEP
+                        h += element
+                        mixed(h)
     return found
 
 
@@ -114,8 +130,8 @@ def both_lanes(
     columns: list[pa.Array], rows: int, seed: int, before: tuple[U64, U64] | None = None
 ) -> tuple[U64, U64]:
     """Both lanes of the hash of each row."""
-    low, high = before or (None, None)
-    return row_hashes(columns, rows, seed, 0, low), row_hashes(columns, rows, seed, 1, high)
+    low, high = _hashes(columns, rows, seed, (0, 1), before)
+    return low, high
 
 
 def differ(a: pa.Array, b: pa.Array) -> npt.NDArray[np.bool_]:
@@ -172,33 +188,35 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array
 
 
-def _hash(array: pa.Array, salt: np.uint64) -> U64:
-    """A hash of each element of one column."""
+def _hash(array: pa.Array, salts: Sequence[np.uint64]) -> list[U64]:
+    """A hash of each element of one column, for each salt."""
     array = _whole(array)
     kind = array.type
     valid = None
     if array.null_count:
         valid = np.asarray(array.is_valid())
     if pa.types.is_struct(kind):
-        h = np.full(len(array), salt, dtype=np.uint64)
+        found = [np.full(len(array), salt, dtype=np.uint64) for salt in salts]
         for index in range(kind.num_fields):
-            h = mix(h * STEP + _hash(array.field(index), salt))
+            inner = _hash(array.field(index), salts)
+            found = [mixed(h * STEP + element) for h, element in zip(found, inner, strict=True)]
     elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        h = _hash_bytes(array, salt)
+        found = _hash_bytes(array, salts)
     elif pa.types.is_string(kind):
-        h = _hash_bytes(array.cast(pa.large_string()), salt)
+        found = _hash_bytes(array.cast(pa.large_string()), salts)
     elif pa.types.is_binary(kind):
-        h = _hash_bytes(array.cast(pa.large_binary()), salt)
+        found = _hash_bytes(array.cast(pa.large_binary()), salts)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        h = _hash_list(array, salt)
+        found = _hash_list(array, salts)
     elif pa.types.is_boolean(kind):
-        no, yes = mix(np.array([0, 1], np.uint64) + salt)
-        h = np.where(np.asarray(_filled(array, False)), yes, no)
+        values = np.asarray(_filled(array, False)).astype(np.int8)
+        found = [mix(np.array([0, 1], np.uint64) + salt)[values] for salt in salts]
     else:
-        h = mix(_words(array) + salt)
+        words = _words(array)
+        found = [mixed(words + salt) for salt in salts]
     if valid is not None:
-        h = np.where(valid, h, NULL ^ salt)
-    return h
+        found = [np.where(valid, h, NULL ^ salt) for h, salt in zip(found, salts, strict=True)]
+    return found
 
 
 def _fixed(kind: pa.DataType) -> bool:
@@ -248,59 +266,75 @@ def _segment_sum(values: U64, lengths: npt.NDArray[np.int64]) -> U64:
     return sums
 
 
-def _hash_bytes(array: pa.Array, salt: np.uint64) -> U64:
+def _hash_bytes(array: pa.Array, salts: Sequence[np.uint64]) -> list[U64]:
     count = len(array)
     if count == 0:
-        return np.zeros(0, np.uint64)
+        return [np.zeros(0, np.uint64) for _ in salts]
     _, offsets_buffer, data_buffer = array.buffers()
     offsets = np.frombuffer(offsets_buffer, dtype=np.int64)[array.offset : array.offset + count + 1]
-    starts = offsets[:-1].astype(np.int64)
-    lengths = np.diff(offsets).astype(np.int64)
-    words = (lengths + 7) // 8
+    lengths = np.diff(offsets)
+    words = (lengths + 7) >> 3
     if int(words.max()) <= _SHORT_WORDS:
-        data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.zeros(0, np.uint8)
-        return _hash_short(data, starts, lengths, words, salt)
-    first_word = np.cumsum(words) - words
-    total_words = int(words.sum())
-    padded = np.zeros(total_words * 8, np.uint8)
-    if total_words:
+        texts = pa.LargeStringArray.from_buffers(
+            count, offsets_buffer, data_buffer or pa.py_buffer(b""), None, 0, array.offset
+        )
+        sums = [np.zeros(count, np.uint64) for _ in salts]
+        for lo in range(0, count, _BLOCK):
+            own = [one[lo : lo + _BLOCK] for one in sums]
+            _add_short(own, texts.slice(lo, _BLOCK), words[lo : lo + _BLOCK], salts)
+    else:
+        first_word = np.cumsum(words) - words
+        padded = np.zeros(int(words.sum()) * 8, np.uint8)
         data = np.frombuffer(data_buffer, dtype=np.uint8)
-        if starts[0] + int(lengths.sum()) == offsets[-1] and bool((lengths % 8 == 0).all()):
+        if bool((lengths % 8 == 0).all()):
             padded[:] = data[offsets[0] : offsets[-1]]
         else:
             padded[_ragged(first_word * 8, lengths)] = data[offsets[0] : offsets[-1]]
-    place = _ragged(np.zeros(count, np.int64), words).astype(np.uint64)
-    mixed = mix(padded.view(np.uint64) + mix(place * STEP + salt))
-    return mix(_segment_sum(mixed, words) + lengths.astype(np.uint64) * STEP + salt)
+        place = _ragged(np.zeros(count, np.int64), words).astype(np.uint64)
+        sums = [
+            _segment_sum(mixed(padded.view(np.uint64) + mixed(place * STEP + salt)), words) for salt in salts
+        ]
+    steps = lengths.view(np.uint64) * STEP
+    for one, salt in zip(sums, salts, strict=True):
+        one += steps
+        one += salt
+        mixed(one)
+    return sums
 
 
 _SHORT_WORDS = 8
-"""Texts of so many words at most are hashed a word of all of them at a time."""
-_TAILS = np.array([0xFFFFFFFFFFFFFFFF >> (8 * (8 - n)) if n else 0 for n in range(9)], np.uint64)
-"""By the number of a word's bytes that are the text's: these."""
+"""Texts of so many words at most are padded to the longest of them, and hashed a word of all of them at a time."""
 
 
-def _hash_short(
-    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64],
-    words: npt.NDArray[np.int64], salt: np.uint64,
-) -> U64:  # fmt: skip
-    """What `_hash_bytes` gives, where all texts are short."""
-    sums = np.zeros(len(starts), np.uint64)
-    lo, hi = int(starts[0]), int(starts[-1] + lengths[-1])
-    own = np.zeros(hi - lo + 8, np.uint8)
-    own[: hi - lo] = data[lo:hi]
-    at = np.ndarray((hi - lo + 1,), "<u8", own, 0, (1,))  # the eight bytes from each place on
-    for place in range(int(words.max())):
-        rows = slice(None) if place == 0 and int(words.min()) > 0 else np.flatnonzero(words > place)
-        left = np.minimum(lengths[rows] - 8 * place, 8)
-        word = at[starts[rows] - lo + 8 * place] & _TAILS[left]
-        sums[rows] += mix(word + mix(np.array([place], np.uint64) * STEP + salt))
-    return mix(sums + lengths.astype(np.uint64) * STEP + salt)
+def _add_short(
+    sums: Sequence[U64], texts: pa.Array, words: npt.NDArray[np.int64], salts: Sequence[np.uint64]
+) -> None:
+    """Add up the hashes of each text's words, for each salt."""
+    most, least = int(words.max()), int(words.min())
+    if not most:
+        return
+    padded = pc.ascii_rpad(texts, 8 * most, "\0").buffers()[2]
+    every = np.frombuffer(padded, "<u8", len(texts) * most).reshape(-1, most)
+    steps = [mixed(np.arange(most, dtype=np.uint64) * STEP + salt) for salt in salts]
+    for place in range(most):
+        rows: slice | npt.NDArray[np.int64] = slice(None)
+        lacking = words <= place if place >= least else None
+        if lacking is not None and 2 * int(np.count_nonzero(lacking)) > len(texts):
+            rows, lacking = np.flatnonzero(~lacking), None
+        word = every[rows, place]
+        for own, step in zip(sums, steps, strict=True):
+            part = mixed(word + step[place])
+            if lacking is not None:
+                part[lacking] = 0
+            own[rows] += part
 
 
-def _hash_list(array: pa.Array, salt: np.uint64) -> U64:
+def _hash_list(array: pa.Array, salts: Sequence[np.uint64]) -> list[U64]:
     lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0)).astype(np.int64)
-    values = array.flatten()  # skips what stands under nulls
-    place = _ragged(np.zeros(len(array), np.int64), lengths).astype(np.uint64)
-    mixed = mix(_hash(values, salt) + mix(place * STEP + salt))
-    return mix(_segment_sum(mixed, lengths) + lengths.astype(np.uint64) * STEP + salt)
+    values = _hash(array.flatten(), salts)  # skips what stands under nulls
+    place = _ragged(np.zeros(len(array), np.int64), lengths).astype(np.uint64) * STEP
+    steps = lengths.astype(np.uint64) * STEP
+    return [
+        mixed(_segment_sum(mixed(own + mixed(place + salt)), lengths) + steps + salt)
+        for own, salt in zip(values, salts, strict=True)
+    ]
