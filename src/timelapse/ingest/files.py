@@ -214,6 +214,11 @@ _LOOK = 64 << 10
 def check_is_text(file: SourceFile, format_: Format) -> None:
     """Raise IngestError (TL412) for a file that is not the lines of text that it is taken for: known by its first bytes."""
     system, path = file.locate()
+    if file.packed and not file.size:
+        raise IngestError(
+            "the file has no bytes, and a compressed one has some even where its text is empty", place=Place(file.path), code="TL412",
+            hint="was it written to its end? Leave it out if it has no rows",
+        )  # fmt: skip
     try:
         if file.packed:
             with system.open_input_stream(path, compression="detect") as stream:

@@ -339,5 +339,14 @@ def parse_table(plan: Plan, table: pa.Table, first: int | None) -> Batch:
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece, of values as they are: not as codes of a dictionary, nor as runs."""
     whole = column.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+    whole = pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+    if pa.types.is_run_end_encoded(whole.type):
+        whole = pc.run_end_decode(whole)
+    if pa.types.is_dictionary(whole.type):
+        values = whole.dictionary
+        if pa.types.is_string_view(values.type):  # which nothing takes codes of
+            values = values.cast(pa.string())
+        whole = pa.DictionaryArray.from_arrays(whole.indices, values).dictionary_decode()
+    return whole

@@ -169,6 +169,14 @@ class Source:
                 not isinstance(said, str) and not all(isinstance(one, str) and one for one in said)
             ):
                 raise _bad_option(f"{name} is {said!r}", "the name of a column, or a list of names")
+        for name, values in self.only.items():
+            if not isinstance(values, str) and not (
+                isinstance(values, list | tuple) and all(isinstance(one, str) for one in values)
+            ):
+                raise _bad_option(
+                    f"only[{name!r}] is {values!r}",
+                    "a text or a list of texts: other values are compared as texts",
+                )
         for name in self.compute:
             if name in self.fields:
                 raise _bad_option(f"{name} is mapped to a column and computed", "one of the two")
@@ -330,9 +338,10 @@ def as_sources(given: Any, options: Mapping[str, Any], kind: str) -> list[Source
 def no_source(given: object, place: Place | None = None) -> IngestError:
     """The error for something that rows cannot be read from."""
     what = "an event" if isinstance(given, Event) else f"{type(given).__name__}"
+    first = "collect() it first; " if hasattr(given, "collect") else ""  # Polars' LazyFrame
     return IngestError(
         f"{what} is no source", place=place, code="TL411",
-        hint=f"give a path, a Spark, pandas or Polars DataFrame, an Arrow table, tl.Delta, tl.Iceberg, tl.Postgres, or tl.Source(...); {_AT_HAND}",
+        hint=f"{first}give a path, a Spark, pandas or Polars DataFrame, an Arrow table, tl.Delta, tl.Iceberg, tl.Postgres, or tl.Source(...); {_AT_HAND}",
     )  # fmt: skip
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import lzma
+import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,10 +16,25 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from timelapse.errors import IngestError, Place
+from timelapse.ingest.batches import as_text
 from timelapse.ingest.files import Format, SourceFile
 
 if TYPE_CHECKING:
     from timelapse.ingest.plan import Plan
+
+_NAMES = {
+    "parquet": "Parquet",
+    "orc": "ORC",
+    "avro": "Avro",
+    "delta": "Delta",
+    "iceberg": "Iceberg",
+    "postgres": "PostgreSQL",
+}
+_TORN = (
+    OSError, pa.ArrowException, ValueError, LookupError, TypeError, EOFError, StopIteration, ArithmeticError, struct.error, zlib.error,
+    lzma.LZMAError, MemoryError, SystemError,
+)  # fmt: skip
+"""What readers raise for files that are torn or altered; a length that was altered may ask for more memory than there is."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +48,11 @@ class Shape:
 def shape(format_: Format, file: SourceFile) -> Shape:
     """What is known of a file before its rows are read. Raises IngestError (TL412)."""
     assert file.part is None
+    if file.packed:
+        raise IngestError(
+            f"a packed {_NAMES[format_]} file is not read", place=Place(file.path), code="TL412",
+            hint="unpack it: it is compressed inside",
+        )  # fmt: skip
     system, path = file.locate()
     try:
         with system.open_input_file(path) as stream:
@@ -45,7 +70,7 @@ def shape(format_: Format, file: SourceFile) -> Shape:
             names = [f["name"] for f in reader.writer_schema["fields"]]
             rows_ = sum(block.num_records for block in reader)
             return Shape(dict.fromkeys(names, pa.null()), [rows_] if rows_ else [])
-    except (OSError, pa.ArrowInvalid, ValueError, KeyError, TypeError, EOFError, StopIteration) as error:
+    except _TORN as error:
         raise _unreadable(format_, file, error) from error
 
 
@@ -64,7 +89,7 @@ def spans(file: SourceFile, column: str) -> list[tuple[Any, Any] | None]:
                 else:
                     found.append(None)
             return found
-    except (OSError, pa.ArrowInvalid, ValueError) as error:
+    except _TORN as error:
         raise _unreadable("parquet", file, error) from error
 
 
@@ -93,7 +118,7 @@ def read(format_: Format, file: SourceFile, group: int, most: int, plan: Plan | 
                     yield stripe.slice(first, most)
             else:
                 yield from _avro_tables(stream, file, most, plan)
-    except (OSError, pa.ArrowInvalid, ValueError, KeyError, TypeError, EOFError) as error:
+    except _TORN as error:
         if isinstance(error, IngestError):
             raise
         raise _unreadable(format_, file, error) from error
@@ -107,14 +132,23 @@ def _wanted(have: Sequence[str], file: SourceFile, plan: Plan | None) -> list[st
 
 
 def _avro_tables(stream: Any, file: SourceFile, most: int, plan: Plan | None) -> Iterator[pa.Table]:
-    """Avro's records: values of logical types as Python has them."""
+    """Avro's records: values of logical types as Python has them. What may be a text or something else by its schema is a text."""
     reader = _avro().reader(stream)
-    fields = [f["name"] for f in reader.writer_schema["fields"]]
-    names = _wanted(fields, file, plan)
+    fields = {f["name"]: f["type"] for f in reader.writer_schema["fields"]}
+    names = _wanted(tuple(fields), file, plan)
+    texts = {name for name in names if _is_text_or_other(fields[name])}
     waiting: list[Any] = []
 
     def table() -> pa.Table:
-        return pa.table({name: pa.array([row[name] for row in waiting]) for name in names})
+        columns = {name: [row[name] for row in waiting] for name in names}
+        return pa.table(
+            {
+                name: pa.array(
+                    [None if v is None else as_text(v) for v in values] if name in texts else values
+                )
+                for name, values in columns.items()
+            }
+        )
 
     for row in reader:
         waiting.append(row)
@@ -125,16 +159,41 @@ def _avro_tables(stream: Any, file: SourceFile, most: int, plan: Plan | None) ->
         yield table()
 
 
-def _avro() -> Any:
-    import fastavro
+def _is_text_or_other(kind: Any) -> bool:
+    """Whether a field's type is a union of texts and other values."""
+    own = [k for k in kind if k != "null"] if isinstance(kind, list) else []
+    return len(own) > 1 and "string" in own
 
+
+@cache
+def _avro() -> Any:
+    """fastavro, with the codecs that it needs other packages for from Arrow: Spark writes snappy by default."""
+    import fastavro.read
+
+    readers = fastavro.read.BLOCK_READERS
+    plain = readers["null"]
+    readers["snappy"] = lambda fo: io.BytesIO(_snappy(plain(fo).read()))
+    readers["zstandard"] = lambda fo: pa.input_stream(pa.BufferReader(plain(fo).read()), compression="zstd")
     return fastavro
 
 
+def _snappy(data: bytes) -> bytes:
+    """A block of Avro: what was compressed, which begins with its length, and the CRC-32 of what it was."""
+    length = shift = at = 0
+    while True:
+        length |= (data[at] & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+        if data[at - 1] < 0x80:
+            break
+    found: bytes = pa.Codec("snappy").decompress(data[:-4], length, asbytes=True)
+    if zlib.crc32(found).to_bytes(4, "big") != data[-4:]:
+        raise ValueError("the checksum of a block differs")
+    return found
+
+
 def _unreadable(format_: Format, file: SourceFile, error: Exception) -> IngestError:
-    name = {"parquet": "Parquet", "orc": "ORC", "avro": "Avro"}[format_]
     return IngestError(
-        f"not a readable {name} file: {error}",
+        f"not a readable {_NAMES[format_]} file: {str(error).strip() or type(error).__name__}",
         place=Place(file.path),
         code="TL412",
         hint="check the file, or leave it out",
