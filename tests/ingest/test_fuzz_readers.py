@@ -18,18 +18,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
+import psycopg
 import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
 
 import timelapse as tl
 from tests.depth import deep
-from timelapse.log import Delta, Log, Source
+from timelapse.log import Delta, Iceberg, Log, Postgres, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.streaming.postgres_server import Server
 
 
 class Did(tl.Event):
@@ -41,7 +45,8 @@ class Did(tl.Event):
 
 Row = dict[str, Any]
 TEXTS = ("csv", "jsonl", "txt")
-FORMATS = (*TEXTS, "parquet", "orc", "avro", "delta")
+TABLES = ("delta", "iceberg", "postgres")
+FORMATS = (*TEXTS, "parquet", "orc", "avro", *TABLES)
 LOW, HIGH = 1_000, 100_000
 _USERS = (
     "ann",
@@ -86,7 +91,7 @@ def _dirt(rng: random.Random, format_: str) -> tuple[list[File], Truth]:
     files: list[File] = []
     for name in sorted(names, key=str.encode):
         columns = {"ts": "ts", "id": "id", "user": "user", "amount": "amount", "note": "note"}
-        if format_ != "delta":
+        if format_ not in TABLES:
             if rng.random() < 0.3:
                 columns["user"] = "user name; 2"
             if rng.random() < 0.3:
@@ -259,14 +264,59 @@ def _options(format_: str) -> dict[str, Any]:
     if format_ == "txt":
         # [\s\S] and not a dot: a user may be a control character
         said |= {"regex": r"^did (?P<ts>[^\t]*)\t(?P<id>[^\t]*)\t(?P<user>[^\t]*)\t(?P<amount>[^\t]*)\t(?P<note>[^\t]*)$", "null": "-", "unmatched": "quarantine", "fields": {}}  # fmt: skip
-    if format_ == "delta":
+    if format_ in TABLES:
         said["fields"] = {}
     return said
 
 
-def _written(rng: random.Random, folder: Path, format_: str) -> tuple[Any, Truth, dict[str, Any]]:
+def _iceberg(rng: random.Random, folder: Path, files: Sequence[File]) -> Iceberg:
+    """A table with a data file per file, some of them in folders of their own."""
+    where = {
+        "name": "dirt", "type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/wh",
+    }  # fmt: skip
+    catalog = SqlCatalog(**where)
+    catalog.create_namespace("a")
+    table = catalog.create_table("a.did", schema=pa.schema(list(_ARROW.items())))
+    if rng.random() < 0.5:
+        with table.update_spec() as spec:
+            spec.add_identity("user")
+    for file in files:
+        if file.rows:
+            table.append(_table(rng, file))
+    return Iceberg("a.did", where)
+
+
+def _postgres(rng: random.Random, dsn: str, files: Sequence[File]) -> Postgres:
+    """A table of its own, in ranges of any size; some rows have no value in the column of the ranges."""
+    name = f"did_{rng.getrandbits(60)}"
+    rows = [row for file in files for row in file.rows]
+    with psycopg.connect(dsn, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute(
+            f'create table {name} (nr bigint, ts bigint, id bigint, "user" text, amount float8, note text)'.encode()
+        )
+        cursor.executemany(
+            f"insert into {name} values (%s, %s, %s, %s, %s, %s)".encode(),
+            [
+                (
+                    None if rng.random() < 0.05 else n - 20,
+                    *(row[c] for c in ("ts", "id", "user", "amount", "note")),
+                )
+                for n, row in enumerate(rows)
+            ],
+        )
+    return Postgres(dsn, f"select * from {name} -- all of them", "nr", rng.choice([1, 7, 1000]))
+
+
+def _written(
+    rng: random.Random, folder: Path, format_: str, request: pytest.FixtureRequest
+) -> tuple[Any, Truth, dict[str, Any]]:
     files, truth = _dirt(rng, format_)
     folder.mkdir()
+    if format_ == "iceberg":
+        return _iceberg(rng, folder, files), truth, _options(format_)
+    if format_ == "postgres":
+        server: Server = request.getfixturevalue("server")
+        return _postgres(rng, server.dsn, files), truth, _options(format_)
     if format_ == "delta":
         for file in files or []:
             if file.rows:
@@ -294,15 +344,13 @@ def _check(log: Log, truth: Truth) -> None:
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_each_reader_accounts_for_every_row(format_: str, tmp_path: Path) -> None:
+def test_each_reader_accounts_for_every_row(
+    format_: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     seen: Counter[str] = Counter()
-    for seed in range(deep(8)):
+    for seed in range(deep(3 if format_ in ("iceberg", "postgres") else 8)):
         rng = random.Random(f"{format_} {seed}")
-        data, truth, options = _written(rng, tmp_path / f"raw{seed}", format_)
-        if (
-            format_ == "delta"
-        ):  # of conflicts the first in log order is taken, and files of a table have names by chance
-            options["conflicts"] = "first"
+        data, truth, options = _written(rng, tmp_path / f"raw{seed}", format_, request)
         log = Log.write(tmp_path / f"log{seed}", {Did: Source(data, **options)})
         try:
             _check(log, truth)
@@ -314,10 +362,10 @@ def test_each_reader_accounts_for_every_row(format_: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_each_reader_gives_the_same_on_spark_and_in_any_split(
-    format_: str, tmp_path: Path, spark: SparkSession
+    format_: str, tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest
 ) -> None:
     rng = random.Random(f"split {format_}")
-    data, truth, options = _written(rng, tmp_path / "raw", format_)
+    data, truth, options = _written(rng, tmp_path / "raw", format_, request)
     here = Log.write(tmp_path / "here", {Did: Source(data, **options)})
     there = Log.write(
         tmp_path / "there", {Did: Source(data, **options)}, spark, partitions=rng.randrange(1, 4)
@@ -329,7 +377,7 @@ def test_each_reader_gives_the_same_on_spark_and_in_any_split(
         return sorted(map(str, log.quarantine().to_pylist()))
 
     assert rows(there) == rows(here)
-    if format_ == "delta":
+    if format_ in TABLES:
         return
     # without `unique`, of which what is in the log wins: files in any order, one after the other
     plain = {**options, "unique": []}

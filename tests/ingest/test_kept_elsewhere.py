@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -16,12 +15,13 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import timelapse as tl
 from tests.cli.run_cli import cli
-from tests.streaming.postgres_server import BINARIES, Server
 from timelapse.errors import IngestError
 from timelapse.log import Delta, Iceberg, Log, Postgres, Source, SparkTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.streaming.postgres_server import Server
 
 START = datetime(2026, 10, 1, tzinfo=UTC)
 
@@ -168,15 +168,6 @@ def test_a_log_follows_an_iceberg_table(tmp_path: Path, spark: SparkSession) -> 
 # --- PostgreSQL -------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    if BINARIES is None:
-        pytest.skip("no PostgreSQL here: apt-get install postgresql")
-    one = Server(tmp_path_factory.mktemp("postgres"))
-    yield one
-    one.stop("fast")
-
-
 def test_a_log_follows_a_query(
     tmp_path: Path, server: Server, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +216,40 @@ def test_a_log_follows_a_query(
         with pytest.raises(IngestError, match=r"TL418.*no_such"):
             Log.write(tmp_path / "odd", {Pay: Postgres(server.dsn, "select * from no_such", "id")})
     assert Decimal("7.25") * 100 == 725
+
+
+class Until(tl.Event):
+    id: int
+    end: tl.Time | None
+    day: str | None
+
+
+def test_times_that_python_does_not_have_are_read(tmp_path: Path, server: Server) -> None:
+    """`infinity` is the greatest time, years before 1 and after 9999 are times; a comment, and braces, in the query are its own."""
+    rows = {
+        1: ("2026-10-01T00:00:00.000001+02", "2026-10-01"), 2: ("infinity", None), 3: ("20000-01-01T00:00:00Z", None),
+        4: ("0044-03-15 12:00:00+00 BC", None), 5: (None, None), 6: ("-infinity", None),
+    }  # fmt: skip
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("drop table if exists until")
+        connection.execute("create table until (id int, ending timestamptz, day date)")
+        for id_, (ending, day) in rows.items():
+            connection.execute("insert into until values (%s, %s, %s)", (id_, ending, day))
+    query = "select id, 5 as ts, ending, day::text, '{by}' as text from until -- all {step}"
+    source = Source(Postgres(server.dsn, query, "id", 2), fields={"end": "ending"}, max_bad=1.0)
+    log = Log.write(tmp_path / "log", {Until: source})
+    first = 1_790_805_600_000_001
+    year_20000 = 568_971_820_800_000_000
+    ides = -63_517_780_800_000_000
+    found = {e.id: (e.end, e.day) for e in log.events(Until)}
+    assert found == {
+        1: (first, "2026-10-01"), 2: ((1 << 63) - 1, None), 3: (year_20000, None), 4: (ides, None), 5: (None, None),
+        6: (-(1 << 63), None),
+    }  # fmt: skip
+    dated = Source(
+        Postgres(server.dsn, "select id, day as at from until", "id"), ts="at", tz="UTC", max_bad=1.0
+    )
+    assert [e.id for e in Log.write(tmp_path / "dated", {Until: dated}).events(Until)] == [1]
 
 
 # --- Spark's catalogue ------------------------------------------------------------------------------------

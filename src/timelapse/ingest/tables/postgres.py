@@ -7,17 +7,22 @@ What the server knows of each range, the number of its rows and a hash over them
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from timelapse.ids import DAY
 from timelapse.ingest.files import SourceFile
 from timelapse.ingest.tables.base import Opened, Table, unreadable
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg.abc import Buffer
+    from psycopg.adapt import Loader
 
 STEP = 100_000
 _NO_VALUE = "null"
@@ -51,7 +56,7 @@ class Postgres(Table):
             found = connection.execute(
                 _sql(
                     "select case when k is null then null else floor(k::numeric / {step})::bigint end, count(*), "
-                    "sum(hashtextextended(t, 0)::numeric)::text from (select ({by}) as k, q::text as t from ({query}) as q) as r group by 1 order by 1",
+                    "sum(hashtextextended(t, 0)::numeric)::text from (select ({by}) as k, q::text as t from ({query}\n) as q) as r group by 1 order by 1",
                     query=self.query, by=self.by, step=str(int(self.step)),
                 )
             ).fetchall()  # fmt: skip
@@ -141,16 +146,18 @@ class _Part:
                     )
                 )
                 ordered = _sql(
-                    'select {picked} from ({query}) as q where {wanted} order by ({by}), q::text collate "C"',
+                    'select {picked} from ({query}\n) as q where {wanted} order by ({by}), q::text collate "C"',
                     picked=", ".join(picked) or "1", query=self.query, wanted=wanted.decode(), by=self.by,
                 )  # fmt: skip
-                with connection.cursor(name="timelapse") as cursor:
+                for name, loader in _loaders().items():
+                    connection.adapters.register_loader(name, loader)
+                with connection.cursor(name="timelapse", binary=True) as cursor:
                     cursor.itersize = most
                     cursor.execute(ordered)
                     while rows := cursor.fetchmany(most):
                         values = list(zip(*rows, strict=True))
                         yield pa.table(
-                            [pa.array(v, types[n]) for n, v in zip(names, values, strict=False)], names
+                            [_array(v, types[n]) for n, v in zip(names, values, strict=False)], names
                         )
         except (psycopg.Error, pa.ArrowException, ValueError, OverflowError) as error:
             raise unreadable(self.where, error) from error
@@ -169,9 +176,43 @@ def _connect(dsn: str, query: str) -> psycopg.Connection[Any]:
     return connection
 
 
+_MOST = (1 << 63) - 1
+_EPOCH = 946_684_800_000_000
+"""The server counts microseconds, and days, from 2000."""
+
+
+@cache
+def _loaders() -> dict[str, type[Loader]]:
+    """Times as whole numbers since 1970, whatever they are: `infinity`, which is the greatest, and years that Python does not have."""
+    from psycopg.adapt import Loader
+    from psycopg.pq import Format
+
+    class Stamp(Loader):
+        format = Format.BINARY
+
+        def load(self, data: Buffer) -> int:
+            found = int.from_bytes(data, "big", signed=True)
+            return found if found < -_MOST else min(found + _EPOCH, _MOST)
+
+    class Day(Loader):
+        format = Format.BINARY
+
+        def load(self, data: Buffer) -> int:
+            found = int.from_bytes(data, "big", signed=True)
+            return found if found == -(1 << 31) else min(found + _EPOCH // DAY, (1 << 31) - 1)
+
+    return {"timestamp": Stamp, "timestamptz": Stamp, "date": Day}
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, pa.int64()).cast(kind)
+    return pa.array(values, pa.int32()).cast(kind) if pa.types.is_date(kind) else pa.array(values, kind)
+
+
 def _columns(connection: psycopg.Connection[Any], query: str) -> dict[str, pa.DataType]:
     """The columns of a query with Arrow's types."""
-    found = connection.execute(_sql("select * from ({query}) as q limit 0", query=query)).description or []
+    found = connection.execute(_sql("select * from ({query}\n) as q limit 0", query=query)).description or []
     types = {t.oid: t.name for t in connection.adapters.types}
     return {c.name: _TYPES.get(types.get(c.type_code, ""), pa.string()) for c in found}
 
@@ -182,6 +223,4 @@ def _quoted(name: str) -> str:
 
 def _sql(text: str, **parts: str) -> Any:
     """A statement with the user's own query and expression in it: both come from the definition, not from data."""
-    for name, value in parts.items():
-        text = text.replace("{" + name + "}", value)
-    return text.encode()
+    return re.sub(r"\{(\w+)\}", lambda found: parts[found[1]], text).encode()
