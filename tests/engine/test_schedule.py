@@ -128,7 +128,7 @@ def test_every_slice_gets_its_final_pass_whatever_the_order(
 
 
 def test_given_states_need_no_pass() -> None:
-    schedule = Schedule(SHAPES, 4, 0, frozenset({"a", "b", "c", "d"}))
+    schedule = Schedule(SHAPES, 4, held=4)
     assert [step.kind for step in schedule.ready()] == ["final"] * 4
 
 

@@ -42,15 +42,21 @@ class CoreKey:
     """The key without the cuts."""
     until: int | None = None
     """How far the clock goes on after the last event."""
+    core: str = ""
+    """The key without log and cuts."""
 
     def of(self, *more: str) -> str:
         """The key of something that depends on the core and on this."""
         return hashlib.sha256("\0".join([self.text, *more]).encode()).hexdigest()
 
+    def anywhere(self, *more: str) -> str:
+        """The key of something that depends on the core and on this, whatever the log is."""
+        return hashlib.sha256("\0".join([self.core, *more]).encode()).hexdigest()
+
     def at(self, cuts: Sequence[int]) -> CoreKey:
         """The key of the same core over the same log, cut in this way."""
         text = hashlib.sha256(f"{self.whole} {list(cuts)}".encode()).hexdigest()
-        return CoreKey(text, "", tuple(cuts), self.whole, self.until)
+        return CoreKey(text, "", tuple(cuts), self.whole, self.until, self.core)
 
 
 def core_key(
@@ -72,7 +78,10 @@ def core_key(
         return CoreKey(reason=f"its states depend on what cannot be hashed: {unsure}")
     end = "" if until is None or not analysis.spec.times else str(until)
     parts = [f"timelapse states {FORMAT}", software(), log_id, digest, end]
-    return CoreKey(whole=hashlib.sha256("\0".join(parts).encode()).hexdigest(), until=until).at(cuts)
+    whole, anywhere = (
+        hashlib.sha256("\0".join(p).encode()).hexdigest() for p in (parts, [*parts[:2], *parts[3:]])
+    )
+    return CoreKey(whole=whole, until=until, core=anywhere).at(cuts)
 
 
 def refusal(analysis: Analysis) -> str | None:

@@ -12,9 +12,10 @@ from typing import Any
 
 from timelapse.analysis import Analysis
 from timelapse.analysis.outputs import output_part
-from timelapse.cache import reads, states
+from timelapse.cache import older, reads, states
 from timelapse.cache.group import Group
 from timelapse.cache.key import CoreKey, core_key
+from timelapse.cache.older import Older, older_text
 from timelapse.cache.reads import OutputDriver, Reads
 from timelapse.cache.states import KeptStates
 from timelapse.cache.store import Store, open_store
@@ -35,6 +36,11 @@ from timelapse.progress import Progress
 
 MIN_EVENTS = 50_000
 """Logs below this size are replayed as fast as anything could be looked up."""
+
+
+Behind = Callable[[tuple[int, ...], bool], Sequence[int] | None]
+"""Says how a log is cut whose first slices are given, by where they begin and where the last of them ends, and whether their starts
+were kept; None: not with these."""
 
 
 @dataclass
@@ -63,6 +69,12 @@ class Reuse:
     """Whether their output parts have run beside this one."""
     decoded: Path | None = None
     """Where these share what they have read."""
+    log: str | None = None
+    """The place of the log."""
+    older: Older | None = None
+    """What holds of states that were kept of another version of the log."""
+    begun: KeptStates | None = None
+    """What the run took of these."""
 
     @classmethod
     def none(cls, reason: str) -> Reuse:
@@ -73,10 +85,14 @@ class Reuse:
     def of(
         cls, program: Program, analysis: Analysis, log_id: str | None, events: int, cuts: Sequence[int],
         *, least: int | None = None, several: bool = False, decoded: Path | None = None,
-        group: Group | None = None, until: int | None = None,
+        group: Group | None = None, until: int | None = None, log: str | None = None,
+        behind: Behind | None = None,
     ) -> Reuse:  # fmt: skip
         """The cache for one program over a log that is cut in this way, or in any other of `least` slices or more; the
-        clock goes on to `until`."""
+        clock goes on to `until`.
+
+        `log`: where it is. `behind`: how it is cut where states hold that were kept of another version of it.
+        """
         store = open_store()
         if store is None:
             return cls.none("the cache is switched off")
@@ -88,16 +104,28 @@ class Reuse:
         other = None if least is None else states.known_cuts(store, key)
         if least is not None and other is not None and len(other) > least:
             key = key.at(other)
-        part = output_part(analysis)
-        if part.reason:
-            return cls(store, key, reads_reason=part.reason)
-        try:
-            reads_of = Reads.of(program, key, part)
-            return cls(
-                store, key, reads=reads_of, log_id=log_id, several=several, decoded=decoded, group=group
+        found = None
+        if log is not None and log_id is not None and behind is not None:
+            found = (
+                None
+                if store.head(states.states_key(key))
+                else older.find(store, key, log, log_id, to_end=not analysis.spec.times)
             )
+            cut = None if found is None else behind(found.cuts, older.has_starts(store, found))
+            found = None if found is None or cut is None else found.first_of(cut)
+            key = key if found is None or cut is None else key.at(cut)
+        made = cls(store, key, log_id=log_id, log=log, older=found)
+        part = output_part(analysis)
+        made.reads_reason = part.reason
+        if part.reason:
+            return made
+        try:
+            made.reads = Reads.of(program, key, part)
         except (Unsure, RecursionError) as unsure:
-            return cls(store, key, reads_reason=f"its reads depend on what cannot be hashed: {unsure}")
+            made.reads_reason = f"its reads depend on what cannot be hashed: {unsure}"
+            return made
+        made.several, made.decoded, made.group = several, decoded, group
+        return made
 
     def cuts(self, planned: Sequence[int]) -> tuple[int, ...]:
         """Where the log is cut: where kept states know their way, else as planned."""
@@ -106,10 +134,13 @@ class Reuse:
     def describe(self) -> dict[str, Any]:
         """What `timelapse explain` says: what is kept, or why it cannot be."""
         if self.store is None:
-            return {"states": False, "reads": False, "reason": self.reason, "reads_reason": ""}
+            return {"states": False, "reads": False, "reason": self.reason, "reads_reason": "", "older": None}
         kept = self.store.head(states.states_key(self.key)) is not None
         reads_kept = kept and self.reads is not None and not self.reads.missing(self.store)
-        return {"states": kept, "reads": reads_kept, "reason": "", "reads_reason": self.reads_reason}
+        return {
+            "states": kept, "reads": reads_kept, "reason": "", "reads_reason": self.reads_reason,
+            "older": None if self.older is None else self.older.describe(),
+        }  # fmt: skip
 
     # --- running ------------------------------------------------------------------------------------
 
@@ -126,11 +157,13 @@ class Reuse:
             if outcome is not None:
                 return outcome
             self._lease(job)
-        known = None if self.kept is None else self.kept.moved
+        if self.older is not None and self.begun is not None:
+            progress.note(f"start states are taken from the cache: {older_text(self.older.describe())}")
+        known = next((found.moved for found in (self.kept, self.begun) if found is not None), None)
         recording, wanted = self._recording(job, chained=known is None and plan.mode != "staged")
 
         staged = job.slices - job.given > 1 and (known is not None or plan.mode == "staged")
-        stages = [] if known is not None else plan.stages
+        stages = [] if self.kept is not None else plan.stages
         here = suitable(
             executor, staged=staged, unlocked=staged and _leaves_lock(job, stages, executor.threads)
         )
@@ -213,6 +246,8 @@ class Reuse:
         if self.store is not None and job.slices > 1:
             self.kept = states.lease(self.store, self.key, job)
             self.what = "states" if self.kept is not None else ""
+        if self.store is not None and self.kept is None and self.older is not None:
+            self.begun = older.lease(self.store, self.older, job)
 
     def _recording(self, job: Job, *, chained: bool) -> tuple[Job | None, Job | None]:
         """The job with a final pass that records, where that is worth it; and where it would be, once compiled."""
@@ -246,12 +281,22 @@ class Reuse:
         if self.kept is not None or outcome.fallback is not None:
             return
         seconds = sum(s for name, s in outcome.timings.items() if not name.startswith("final"))
+        seconds += 0.0 if self.begun is None else self._saved()
         origin = {**origin, "seconds": seconds, "validated_slices": outcome.validated}
         if self.beside and self.group is not None:
             self.group.hold(job, outcome.reports, origin)
         head = self.store.head(states.states_key(self.key))
         if head is None or (not states.has_starts(head) and (job.scratch / STARTS).is_dir()):
-            self._note(states.save(self.store, self.key, job, outcome.reports, about, origin))
+            why = states.save(self.store, self.key, job, outcome.reports, about, origin)
+            self._note(why)
+            if why is None:
+                older.remember(self.store, self.key, self.log, self.log_id, about)
+
+    def _saved(self) -> float:
+        """How long it took to find the states of another version that hold."""
+        assert self.begun is not None
+        assert self.older is not None
+        return self.begun.seconds * self.older.cuts[-1] / max(1, self.older.key.cuts[-1])
 
     def _note(self, why: str | None) -> None:
         if why is not None:
@@ -259,6 +304,12 @@ class Reuse:
 
     def certificate(self, seconds: float) -> dict[str, Any] | None:
         """What a run of so many seconds took from the cache, and what validated that; None where it took nothing."""
+        if self.begun is not None and self.older is not None:
+            return {
+                "what": "states", "key": self.older.key.text, "saved": self._saved(), "found_by": self.begun.origin,
+                "validated": "hashes of the events, and the final pass changed the states exactly as the cache says",
+                "older": self.older.describe(),
+            }  # fmt: skip
         if self.kept is None:
             return None
         proved = "the final pass changed the states exactly as the cache says"
@@ -272,6 +323,7 @@ class Reuse:
             "saved": saved,
             "found_by": self.kept.origin,
             "validated": proved,
+            "older": None,
         }
 
 

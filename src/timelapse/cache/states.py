@@ -56,27 +56,33 @@ def lease(store: Store, key: CoreKey, job: Job) -> KeptStates | None:
     for folder in (STARTS, ROWS):
         if (place / folder).is_dir():
             (place / folder).rename(job.scratch / folder)
-    return _known(taken, list(spec_of(job.program).states))
+    return known_of(taken, list(spec_of(job.program).states))
 
 
 def _has(head: Head, wanted: Sequence[Boundary]) -> bool:
     """Whether an entry has boundaries at the same cuts, with all that is wanted of them. A view that looks back further than
     those of the program that was kept may still find its rows there."""
-    try:
-        found = [Boundary.from_json(text) for text in head.data.get("boundaries", ())]
-    except (TypeError, ValueError):
+    found = boundaries_in(head)
+    if not found or len(found) != len(wanted):
         return False
-    places = [(b.cut, b.seq, b.clock, b.states) for b in found]
-    if not found or places != [(b.cut, b.seq, b.clock, b.states) for b in wanted]:
+    if not all(one.goes_on_as(other) for one, other in zip(found, wanted, strict=True)):
         return False
     return all(name in head.files for boundary in wanted for name in boundary.names())
+
+
+def boundaries_in(head: Head) -> list[Boundary]:
+    """The boundaries that an entry has; none where it has nothing but what slices changed."""
+    try:
+        return [Boundary.from_json(text) for text in head.data.get("boundaries", ())]
+    except (TypeError, ValueError):
+        return []
 
 
 def changes(store: Store, key: CoreKey, names: list[str], scratch: Path, out: Path) -> KeptStates | None:
     """Put what each slice changed into a run's folder, for a run that makes no changes of its own."""
     place = scratch / "changes"
     head = store.lease(states_key(key), place)
-    known = None if head is None else _known(head, names)
+    known = None if head is None else known_of(head, names)
     if known is not None and (place / "state").is_dir():
         (place / "state").rename(out / "state")
     return known
@@ -124,7 +130,8 @@ def states_key(key: CoreKey) -> str:
     return key.of(KIND)
 
 
-def _known(head: Head, states: list[str]) -> KeptStates | None:
+def known_of(head: Head, states: list[str]) -> KeptStates | None:
+    """What an entry says that slices change; None where it does not say it."""
     moved, content = {}, {}
     try:
         for name in states:

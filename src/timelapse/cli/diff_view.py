@@ -182,8 +182,10 @@ class View:
 
 def _shared(run: Run) -> str:
     """What a replay did not have to do again."""
+    from timelapse.run.views import of_older
+
     kept = run.certificate.get("cache")
-    return f" ({clean(str(kept['what']))} from the cache)" if kept else ""
+    return f" ({clean(str(kept['what']))} from the cache{of_older(kept)})" if kept else ""
 
 
 def _table(*names: str) -> Any:

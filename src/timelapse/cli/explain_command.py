@@ -89,7 +89,7 @@ def explain(
     if svg is not None:
         svg.parent.mkdir(parents=True, exist_ok=True)
         svg.write_text(found.svg(), encoding="utf-8")
-    kept = {} if opened is None else kept_of(made, opened)
+    kept = {} if opened is None else kept_of(made, opened, found.plan)
     if as_json:
         print_json({**found.to_json(), **({"cache": kept} if kept else {})})
     elif plan:
@@ -173,11 +173,15 @@ def print_plan(found: Explanation) -> None:
 
 def _cache_text(kept: dict[str, Any]) -> str:
     """One line on what a replay could start from."""
+    from timelapse.cache.older import older_text
+
     if kept["reason"]:
         return f"nothing is kept: {kept['reason']}"
     if kept["reads"]:
         return "states and what is read of them are kept: a replay runs the output part alone"
     text = "states are kept: a replay starts from them" if kept["states"] else "no states are kept yet"
+    if kept["older"]:
+        text = f"states are kept of another version of the log, and a replay starts from those that hold: {older_text(kept['older'])}"
     return text + (f"; reads are not kept: {kept['reads_reason']}" if kept["reads_reason"] else "")
 
 

@@ -66,7 +66,13 @@ class Point:
     def source(self) -> str:
         """What was needed: `replay` (everything), `states` (all but finding the states) or `last rules`."""
         cache = self.run.certificate.get("cache")
-        return "replay" if cache is None else "states" if cache["what"] == "states" else "last rules"
+        return (
+            "replay"
+            if cache is None or cache.get("older")
+            else "states"
+            if cache["what"] == "states"
+            else "last rules"
+        )
 
     @property
     def replayed(self) -> str:

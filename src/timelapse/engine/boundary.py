@@ -59,6 +59,15 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
             rows=tuple(rows),
         )  # fmt: skip
 
+    def goes_on_as(self, other: Boundary) -> bool:
+        """Whether both stand at the same place, and have the same states."""
+        return (self.cut, self.seq, self.clock, self.states) == (
+            other.cut,
+            other.seq,
+            other.clock,
+            other.states,
+        )
+
     def names(self) -> Iterator[str]:
         """Its files, by their names in the folder."""
         for state in self.states:

@@ -9,6 +9,8 @@ after the other from the state that was really reached, and the run says so.
 Leading slices (plan/schedule.py) have no prediction that could be wrong: what was used to find the
 next slice's start is what their final pass changed, from a start that the induction says is exact.
 They are a chain, and the argument for the slices after them begins at the state that they reached.
+
+What slices change may be known from an earlier replay, of all of them or of those at the beginning. It is a prediction like any other.
 """
 
 from __future__ import annotations
@@ -58,8 +60,9 @@ class Driver:
     """Runs one job by a plan.
 
     What it schedules are *spans*: slices that a task takes together, most often one (`Job.runs`). `lead` is the number
-    of leading spans. `known`: what each slice changes of each state, where all start states are in place already;
-    then there is nothing to lead to.
+    of leading spans. `known`: what slices change of each state, of all or of the first so many, where the states at their
+    starts, and behind the last of them, are in place already. No pass runs ahead over these. In a run that is not staged a task takes
+    all slices behind them.
     """
 
     def __init__(
@@ -73,12 +76,12 @@ class Driver:
         self._disk = world.disk
         self._states = tuple(spec_of(job.program).states)
         self._staged = job.slices - job.given > 1 and (known is not None or plan.mode == "staged")
-        given = frozenset(self._states if known is not None else ())
+        held = 0 if known is None else 1 + max((at for _, at in known), default=-1)
         spans = job.spans if self._staged and known is None else [(i, i) for i in range(job.slices)]
+        if known is not None and held < job.slices and plan.mode != "staged":
+            spans = [*spans[:held], (held, job.slices - 1)]
         self._spans = tuple(span for span in spans if span[0] >= job.given)
-        self._schedule = Schedule(
-            plan.shapes, len(self._spans), 0 if given or not self._staged else lead, given
-        )
+        self._schedule = Schedule(plan.shapes, len(self._spans), lead if self._staged else 0, held)
         self._known = Known(job, dict(known or {}))
         self._predicted = self._known.predicted
         """What spans change of states: of a slice each change, of several what their changes come to."""
@@ -120,10 +123,10 @@ class Driver:
             self._loop.close()
         self._check_taken_out(reports.values(), accepted=True)
         outcome = self._outcome([reports[i] for i in range(given, slices)])
-        led = min(begin, self._spans[self._schedule.lead][0])
-        outcome.lead = led - given
-        outcome.validated = max(0, min(begin - 1, self._spans[-1][0]) - led)
-        outcome.predicted = max(0, self._spans[-1][0] - led)
+        first, behind = (self._spans[at][0] for at in (self._schedule.held, self._schedule.lead))
+        outcome.lead = max(0, min(begin, behind) - first)
+        outcome.validated = max(0, min(begin - 1, self._spans[-1][0]) - given - outcome.lead)
+        outcome.predicted = max(0, self._spans[-1][0] - given - outcome.lead)
         outcome.fallback = fallback
         outcome.taken_over, outcome.torn = (
             (self._finished.slices, self._finished.passes),
@@ -199,7 +202,7 @@ class Driver:
         )  # fmt: skip
 
     def _merge_task(self, state: str, at: int) -> Task:
-        leads = at < self._schedule.lead
+        leads = self._schedule.leads(at)
         stage, (first, last) = self._source[state], self._spans[at]
         parts = self._schedule.parts(stage)
         if leads:
@@ -269,14 +272,14 @@ class Driver:
 
         Where a pass ahead raised, some states have no prediction, and no span was started from it.
         """
-        if at < self._schedule.lead or at == len(self._spans) - 1:
+        if self._schedule.leads(at) or at == len(self._spans) - 1:
             return True
         if self._finals[at].failure is not None:
             return True
         return all((name, at) in self._predicted for name in self._states)
 
     def _wrong_states(self, at: int) -> list[str]:
-        if at < self._schedule.lead or at == len(self._spans) - 1:
+        if self._schedule.leads(at) or at == len(self._spans) - 1:
             return []
         reports = self._finals[at].reports
         return [n for n in self._states if self._predicted.get((n, at)) != self._change(reports, at, n)]
@@ -394,6 +397,7 @@ class Driver:
         events = 0 if kind == "merge" else cuts[last + 1] - cuts[first]
         self._next_task += 1
         alone = kind == "final_chain" or (kind == "final" and len(self._spans) == 1)
+        alone = alone or (last > first and self._plan.mode != "staged")  # behind slices that are known
         threads = self._executor.threads if alone else 1
         share = share_of(
             self._job.reader.count, len(self._spans) if self._staged else 1, self._executor.cores, parts

@@ -103,7 +103,9 @@ class SegmentWriter:
             threads = self._threads if len(places) >= _BESIDE else 1
             cuts = [0, len(places) // 2, len(places)] if threads > 1 else [0, len(places)]
             hashes = [
-                partial(_sums, [c.slice(lo, hi - lo) for c in hashed], places[lo:hi], self._seeds[number])
+                partial(
+                    content_sums, [c.slice(lo, hi - lo) for c in hashed], places[lo:hi], self._seeds[number]
+                )
                 for lo, hi in itertools.pairwise(cuts)
             ]
             _, *parts = at_once([(3, write), *((1, one) for one in hashes)], threads)
@@ -173,7 +175,7 @@ class SegmentWriter:
         )  # fmt: skip
 
 
-def _sums(hashed: list[pa.Array], places: I64, seed: int) -> list[tuple[int, int]]:
+def content_sums(hashed: list[pa.Array], places: I64, seed: int) -> list[tuple[int, int]]:
     """For each lane of the hash of some rows: the sum of the rows' hashes, and that of place times hash."""
     own = places.view(np.uint64)
     with np.errstate(over="ignore"):

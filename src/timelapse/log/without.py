@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from timelapse.errors import LogError, Place
 from timelapse.store.remote import place_path
 
 _MARK, ONLY_MARK, PART_MARK = "-without-", "-only-", "-part-"
+_END = re.compile(rf"({PART_MARK}[0-9]+)-[0-9]+$")
 RUN_FILE = "run.json"
 
 
@@ -58,6 +60,11 @@ def base_of(log_id: str) -> str:
     for mark in (_MARK, ONLY_MARK, PART_MARK):
         log_id = log_id.split(mark, maxsplit=1)[0]
     return log_id
+
+
+def read_as(log_id: str) -> str:
+    """What of a log is read, whichever version it is: types, events that are left out, and where a part begins, but not where it ends."""
+    return _END.sub(r"\1", log_id.removeprefix(base_of(log_id)))
 
 
 def _of_run(seqs: Iterable[int], run_log: str | None, log_id: str, place: str) -> list[int]:

@@ -5,6 +5,9 @@ state is. What a slice does comes from the state's own pass (scan, chain) or, fo
 final pass itself: slice 0 starts empty, so its final pass can run at once, and what it changed is exact. The first
 `lead` slices are run that way, one after the other, while the other cores are busy with passes over the later ones;
 these slices need no other pass. The last slice needs none in any case: nobody starts from its end.
+
+Of slices at the beginning it may be known beforehand what they change, from an earlier replay. Their starts are there, and that
+of the slice behind them; the leading slices begin with this one.
 """
 
 from __future__ import annotations
@@ -55,21 +58,21 @@ class Shape:
 class Schedule:
     """The state of a staged run: what is known, what may run. Holds no results."""
 
-    def __init__(
-        self, shapes: Sequence[Shape], slices: int, lead: int = 0, given: frozenset[str] = frozenset()
-    ) -> None:
-        """`given`: states whose start is known at every slice beforehand."""
+    def __init__(self, shapes: Sequence[Shape], slices: int, lead: int = 0, held: int = 0) -> None:
+        """`lead` slices lead. `held`: of so many slices, from the first on, all that they change is known beforehand."""
         self.slices = slices
-        self.lead = min(lead, slices - 1)
+        self.held = min(held, slices - 1)
+        self.lead = min(self.held + lead, slices - 1)
+        """The first slice that does not lead."""
         self._shapes = shapes
         names = [name for shape in shapes for name in shape.states]
-        self._known = {name: slices - 1 if name in given else 0 for name in names}
+        self._known = dict.fromkeys(names, self.held)
         self._lowest = min(self._known.values(), default=slices - 1)
         self._effects: dict[str, set[int]] = {name: set() for name in names}
         self._ends: dict[int, list[int]] = {}
         """Of stages by key: how far the workers came that are through."""
         self._merging: set[str] = set()
-        self._waiting = list(self._steps(given))
+        self._waiting = list(self._steps())
         self._guesses: dict[int, set[int]] = {}
         """Of stages with guesses: the slices whose guess is still to come."""
         for step in self._waiting:
@@ -78,11 +81,11 @@ class Schedule:
         self._failed = slices
         """The first slice whose effects will never be known, because a pass ahead of time failed there."""
 
-    def _steps(self, given: frozenset[str]) -> Iterator[Step]:
+    def _steps(self) -> Iterator[Step]:
         """All steps, the most urgent first: nothing waits longer than for the leading slices."""
-        yield from (Step("final", -1, i, i) for i in range(self.lead))
+        yield from (Step("final", -1, i, i) for i in range(self.held, self.lead))
         for index, shape in enumerate(self._shapes):
-            if given.issuperset(shape.states) or self.lead >= self.slices - 1:
+            if self.lead >= self.slices - 1:
                 continue
             if shape.guess:
                 yield from (Step("guess", index, i, i) for i in range(self.lead, self.slices - 1))
@@ -92,7 +95,12 @@ class Schedule:
                     yield Step("chain", index, self.lead, self.slices - 2, part)
             else:
                 yield from (Step("pass", index, i, i) for i in range(self.lead, self.slices - 1))
+        yield from (Step("final", -1, i, i) for i in range(self.held))
         yield from (Step("final", -1, i, i) for i in range(self.lead, self.slices))
+
+    def leads(self, at: int) -> bool:
+        """Whether a slice is one of the leading ones."""
+        return self.held <= at < self.lead
 
     def parts(self, stage: int) -> int:
         """How many workers share out a stage's events."""
@@ -101,7 +109,7 @@ class Schedule:
     @property
     def seed(self) -> int:
         """The slice whose start guesses begin from: the first that is known early."""
-        return min(1, self.lead)
+        return self.held or min(1, self.lead)
 
     @property
     def known(self) -> int:
@@ -111,15 +119,16 @@ class Schedule:
     def ready(self) -> list[Step]:
         """The steps that may run now and were not taken, the most urgent first."""
         found: list[Step] = []
-        blocked: set[tuple[str, int]] = set()
+        blocked: set[tuple[str, int, bool]] = set()
         for step in self._waiting:
             # Steps of a kind and stage are in the order of their slices: what one waits for, later ones wait for too.
-            if (step.kind, step.stage) in blocked:
+            sort = (step.kind, step.stage, step.first < self.held)
+            if sort in blocked:
                 continue
             if self._may_run(step):
                 found.append(step)
             else:
-                blocked.add((step.kind, step.stage))
+                blocked.add(sort)
         return found
 
     def _may_run(self, step: Step) -> bool:
@@ -151,7 +160,7 @@ class Schedule:
             self._guesses[step.stage].discard(step.first)
             return
         if step.kind == "final":
-            states: Sequence[str] = tuple(self._known) if step.first < self.lead else ()
+            states: Sequence[str] = tuple(self._known) if self.leads(step.first) else ()
         else:
             states = self._shapes[step.stage].states
             ends = self._ends.setdefault(step.stage, [])

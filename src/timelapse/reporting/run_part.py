@@ -17,7 +17,7 @@ from timelapse.reporting.states import StatePart, state_parts
 from timelapse.reporting.tables import Ranked, Rows, first_rows, reasons, taken_out, times
 from timelapse.run.reload import replayed
 from timelapse.run.run import did
-from timelapse.run.views import IN_ORDER, of_part, of_types
+from timelapse.run.views import IN_ORDER, of_older, of_part, of_types
 
 if TYPE_CHECKING:
     from timelapse.explanation import Explanation
@@ -244,7 +244,7 @@ def _certificate(run: Run, redaction: Redaction) -> list[Fact]:
         Fact("state digest", run.state_digest, mono=True),
     ]
     slices, lead = int(found.get("slices", run.slices)), int(found.get("leading_slices", 0) or 0)
-    if found.get("mode") == "staged":
+    if found.get("mode") == "staged" or (found.get("cache") or {}).get("older"):
         predicted = int(found.get("predicted_slices", max(0, slices - 1 - lead)))
         text = (
             f"{found.get('validated_slices', 0)} of {predicted} slices that have a successor changed the "
@@ -287,7 +287,10 @@ def _certificate(run: Run, redaction: Redaction) -> list[Fact]:
     kept = found.get("cache")
     if kept:
         facts.append(
-            Fact("cache", f"{one_line(kept['what'])} taken from an earlier replay of the same code and log")
+            Fact(
+                "cache",
+                f"{one_line(kept['what'])} taken from an earlier replay of the same code and log{of_older(kept)}",
+            )
         )
     for text in found.get("diagnostics") or ():
         facts.append(Fact("diagnostic", one_line(text), "warn"))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 from timelapse.analysis.result import PassProgram
 from timelapse.engine.portions import python_bytes
 from timelapse.env import machine
 from timelapse.errors import UsageError
 from timelapse.kernels.choose import event_bytes, runs_compiled
+from timelapse.log.part import rank
 from timelapse.log.reader import EventReader
 from timelapse.model.program import Program, spec_of
 from timelapse.plan import Plan
@@ -79,6 +81,34 @@ def cut(reader: EventReader, slices: int, plan: Plan, since: int = 0) -> tuple[l
         return even, plan.lead or 0
     found = plan.arrange(count)
     return cuts_at(cuts(reader, _FINE, since), found.shares), found.lead
+
+
+def cut_behind(
+    reader: EventReader,
+    known: Sequence[int],
+    slices: int,
+    plan: Plan,
+    least: int,
+    *,
+    exactly: bool,
+    starts: bool,
+) -> tuple[list[int], int] | None:
+    """Boundaries of slices of which the first are given, and how many lead behind these; None where they are of no use.
+
+    `known`: where these begin, and where the last of them ends. `slices`: how many the whole log would have, `least`: at least; `exactly`:
+    so many it is to have. `starts`: whether all is known that these slices begin with, and not only what they change.
+    """
+    if plan.mode == "by key" or (plan.last.logs and (plan.mode != "staged" or not starts)):
+        return None  # events are shared out among threads; what windows have seen is not there
+    known = list(known[:slices] if exactly else known)
+    while len(known) > 1 and (events := rank(reader, known[-1])) >= reader.count:
+        known.pop()
+    first = len(known) - 1
+    if not first or first * reader.count < (least - 1) * events:
+        return None
+    left = slices - first if exactly else -(-slices * (reader.count - events) // reader.count)
+    found, lead = cut(reader, left, plan, events)
+    return [*known, *found[1:]], lead
 
 
 def cut_in_runs(

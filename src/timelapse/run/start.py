@@ -14,7 +14,7 @@ import msgspec
 
 from timelapse.analysis import Analysis, analyse
 from timelapse.analysis.result import Severity
-from timelapse.cache.rerun import Reuse
+from timelapse.cache.rerun import Behind, Reuse
 from timelapse.engine.executor import Executor, LocalExecutor
 from timelapse.engine.job import RESULTS, ROWS, Job
 from timelapse.engine.publish import PartialRun
@@ -44,7 +44,7 @@ from timelapse.run.planning import Planner, in_threads
 from timelapse.run.quarantine import all_taken_out, replay_without_failing
 from timelapse.run.request import Engine, Request, Resume, Settings, Several, check_engine
 from timelapse.run.run import Run, RunContext
-from timelapse.run.slices import cut, cut_in_runs, default_slices, least_slices, task_memory
+from timelapse.run.slices import cut, cut_behind, cut_in_runs, default_slices, least_slices, task_memory
 from timelapse.run.source import Source, end_of, is_data, log_of, open_source, refuse_silence, spilled
 from timelapse.run.twice import run_twice
 from timelapse.store.failures import no_space
@@ -341,7 +341,16 @@ def _job(
     together, leading = max(executor.threads, least, 2), lead
     if begun is None and in_threads(plan) and together < slices and not spec_of(request.program).times:
         cuts, leading, runs = cut_in_runs(reader, slices, together, plan)
-    reuse = _reuse(request, cuts, None if settings.slices is not None else least)
+
+    def behind(known: tuple[int, ...], starts: bool) -> list[int] | None:
+        nonlocal lead
+        asked = settings.slices is not None
+        found = cut_behind(reader, known, slices, plan, least, exactly=asked, starts=starts)
+        if found is not None:
+            lead = found[1]
+        return None if found is None else found[0]
+
+    reuse = _reuse(request, cuts, None if settings.slices is not None else least, behind)
     left = request.interrupted
     if left is not None and left.how is not None:
         cuts, lead, runs = list(left.how.cuts), left.how.lead, left.how.runs
@@ -378,8 +387,8 @@ def _job(
     return job, lead, reuse
 
 
-def _reuse(request: Request, cuts: list[int], least: int | None) -> Reuse:
-    """What the cache has for a replay with these cuts, or with any of `least` slices or more."""
+def _reuse(request: Request, cuts: list[int], least: int | None, behind: Behind) -> Reuse:
+    """What the cache has for a replay with these cuts, with any of `least` slices or more, or with those that `behind` gives."""
     if request.earlier is not None:
         return Reuse.none("the replay starts from a run")
     if request.interrupted is not None and request.interrupted.how is not None:
@@ -392,13 +401,23 @@ def _reuse(request: Request, cuts: list[int], least: int | None) -> Reuse:
     return Reuse.of(
         request.program, request.analysis, source.id, source.reader.count, cuts, least=least,
         several=several is not None, decoded=None if several is None else several.decoded,
-        group=None if several is None else several.group, until=request.settings.until,
+        group=None if several is None else several.group, until=request.settings.until, log=source.path, behind=behind,
     )  # fmt: skip
 
 
-def kept_of(program: Program, log: Log) -> dict[str, Any]:
-    """What a replay of the log could start from, or why nothing is kept: for `timelapse explain`."""
-    return Reuse.of(program, analyse(program), log.id, log.count, log.reader.cuts(1), least=1).describe()
+def kept_of(program: Program, log: Log, plan: Plan | None = None) -> dict[str, Any]:
+    """What a replay of the log, by a plan where it is known, could start from, or why nothing is kept: for `timelapse explain`."""
+
+    def behind(known: tuple[int, ...], starts: bool) -> list[int] | None:
+        assert plan is not None
+        slices = default_slices(1, plan.cores, plan)
+        found = cut_behind(log.reader, known, slices, plan, 1, exactly=False, starts=starts)
+        return None if found is None else found[0]
+
+    return Reuse.of(
+        program, analyse(program), log.id, log.count, log.reader.cuts(1), least=1, log=str(log.path),
+        behind=None if plan is None else behind,
+    ).describe()  # fmt: skip
 
 
 def _refuse_impure(analysis: Analysis, allowed: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from timelapse.log import Log
+from timelapse.log.changed import first_changed
 from timelapse.log.joined import version_with
 from timelapse.log.without import base_of
 from timelapse.run.manifest import RunManifest
@@ -34,17 +35,8 @@ def untouched(manifest: RunManifest, log: Log) -> Untouched | None:
     if found is None or found.version > log.version:
         return None
     end = manifest.cuts[-1]
-    places = [
-        i.rewritten for i in log.manifest.ingests if i.version > found.version and i.rewritten is not None
-    ]
-    # Segments tell too, whoever wrote the version.
-    alike = 0
-    for before, now in zip(found.segments, log.manifest.segments, strict=False):
-        if before != now:
-            break
-        alike += before.count
-    if alike < found.count and not places:
-        places = [alike]
+    changed = first_changed(found, log.manifest)
+    places = [] if changed is None else [changed]
     own = {seq for seq in log.left_out if seq < end}
     places += sorted(own ^ set(manifest.without))[:1]
     first = min((p for p in places if p < end), default=None)

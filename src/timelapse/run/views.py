@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from timelapse.cache.older import older_text
 from timelapse.cards import Card, Table
 from timelapse.charts import Timeline, timeline
 from timelapse.display import many, moment, rate, took
@@ -35,6 +36,11 @@ def started_from(found: Mapping[str, Any]) -> str:
     told = f"{found['run']}: {found['events']:,} events in {slices} are of that run"
     changed = found.get("changed_from")
     return told if changed is None else f"{told}; its log has changed since, from event {changed:,} on"
+
+
+def of_older(found: Mapping[str, Any]) -> str:
+    """What is said of a run that took from the cache what was found over another version of its log, as its certificate has it."""
+    return f": {older_text(found['older'])}" if found.get("older") else ""
 
 
 def of_part(found: Mapping[str, Any]) -> str:
@@ -74,12 +80,15 @@ def card(run: Run) -> Card:
         facts.insert(
             3, ("quarantined", f"{run.quarantined_count:,} events at which a handler raised were taken out")
         )
-    if found.get("mode") == "staged":
+    kept = found.get("cache") or {}
+    if found.get("mode") == "staged" or kept.get("older"):
         facts.append(
             ("proved", f"{found.get('validated_slices', 0)} slices changed the state exactly as predicted")
         )
     elif found.get("mode") == "chain":
         facts.append(("in order", IN_ORDER))
+    if kept.get("older"):
+        facts.append(("cache", f"{kept['what']} from the cache{of_older(kept)}"))
     if found.get("part"):
         facts.append(("part of the log", of_part(found["part"])))
     if found.get("types"):
