@@ -50,6 +50,22 @@ def test_one_definition_reads_the_week(tmp_path: Path, spark: SparkSession) -> N
     assert other.id == log.id
 
 
+def test_chargebacks_judge_two_settings_of_the_rule(tmp_path: Path) -> None:
+    """As docs/ingest.md does: of the two limits the higher one has the better precision, and hardly less recall."""
+    week, truth = _week(tmp_path)
+    assert cli("ingest", week / "log.toml").code == 0
+    done = cli(
+        "diff", f"{week}/rules.py:Fraud", week / "log", "--set-b", "limit=100000", "--labels", week / "raw" / "chargebacks.parquet",
+        "--label-key", "txn_id", "--label", "none", "--label-ts", "reported", "--items", "Txn.id", "--labels-until", "2026-10-12", "--json",
+    )  # fmt: skip
+    assert done.code == 1, done.err
+    judged = done.json["labels"]
+    a, b = judged["a"], judged["b"]
+    assert a["positives"] == b["positives"] == truth.events["Chargeback"]
+    assert b["precision"] > a["precision"] > 0.02
+    assert a["recall"] >= b["recall"] > 0.4
+
+
 def test_the_days_one_after_the_other_give_the_same_log(tmp_path: Path) -> None:
     """Each day's files as they come: late rows and repeats find their places in what is there."""
     week, _ = _week(tmp_path)

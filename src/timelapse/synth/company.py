@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 
 START = datetime(2026, 10, 5, tzinfo=UTC)
 DAYS = 7
+MUCH = 1_000.0
+"""Who has spent more is worth stealing from."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Chargeback(tl.Event):
     reported: tl.Time
 
 
-class Alert(tl.Record):
+class Alert(tl.Record, key="txn"):
     txn: int
     user: int
     country: str | None
@@ -115,6 +117,8 @@ def write_company(out: Path, *, per_day: int = 2_000, seed: int = 1) -> Company:
     rng = random.Random(seed)
     rows: list[list[dict[str, str]]] = [[] for _ in range(DAYS)]
     duplicates = bad = late = number = 0
+    spent: dict[int, float] = {}
+    stolen: list[int] = []  # of those who have spent much, what came from a device that is not theirs
     for day in range(DAYS):
         times = sorted(rng.uniform(0, 86_400) for _ in range(per_day))
         for second in times:
@@ -131,6 +135,9 @@ def write_company(out: Path, *, per_day: int = 2_000, seed: int = 1) -> Company:
                 "amount": f"{rng.lognormvariate(3, 1):.2f}", "device": rng.choice([f"d{user}", f"d{rng.randrange(per_day)}"]),
                 "shop": f"s{rng.randrange(50)}",
             }  # fmt: skip
+            if row["device"] != f"d{user}" and spent.get(user, 0.0) > MUCH:
+                stolen.append(number)
+            spent[user] = spent.get(user, 0.0) + float(row["amount"])
             rows[comes].append(row)
             if rng.random() < 0.01:
                 rows[min(DAYS - 1, comes + rng.randrange(2))].append(row)
@@ -141,7 +148,7 @@ def write_company(out: Path, *, per_day: int = 2_000, seed: int = 1) -> Company:
     for day, own in enumerate(rows):
         _day(out / "raw" / "txn" / f"dt={(START + timedelta(days=day)).date()}", day, own)
     logins = _logins(out / "raw" / "logins.jsonl", rng, per_day)
-    chargebacks = _chargebacks(out / "raw" / "chargebacks.parquet", rng, number)
+    chargebacks = _chargebacks(out / "raw" / "chargebacks.parquet", rng, number, stolen)
     (out / "rules.py").write_text(RULES, encoding="utf-8")
     (out / "log.toml").write_text(DEFINITION, encoding="utf-8")
     return Company({"Login": logins, "Txn": number, "Chargeback": chargebacks}, duplicates, bad, late)
@@ -181,8 +188,12 @@ def _logins(path: Path, rng: random.Random, per_day: int) -> int:
     return count
 
 
-def _chargebacks(path: Path, rng: random.Random, number: int) -> int:
-    found = sorted(rng.sample(range(1, number + 1), max(1, number // 200)))
+def _chargebacks(path: Path, rng: random.Random, number: int, stolen: list[int]) -> int:
+    """Most are of the transactions that look stolen, some of any. They are reported within three weeks of the week's end."""
+    count = max(1, number // 50)
+    likely = rng.sample(stolen, min(len(stolen), count * 9 // 10))
+    others = sorted(set(range(1, number + 1)) - set(likely))
+    found = sorted([*likely, *rng.sample(others, count - len(likely))])
     reported = sorted(START + timedelta(days=rng.uniform(DAYS, DAYS + 20)) for _ in found)
     pq.write_table(
         pa.table({"txn_id": found, "reported": pa.array(reported, pa.timestamp("us", "UTC"))}), path
