@@ -108,6 +108,16 @@ def test_what_may_be_meant_is_read(text: str, options: dict[str, Any], tmp_path:
     prepare_files(0, EventType.of(Txn), Source(path, **options), None, 0)
 
 
+def test_a_row_that_would_be_left_out_is_seen_where_the_folder_gives_the_time(tmp_path: Path) -> None:
+    path = tmp_path / "day=2025-01-01" / "a.csv"
+    path.parent.mkdir()
+    path.write_text("1,1.5,a\n")
+    options = {"columns": ["a", "x", "s"], "ts": "day", "tz": "UTC"}
+    assert "would be left out as a header" in refused(path, **options).message
+    log = Log.write(tmp_path / "log", {Txn: Source(path, header=False, **options)})
+    assert [(e.ts, e.a) for e in log.events(Txn)] == [(1735689600_000000, 1)]
+
+
 def test_a_file_among_others_is_looked_at_too(tmp_path: Path) -> None:
     for day in range(3):
         (tmp_path / f"{day}.csv").write_text(f"{HEADER}{T[0]},1,1.5,a\n")

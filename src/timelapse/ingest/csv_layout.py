@@ -11,15 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+import pyarrow as pa
+
 from timelapse.errors import IngestError, Place
 from timelapse.ingest import lines as text_lines
+from timelapse.ingest.convert import convert
 from timelapse.ingest.files import SourceFile
-from timelapse.ingest.lines import Lines
-from timelapse.ingest.parse import parse_lines
 from timelapse.ingest.plan import COMPUTED, Plan
 from timelapse.ingest.source import Source
 from timelapse.ingest.times import A_NUMBER
-from timelapse.model.types import TIME, OptionalType
+from timelapse.model.types import TIME, ValueType
 
 _SEPARATORS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','", " ": "' '"}
 _QUOTES = ('"', "'", "`")
@@ -133,17 +134,19 @@ def _check_quote_of_header(plan: Plan, file: SourceFile, names: Sequence[str]) -
 
 def _check_is_header(plan: Plan, file: SourceFile, names: Sequence[str], line: str) -> None:
     """Raise IngestError (TL413) for a first line that is left out as a header and is a row."""
-    if plan.applied is not None or not line or not _typed(plan, names):
-        return
     try:
         cells = _cells(line, plan.sep, plan.quote)
     except csv.Error:
         return
-    typed = [cells[n] for n in _typed(plan, names)] if len(cells) == len(names) else []
-    own = replace(
-        plan, names=tuple(names), partitions=(), window=(None, None), bounds=(None, None), floor=None
-    )
-    if any(typed) and set(own.needed) <= set(names) and not parse_lines(own, Lines(2, line.encode())).bad:
+    if len(cells) != len(names):
+        return
+    there = 0
+    for n, kind in _typed(plan, names).items():
+        values, bad = convert(names[n], pa.array([cells[n]]), kind, plan.times, texts=True, null=plan.null)
+        if bad:
+            return
+        there += values.null_count == 0
+    if there:
         raise IngestError(
             "its first line is a row, and would be left out as a header", place=Place(file.path, 1), code="TL413",
             hint="header=False (--no-header), as columns= (--columns) names the columns",
@@ -197,17 +200,14 @@ def _others(plan: Plan, rows: Sequence[str]) -> Iterator[tuple[str, str | None]]
     yield from ((sep, quote) for sep in seps for quote in quotes)
 
 
-def _typed(plan: Plan, names: Sequence[str]) -> list[int]:
-    """The places of columns that are no texts to all who read them: numbers, times, truth values."""
+def _typed(plan: Plan, names: Sequence[str]) -> dict[int, ValueType]:
+    """The places of columns that are no texts to whoever reads them, with a type that they are read as: numbers, times, truth values."""
+    if plan.applied is not None:
+        return {}
     own = [(plan.ts, TIME), *zip(plan.columns, (f.type for f in plan.kind.fields), strict=True)]
-    kinds: dict[str, set[str]] = {}
-    for column, kind in own:
-        inner = kind.inner if isinstance(kind, OptionalType) else kind
-        kinds.setdefault(column, set()).add(inner.text)
-    return [] if plan.applied is not None else [
-        n for n, name in enumerate(names)
-        if name[:1] != COMPUTED and name not in plan.inputs and name in kinds and not kinds[name] & {"str", "bytes"}
-    ]  # fmt: skip
+    as_texts = {c for c, kind in own if kind.text.removesuffix(" | None") in ("str", "bytes")}
+    kinds = {c: kind for c, kind in own if c not in as_texts and c not in plan.inputs}
+    return {n: kinds[name] for n, name in enumerate(names) if name in kinds}
 
 
 def _is_quoted(text: str, quote: str) -> bool:
