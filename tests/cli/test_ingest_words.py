@@ -53,3 +53,18 @@ def test_skipped_rows_are_called_what_they_are(name: str, tmp_path: Path) -> Non
     assert "write: 1 events ...\n" in done.err
     replayed = cli("replay", f"{tmp_path / 'rules.py'}:Rules", tmp_path / "log", "--out", tmp_path / "run")
     assert "the first event was processed twice on the same state: no difference" in replayed.out
+
+
+def test_rows_of_other_times_are_not_said_to_be_missing(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"ts,a\n{T},1\n")
+    (tmp_path / "rules.py").write_text(RULES)
+    text = 'events = "rules.py"\nlog = "log"\n[[source]]\ntype = "Pay"\nfiles = "a.csv"\nsince = 2025-01-02T00:00:00Z\n'
+    (tmp_path / "log.toml").write_text(text)
+    done = cli("ingest", tmp_path / "log.toml", "--to", "2025-01-02")
+    assert done.code == 0, done.err
+    assert "Pay: 1 = 0 events + 1 of other sources or times" in done.out
+    assert "the log has no events: no row became one" in done.out
+    (tmp_path / "log.toml").write_text(text + "before = 2025-01-02T00:00:00Z\n")
+    refused = cli("ingest", tmp_path / "log.toml", tmp_path / "other")
+    assert "no time lies between since= 2025-01-02" in refused.err
+    assert not (tmp_path / "other").exists()

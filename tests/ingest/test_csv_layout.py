@@ -112,7 +112,7 @@ def test_a_row_that_would_be_left_out_is_seen_where_the_folder_gives_the_time(tm
     path = tmp_path / "day=2025-01-01" / "a.csv"
     path.parent.mkdir()
     path.write_text("1,1.5,a\n")
-    options = {"columns": ["a", "x", "s"], "ts": "day", "tz": "UTC"}
+    options: dict[str, Any] = {"columns": ["a", "x", "s"], "ts": "day", "tz": "UTC"}
     assert "would be left out as a header" in refused(path, **options).message
     log = Log.write(tmp_path / "log", {Txn: Source(path, header=False, **options)})
     assert [(e.ts, e.a) for e in log.events(Txn)] == [(1735689600_000000, 1)]

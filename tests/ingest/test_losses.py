@@ -149,9 +149,7 @@ def test_a_computed_number_beyond_a_float_is_a_bad_row() -> None:
 
 def test_since_must_be_before_before(tmp_path: Path) -> None:
     for before in (datetime(2025, 1, 1, tzinfo=UTC), "2025-02-01"):
-        with pytest.raises(
-            IngestError, match=r"since= \(--from\) .* is not before before= \(--to\)"
-        ) as raised:
+        with pytest.raises(IngestError, match="no time lies between since= 2025-02-01") as raised:
             Source(tmp_path, since="2025-02-01", before=before)
         assert raised.value.code == "TL411"
     assert Source(tmp_path, since="2025-02-01", before="2025-02-02").window[0] is not None

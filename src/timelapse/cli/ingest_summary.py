@@ -63,7 +63,7 @@ def _print_sums(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
     for source in ingest.sources:
         parts = {
             "bad": source.bad, "beyond the bounds": source.outside, "duplicates": source.duplicates,
-            "conflicting": source.conflicts, "of other sources": source.filtered, "skipped": source.skipped,
+            "conflicting": source.conflicts, "of other sources or times": source.filtered, "skipped": source.skipped,
         }  # fmt: skip
         told = "".join(f" + {count:,} {name}" for name, count in parts.items() if count)
         if told:
@@ -113,7 +113,7 @@ def _print_replaced(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
 def doubtful_times(first: int | None, last: int | None) -> str | None:
     """A warning when there are no events, or their times (microseconds) look as if read in the wrong unit."""
     if first is None or last is None:
-        return "the log has no events: the files have no rows"
+        return "the log has no events: no row became one"
     year = 366 * 86_400_000_000
     if first >= 0 and last < year:
         return "all times are in 1970: are they numbers in another unit than --unit says (s, ms, us, ns)?"

@@ -152,7 +152,7 @@ class Source:
         low, high = self.window
         if low is not None and high is not None and low >= high:
             raise _bad_option(
-                f"since= (--from) {time_text(low)} is not before before= (--to) {time_text(high)}: no row is of such a time",
+                f"no time lies between since= {time_text(low)} and before= {time_text(high)}",
                 "exchange them",
             )
         try:
