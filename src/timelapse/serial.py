@@ -122,7 +122,7 @@ class Loop:
         spec = self._spec = spec_of(self.program)
         self._journal: list[tuple[dict[Any, Any], Any, Any]] = []
         self._emitted: list[Record] = []
-        stores = {name: DictStore(self._journal) for name in spec.declared}
+        stores = {name: self._store(name) for name in spec.declared}
         self.outcome.states = {name: store.data for name, store in stores.items()}
 
         # What looks back: versions of values, and operations.
@@ -167,6 +167,10 @@ class Loop:
                 lag = span_of(self.program, handler.after)
                 for event in handler.events:
                     self._after.setdefault(event, []).append((handler, lag))
+
+    def _store(self, name: str) -> DictStore:
+        """Where a state's values are to be."""
+        return DictStore(self._journal)
 
     def copy(self) -> Loop:
         """The loop where it stands between two steps, to go on with by itself. It has put out nothing yet."""

@@ -8,6 +8,7 @@ undone with the values.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple
 
 from timelapse.errors import DefinitionError, TypeMismatch
@@ -52,7 +53,7 @@ class Grouped(State):
     given_pairs: ClassVar[frozenset[str]] = frozenset()
     """Those whose first argument is a pair of both."""
 
-    __slots__ = ("_outer", "_own", "_side", "_store_drop", "_store_put", "_width")
+    __slots__ = ("_outer", "_own", "_side", "_store_drop", "_store_put", "_stored_under", "_width")
 
     def __init__(self, spec: StateSpec, store: Store) -> None:
         super().__init__(spec, store)
@@ -60,6 +61,10 @@ class Grouped(State):
         self._outer: Check = spec.outer.checker(f"a key of {spec.name}")
         self._width = len(parts_of(spec.outer))
         self._side = store.side
+        self._stored_under: Callable[[tuple[Any, ...]], Iterable[Any]] | None = getattr(
+            store, "stored_under", None
+        )
+        """Gives the stored keys that begin with the parts of a declared one, where the store keeps such an index itself."""
         self._own: dict[str, Any] = {}
         self._store_put, self._store_drop = self._put, self._drop
         self._put, self._drop = self._put_indexed, self._drop_indexed
@@ -140,6 +145,9 @@ class Grouped(State):
     def _under(self, key: Any) -> dict[Any, Any]:
         """Member -> stored key, under one declared key."""
         declared = self._outer(key)
+        if self._stored_under is not None:
+            head = declared if isinstance(self._spec.outer, TupleType) else (declared,)
+            return {self._key_and_member(stored)[1]: stored for stored in self._stored_under(head)}
         return self._groups().get(declared) or {}
 
     def _put_indexed(self, key: Any, value: Any) -> None:

@@ -20,7 +20,7 @@ class Dated:
     due: int
     root: int
     """The seq of the log event that it stems from; -1 for what ticks date."""
-    issue: int
+    issue: Any
     """Its number among all dated things, in the order of issue."""
     name: str
     """What it is counted under: a state, an event type, a handler."""
@@ -31,6 +31,8 @@ class Dated:
     handlers: tuple[HandlerSpec, ...] = ()
     timer: Any = None
     alive: bool = True
+    note: Any = None
+    """What somebody who watches the loop keeps of it."""
 
 
 class Agenda:
@@ -41,8 +43,8 @@ class Agenda:
     """
 
     def __init__(self) -> None:
-        self.writes: list[tuple[int, int, Dated]] = []
-        self.events: list[tuple[int, int, int, Dated]] = []
+        self.writes: list[tuple[int, Any, Dated]] = []
+        self.events: list[tuple[int, int, Any, Dated]] = []
         self.taken_back: list[Callable[[], None]] = []
         """How to undo what the transaction did here, in the order in which it did it."""
         self._timers: dict[Any, Dated] = {}
@@ -70,12 +72,8 @@ class Agenda:
 
     def date(self, dated: Dated) -> None:
         """Put in a write or an event. One with a timer takes its name; `disarm` the earlier one before."""
-        self._issued += 1
-        dated.issue = self._issued
-        if dated.write is not None:
-            heappush(self.writes, (dated.due, dated.issue, dated))
-        else:
-            heappush(self.events, (dated.due, dated.root, dated.issue, dated))
+        dated.issue = self._next_issue()
+        self.put(dated)
         if dated.timer is not None:
             self._timers[dated.timer] = dated
 
@@ -85,6 +83,17 @@ class Agenda:
                 del self._timers[dated.timer]
 
         self.taken_back.append(never)
+
+    def _next_issue(self) -> Any:
+        self._issued += 1
+        return self._issued
+
+    def put(self, dated: Dated) -> None:
+        """Have it among what lies ahead."""
+        if dated.write is not None:
+            heappush(self.writes, (dated.due, dated.issue, dated))
+        else:
+            heappush(self.events, (dated.due, dated.root, dated.issue, dated))
 
     def disarm(self, timer: Any) -> None:
         """Take back a timer, if it is pending."""

@@ -16,7 +16,7 @@ from timelapse.engine.job import same_name
 from timelapse.ids import INT64_MAX
 from timelapse.kernels import timed
 from timelapse.kernels.base import quarantined_table
-from timelapse.kernels.taking import Taker
+from timelapse.kernels.taking import without_failing
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.log import Log, MemoryLog
 from timelapse.log.only import OnlyReader
@@ -116,7 +116,7 @@ def run_serial(
         end_of(reader.ts_before(INT64_MAX), until)
         refuse_silence(program, reader)
         most = most_failures(max_quarantined, reader.count)
-        found, taken = Taker(program, reader, most=most, until=until).run()
+        found, taken = without_failing(program, reader, most=most, until=until)
         reader = reader_without(reader, (row[2] for row in taken))
         quarantine = False
     if reader is None:

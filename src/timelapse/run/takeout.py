@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from timelapse.errors import UsageError
 from timelapse.ids import INT64_MAX
-from timelapse.kernels.taking import Taker
+from timelapse.kernels.taking import without_failing
 from timelapse.log import MemoryLog
 from timelapse.log.only import OnlyReader
 from timelapse.log.part import PartReader
@@ -62,7 +62,7 @@ def taken_out(
     progress.stage(_STAGE, reader.count)
     listening = Listening(progress)
     started = time.perf_counter()
-    _, rows = Taker(program, reader, most=most, until=until, keep=False, told=listening.told).run()
+    _, rows = without_failing(program, reader, most=most, until=until, keep=False, told=listening.told)
     progress.finish(_STAGE, time.perf_counter() - started)
     return rows
 

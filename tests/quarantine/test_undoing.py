@@ -1,0 +1,218 @@
+"""What fails late is taken out of what the loop has done: the result is that of beginning again, event by event."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from tests.depth import deep
+from timelapse import serial
+from timelapse.errors import HandlerError, TooManyQuarantined
+from timelapse.kernels import steplog, taking, undoing
+from timelapse.kernels.taking import without_failing
+from timelapse.log import MemoryLog
+from timelapse.model.failure import quarantined_row
+
+
+class Move(tl.Event):
+    who: int
+    amount: int
+
+
+class Nudge(tl.Event):
+    who: int
+    left: int
+
+
+class Out(tl.Record):
+    who: int
+    total: int
+
+
+class Fail(Exception):
+    pass
+
+
+class Chains(tl.Program):
+    """Counters and calls a lag later: whether one fails depends on what others have left."""
+
+    total: tl.Counter[int]
+    seen: tl.Set[tuple[int, int]]
+    latest: tl.Value[int, int] = tl.state(default=0)
+
+    @tl.on(Move)
+    def go(self, m: Move) -> None:
+        self.total[m.who] += m.amount
+        self.seen.add((m.who, m.amount))
+        if m.amount == 3:
+            self.seen.discard((m.who, 1))
+            del self.latest[m.who]
+        if self.total[m.who] % 7 == 5:
+            self.reject("five")
+        if m.amount:
+            self.latest[m.who] = self.total[m.who]
+        self.emit(Out(who=m.who, total=self.latest[m.who]))
+
+    @tl.on(Move, after=9)
+    def later(self, m: Move) -> None:
+        self.total[m.who + 1] += 1
+        self.emit(Out(who=m.who, total=self.total[m.who]))
+        if self.total[m.who] % 4 == 1 and (m.who, 1) in self.seen:
+            raise Fail(f"{self.total[m.who]} {self.latest[m.who]}")
+
+
+class Timers(tl.Program):
+    """Timers that others set again and cancel, dated events that send more, dated writes that fail, ticks."""
+
+    level: tl.Value[int, int] = tl.state(default=2)
+    steps: tl.Counter[int]
+    share: tl.Value[int, float] = tl.state(default=0.0)
+
+    @tl.on(Move)
+    def go(self, m: Move) -> None:
+        self.level[m.who] += m.amount - 1
+        self.share[m.who] = self.share[m.who] / 2 + m.amount
+        if m.amount != 2:
+            self.send(Nudge(who=m.who, left=m.amount), after=5 + m.amount, key=(m.who, self.level[m.who] % 2))
+        else:
+            self.send(Nudge(who=m.who, left=2), after=7)
+        if m.amount == 3 and self.level[m.who] > 3:
+            self.cancel(Nudge, key=(m.who, 0))
+        self.steps.add(m.who, 1, at=self.now + 4)
+        if self.level[m.who] > 4:
+            self.steps.add(m.who, 2**63 - 6, at=self.now + 6)
+            self.level[m.who] = 0
+        if self.level[m.who] == -2:
+            self.reject(Out(who=m.who, total=-2))
+
+    @tl.on(Nudge)
+    def nudge(self, n: Nudge) -> None:
+        self.emit(Out(who=n.who, total=self.steps[n.who]))
+        self.level[n.who] -= 1
+        if n.left:
+            self.send(Nudge(who=n.who + 1, left=n.left - 1), after=3 + n.left, key=(n.who, 1))
+        if self.level[n.who] < -3 or self.share[n.who] > 3.5:
+            raise Fail(f"{self.level[n.who]} {self.share[n.who]} {self.steps[n.who]}")
+
+    @tl.every(6)
+    def tick(self) -> None:
+        self.emit(Out(who=-1, total=self.steps[0]))
+        self.level[0] = min(self.level[0] + 1, 3)
+        self.send(Nudge(who=0, left=0), after=self.level[0] % 3 + 8, key=(0, 1))
+
+
+class Groups(tl.Program):
+    """Sets and maps under keys, and reads of all keys."""
+
+    friends: tl.SetOf[int, int]
+    notes: tl.MapOf[int, int, int] = tl.state(default=0)
+    mean: tl.Mean[int]
+    many: tl.Counter[int]
+    last: tl.ListOf[int, int] = tl.state(last=3)
+    warm: tl.Decayed[int] = tl.state(half_life=10)
+
+    @tl.on(Move)
+    def go(self, m: Move) -> None:
+        self.friends.add(m.who, m.amount)
+        if self.friends.count(m.who) > 3:
+            self.friends.discard(m.who, self.friends[m.who][0])
+        if m.amount == 3:
+            self.notes.clear(m.who)
+        self.notes[m.who, m.amount] += self.friends.count(m.who)
+        self.mean.add(m.who, m.amount)
+        self.last.append(m.who, m.amount)
+        self.warm.add(m.who, m.amount)
+        self.many[m.amount] += 1
+        self.send(Nudge(who=m.who, left=m.amount), after=8)
+
+    @tl.on(Nudge)
+    def nudge(self, n: Nudge) -> None:
+        self.emit(Out(who=n.who, total=sum(value for _, value in self.notes.fields(n.who))))
+        top = self.many.top(1)
+        if self.last[n.who] and sum(self.last[n.who]) % 4 == 3 and top and top[0][0] == n.left:
+            raise Fail(f"{top} {self.last[n.who]} {self.mean[n.who]} {self.warm[n.who]}")
+        if len(self.friends.items()) > 7:
+            del self.friends[n.who]
+        self.many[n.left] -= 1
+
+
+PROGRAMS = [Chains, Timers, Groups]
+
+
+def log_of(rng: random.Random, count: int, people: int = 3) -> list[tl.Event]:
+    now, found = rng.randrange(3), list[tl.Event]()
+    for seq in range(count):
+        now += rng.choice((0, 0, 1, 1, 2, 6))
+        found.append(Move(who=rng.randrange(people), amount=rng.choice((0, 1, 1, 2, 3)))._at(now, seq))
+    return found
+
+
+def beginning_again(program: type[tl.Program], events: list[tl.Event], until: int | None) -> tuple[Any, ...]:
+    """The meaning spelt out: whenever the run fails, it is run again without that event."""
+    taken: dict[int, Any] = {}
+    while True:
+        try:
+            left = [e for e in events if e.seq not in taken]
+            found = serial.run(program, left, until=until)
+        except HandlerError as failure:
+            assert failure.seq not in taken
+            if failure.seq < 0:
+                return "tick", failure.message, list(taken)
+            taken[failure.seq] = quarantined_row(failure)
+        else:
+            return plain(found), [taken[seq] for seq in sorted(taken)]
+
+
+def plain(found: serial.SerialOutcome) -> tuple[Any, ...]:
+    return found.outputs, found.refused, found.states, found.events, found.pending
+
+
+def taken_out(program: type[tl.Program], events: list[tl.Event], until: int | None) -> tuple[Any, ...]:
+    log = MemoryLog(events, [Move])
+    try:
+        found, rows = without_failing(program(), log, most=len(events), until=until)
+    except HandlerError as failure:
+        return "tick", failure.message, None
+    return plain(found), rows
+
+
+class Counting:
+    """How often something was undone where the loop stood, and how often it went back to a copy."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.undone = self.again = self.back = 0
+        take_out, go_back = undoing.Undoing.take_out, taking._GoBack.run
+
+        def counted(this: Any, root: int) -> None:
+            before = this.again
+            take_out(this, root)
+            self.undone += 1
+            self.again += this.again - before
+
+        def went_back(this: Any) -> Any:
+            self.back += 1
+            return go_back(this)
+
+        monkeypatch.setattr(undoing.Undoing, "take_out", counted)
+        monkeypatch.setattr(taking._GoBack, "run", went_back)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_random_logs(program: type[tl.Program], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taking, "_SPACING", 1)
+    counting = Counting(monkeypatch)
+    for seed in range(deep(60)):
+        rng = random.Random(seed)
+        events = log_of(rng, rng.choice((12, 40)), rng.choice((1, 3)))
+        until = rng.choice((None, events[-1].ts + 12))
+        meant = beginning_again(program, events, until)
+        found = taken_out(program, events, until)
+        if meant[0] == "tick":
+            assert found[:2] == meant[:2], seed
+        else:
+            assert found == meant, seed
+    assert counting.undone > 60
+    assert counting.again > 60
