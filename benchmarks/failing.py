@@ -1,4 +1,5 @@
-"""What events cost that fail and are taken out of the log (`--quarantine`): compiled, with windows, with timers.
+"""What events cost that fail and are taken out of the log (`--quarantine`): compiled, with windows, with timers, and
+long after their time.
 
 python -m benchmarks.failing --events 1000000
 """
@@ -71,6 +72,31 @@ class FailingTimers(Failing):
         self.late[d.who] += 1
 
 
+class Called(tl.Event):
+    who: int
+    amount: int
+
+
+class FailingLate(Failing):
+    """What fails does so ten minutes after its event: some 30,000 others lie between."""
+
+    late: tl.Counter[int]
+
+    @tl.on(Pay)
+    def pay(self, p: Pay) -> None:
+        self.total[p.who] += p.amount
+        self.seen.add((p.who, p.to))
+        if self.total[p.who] > 100_000 and (p.to, p.who) in self.seen:
+            self.emit(Big(who=p.who, total=self.total[p.who]))
+        self.send(Called(who=p.who, amount=p.amount), after=10 * tl.MINUTE)
+
+    @tl.on(Called)
+    def called(self, c: Called) -> None:
+        self.late[c.who] += 1
+        if self.bad and c.amount % self.bad == 7:
+            raise ValueError(f"bad {c.amount}")
+
+
 def log_of(folder: Path, events: int) -> tl.Log:
     """Payments among a fiftieth as many people, fifty a second."""
     rng = np.random.default_rng(1)
@@ -98,7 +124,7 @@ def main() -> None:
     print("|---|---:|---:|---:|")
     with tempfile.TemporaryDirectory(prefix="timelapse-failing-") as folder:
         log = log_of(Path(folder), given.events)
-        for cls in (Failing, FailingWindows, FailingTimers):
+        for cls in (Failing, FailingWindows, FailingTimers, FailingLate):
             for _ in range(given.rounds):
                 took = [_replayed(cls(bad=bad), log) for bad in SHARES]
             print(
