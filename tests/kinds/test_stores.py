@@ -20,6 +20,7 @@ from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.views import Foreign, NativeStore, OwnStore, Turn, _GroupedStore
 from timelapse.kernels.rowlog import EffectLog
+from timelapse.kernels.steplog import NotedLoop, NotedStore
 from timelapse.kernels.stores import NullStore, PlainStore, TrackedStore
 from timelapse.kernels.tracer import TracedStore, Untraceable
 from timelapse.kernels.windows import LoggedStore
@@ -72,8 +73,15 @@ def _logged(journal: Journal) -> LoggedStore:
     return LoggedStore(TrackedStore({}, journal), log)
 
 
+def _noted(journal: Journal) -> NotedStore:
+    loop = NotedLoop(P(), None)
+    loop._journal = journal
+    return NotedStore(loop, SPEC)
+
+
 UNDONE: dict[type, Callable[[Journal], Store]] = {
     DictStore: DictStore,
+    NotedStore: _noted,
     TrackedStore: lambda journal: TrackedStore({}, journal),
     LoggedStore: _logged,
     NativeStore: lambda journal: NativeStore(_table(), journal),
@@ -88,6 +96,7 @@ UNDONE: dict[type, Callable[[Journal], Store]] = {
 """Stores that keep what is put in."""
 JOURNALLED: set[type] = {
     DictStore,
+    NotedStore,
     TrackedStore,
     LoggedStore,
     NativeStore,
