@@ -109,7 +109,7 @@ def test_ingest_files_of_two_types(spark: SparkSession, tmp_path: Path, events_f
     made = cli("ingest", *common, *options, "--max-bad", "50%")
     assert made.code == 0, made.err
     assert "3 events" in made.out
-    assert "1 bad rows" in made.out
+    assert "1 bad row (" in made.out
     info = cli("log", target, "--bad", 3)
     assert "m.csv:2" in info.out
     log = Log.open(target)

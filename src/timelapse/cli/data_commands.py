@@ -19,6 +19,7 @@ from timelapse.cli.options import (
     parse_time,
     type_names,
 )
+from timelapse.display import many
 
 if TYPE_CHECKING:
     from timelapse.log import LogInfo
@@ -375,17 +376,20 @@ def _print_info(info: LogInfo) -> None:
     else:
         line(
             f"{moment(info.ts_first)} to {moment(info.ts_last)} UTC ({span(info.ts_last - info.ts_first)})   "
-            f"{info.count:,} events   {size(info.bytes)} in {info.segments:,} segments   version {info.version}"
+            f"{many(info.count, 'event', 'events')}   {size(info.bytes)} in {many(info.segments, 'segment', 'segments')}   version {info.version}"
         )
         _print_days(info)
     if info.missing_days:
         shown = ", ".join(info.missing_days[:6]) + (" ..." if len(info.missing_days) > 6 else "")
-        line(("warning  ", "yellow"), f"no events on {len(info.missing_days):,} days in between: {shown}")
+        line(
+            ("warning  ", "yellow"),
+            f"no events on {many(len(info.missing_days), 'day', 'days')} in between: {shown}",
+        )
     print_gaps(info)
     for ingest in info.ingests:
         print_noticed(ingest)
     if info.bad or info.skipped:
-        bad = f"{info.bad:,} bad rows ({share(info.bad, info.count + info.bad)}, in {info.path}/quarantine)"
+        bad = f"{many(info.bad, 'bad row', 'bad rows')} ({share(info.bad, info.count + info.bad)}, in {info.path}/quarantine)"
         skipped = f"{info.skipped:,} rows ({skipped_as([s for one in info.ingests for s in one.sources])})"
         line("left out: " + ", ".join(text for text, n in ((bad, info.bad), (skipped, info.skipped)) if n))
     line(("id ", "dim"), info.id)

@@ -36,7 +36,7 @@ def print_summary(log: Log, seconds: float, events: str, *, as_json: bool) -> No
     if bad:
         line(
             ("rejected  ", "yellow"),
-            f"{bad:,} bad rows ({share(bad, last.events + bad)}) in {log.path}/quarantine: timelapse log {log.path} --bad 5",
+            f"{many(bad, 'bad row', 'bad rows')} ({share(bad, last.events + bad)}) in {log.path}/quarantine: timelapse log {log.path} --bad 5",
         )
     print_noticed(last)
     _print_sums(last, info.ingests[:-1])

@@ -20,6 +20,7 @@ from timelapse.cli.options import (
     Without,
     examples,
 )
+from timelapse.display import many
 
 if TYPE_CHECKING:
     from timelapse.log import LogInfo
@@ -295,12 +296,12 @@ def print_run(run: Run, info: LogInfo, proof: Verification | None) -> None:
         f"   {span(length)} at {length / 1e6 / run.seconds:,.0f}x" if run.seconds > 0 and length > 0 else ""
     )
     line(
-        (f"{run.events:,} events in {took(run.seconds)}", "bold"),
-        f"{speed}   {rate(run.events, run.seconds)}   {run.slices} slice{'' if run.slices == 1 else 's'}",
+        (f"{many(run.events, 'event', 'events')} in {took(run.seconds)}", "bold"),
+        f"{speed}   {rate(run.events, run.seconds)}   {many(run.slices, 'slice', 'slices')}",
     )
     line(("engine  ", "dim"), f" {run.engine}")
     for name, count in run.counts.items():
-        line((name, "bold green"), f"  {count:,} outputs")
+        line((name, "bold green"), f"  {many(count, 'output', 'outputs')}")
     if run.pending:
         ahead = "  ".join(f"{name} {count:,}" for name, count in run.pending.items())
         line(("pending ", "dim"), f" {sum(run.pending.values()):,}   {ahead}")
@@ -433,7 +434,7 @@ def _print_certificate(certificate: dict[str, Any]) -> None:
     if trusted:
         line(
             ("trusted ", "yellow"),
-            f"{len(trusted)} calls that analysis cannot see through (timelapse explain lists them)",
+            f"{many(len(trusted), 'call', 'calls')} that analysis cannot see through (listed by timelapse explain)",
         )
     for text in warned(certificate):
         line(("warning ", "yellow"), text)
