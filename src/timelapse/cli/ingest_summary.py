@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from timelapse.display import many
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
