@@ -156,6 +156,10 @@ def test_init_finds_separators_and_files_without_a_header(tmp_path: Path) -> Non
         "c1",
     )
     assert found["unit"] == "s"
+    (tmp_path / "b.csv").write_text("ts user\n" + "".join(f"1700000{n:03} {n}\n" for n in range(50)))
+    assert cli("init", tmp_path / "b.csv", "--out", tmp_path / "spaces").code == 0
+    found = tomllib.loads((tmp_path / "spaces" / "log.toml").read_text())["source"][0]
+    assert (found["sep"], found["ts"]) == (" ", "ts")
     assert cli("init", tmp_path / "none.csv", "--out", tmp_path / "x").code == 2
     assert not (tmp_path / "x").exists()
 

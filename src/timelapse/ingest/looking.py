@@ -191,6 +191,8 @@ def _csv(found: Looked, file: SourceFile) -> dict[str, list[Any]]:
     if not lines:
         return {}
     found.sep = max(_SEPARATORS, key=lambda sep: _agreement(lines, sep))
+    if not _agreement(lines, found.sep) and len(lines) > 1 and _agreement(lines, " ") >= 1:
+        found.sep = " "
     rows = list(csv.reader(lines, delimiter=found.sep))
     width = Counter(map(len, rows)).most_common(1)[0][0]
     first = rows[0]
