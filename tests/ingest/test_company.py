@@ -48,6 +48,10 @@ def test_one_definition_reads_the_week(tmp_path: Path, spark: SparkSession) -> N
     classes = load_events(found.events)
     other = Log.write(tmp_path / "spark", {classes[name]: own for name, own in found.sources.items()}, spark)
     assert other.id == log.id
+    again = {s.type: s for s in other.manifest.ingests[0].sources}
+    assert {n: (s.columns, s.unused, s.days_by) for n, s in again.items()} == {
+        n: (s.columns, s.unused, s.days_by) for n, s in by_type.items()
+    }
 
 
 def test_chargebacks_judge_two_settings_of_the_rule(tmp_path: Path) -> None:

@@ -95,6 +95,14 @@ def test_files_of_one_source_may_differ_in_their_columns(tmp_path: Path, spark: 
     on_spark = Log.write(tmp_path / "spark", {Pay: source}, spark)
     assert on_spark.id == here.id
     assert on_spark.quarantine().to_pylist() == here.quarantine().to_pylist()
+    assert entry(on_spark).columns == entry(here).columns
+    assert [sorted(layout.columns) for layout in entry(here).columns] == [
+        ["at", "device", "id", "price"], ["at", "device_id", "id", "note", "price"], ["at", "id", "price"],
+    ]  # fmt: skip
+    assert [layout.days for layout in entry(here).columns] == [
+        [("2026-10-01", "2026-10-01")], [("2026-10-02", "2026-10-02")], [("2026-10-03", "2026-10-03")],
+    ]  # fmt: skip
+    assert (entry(here).unused, entry(here).days_by) == (["note"], "folders")
 
 
 def test_types_of_tables_may_widen_and_what_breaks_is_named(tmp_path: Path) -> None:

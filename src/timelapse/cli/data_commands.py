@@ -349,6 +349,7 @@ def _fields(event: Event) -> dict[str, Any]:
 def _print_info(info: LogInfo) -> None:
     from rich.table import Table
 
+    from timelapse.cli.columns_view import print_columns
     from timelapse.cli.console import clean, console, line
     from timelapse.cli.view import moment, share, size, skipped_as, span
 
@@ -386,6 +387,7 @@ def _print_info(info: LogInfo) -> None:
             f"no events on {many(len(info.missing_days), 'day', 'days')} in between: {shown}",
         )
     print_gaps(info)
+    print_columns(info.ingests, [kind.name for kind in info.types])
     for ingest in info.ingests:
         print_noticed(ingest)
     if info.bad or info.skipped:
@@ -480,6 +482,8 @@ def _print_bad(rows: list[dict[str, Any]]) -> None:
 
 
 def _log_json(info: LogInfo) -> dict[str, Any]:
+    from timelapse.cli.columns_view import columns_json
+
     return {
         "path": info.path, "id": info.id, "version": info.version, "events": info.count,
         "ts_first": info.ts_first, "ts_last": info.ts_last, "bytes": info.bytes, "segments": info.segments,
@@ -487,4 +491,5 @@ def _log_json(info: LogInfo) -> dict[str, Any]:
         "types": [
             {"name": t.name, "events": t.count, "bytes": t.bytes, "fields": dict(t.fields)} for t in info.types
         ],
+        "columns": columns_json(info.ingests, [kind.name for kind in info.types]),
     }  # fmt: skip

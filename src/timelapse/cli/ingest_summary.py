@@ -18,6 +18,7 @@ _SHOWN = 5
 
 def print_summary(log: Log, seconds: float, events: str, *, as_json: bool) -> None:
     """Tell what an ingest did. `events`: the file with the event classes."""
+    from timelapse.cli.columns_view import columns_json, print_columns
     from timelapse.cli.console import line, print_json
     from timelapse.cli.data_commands import _log_json, print_gaps, print_noticed
     from timelapse.cli.view import share, size, skipped_as, span, took
@@ -30,7 +31,7 @@ def print_summary(log: Log, seconds: float, events: str, *, as_json: bool) -> No
         body = {**_log_json(info), "seconds": seconds, "added": last.events}
         body["ingest"] = {"bad": bad, "skipped": skipped, "sources": [
             {"type": s.type, "rows": s.rows, "bad": s.bad, "skipped": s.skipped, "outside": s.outside, "read": s.read, "filtered": s.filtered, "duplicates": s.duplicates, "conflicts": s.conflicts, "bad_in": s.bad_in, "late": s.late, "layouts": s.layouts, "without": s.without, "source": s.source} for s in last.sources
-        ]}  # fmt: skip
+        ], "columns": columns_json([last])}  # fmt: skip
         doubt = doubtful_times(info.ts_first, info.ts_last)
         body["warnings"] = ([] if doubt is None else [doubt]) + [w for s in last.sources for w in s.warnings]
         print_json(body)
@@ -40,6 +41,7 @@ def print_summary(log: Log, seconds: float, events: str, *, as_json: bool) -> No
             ("rejected  ", "yellow"),
             f"{many(bad, 'bad row', 'bad rows')} ({share(bad, last.events + bad)}) in {log.path}/quarantine: timelapse log {log.path} --bad 5",
         )
+    print_columns([last])
     print_noticed(last)
     _print_sums(last, info.ingests[:-1])
     if skipped:

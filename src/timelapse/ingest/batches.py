@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -60,8 +61,9 @@ class Batch:
     columns: list[pa.Array]
     bad: list[Bad] = field(default_factory=list)
     skipped: int = 0
-    seen: frozenset[str] = frozenset()
-    """JSON lines: which of the needed columns some object had. Other formats say what they have beforehand."""
+    seen: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """JSON lines: which of the needed columns some object had, and the kinds of their values, if they are known. Other formats say
+    what they have beforehand."""
     read: int = 0
     """Rows that were read: events, and all that was left out."""
     filtered: int = 0
@@ -72,6 +74,11 @@ class Batch:
     """How long after its event each row arrived, in microseconds."""
     doubts: dict[str, Doubts] = field(default_factory=dict)
     """Times that were decided: by field, why, and the source's rows."""
+
+
+_ABSENT = {type(msgspec.UNSET)}
+_KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", list: "list", Decimal: "decimal"}
+"""The kinds of values in JSON, as it calls them."""
 
 
 def show(raw: bytes) -> str:
@@ -97,7 +104,7 @@ def of_objects(
         parents, objects, places = taken_apart(rows, several)
     without = len(rows) - len(set(parents))
     values: dict[str, list[Any]] = {}
-    seen: set[str] = set()
+    seen: dict[str, frozenset[str]] = {}
     for name, path in paths.items():
         at = next((n for n, key in enumerate(path) if key.endswith(MANY)), None)
         if at is not None:
@@ -105,9 +112,10 @@ def of_objects(
         else:
             read = getter(type(rows[0]), path)
             own = list(map(read, rows)) if several is None else [read(rows[n]) for n in parents]
-        if not own or any(v is not msgspec.UNSET for v in own):
-            seen.add(name)
-        values[name] = [None if v is msgspec.UNSET else v for v in own] if msgspec.UNSET in own else own
+        kinds = set(map(type, own))
+        if not own or kinds != _ABSENT:
+            seen[name] = frozenset(_KINDS.get(kind, "object") for kind in kinds - _ABSENT - {type(None)})
+        values[name] = [None if v is msgspec.UNSET else v for v in own] if kinds >= _ABSENT else own
     numbers = numbers[parents] if several is not None else numbers
     keep = _only(plan, {c: _texts(values[c]) for c, _ in plan.only if c in values}, len(parents))
     filtered = len(parents) - len(keep)
@@ -143,7 +151,7 @@ def of_objects(
         plan, ts, columns, numbers, reasons, lambda place: raw(parents[place]), arrival=arrival,
         items=None if several is None else np.asarray(places, np.int64), doubts=doubts,
     )  # fmt: skip
-    batch.seen = frozenset({*seen, *constants})
+    batch.seen = {**seen, **dict.fromkeys(constants, frozenset[str]())}
     batch.skipped, batch.filtered = without, filtered + batch.filtered
     batch.read = count + filtered + without
     return batch
@@ -190,7 +198,7 @@ def of_rows(
         arrival=arrival,
         doubts=doubts,
     )
-    batch.seen = frozenset(c for one in told for c in one)
+    batch.seen = {c: frozenset() for one in told for c in one}
     batch.filtered, batch.read = len(rows) - count, len(rows)
     return batch
 

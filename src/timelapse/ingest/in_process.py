@@ -17,6 +17,7 @@ import pyarrow as pa
 from timelapse.env.machine import cores, memory_alone
 from timelapse.ingest.batches import Batch
 from timelapse.ingest.estimate import held_bytes, memory_of
+from timelapse.ingest.known import take_prints
 from timelapse.ingest.noticed import Noticed, notice
 from timelapse.ingest.prepare import (
     Prepared,
@@ -27,7 +28,6 @@ from timelapse.ingest.prepare import (
     prepare_files,
     prepare_table,
     read_table,
-    take_prints,
     types_of,
 )
 from timelapse.ingest.runs import fields_of

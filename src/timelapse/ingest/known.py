@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,9 @@ from timelapse.ingest.files import SourceFile
 from timelapse.log.beside import FILE, files_of
 from timelapse.log.manifest import IngestEntry, Manifest
 from timelapse.log.reader import LogReader
+
+if TYPE_CHECKING:
+    from timelapse.ingest.prepare import Prepared
 
 WHOLE = 1 << 20
 """Files up to so many bytes are hashed as a whole."""
@@ -47,6 +51,13 @@ def print_of(file: SourceFile) -> str:
     except (OSError, pa.ArrowInvalid):
         return ""  # whoever reads it says what is wrong with it
     return f"{_settled(file.modified)} {digest.hexdigest()}"
+
+
+def take_prints(prepared: Sequence[Prepared]) -> None:
+    """What tells each file from what it may be later."""
+    for one in prepared:
+        if one.source.is_files:
+            one.prints = {file.path: print_of(file) for file in one.files}
 
 
 def _settled(modified: int | None) -> int:

@@ -14,6 +14,7 @@ import msgspec
 
 from timelapse.errors import EventOrderError, IngestError, Place
 from timelapse.ids import DAY
+from timelapse.ingest import drift
 from timelapse.ingest.noticed import Noticed, lateness, warnings_of
 from timelapse.ingest.parse import OPEN_CELL
 from timelapse.ingest.prepare import types_of
@@ -95,6 +96,7 @@ def accepted(
     entries: list[SourceEntry] = []
     seen: list[Noticed] = []
     files = [f.path for p in prepared for f in p.files]
+    base = 0
     for number, one in enumerate(prepared):
         bad = sum(r.bad.get(number, 0) for r in reports)
         skipped = sum(r.skipped.get(number, 0) for r in reports)
@@ -131,8 +133,9 @@ def accepted(
             SourceEntry(name, one.source.describe() | one.told, events, bad, skipped, outside, without, max(len(one.files), 1),
                 taken, warnings, noticed.read, noticed.filtered,
                 duplicates, conflicts, one.layouts, lateness(noticed),
-                max(one.source.position, 0), bad_in if one.source.is_files else {}, one.prints)
+                max(one.source.position, 0), bad_in if one.source.is_files else {}, one.prints, *drift.layouts(one, noticed, base))
         )  # fmt: skip
+        base += len(one.files)
     check_days(prepared, seen, segments, [b for r in reports for b in r.first_bad])
     total = sum(s.count for s in segments)
     quarantine = [r.quarantine for r in reports if r.quarantine is not None]

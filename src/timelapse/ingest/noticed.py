@@ -103,6 +103,10 @@ class Noticed(msgspec.Struct):
     """By file number: the rows that were read, those that are bad, and of these those whose time cannot be read."""
     bad_days: dict[int, int] = {}
     """Bad rows whose time can be read, by day (days since 1970, UTC)."""
+    spans: dict[int, tuple[int, int]] = {}
+    """By file number: the times of its first and its last event."""
+    kinds: dict[int, dict[str, list[str]]] = {}
+    """By file number, of files that say only row by row what they have: the columns, and the kinds of values that they hold."""
 
     @property
     def events(self) -> int:
@@ -123,6 +127,13 @@ class Noticed(msgspec.Struct):
             self.files[file] = [a + b for a, b in zip(own_counts, counts, strict=True)]
         for day, count in other.bad_days.items():
             self.bad_days[day] = self.bad_days.get(day, 0) + count
+        for file, (least, most) in other.spans.items():
+            own_span = self.spans.get(file, (least, most))
+            self.spans[file] = (min(own_span[0], least), max(own_span[1], most))
+        for file, kinds in other.kinds.items():
+            own_kinds = self.kinds.setdefault(file, {})
+            for name, held in kinds.items():
+                own_kinds[name] = sorted({*own_kinds.get(name, ()), *held})
         self.columns = sorted({*self.columns, *other.columns})
         for name, years in other.times.items():
             own = self.times.setdefault(name, {})
@@ -136,6 +147,8 @@ class Noticed(msgspec.Struct):
 def notice(plan: Plan, file: int, batch: Batch) -> Noticed:
     """What a batch of file number `file` shows."""
     found = Noticed(sorted(batch.seen), read=batch.read, filtered=batch.filtered)
+    if batch.seen:
+        found.kinds[file] = {name: sorted(kinds) for name, kinds in sorted(batch.seen.items())}
     for name, doubts in batch.doubts.items():
         found.doubts[name] = {
             why: Doubted(len(rows), (file, int(rows.min()))) for why, rows in doubts.items()
@@ -149,6 +162,8 @@ def notice(plan: Plan, file: int, batch: Batch) -> Noticed:
         found.late = _lateness(batch.late)
     if len(batch.ts):
         found.times["ts"] = dict(_years(file, batch.rows, batch.ts))
+        years = found.times["ts"].values()
+        found.spans[file] = (min(s.least for s in years), max(s.most for s in years))
     for field, column in zip(plan.kind.fields, batch.columns, strict=True):
         if field.type in (TIME, OptionalType(TIME)):
             known = np.asarray(column.is_valid())

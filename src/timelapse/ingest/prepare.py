@@ -23,7 +23,6 @@ from timelapse.ingest.convert import without_zone as has_no_zone
 from timelapse.ingest.csv_layout import with_columns
 from timelapse.ingest.doubts import refuse_without_zone, without_zone
 from timelapse.ingest.files import Format, SourceFile, check_is_text, format_of, list_files
-from timelapse.ingest.known import print_of
 from timelapse.ingest.objects import MANY, list_in
 from timelapse.ingest.parse import parse_lines, parse_table
 from timelapse.ingest.plan import Plan
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
 
 BIN_BYTES = 16 << 20
 READ_ROWS = 32 * 1024
+TEXT, FOLDER = "text", "folder"
+"""In place of a column's type: it is text in a file of text, or named by the file's folders."""
 PACKED_FACTOR = 8
 """How much larger a compressed file is taken to be when it is unpacked."""
 
@@ -72,6 +73,8 @@ class Prepared:
     """Optional fields for which files have no column, with the number of those files (JSON lines: found while reading)."""
     layouts: list[str] = field(default_factory=list)
     """How the columns of files differ from those of the file before, for people."""
+    shapes: list[dict[str, str]] = field(default_factory=list)
+    """The columns of each file with their types, as far as they are known before its rows are read: of JSON lines none."""
     prints: dict[str, str] = field(default_factory=dict)
     """What is kept of each file, by path, to know it again: taken before it is read."""
     told: dict[str, Any] = field(default_factory=dict)
@@ -138,9 +141,12 @@ def prepare_files(number: int, kind: EventType, source: Source, floor: int | Non
     without: dict[str, int] = {}
     folders = _folders(plan, names if format_ != "json" else (), files)
     layouts: list[str] = []
+    shapes = [dict.fromkeys(folders, FOLDER) for _ in files]
     if format_ != "json":
         columns = [(f.path, [*(names if f.columns is None else f.columns), *folders]) for f in files]
         without, layouts = _over_files(plan, columns)
+        own = [names if f.columns is None and f.size else f.columns or () for f in files]
+        shapes = [{**dict.fromkeys(have, TEXT), **one} for have, one in zip(own, shapes, strict=True)]
     plan = Plan.of(kind, source, format_, (*names, *folders), floor)
     plan = replace(plan, names=tuple(names))
     if format_ == "json":
@@ -152,7 +158,7 @@ def prepare_files(number: int, kind: EventType, source: Source, floor: int | Non
     pieces = [p for n, file in enumerate(files) for p in text_lines.pieces(file, base + n)]
     tasks = [Task(number, tuple(group)) for group in _bins(pieces)]
     size = sum(f.size * (PACKED_FACTOR if f.packed else 1) for f in files)
-    return Prepared(plan, source, tasks, size // 50, files, without=without, layouts=layouts)
+    return Prepared(plan, source, tasks, size // 50, files, without=without, layouts=layouts, shapes=shapes)
 
 
 def _over_files(plan: Plan, columns: Sequence[tuple[str, Sequence[str]]]) -> tuple[dict[str, int], list[str]]:
@@ -225,11 +231,12 @@ def prepare_table(number: int, kind: EventType, source: Source, floor: int | Non
             )  # fmt: skip
     if source.order_by:
         table = table.take(_sorted(table, source.order_by))
+    shape = {field.name: str(field.type) for field in table.schema}
     table = table.select([c for c in plan.needed if c in have])
     files = [SourceFile(what, table.nbytes)]
     return Prepared(
         plan, source, [], table.num_rows, files, table=table,
-        without=dict.fromkeys(plan.without_column(have), 1),
+        without=dict.fromkeys(plan.without_column(have), 1), shapes=[shape],
     )  # fmt: skip
 
 
@@ -298,6 +305,7 @@ def _prepare_tables(
         files,
         without=without,
         layouts=layouts,
+        shapes=[{**shape.told, **dict.fromkeys(folders, FOLDER)} for shape in shapes],
     )
 
 
@@ -371,13 +379,6 @@ def _bins(pieces: Sequence[text_lines.Piece]) -> Iterator[list[text_lines.Piece]
             group, size = [], 0
     if group:
         yield group
-
-
-def take_prints(prepared: Sequence[Prepared]) -> None:
-    """What tells each file from what it may be later."""
-    for one in prepared:
-        if one.source.is_files:
-            one.prints = {file.path: print_of(file) for file in one.files}
 
 
 def front_to_back(prepared: Sequence[Prepared]) -> None:

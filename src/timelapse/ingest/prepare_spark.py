@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest import lines as text_lines
+from timelapse.ingest.known import take_prints
 from timelapse.ingest.plan import Plan
-from timelapse.ingest.prepare import Prepared, number_lines, prepare_files, prepare_table, take_prints
+from timelapse.ingest.prepare import Prepared, number_lines, prepare_files, prepare_table
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 
@@ -78,7 +79,8 @@ def _prepare_frame(kind: EventType, source: Source, floor: int | None, rows: int
     )
     count = frame.count() if rows is None else rows
     without = dict.fromkeys(plan.without_column(usable), 1)
-    return Prepared(plan, source, [], count, [], selected, without)
+    shape = {f.name: f.dataType.simpleString() for f in frame.schema.fields}
+    return Prepared(plan, source, [], count, [], selected, without=without, shapes=[shape])
 
 
 def _quoted(name: str, have: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ import lzma
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,13 @@ class Shape:
 
     columns: dict[str, pa.DataType]
     groups: Sequence[int]
+    texts: dict[str, str] = field(default_factory=dict)
+    """The types as the file calls them, where Arrow's are not known."""
+
+    @property
+    def told(self) -> dict[str, str]:
+        """The columns with their types, for people."""
+        return {name: self.texts.get(name, str(kind)) for name, kind in self.columns.items()}
 
 
 def shape(format_: Format, file: SourceFile) -> Shape:
@@ -67,11 +74,20 @@ def shape(format_: Format, file: SourceFile) -> Shape:
                 rows = [found.read_stripe(n, columns=[]).num_rows for n in range(found.nstripes)]
                 return _shape(found.schema, rows)
             reader = _avro().block_reader(stream)
-            names = [f["name"] for f in reader.writer_schema["fields"]]
+            texts = {f["name"]: _avro_type(f["type"]) for f in reader.writer_schema["fields"]}
             rows_ = sum(block.num_records for block in reader)
-            return Shape(dict.fromkeys(names, pa.null()), [rows_] if rows_ else [])
+            return Shape(dict.fromkeys(texts, pa.null()), [rows_] if rows_ else [], texts)
     except _TORN as error:
         raise _unreadable(format_, file, error) from error
+
+
+def _avro_type(schema: Any) -> str:
+    """An Avro type in short: that it may be null is not told."""
+    if isinstance(schema, list):
+        return " or ".join(_avro_type(one) for one in schema if one != "null")
+    if isinstance(schema, dict):
+        return str(schema.get("logicalType") or schema.get("name") or _avro_type(schema["type"]))
+    return str(schema)
 
 
 def spans(file: SourceFile, column: str) -> list[tuple[Any, Any] | None]:

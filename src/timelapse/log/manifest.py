@@ -15,6 +15,7 @@ import msgspec
 
 from timelapse import __version__
 from timelapse.errors import LogError, Place
+from timelapse.log.columns import Layout
 from timelapse.log.types import EventType
 from timelapse.store import manifests
 from timelapse.store.parts import Part
@@ -125,6 +126,12 @@ class SourceEntry(msgspec.Struct, frozen=True):
     """Its bad rows by file; files without any are left out."""
     prints: dict[str, str] = {}
     """Of its files, by path: when each was changed, and a hash of its bytes (ingest/known.py)."""
+    columns: list[Layout] = []
+    """The columns of its files with their types, by layout, and of which days these files are (log/columns.py)."""
+    unused: list[str] = []
+    """Of these columns those of which no field is made."""
+    days_by: str = ""
+    """What tells the days of files: their folders, their names, or their events."""
 
 
 class IngestEntry(msgspec.Struct, frozen=True):
