@@ -286,3 +286,19 @@ def test_state_before_a_time() -> None:
     events = [E(k=1, v=0, ts=t) for t in (1, 2, 2, 3)]
     assert serial.run(P, events, before=2).states["n"] == {1: 1}
     assert serial.run(P, events, before=3).states["n"] == {1: 3}
+
+
+class _Copies(tl.Program):
+    seen: tl.SetOf[int, int]
+
+    @tl.on(E)
+    def note(self, e: E) -> None:
+        self.seen[e.k].add(e.v)  # type: ignore[attr-defined]
+
+
+def test_what_is_read_is_not_what_is_kept() -> None:
+    """Who changes what a state gave is told how it is written."""
+    with pytest.raises(HandlerError) as caught:
+        tl.run_serial(_Copies, [E(k=1, v=2, ts=1)])
+    assert "self.x.add(key, value)" in str(caught.value)
+    assert "quarantine" not in str(caught.value)

@@ -15,6 +15,8 @@ from timelapse.model.program import Program, spec_of
 from timelapse.moments import time_text
 
 _LONGEST = 500
+_CHANGES = frozenset({"add", "append", "discard", "extend", "insert", "pop", "remove", "update"})
+"""Methods by which sets and lists change: what states give has none of them."""
 
 
 Quarantined = tuple[int, int, int, str, str, str, str | None, int | None]
@@ -91,6 +93,11 @@ def handler_error(
     qualname = f"{spec_of(program).name}.{handler}"
     what, code = "", "TL502"
     hint = "fix the handler, guard against such an event, or replay with quarantine=True (--quarantine)"
+    if isinstance(error, AttributeError) and isinstance(error.obj, tuple) and error.name in _CHANGES:
+        hint = (
+            "what a state gives is a copy that does not change: write through the state, as in self.x.add(key, value) of a "
+            f"SetOf, or assign a new value, instead of .{error.name}(...) on what was read"
+        )
     if is_own(error):
         what, code = "Timelapse failed where the handler uses a state: ", "TL516"
         hint = "look whether files of the log or the run were removed; otherwise it is a bug in Timelapse: please report it with its traceback"
