@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 
+import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
 from tests.depth import deep
 from timelapse.ingest.lines import Lines
-from timelapse.ingest.parse import _quick_csv, parse_lines
+from timelapse.ingest.parse import _quick_csv as quick_csv
+from timelapse.ingest.parse import parse_lines
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
@@ -19,6 +21,10 @@ from timelapse.log.types import EventType
 class Row(tl.Event):
     a: str
     b: str | None
+
+
+def _quick_csv(plan: Plan, data: bytes) -> dict[str, pa.Array] | None:
+    return quick_csv(plan, data, data.count(b"\n") + 1)
 
 
 def _plan() -> Plan:

@@ -137,6 +137,7 @@ def _run(
     times: list[npt.NDArray[np.int64]] = []
     files: list[int] = []
     late: list[pa.Array] = []
+    beside = beside_of(prepared)
     origins: list[_Origins] = []
     left_out: list[tuple[int, Note]] = []
     report = TaskReport()
@@ -149,14 +150,17 @@ def _run(
             tell.read(batch.read or len(batch.ts))
             times.append(batch.ts)
             files.append(file)
-            late.append(pa.nulls(len(batch.ts), pa.int64()) if batch.late is None else pa.array(batch.late))
+            if LATE in beside:
+                late.append(
+                    pa.nulls(len(batch.ts), pa.int64()) if batch.late is None else pa.array(batch.late)
+                )
             if one.source.unique:
                 origins.append(_Origins(number, file, batch.rows))
             if one.table is None:
                 held += held_bytes(batch)
                 if held > _ROUGH * most:
                     return None
-        table = fields_of(one.plan.kind, batches)
+        table = fields_of(one.plan.kind, batches, cores())
         if number and prepared[number - 1].plan.kind == one.plan.kind:
             both = pa.concat_tables([tables[-1], table]).columns
             tables[-1] = fields_table(one.plan.kind, both, tables[-1].num_rows + table.num_rows)
@@ -165,8 +169,8 @@ def _run(
         del batches
     ts = np.concatenate(times) if times else np.zeros(0, np.int64)
     kept, tables = _once(prepared, ts, tables, origins, left_out, log)
-    if beside := beside_of(prepared):
-        numbers = file_numbers(prepared, log)[np.asarray(files, np.int64)]
+    if beside:
+        numbers = file_numbers(prepared, log)[np.asarray(files, np.int64)].astype(np.int32)
         own = {FILE: pa.array(np.repeat(numbers, [len(t) for t in times]), pa.int32())}
         if LATE in beside:
             own[LATE] = pa.chunked_array(late, pa.int64())

@@ -32,10 +32,11 @@ class Piece:
 
 
 class Lines(NamedTuple):
-    """Whole lines, without the last line end, and the number of the first (from 1)."""
+    """Whole lines, without the last line end, the number of the first (from 1), and how many there are, where that is known."""
 
     first: int
     data: bytes
+    known: int | None = None
 
 
 def pieces(file: SourceFile, number: int, size: int = PIECE_BYTES) -> list[Piece]:
@@ -150,8 +151,9 @@ def _blocks(piece: Piece, stream: pa.NativeFile, block: int) -> Iterator[Lines]:
             continue
         whole = b"".join((rest, memoryview(data)[:cut]))
         rest = data[cut + 1 :]
-        yield Lines(line, whole)
-        line += line_ends(whole) + 1
+        count = line_ends(whole) + 1
+        yield Lines(line, whole, count)
+        line += count
         place += len(whole) + 1
 
 

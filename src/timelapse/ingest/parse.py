@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
@@ -20,7 +19,7 @@ from timelapse.ingest.batches import Bad, Batch, as_text, no_rows, of_columns, o
 from timelapse.ingest.convert import (
     plain,
 )
-from timelapse.ingest.lines import Lines
+from timelapse.ingest.lines import Lines, line_ends
 from timelapse.ingest.objects import getter
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.private import NOT_KEPT
@@ -39,14 +38,14 @@ def parse_lines(plan: Plan, lines: Lines) -> Batch:
     data = lines.data
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
-    first = lines.first
+    first, count = lines.first, lines.known
     if plan.format == "csv" and plan.header and first == 1:
         _, line_end, data = data.partition(b"\n")
-        first = 2
+        first, count = 2, None if count is None else count - 1
         if not line_end:
             return no_rows(plan)
     if plan.format == "csv" and plan.applied is None:
-        quick = _quick_csv(plan, data)
+        quick = _quick_csv(plan, data, line_ends(data) + 1 if count is None else count)
         if quick is not None:
             rows = first + np.arange(len(next(iter(quick.values()))))
             return of_columns(plan, quick, rows, lambda place: show(data.split(b"\n")[place]), texts=True)
@@ -103,18 +102,15 @@ def _present(plan: Plan) -> list[str]:
     return [name for name in plan.needed if name in plan.names]
 
 
-def _quick_csv(plan: Plan, data: bytes) -> dict[str, pa.Array] | None:
-    """The needed columns of a block without surprises, split by Arrow; None where line by line is needed.
+def _quick_csv(plan: Plan, data: bytes, lines: int) -> dict[str, pa.Array] | None:
+    """The needed columns of a block of so many lines without surprises, split by Arrow; None where line by line is needed.
 
     Where quotes only enclose whole cells of texts without a separator, Arrow does not look for them, and they are taken off afterwards.
     """
     quote = plan.quote.encode() if plan.quote else b""
     if len(plan.sep.encode()) != 1 or b"\r" in data or not data or (len(quote) > 1 and quote in data):
         return None
-    bytes_ = np.frombuffer(data, np.uint8)
-    ends = bytes_ == ord("\n")
-    lines = int(np.count_nonzero(ends)) + 1
-    quotes = int(np.count_nonzero(bytes_ == quote[0])) if len(quote) == 1 else 0
+    quotes = int(np.count_nonzero(np.frombuffer(data, np.uint8) == quote[0])) if len(quote) == 1 else 0
     numbers = plan.numeric if b"x" not in data and b"X" not in data else {}
     enclosing: bool | None = None
     for kinds in [numbers, {}] if numbers else [{}]:
@@ -123,7 +119,7 @@ def _quick_csv(plan: Plan, data: bytes) -> dict[str, pa.Array] | None:
             if (kinds or (bare and quotes)) and not plan.worth(way):
                 continue
             if not bare and enclosing is None:
-                enclosing = _whole_cells_quoted(data, ends, quote, plan.sep.encode())
+                enclosing = _whole_cells_quoted(data, quote, plan.sep.encode())
             if not bare and not enclosing:
                 return None
             found = _split(plan, data, lines, kinds, None if bare else plan.quote)
@@ -184,16 +180,16 @@ def _without_quotes(column: pa.Array, quote: bytes) -> tuple[pa.Array, int]:
     return pc.ascii_trim(column, quote.decode()) if own else column, own
 
 
-def _whole_cells_quoted(data: bytes, ends: npt.NDArray[np.bool_], quote: bytes, sep: bytes) -> bool:
+def _whole_cells_quoted(data: bytes, quote: bytes, sep: bytes) -> bool:
     """Whether all quotes of a block of lines stand around whole cells, or are doubled within one: then every reader of CSV agrees.
 
-    `ends`: which bytes end a line. Quotes are taken in turns as opening and closing ones. An opening one stands behind a separator or a
+    Quotes are taken in turns as opening and closing ones. An opening one stands behind a separator or a
     line end, a closing one in front of one, and what they enclose has no line end; a doubled quote closes, and opens again at once.
     """
     if len(quote) != 1:
         return False
     bytes_ = np.frombuffer(data, np.uint8)
-    quotes = bytes_ == quote[0]
+    quotes, ends = bytes_ == quote[0], bytes_ == ord("\n")
     marks = np.flatnonzero(quotes | ends)
     is_quote = quotes[marks]
     places = marks[is_quote]

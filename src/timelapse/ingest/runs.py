@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -30,7 +31,9 @@ from timelapse.ingest.task import Note, Notes, TaskReport, noted, notes_of
 from timelapse.log.beside import BESIDE, FILE, LATE, with_beside
 from timelapse.log.segment import SEGMENT_EVENTS, fields_table, write_ordered
 from timelapse.log.types import EventType
+from timelapse.model.events import Field
 from timelapse.tables.ordering import stable_order
+from timelapse.tables.sharing import at_once
 
 I64 = npt.NDArray[np.int64]
 
@@ -110,12 +113,17 @@ def read(
     return found
 
 
-def fields_of(kind: EventType, batches: Sequence[Batch]) -> pa.Table:
-    """The fields of the events of batches, in the log's Arrow types."""
-    columns = [
-        pa.chunked_array([b.columns[n] for b in batches], type=wire_type(f.type)).cast(f.type.arrow).combine_chunks()
-        for n, f in enumerate(kind.fields)
-    ]  # fmt: skip
+def fields_of(kind: EventType, batches: Sequence[Batch], threads: int = 1) -> pa.Table:
+    """The fields of the events of batches, in the log's Arrow types; columns at the same time."""
+
+    def column(n: int, field: Field) -> pa.Array:
+        return (
+            pa.chunked_array([b.columns[n] for b in batches], type=wire_type(field.type))
+            .cast(field.type.arrow)
+            .combine_chunks()
+        )
+
+    columns = at_once([(1, partial(column, n, f)) for n, f in enumerate(kind.fields)], threads)
     return fields_table(kind, columns, sum(len(b.ts) for b in batches))
 
 
