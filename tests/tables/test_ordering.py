@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.depth import deep
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.tables.ordering import _cells, scattered, stable_order, taker
+from timelapse.tables.rowhash import both_lanes
 
 EDGES = st.sampled_from([INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX])
 
@@ -58,9 +59,26 @@ def test_scattered_short_texts_are_taken_in_cells_of_equal_width() -> None:
         pa.array(["ends in zero\0"], pa.large_string()),
         pa.array(["x" * 33], pa.large_string()),
         pa.array(["a word of 20 letters", *["a"] * 9], pa.large_string()),  # cells would be mostly empty
-        pa.array([b"10.0.0.1"], pa.large_binary()),
     ):
         assert _cells(other) is None
     assert scattered(np.random.default_rng(3).permutation(200_000))
     assert not scattered(np.arange(5000))
     assert not scattered(np.arange(5000).reshape(5, 1000).T.ravel())  # five sorted runs, merged
+
+
+def test_texts_that_repeat_are_taken_as_numbers_of_a_dictionary() -> None:
+    rows = 40_000
+    texts = [None if n % 7 == 0 else f"text {n % 900}" for n in range(rows)]
+    column = pa.array(texts, pa.large_string())
+    places = np.random.default_rng(5).permutation(rows)
+    found = taker(column, far=True)(places)
+    assert pa.types.is_dictionary(found.type)
+    assert found.cast(column.type) == column.take(pa.array(places))
+    for part in (found, found.slice(3, 20_000), pa.array([None, None], column.type).dictionary_encode()):
+        for a, b in zip(
+            both_lanes([part], len(part), 7), both_lanes([part.cast(column.type)], len(part), 7), strict=True
+        ):
+            assert (a == b).all()
+    assert not pa.types.is_dictionary(taker(column, far=False)(places).type)
+    different = pa.array([f"text {n}" for n in range(rows)], pa.large_string())
+    assert not pa.types.is_dictionary(taker(different, far=True)(places).type)

@@ -94,10 +94,11 @@ class SegmentWriter:
                 self._beside,
                 len(places),
             )
-            table = table.select(kind.schema.names).cast(kind.schema)
+            given = table.select(kind.schema.names)
+            table = given.cast(kind.schema)
             columns = [pa.array(self.count + places), pa.array(own_ts), *table.columns, *beside]
             rows[number] = len(places)
-            hashed = [pa.array(own_ts), *map(one_array, table.columns)]
+            hashed = [pa.array(own_ts), *map(one_array, _hashed(given, table))]
             whole = pa.table(columns, schema=file_schema(kind, self._beside))
             write = partial(self._writer(number).write_table, whole, row_group_size=len(places))
             threads = self._threads if len(places) >= _BESIDE else 1
@@ -120,8 +121,8 @@ class SegmentWriter:
                 days[firsts].tolist(), np.diff([*firsts.tolist(), len(days)]).tolist(), strict=True
             ):
                 per_day[day] = per_day.get(day, 0) + n
-            for name, column in zip(table.column_names, hashed[1:], strict=True):
-                self._count_empty(number, name, column, days)
+            for name, column in zip(table.column_names, table.columns, strict=True):
+                self._count_empty(number, name, one_array(column), days)
         mask = (1 << 64) - 1
         self._content = self._content.then(
             ContentHash(len(ts), (sums[0] & mask, sums[1] & mask), (placed[0] & mask, placed[1] & mask))
@@ -173,6 +174,13 @@ class SegmentWriter:
             ts_first=self._first, ts_last=self._last, files=files, content=self._content, days=self._days,
             empty=self._empty,
         )  # fmt: skip
+
+
+def _hashed(given: pa.Table, stored: pa.Table) -> list[pa.ChunkedArray]:
+    """The columns of a block as they are hashed: texts by their dictionary, where they came with one, which takes less."""
+    return [
+        a if pa.types.is_dictionary(a.type) else b for a, b in zip(given.columns, stored.columns, strict=True)
+    ]
 
 
 def content_sums(hashed: list[pa.Array], places: I64, seed: int) -> list[tuple[int, int]]:
@@ -277,7 +285,7 @@ def write_ordered(
                 calls = [
                     (c.nbytes, partial(take, places)) for c, take in zip(table.columns, own[n], strict=True)
                 ]
-                block[n] = pa.table(at_once(calls, threads), schema=table.schema) if calls else table
+                block[n] = pa.table(at_once(calls, threads), table.column_names) if calls else table
             writer.write(ts[rows], of, block)
             written(hi)
         yield writer.close()

@@ -39,6 +39,7 @@ def stable_order(values: I64) -> I64:
 
 _WIDEST = 32
 """Texts of so many bytes at most are put into cells of equal width, where these take no more than the texts and their offsets."""
+_SAMPLE = 8192
 _WINDOW, _NEAR = 1024, 64
 """So many places in a row count as scattered if most lie in different runs of so many."""
 
@@ -52,11 +53,17 @@ def scattered(places: I64) -> bool:
 def taker(column: pa.ChunkedArray | pa.Array, *, far: bool) -> Callable[[I64], pa.Array]:
     """A function that gives what `column.take(places)` does. `far`: whether places are scattered.
 
-    Rows in a row are not copied. Scattered short texts are taken in cells of equal width: then a cell's place need not be read
-    before the cell, and the processor waits for memory once for many of them, not twice for each.
+    Rows in a row are not copied. Scattered texts that repeat are taken as numbers of a dictionary, and come as such. Other short ones
+    are taken in cells of equal width: then a cell's place need not be read before the cell, and the processor waits for memory once
+    for many of them, not twice for each.
     """
     whole = one_array(column)
-    cells = _cells(whole) if far and isinstance(whole, pa.Array) else None
+    cells = None
+    if far and isinstance(whole, pa.Array) and pa.types.is_large_string(whole.type):
+        if _repeats(whole):
+            whole = whole.dictionary_encode()
+        else:
+            cells = _cells(whole)
 
     def take(places: I64) -> pa.Array:
         if len(places) and places[-1] - places[0] == len(places) - 1 and bool((np.diff(places) == 1).all()):
@@ -66,9 +73,18 @@ def taker(column: pa.ChunkedArray | pa.Array, *, far: bool) -> Callable[[I64], p
     return take
 
 
+def _repeats(column: pa.Array) -> bool:
+    """Whether texts repeat so much that a dictionary of them is quickly made: by a sample from three places."""
+    if len(column) < 4 * _SAMPLE:
+        return False
+    firsts = (0, len(column) // 2, len(column) - _SAMPLE // 4)
+    sample = pa.concat_arrays([column.slice(first, _SAMPLE // 4) for first in firsts])
+    return 4 * len(sample.unique()) <= 3 * len(sample)
+
+
 def _cells(column: pa.Array) -> pa.FixedSizeBinaryArray | None:
     """Texts with zeros behind them, all of one width; None where that is not worth it, or would not tell where a text ends."""
-    if not pa.types.is_large_string(column.type) or column.null_count or not len(column):
+    if column.null_count or not len(column):
         return None
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]

@@ -4,7 +4,7 @@ The sum modulo 2^64 of each of two independent 64-bit lanes does not depend on t
 grouping of rows, so parts of a result that were computed anywhere can be added up (design.md,
 sections 2 and 3). It finds differences; it is not a defence against somebody who makes collisions
 on purpose. Equal values hash equal only when they are equal to the last bit: -0.0 and 0.0 differ,
-every NaN is one value, and null differs from every value. A decimal hashes as the whole number of its smallest unit.
+every NaN is one value, and null differs from every value. Values of a dictionary hash as themselves. A decimal hashes as the whole number of its smallest unit.
 """
 
 from __future__ import annotations
@@ -78,17 +78,23 @@ def _hashes(
     )
     arrays = [_whole(column) for column in columns]
     plain = [_fixed(array.type) and not array.null_count for array in arrays]
+    known = {
+        n: _hash(array.dictionary, salts)
+        for n, array in enumerate(arrays)
+        if pa.types.is_dictionary(array.type)
+    }
     with np.errstate(over="ignore"):
         for lo in range(0, rows, _BLOCK):
             parts = [h[lo : lo + _BLOCK] for h in found]
-            for array, words in zip(arrays, plain, strict=True):
+            for n, (array, words) in enumerate(zip(arrays, plain, strict=True)):
                 part = array.slice(lo, len(parts[0]))
                 if words:
                     own = _words(part)
                     for h, salt in zip(parts, salts, strict=True):
                         loop.fold(h, own, salt)
                 else:
-                    for h, element in zip(parts, _hash(part, salts), strict=True):
+                    elements = _coded(part, known[n], salts) if n in known else _hash(part, salts)
+                    for h, element in zip(parts, elements, strict=True):
                         h *= STEP
                         h += element
                         mixed(h)
@@ -217,6 +223,18 @@ def _hash(array: pa.Array, salts: Sequence[np.uint64]) -> list[U64]:
     if valid is not None:
         found = [np.where(valid, h, NULL ^ salt) for h, salt in zip(found, salts, strict=True)]
     return found
+
+
+def _coded(array: pa.DictionaryArray, known: Sequence[U64], salts: Sequence[np.uint64]) -> list[U64]:
+    """A hash of each element, from those of the dictionary."""
+    codes = np.asarray(_filled(array.indices, 0))
+    if not len(array.dictionary):  # all are null
+        return [np.full(len(array), NULL ^ salt) for salt in salts]
+    found = [h[codes] for h in known]
+    if not array.null_count:
+        return found
+    valid = np.asarray(array.is_valid())
+    return [np.where(valid, h, NULL ^ salt) for h, salt in zip(found, salts, strict=True)]
 
 
 def _fixed(kind: pa.DataType) -> bool:
