@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 import timelapse as tl
+from timelapse.ingest import on_spark
+from timelapse.ingest.once_on_spark import events_at, keys_of, once
 from timelapse.ingest.unique import Rule, known_events
 from timelapse.log.reader import Chunk, LogReader
 from timelapse.log.types import event_types
@@ -33,7 +36,7 @@ class Watched(LogReader):
 
     def chunks(self, lo: int, hi: int, columns: Any) -> Iterator[Chunk]:
         for chunk in super().chunks(lo, hi, columns):
-            ASKED.append((chunk.seq_lo, chunk.seq_hi, list(columns["Pay"])))
+            ASKED.append((chunk.seq_lo, chunk.seq_hi, list(columns["Pay"] or ["all"])))
             yield chunk
 
 
@@ -90,6 +93,58 @@ def test_times_say_which_blocks_are_read(log: tl.Log) -> None:
 def test_nothing_is_read_for_no_rows(log: tl.Log) -> None:
     assert known(log, ("id",), []) == []
     assert not ASKED
+
+
+def test_on_spark_tasks_read_the_same(log: tl.Log) -> None:
+    """What a task reads to find keys, and then of what was found: the rule's fields, and blocks with such events."""
+    own, kind = log.reader, event_types([Pay])[0]
+    reader = Watched(own.root, own.types, own.segments, own.count, own._bases)
+    ASKED.clear()
+    found = pa.Table.from_batches(list(keys_of(reader, kind, Rule(("shop", "ts"), "first"), 120, 250)))
+    assert [(lo, hi) for lo, hi, _ in ASKED] == [(120, 200), (200, 250)]
+    assert {tuple(names) for _, _, names in ASKED} == {("shop",)}
+    assert found["r"].to_pylist() == list(range(120, 250))
+    assert found.slice(0, 3).to_pylist() == [
+        {"s": 0, "r": n, "k0": ["a", None, "b"][n % 3], "k1": n * 10} for n in (120, 121, 122)
+    ]
+    ASKED.clear()
+    whole = list(events_at(reader, kind, np.asarray([3, 90, 91, 555, 999])))
+    assert [batch.rows.tolist() for batch in whole] == [[3, 90, 91], [555], [999]]
+    assert [batch.columns[2].to_pylist() for batch in whole] == [[3, 90, 91], [555], [999]]
+    assert [(lo, hi) for lo, hi, _ in ASKED] == [(3, 92), (555, 556), (999, 1000)]
+    assert list(events_at(reader, kind, np.zeros(0, np.int64))) == []
+
+
+def test_an_append_on_spark_reads_no_more_than_it_needs(
+    log: tl.Log, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted where the tasks read: one event of the log comes again, another in conflict."""
+    asked = tmp_path / "asked"
+
+    @dataclass(frozen=True)
+    class Telling(LogReader):  # travels to the workers by value
+        def chunks(self, lo: int, hi: int, columns: Any) -> Iterator[Chunk]:
+            with asked.open("a") as file:
+                for name, own in columns.items():
+                    file.write(f"{lo} {hi} {name} {'all' if own is None else ','.join(own)}\n")
+            return LogReader.chunks(self, lo, hi, columns)
+
+    def told(spark: Any, whole: Any, prepared: Any, reader: LogReader) -> Any:
+        return once(
+            spark, whole, prepared, Telling(**{f: getattr(reader, f) for f in reader.__dataclass_fields__})
+        )
+
+    monkeypatch.setattr(on_spark, "once", told)
+    (tmp_path / "pay.csv").write_text("ts,id,shop,amount\n5550,277,a,555\n6600,330,b,7\n99999,7777,,1\n")
+    grown = log.append({Pay: tl.Source(tmp_path / "pay.csv", unique=["ts", "id"])}, spark)
+    entry = grown.manifest.ingests[-1].sources[0]
+    assert (entry.rows, entry.duplicates, entry.conflicts) == (1, 1, 1)
+    read = sorted(line.split() for line in asked.read_text().splitlines())
+    narrow = [line for line in read if line[3] == "id"]
+    assert {tuple(line) for line in narrow} == {("555", "1000", "Pay", "id")}
+    blocks = {(int(line[0]) // 100, int(line[1]) // 100) for line in read if line[3] == "all"}
+    assert blocks == {(5, 5), (6, 6)}
+    assert {line[3] for line in read} == {"id", "all"}
 
 
 def test_events_without_fields(tmp_path: Path) -> None:
