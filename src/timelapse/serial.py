@@ -127,9 +127,9 @@ class Loop:
 
         # What looks back: versions of values, and operations.
         widths, recorded = kept(self.program), windowed(self.program)
-        self._histories = {name: History(width) for name, width in widths.items()}
+        self._histories = {name: self._versions(name, stores[name], width) for name, width in widths.items()}
         self._history_of = {id(stores[name].data): h for name, h in self._histories.items()}
-        self._records = {name: Done(widths[name]) for name in recorded}
+        self._records = {name: self._operations(name, widths[name]) for name in recorded}
         self._done: list[tuple[Done, Any]] = []
         self.states = states = dict[str, Any]()
         for name, s in spec.declared.items():
@@ -171,6 +171,12 @@ class Loop:
     def _store(self, name: str) -> DictStore:
         """Where a state's values are to be."""
         return DictStore(self._journal)
+
+    def _versions(self, name: str, store: DictStore, keep: int) -> History:
+        return History(keep)
+
+    def _operations(self, name: str, keep: int) -> Done:
+        return Done(keep)
 
     def copy(self) -> Loop:
         """The loop where it stands between two steps, to go on with by itself. It has put out nothing yet."""

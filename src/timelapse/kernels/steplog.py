@@ -13,112 +13,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from timelapse.ids import Phase
+from timelapse.kernels.cells import Cell, Cells, Reads
+from timelapse.kernels.looking import CellHistory, FrontDone, Told
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.grouped import Grouped, parts_of
+from timelapse.kinds.past import Done, History
 from timelapse.model.agenda import Agenda, Dated
 from timelapse.model.events import Event, Record
 from timelapse.model.program import HandlerSpec, Program, spec_of
+from timelapse.model.times import kept
 from timelapse.serial import DictStore, Loop, Refusal
 
 GAP = 1 << 32
 """Between the numbers of two steps that follow each other."""
-_BASE = -1
-"""Stands for the number of the last step before all that are kept."""
+
+_FEW = 1024
+"""So many more steps are kept before it is looked for some to forget."""
 
 Key = tuple[int, int, int, tuple[Any, ...]]
 """Where a step stands: time, phase, then the place of a tick, the seq of a log event or the root of a dated one, and for what
 is dated its number of issue."""
-
-
-class Reads:
-    """Which steps read something, by rising number."""
-
-    __slots__ = ("readers",)
-
-    def __init__(self) -> None:
-        self.readers: list[int] = []
-
-
-class Cell(Reads):
-    """What a key held after each step that wrote it."""
-
-    __slots__ = ("cells", "key", "numbers", "values")
-
-    def __init__(self, cells: Cells, key: Any, base: Any) -> None:
-        super().__init__()
-        self.cells, self.key = cells, key
-        self.numbers, self.values = [_BASE], [base]
-
-    def before(self, number: int) -> Any:
-        """What it held when that step began."""
-        return self.values[bisect_left(self.numbers, number) - 1]
-
-    def forget(self, number: int) -> bool:
-        """Forget the steps before one; whether nothing is left that a later one wrote or read."""
-        numbers = self.numbers
-        last = bisect_left(numbers, number) - 1
-        if last > 0:
-            del numbers[:last], self.values[:last]
-            numbers[0] = _BASE
-        del self.readers[: bisect_left(self.readers, number)]
-        return len(numbers) == 1 and not self.readers
-
-
-class Cells:
-    """The cells of one state, or of the timers; `data`: what the keys hold now."""
-
-    def __init__(self, data: dict[Any, Any], width: int = 0) -> None:
-        self.data = data
-        self.found: dict[Any, Cell] = {}
-        self.whole = Reads()
-        """Who read all keys."""
-        self._width = width
-        """Where there are keys that are read by their first parts: so many."""
-        self._under: dict[Any, Reads] = {}
-        self._stored: dict[Any, set[Any]] | None = None
-        """Keys by their first parts, perhaps some that are not there any more."""
-
-    def cell(self, key: Any) -> Cell:
-        """The key's cell."""
-        cell = self.found.get(key)
-        if cell is None:
-            cell = self.found[key] = Cell(self, key, self.data.get(key, ABSENT))
-            if self._stored is not None:
-                self._stored.setdefault(key[: self._width], set()).add(key)
-        return cell
-
-    def under(self, head: tuple[Any, ...]) -> Reads:
-        """Who read all keys that begin so."""
-        return self._under.setdefault(head, Reads())
-
-    def stored_under(self, head: tuple[Any, ...]) -> Iterable[Any]:
-        """Keys that begin so: all that are there at any of the steps kept, and perhaps more."""
-        if self._stored is None:
-            self._stored = {}
-            for key in {**self.data, **self.found}:
-                self._stored.setdefault(key[: self._width], set()).add(key)
-        found = self._stored.get(head, set())
-        if len(found) > 64:
-            gone = [key for key in found if key not in self.data and key not in self.found]
-            found.difference_update(gone if len(gone) * 2 > len(found) else ())
-        return found
-
-    def wide(self, key: Any) -> Iterator[Reads]:
-        """Who may have read a key together with others."""
-        yield self.whole
-        if self._width and (under := self._under.get(key[: self._width])) is not None:
-            yield under
-
-    def forget(self, cell: Cell, number: int) -> None:
-        """Forget what a cell knows of the steps before one."""
-        if cell.forget(number):
-            self.found.pop(cell.key, None)
-
-    def forget_wide(self, number: int) -> None:
-        """The same for those who read several keys together."""
-        for reads in (self.whole, *self._under.values()):
-            del reads.readers[: bisect_left(reads.readers, number)]
-        self._under = {head: reads for head, reads in self._under.items() if reads.readers}
 
 
 @dataclass(eq=False, slots=True)
@@ -146,6 +60,8 @@ class Step:
     reads: Sequence[Reads] = ()
     writes: list[Cell] = field(default_factory=list)
     """Timers among them."""
+    told: Sequence[Told] = ()
+    """Of which keys, of states whose operations are kept, it did any."""
     dates: Sequence[Dated] = ()
     emitted: Sequence[Record] = ()
     refusal: Refusal | None = None
@@ -166,7 +82,7 @@ class NotedStore(DictStore):
     def __init__(self, loop: NotedLoop, spec: StateSpec) -> None:
         super().__init__(loop._journal)
         width = len(parts_of(spec.outer)) if issubclass(spec.kind, Grouped) and spec.outer is not None else 0
-        self.cells = Cells(self.data, width)
+        self.cells = Cells(self.data, width, loop.widths.get(spec.name, 0))
         self._found, self._read = self.cells.found, loop.read
 
     def get(self, key: Any, default: Any) -> Any:
@@ -254,6 +170,8 @@ class NotedLoop(Loop):
     def __init__(self, program: Program, wanted: Callable[[Step], None] | None) -> None:
         self._reads: list[Reads] = []
         self._number = GAP
+        self.widths = kept(program)
+        self.done: list[FrontDone] = []
         super().__init__(program)
         self.agenda = self._agenda = NotedAgenda()
         self.agenda.number = self._number
@@ -272,6 +190,14 @@ class NotedLoop(Loop):
 
     def _store(self, name: str) -> DictStore:
         return NotedStore(self, spec_of(self.program).declared[name])
+
+    def _versions(self, name: str, store: DictStore, keep: int) -> History:
+        assert isinstance(store, NotedStore)
+        return CellHistory(keep, store.cells, lambda: self._number, self.read)
+
+    def _operations(self, name: str, keep: int) -> Done:
+        self.done.append(done := FrontDone(keep, lambda: self._number, self.read))
+        return done
 
     def read(self, what: Reads) -> None:
         """The step under way reads something."""
@@ -322,6 +248,11 @@ class NotedLoop(Loop):
                 cell.numbers.append(number)
                 cell.values.append(value)
                 writes.append(cell)
+                if cell.times is not None:
+                    cell.times.append(step.key[0])
+        for done in self.done:
+            if done.touched:
+                step.told = (*step.told, *(t for t in done.touched if t.numbers and t.numbers[-1] == number))
         for cell in self.agenda.set:
             if cell.numbers[-1] != number:
                 cell.numbers.append(number)
@@ -344,6 +275,8 @@ class NotedLoop(Loop):
         if agenda.dates:
             agenda.dates = []
         agenda.set.clear()
+        for done in self.done:
+            done.touched.clear()
 
     def failed(self) -> None:
         """The step under way has raised, and never was."""
@@ -364,7 +297,7 @@ class NotedLoop(Loop):
         """
         if everything:
             first = len(self.order)
-        elif len(self.order) < 2 * self._kept + 1024:
+        elif len(self.order) < 2 * self._kept + _FEW:
             return len(self.order)
         else:
             first = self._first(self.oldest_root())
@@ -382,7 +315,9 @@ class NotedLoop(Loop):
         return 0 if step is None else bisect_left(self.order, step.number, key=lambda s: s.number)
 
     def _forget(self, first: int) -> None:
-        number = self.order[first].number if first < len(self.order) else self._number
+        number, ts = self._number, self.frontier[0]
+        if first < len(self.order):
+            number, ts = self.order[first].number, self.order[first].key[0]
         gone = self.order[:first]
         del self.order[:first]
         for step in gone:
@@ -396,8 +331,10 @@ class NotedLoop(Loop):
                 self._wanted(step)
             for reads in step.reads:
                 if isinstance(reads, Cell):
-                    reads.cells.forget(reads, number)
+                    reads.cells.forget(reads, number, ts)
             for cell in step.writes:
-                cell.cells.forget(cell, number)
+                cell.cells.forget(cell, number, ts)
         for store in self.stores.values():
-            store.cells.forget_wide(number)
+            store.cells.forget_wide(number, ts)
+        for done in self.done:
+            done.operations.forget(number, ts)

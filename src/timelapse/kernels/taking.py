@@ -25,7 +25,7 @@ from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
 from timelapse.model.failure import Quarantined, quarantined_row, too_many
 from timelapse.model.program import Program, spec_of
-from timelapse.model.times import acts_later, kept
+from timelapse.model.times import acts_later
 from timelapse.serial import Loop, Output, Refusal, SerialOutcome
 
 _SPACING = 32
@@ -113,7 +113,7 @@ def without_failing(
     asked = _Asked(program, reader, most, until, keep, told)
     taken: dict[int, Quarantined] = {}
     outcome = None
-    if acts_later(program) and not kept(program):
+    if acts_later(program):
         try:
             outcome = _Undo(asked, taken).run()
         except CannotUndo:

@@ -16,8 +16,11 @@ from typing import Any
 
 from timelapse.errors import HandlerError
 from timelapse.ids import Phase
-from timelapse.kernels.steplog import Cell, Key, Note, NotedLoop, NotedStore, Reads, Step, key_of
+from timelapse.kernels.cells import Cell, Reads
+from timelapse.kernels.looking import CellHistory, PastDone, Told
+from timelapse.kernels.steplog import Key, Note, NotedLoop, NotedStore, Step, key_of
 from timelapse.kinds.base import ABSENT
+from timelapse.kinds.past import Done, History, Operation
 from timelapse.model.agenda import Agenda, Dated
 from timelapse.model.program import Program
 from timelapse.serial import DictStore, Loop
@@ -44,7 +47,9 @@ def same(a: Any, b: Any) -> bool:
         return bool(a == b)
     if kind is float:
         return bool(a == b and a != 0.0)
-    if isinstance(a, tuple):
+    if kind is dict:
+        return list(a) == list(b) and all(same(a[name], b[name]) for name in a)
+    if isinstance(a, (tuple, list)):
         return len(a) == len(b) and all(map(same, a, b))
     return False
 
@@ -139,12 +144,24 @@ class _Past(Loop):
         self._front = front
         self.number = 0
         self.reads: dict[Reads, None] = {}
+        self.done: list[PastDone] = []
         super().__init__(program)
         self.agenda = self._agenda = _PastAgenda()
         self.pasts: list[_PastStore] = list(self._stores.values())  # type: ignore[arg-type]
 
     def _store(self, name: str) -> DictStore:
         return _PastStore(self, self._front.stores[name])
+
+    def _read(self, what: Reads) -> None:
+        self.reads[what] = None
+
+    def _versions(self, name: str, store: DictStore, keep: int) -> History:
+        return CellHistory(keep, self._front.stores[name].cells, lambda: self.number, self._read)
+
+    def _operations(self, name: str, keep: int) -> Done:
+        front = self._front.done[len(self.done)]
+        self.done.append(done := PastDone(keep, front, lambda: self.number, self._read))
+        return done
 
     def do(self, step: Step) -> bool:
         """Whether what it did stays. Raises HandlerError."""
@@ -154,6 +171,8 @@ class _Past(Loop):
         self.outcome.outputs.clear()
         for store in self.pasts:
             store.data.clear()
+        for done in self.done:
+            done.own.clear()
         dated = step.dated
         if dated is not None and dated.write is not None:
             self._write(replace(dated, write=(self.states[dated.name], *dated.write[1:])))
@@ -275,8 +294,16 @@ class Undoing:
             if cell not in left:
                 self._unwrite(cell, number)
         for cell, value in left.items():
-            self._rewrite(cell, number, value)
+            self._rewrite(cell, number, value, step.key[0])
         step.writes = list(left)
+        told = {
+            here.operations.told(key): [operation for _, operation in own]
+            for here, there in zip(front.done, past.done, strict=True)
+            for key, own in there.own.items() if own
+        }  # fmt: skip
+        for one in {**dict.fromkeys(step.told), **told}:
+            self._tell(one, step, told.get(one, []))
+        step.told = tuple(told)
         self._read(step, past.reads)
 
     def _enter(self, step: Step) -> None:
@@ -309,6 +336,8 @@ class Undoing:
             self._withdraw(dated)
         for cell in step.writes:
             self._unwrite(cell, step.number)
+        for told in step.told:
+            self._tell(told, step, [])
         self._read(step, {})
 
     def _read(self, step: Step, now: dict[Reads, None]) -> None:
@@ -361,9 +390,11 @@ class Undoing:
         place = bisect_left(cell.numbers, number)
         old = cell.values[place]
         del cell.numbers[place], cell.values[place]
+        if cell.times is not None:
+            del cell.times[place]
         self._change(cell, number, old, cell.values[place - 1])
 
-    def _rewrite(self, cell: Cell, number: int, value: Any) -> None:
+    def _rewrite(self, cell: Cell, number: int, value: Any, ts: int) -> None:
         """A step has left something else in it."""
         place = bisect_left(cell.numbers, number)
         if place < len(cell.numbers) and cell.numbers[place] == number:
@@ -372,6 +403,8 @@ class Undoing:
             old = cell.values[place - 1]
             cell.numbers.insert(place, number)
             cell.values.insert(place, value)
+            if cell.times is not None:
+                cell.times.insert(place, ts)
         self._change(cell, number, old, value)
 
     def _change(self, cell: Cell, number: int, old: Any, new: Any) -> None:
@@ -389,6 +422,15 @@ class Undoing:
         self._do_again(cell, number, until)
         for reads in cell.cells.wide(cell.key):
             self._do_again(reads, number, self._front._number)
+
+    def _tell(self, told: Told, step: Step, done: list[Operation]) -> None:
+        """What a step has done on a key, of a state whose operations are kept."""
+        if not same(told.of(step.number), done):
+            told.put(step.number, step.key[0], done)
+            self._do_again(told, step.number, self._front._number)
+            for front in self._front.done:
+                if front.operations.found.get(told.key) is told:
+                    self._do_again(front.operations.whole, step.number, self._front._number)
 
     def _changed_timer(self, dated: Any) -> None:
         if dated is not ABSENT:

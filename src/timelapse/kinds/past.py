@@ -88,8 +88,12 @@ class History:
 
     def items(self, at: int, *, before: bool = False) -> list[tuple[Any, Any]]:
         """All keys that were there."""
-        found = ((key, self.get(key, ABSENT, at, before=before)) for key in self._versions)
+        found = ((key, self.get(key, ABSENT, at, before=before)) for key in self.keys())
         return [(key, value) for key, value in found if value is not ABSENT]
+
+    def keys(self) -> Iterable[Any]:
+        """All keys of which versions may be known."""
+        return self._versions
 
     def view(self, spec: StateSpec, at: int, *, before: bool = False) -> State:
         """The state as it was after everything at a time, or before it."""
@@ -109,7 +113,7 @@ class History:
             return change if change else default
 
         def items() -> list[tuple[Any, Any]]:
-            keys = dict.fromkeys([*self._versions, *(key for key, _ in now.items())])
+            keys = dict.fromkeys([*self.keys(), *(key for key, _ in now.items())])
             found = ((key, get(key, 0)) for key in keys)
             return [(key, change) for key, change in found if change]
 
