@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test lint format bench bench-install lock clean
+.PHONY: install demo test test-fast lint format bench bench-install lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -33,7 +33,16 @@ demo: install
 
 # ARGS goes to pytest: make test ARGS="tests/log -x". Without it everything runs, in two processes.
 test: install
-	$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadgroup --durations 25)
+	$(BIN)/python -m pytest $(or $(ARGS),$(IN_TWO))
+
+# While you work: of each test the first case, without Spark, other processes, the compiler, and what takes long.
+test-fast: install
+	$(BIN)/python -m pytest $(IN_TWO) --first-cases -m "not (spark or process or compiled or slow)" $(ARGS)
+
+# The files that take long come first (tests/conftest.py), so pytest-xdist is not to sort them. Code that is compiled is kept:
+# without it each of two processes rewrites the assertions of all tests, and each process that a test starts compiles all modules.
+test test-fast: export PYTHONDONTWRITEBYTECODE =
+IN_TWO := -n 2 --dist loadgroup --no-loadscope-reorder --durations 25
 
 lint: install
 	$(BIN)/ruff check src tests benchmarks

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.marks import derived, takes_session
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -23,21 +25,42 @@ settings.load_profile("timelapse")
 
 os.environ["TIMELAPSE_STATES"] = "off"  # tests that want a cache make one of their own
 
+# Drivers' JVMs are short-lived here: the second compiler and a collector with threads cost more than they give.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 SESSION_TIME_ZONE = "Asia/Kolkata"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs Spark, and tells `--dist loadgroup` what stays in one process.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--first-cases",
+        action="store_true",
+        help="of a test with parameters only the first case (make test-fast)",
+    )
 
-    All tests that take the session run in one process, first: a second process would start a second JVM. The other
-    tests stay together by file, since a file's tests share what was compiled.
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what follows from what tests take, and tells `--dist loadgroup` what stays in one process.
+
+    All tests that take the session run in one process: a second process would start a second JVM. The other tests stay
+    together by file, since a file's tests share what was compiled. Spark's and the long files come first, so that no
+    process is left with a long one when the other has ended; pytest-xdist's own order, by number of tests, would do the opposite.
     """
+    first: dict[str, pytest.Item] = {}
+    long = {item.location[0] for item in items if item.get_closest_marker("slow")}
     for item in items:
-        takes_session = "spark" in getattr(item, "fixturenames", ())
-        if takes_session:
-            item.add_marker(pytest.mark.spark)
-        item.add_marker(pytest.mark.xdist_group("spark" if takes_session else item.location[0]))
-    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))
+        for name in derived(item):
+            item.add_marker(name)
+        group = "spark" if takes_session(item) else item.location[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+        if not list(item.iter_markers("spark")):
+            first.setdefault(item.nodeid.partition("[")[0], item)
+    items.sort(key=lambda item: (not takes_session(item), item.location[0] not in long))
+    if config.getoption("--first-cases"):
+        kept = set(first.values())
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +85,7 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(autouse=True)
 def _no_session_of_others(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that does not ask for the session does not find it: replays use a session that is active."""
-    if "spark" not in request.fixturenames and "timelapse.env.spark_session" in sys.modules:
+    if not takes_session(request.node) and "timelapse.env.spark_session" in sys.modules:
         monkeypatch.setattr("timelapse.env.spark_session.existing", lambda: None)
 
 

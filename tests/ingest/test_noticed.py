@@ -71,7 +71,7 @@ def test_a_mapped_column_of_a_frame_must_be_there(tmp_path: Path, spark: SparkSe
         Log.write(tmp_path / "log", {Txn: Source(frame, unit="ms", fields={"device": "devise_id"})})
 
 
-@pytest.mark.parametrize("on_spark", [False, True])
+@pytest.mark.parametrize("on_spark", [False, pytest.param(True, marks=pytest.mark.spark)])
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
 def test_a_field_without_a_column_is_told(
     tmp_path: Path, kind: str, on_spark: bool, request: pytest.FixtureRequest
@@ -101,7 +101,7 @@ def test_parquet_files_of_which_some_lack_a_column(tmp_path: Path) -> None:
     assert "in 1 of 2 files" in cli("log", str(log.path)).out
 
 
-@pytest.mark.parametrize("on_spark", [False, True])
+@pytest.mark.parametrize("on_spark", [False, pytest.param(True, marks=pytest.mark.spark)])
 @pytest.mark.parametrize("wrong", [1, 3, 5])
 def test_seconds_among_milliseconds_are_told(
     tmp_path: Path, wrong: int, on_spark: bool, request: pytest.FixtureRequest
@@ -149,7 +149,7 @@ def test_1970_the_future_and_far_away_are_told(tmp_path: Path) -> None:
     assert "years away from the other times" in old
 
 
-@pytest.mark.parametrize("on_spark", [False, True])
+@pytest.mark.parametrize("on_spark", [False, pytest.param(True, marks=pytest.mark.spark)])
 def test_bounds_put_rows_into_the_quarantine(
     tmp_path: Path, on_spark: bool, request: pytest.FixtureRequest
 ) -> None:

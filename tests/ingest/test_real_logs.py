@@ -309,8 +309,13 @@ def _csv(path: Path, rows: Sequence[tuple[Any, ...]]) -> Path:
     return path
 
 
+def _on_spark(seeds: int) -> list[Any]:
+    """The first seeds, which take the session too."""
+    return [pytest.param(seed, marks=pytest.mark.spark) for seed in range(seeds)]
+
+
 @pytest.mark.parametrize("keep", ["first", "last"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*_on_spark(2), *range(2, 6)])
 def test_of_duplicates_one_is_an_event(
     seed: int, keep: Any, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -339,7 +344,7 @@ def test_of_duplicates_one_is_an_event(
         assert (entry(other).duplicates, entry(other).conflicts) == (same, conflicts)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*_on_spark(1), *range(1, 12)])
 def test_appends_in_any_split_give_the_same_log(
     seed: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
