@@ -9,6 +9,7 @@ import gzip
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -335,6 +336,7 @@ def test_of_duplicates_one_is_an_event(
     assert conflicts
     quarantined = log.quarantine().to_pylist()
     assert len(quarantined) == conflicts
+    assert all(one["raw"].startswith("{'ts': '") and "'cents': " in one["raw"] for one in quarantined)
     assert {b["reason"] for b in quarantined} == {f"another event has the same id, and the {keep} is taken"}
     if seed < 2:
         spark: SparkSession = request.getfixturevalue("spark")
@@ -433,6 +435,9 @@ def test_private_fields_are_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         Log.write(tmp_path / "log", {Seen: source})
     monkeypatch.setenv("TIMELAPSE_HASH_KEY", "the-very-key")
     log = Log.write(tmp_path / "log", {Seen: source})
+    twice = replace(source, unique=["mail"], compute={"mail": "'m'"})
+    hidden = Log.write(tmp_path / "twice", {Seen: twice}).quarantine()["raw"].to_pylist()
+    assert hidden == ["(not kept: fields of this source are private)"] * 2
     first, second = log.events(Seen)
     assert (len(first.user), first.mail, second.mail) == (32, "a", None)
     assert first.user != second.user

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -75,8 +76,10 @@ def test_tables_beside_files_and_on_spark(tmp_path: Path, spark: SparkSession) -
     frame = Log.write(
         tmp_path / "frame", {Txn: pa.table(COLUMNS), Login: spark.read.csv(str(logins), header=True)}
     )
+    coded = pl.DataFrame(COLUMNS).with_columns(pl.col("city").cast(pl.Categorical))
+    views = Log.write(tmp_path / "views", {Txn: coded, Login: logins}, spark)
     assert told(here) == WANTED
-    assert here.id == there.id == frame.id
+    assert here.id == there.id == frame.id == views.id
 
 
 def test_order_by_sorts_rows_of_the_same_time(tmp_path: Path) -> None:

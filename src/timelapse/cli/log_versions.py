@@ -166,6 +166,8 @@ def _tell_kept(log: Log, gone: int, keep: str) -> None:
         (f"{gone:,} events", "bold"),
         f" more than {keep} before the log's end are not in version {log.version}",
     )
+    if bad := log.quarantine().num_rows:
+        line(("remains  ", "dim"), f" {bad:,} rows of the quarantine, of any age: they have no time")
     line(
         ("warning  ", "yellow"),
         " a replay of it begins with empty states at its first event; events have other numbers",

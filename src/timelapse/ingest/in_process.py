@@ -30,9 +30,10 @@ from timelapse.ingest.prepare import (
     read_table,
     types_of,
 )
+from timelapse.ingest.private import NOT_KEPT
 from timelapse.ingest.runs import fields_of
 from timelapse.ingest.source import Source
-from timelapse.ingest.task import BAD, TWICE, Note, Notes, TaskReport, noted, notes_of
+from timelapse.ingest.task import BAD, TWICE, Note, Notes, TaskReport, event_text, noted, notes_of
 from timelapse.ingest.unique import known_events, rule_of, why_left_out
 from timelapse.ingest.unique import left_out as left_out_of
 from timelapse.log.beside import FILE, LATE, with_beside
@@ -270,7 +271,9 @@ def _once(
                 note: Note = (TWICE, int(rows[place]), f"{batch.source} ", None)
                 if conflict[place]:
                     why = why_left_out(rule, in_log=bool(in_log[place]))
-                    note = (BAD, int(rows[place]), f"{batch.source} conflict {why}", "")
+                    hidden = prepared[batch.source].plan.private is not None
+                    raw = NOT_KEPT if hidden else event_text(kind, int(own[place]), table.slice(place, 1))
+                    note = (BAD, int(rows[place]), f"{batch.source} conflict {why}", raw)
                 left_out.append((batch.file, note))
             keep = ~(same | conflict)
             stays[first : first + len(own)] = keep

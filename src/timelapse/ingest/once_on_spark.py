@@ -15,6 +15,7 @@ from timelapse.ingest.batches import Batch
 from timelapse.ingest.convert import wire_type
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.prepare import Prepared, types_of
+from timelapse.ingest.private import NOT_KEPT
 from timelapse.ingest.task import BAD, TWICE
 from timelapse.ingest.unique import Rule, rule_of, why_left_out
 from timelapse.ingest.wire_on_spark import KEYS, encode, spark_schema, spark_type
@@ -82,12 +83,13 @@ def once(
         source = F.lit(str(own[0]))
         for n in own:
             source = F.when(F.col("f") >= files[n], F.lit(str(n))).otherwise(source)
+        hidden = source.isin([str(n) for n in own if prepared[n].plan.private is not None])
         why = F.when(F.col("_log"), F.lit(why_left_out(rule, in_log=True))).otherwise(
             F.lit(why_left_out(rule, in_log=False))
         )
         changed = {
             "why": F.when(out & same, F.concat(source, F.lit(" "))).when(out, F.concat(source, F.lit(" conflict "), why)).otherwise(F.col("why")),
-            "raw": F.when(out & ~same, F.lit("")).otherwise(F.col("raw")),
+            "raw": F.when(out & ~same, F.when(hidden, F.lit(NOT_KEPT)).otherwise(F.col("ts").cast("string"))).otherwise(F.col("raw")),
             "_t": F.when(out & same, F.lit(TWICE)).when(out, F.lit(BAD)).otherwise(F.col("t")),
         }  # fmt: skip
         rows = rows.withColumns(changed).withColumn(

@@ -320,12 +320,12 @@ def parse_table(plan: Plan, table: pa.Table, first: int | None) -> Batch:
         np.full(table.num_rows, -1, np.int64)
     )  # fmt: skip
     if plan.applied is not None:
-        every = {name: [plain(v) for v in _one(table[name])] for name in table.column_names}
+        every = {name: [plain(v) for v in plainly(table[name])] for name in table.column_names}
         told = [dict(zip(every, values, strict=True)) for values in zip(*every.values(), strict=True)]
         return of_rows(
             plan, told, rows, lambda place: show(repr(told[place]).encode("utf-8", "backslashreplace"))
         )
-    columns = {name: _one(table[name]) for name in plan.needed if name in table.column_names}
+    columns = {name: plainly(table[name]) for name in plan.needed if name in table.column_names}
 
     def raw(place: int) -> str:
         values = {name: plain(columns[name][place]) for name in columns}
@@ -334,15 +334,19 @@ def parse_table(plan: Plan, table: pa.Table, first: int | None) -> Batch:
     return of_columns(plan, columns, rows, raw, texts=False)
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece, of values as they are: not as codes of a dictionary, nor as runs."""
+def plainly(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece, of values as they are: not as codes of a dictionary, nor as runs or views."""
     whole = column.combine_chunks()
     whole = pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
     if pa.types.is_run_end_encoded(whole.type):
         whole = pc.run_end_decode(whole)
     if pa.types.is_dictionary(whole.type):
-        values = whole.dictionary
-        if pa.types.is_string_view(values.type):  # which nothing takes codes of
-            values = values.cast(pa.string())
+        values = _without_views(whole.dictionary)  # which nothing takes codes of
         whole = pa.DictionaryArray.from_arrays(whole.indices, values).dictionary_decode()
-    return whole
+    return _without_views(whole)
+
+
+def _without_views(values: pa.Array) -> pa.Array:
+    if pa.types.is_string_view(values.type):
+        return values.cast(pa.string())
+    return values.cast(pa.binary()) if pa.types.is_binary_view(values.type) else values

@@ -13,6 +13,7 @@ import pyarrow as pa
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest import lines as text_lines
 from timelapse.ingest.known import take_prints
+from timelapse.ingest.parse import plainly
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.prepare import Prepared, number_lines, prepare_files, prepare_table
 from timelapse.ingest.source import Source
@@ -50,7 +51,9 @@ def _prepare_table(
     """A table in memory as a DataFrame whose rows of the same time are ordered by their number."""
     one = prepare_table(number, kind, source, floor)
     assert one.table is not None
-    numbered = one.table.append_column("__order0", pa.array(np.arange(one.table.num_rows)))
+    # Spark takes neither codes of dictionaries, nor runs, nor views of texts
+    columns = [plainly(column) for column in one.table.columns]
+    numbered = pa.table([*columns, np.arange(one.table.num_rows)], [*one.table.column_names, "__order0"])
     return replace(one, files=[], table=None, frame=spark.createDataFrame(numbered))
 
 

@@ -12,13 +12,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from timelapse.ingest.batches import Batch
+from timelapse.ingest.batches import Batch, show
+from timelapse.ingest.convert import plain
 from timelapse.ingest.noticed import Noticed
+from timelapse.ingest.private import NOT_KEPT
 from timelapse.log.beside import FILE, LATE, with_beside
 from timelapse.log.manifest import SegmentEntry
 from timelapse.log.quarantine import QUARANTINE
 from timelapse.log.segment import BLOCK_BYTES, BLOCK_EVENTS, SEGMENT_EVENTS, SegmentWriter
 from timelapse.log.types import EventType
+from timelapse.moments import time_text
 from timelapse.store.parts import Part, PartWriter
 
 I64 = npt.NDArray[np.int64]
@@ -47,6 +50,12 @@ def notes_of(number: int, batch: Batch) -> list[Note]:
     if batch.skipped:
         notes.append((SKIPPED, batch.skipped, f"{number} ", None))
     return notes
+
+
+def event_text(kind: EventType, ts: int, fields: pa.Table) -> str:
+    """The text of an event in the quarantine: its time, and the fields of a table of one row."""
+    values = {name: plain(fields.column(name)[0]) for name in kind.schema.names}
+    return show(repr({"ts": time_text(ts), **values}).encode("utf-8", "backslashreplace"))
 
 
 def noticed_note(number: int, noticed: Noticed) -> Note:
@@ -199,7 +208,7 @@ class Notes:
         report = self._report
         kept: list[BadRow] = []
         columns = (batch.column(name).to_pylist() for name in ("t", "f", "r", "why", "raw"))
-        for mark, file, row, why, raw in zip(*columns, strict=True):
+        for at, (mark, file, row, why, raw) in enumerate(zip(*columns, strict=True)):
             if mark == FATAL:
                 report.fatal = report.fatal or msgspec.json.decode(why)
                 continue
@@ -215,6 +224,10 @@ class Notes:
                 report.noticed.setdefault(number, Noticed()).add(msgspec.json.decode(reason, type=Noticed))
                 continue
             kind, _, reason = reason.partition(" ")
+            if (
+                kind == "conflict" and "e0" in batch.schema.names and raw != NOT_KEPT
+            ):  # its time; the fields are beside it
+                raw = self._text(batch, at, self._kinds[number], int(raw))
             path = self._files[file] if file >= 0 else "DataFrame"
             bad = BadRow(path, row if row >= 0 else None, self._kinds[number].name, reason, raw)
             if kind == "early":
@@ -234,6 +247,12 @@ class Notes:
                 report.first_bad.append(bad)
         if kept:
             self._write(kept)
+
+    def _text(self, batch: pa.RecordBatch, at: int, kind: EventType, ts: int) -> str:
+        types = [k for n, k in enumerate(self._kinds) if not n or self._kinds[n - 1] != k]
+        own = batch.column(f"e{types.index(kind)}").slice(at, 1)
+        fields = pa.table([own.field(f.name) for f in kind.fields], [f.name for f in kind.fields])
+        return event_text(kind, ts, fields.cast(kind.schema))
 
     def _write(self, rows: list[BadRow]) -> None:
         if self._writer is None:
