@@ -120,27 +120,45 @@ def known_at(user: int, ts: int) -> tuple[int, str | None]:
 # --- questions among the events ---------------------------------------------------------------------------
 
 
-@given(times=st.lists(st.integers(-2, 32), max_size=12), left_out=st.sets(st.integers(0, COUNT - 1)))
-@settings(max_examples=deep(10))
+@given(
+    times=st.lists(st.integers(-2, 32), max_size=12),
+    left_out=st.sets(st.integers(0, COUNT - 1)),
+    part=st.sampled_from([None, (7, 22), (12, 40)]),
+    types=st.sampled_from([(Message, Login), (Message,), (Login,)]),
+)
+@settings(max_examples=deep(15))
 def test_questions_stand_before_what_happens_at_their_time(
-    log: tl.Log, times: list[int], left_out: set[int]
+    log: tl.Log,
+    times: list[int],
+    left_out: set[int],
+    part: tuple[int, int] | None,
+    types: tuple[type[tl.Event], ...],
 ) -> None:
+    """Of a whole log and of parts of it: without some events, of a span, of some types."""
     rows = pa.table({"ts": pa.array(times, pa.int64()), "user": pa.array(range(len(times)), pa.int64()),
                      "note": pa.nulls(len(times), pa.large_string())})  # fmt: skip
-    asked = AskedLog(log.without(left_out), EventType.of(Ask), rows)
+    base = log.without(left_out)
+    if part is not None:
+        base = base.between(*part)
+    if len(types) == 1:
+        base = base.only(*types)
+    asked = AskedLog(base, EventType.of(Ask), rows)
     order = sorted(range(len(times)), key=lambda i: times[i])
-    kept = [e for e in EVENTS if e.seq not in left_out]
+    lo, hi = part or (-99, 99)
+    kept = [e for e in EVENTS if e.seq not in left_out and lo <= e.ts < hi and isinstance(e, types)]
     keyed: list[tuple[Any, tl.Event]] = [((e.ts, 1, e.seq), e) for e in kept]
     keyed += [((times[i], 0, n), Ask(user=i, note=None, ts=times[i])) for n, i in enumerate(order)]
     expected = [e for _, e in sorted(keyed, key=lambda pair: pair[0])]
-    found = list(asked.events(Message, Login, Ask))
+    found = list(asked.events(*types, Ask))
     assert [(type(e), e.ts, e._values()) for e in found] == [(type(e), e.ts, e._values()) for e in expected]
-    memory = MemoryLog(found, [Message, Login, Ask])  # raises where seqs do not rise
-    reader, classes = asked.reader, {"Message": Message, "Login": Login, "Ask": Ask}
+    memory = MemoryLog(found, [*types, Ask])  # raises where seqs do not rise
+    reader = asked.reader
+    given: list[type[tl.Event]] = [*types, Ask]
+    classes = {t.__name__: t for t in given}
     assert reader.count == asked.count == len(expected)
     end = reader.seq_after(reader.count)
     for lo, hi in ((0, end), (0, end // 2), (end // 3, end // 3 + 1), (end // 2, end + 9), (5, 5)):
-        assert list(reader.events(lo, hi, classes)) == list(memory.events(lo, hi, classes))  # type: ignore[arg-type]
+        assert list(reader.events(lo, hi, classes)) == list(memory.events(lo, hi, classes))
         chunks = list(reader.chunks(lo, hi, {"Ask": ["user"]}))
         users = [u for c in chunks if "Ask" in c.tables for u in c.tables["Ask"]["user"].to_pylist()]
         assert users == [e.user for e in memory.events(lo, hi, {"Ask": Ask})]  # type: ignore[attr-defined]

@@ -163,8 +163,7 @@ class AskedLog(Log):
     @cached_property
     def reader(self) -> AskedReader:  # type: ignore[override]
         base = self._base.reader
-        places = places_of(base, np.asarray(self._rows["ts"], np.int64))
-        ranks = places - np.searchsorted(np.asarray(self._base.left_out, np.int64), places)
+        places, ranks = places_of(base, np.asarray(self._rows["ts"], np.int64))
         return AskedReader(base, self._kind, self._rows, places, ranks)
 
     def info(self) -> LogInfo:
@@ -173,10 +172,11 @@ class AskedLog(Log):
         return replace(info, id=self.id, count=self.count, types=(*info.types, asked))
 
 
-def places_of(reader: EventReader, times: I64) -> I64:
-    """For rising times the seq of the first event at or after each; the end of the log where there is none."""
+def places_of(reader: EventReader, times: I64) -> tuple[I64, I64]:
+    """For rising times the seq of the first event at or after each, and how many events lie before that; the end of the log where there is none."""
     places = np.full(len(times), reader.seq_after(reader.count), np.int64)
-    done = 0
+    ranks = np.full(len(times), reader.count, np.int64)
+    done = before = 0
     for chunk in reader.chunks(0, INT64_MAX, {t.name: () for t in reader.types}):
         if done == len(times):
             break
@@ -189,5 +189,6 @@ def places_of(reader: EventReader, times: I64) -> I64:
         found = np.searchsorted(ts, times[done:])
         here = int(np.count_nonzero(found < len(ts)))
         places[done : done + here] = seq[found[:here]]
-        done += here
-    return places
+        ranks[done : done + here] = before + found[:here]
+        done, before = done + here, before + len(ts)
+    return places, ranks
