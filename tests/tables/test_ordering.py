@@ -82,3 +82,13 @@ def test_texts_that_repeat_are_taken_as_numbers_of_a_dictionary() -> None:
     assert not pa.types.is_dictionary(taker(column, far=False)(places).type)
     different = pa.array([f"text {n}" for n in range(rows)], pa.large_string())
     assert not pa.types.is_dictionary(taker(different, far=True)(places).type)
+
+
+def test_a_column_of_one_number_is_not_copied() -> None:
+    column = pa.array([7] * 500, pa.int32())
+    places = np.random.default_rng(5).permutation(500)[:300]
+    found = taker(column, far=True)(places)
+    assert found == column.take(pa.array(places))
+    assert found.buffers()[1].address == column.buffers()[1].address
+    assert taker(pa.array([7, 8, 7]), far=True)(np.asarray([2, 1])).to_pylist() == [7, 8]
+    assert taker(pa.array([7, None, 7]), far=True)(np.asarray([1, 2])).to_pylist() == [None, 7]

@@ -266,6 +266,7 @@ def write_ordered(
     firsts = np.cumsum([0, *counts])
     far = scattered(order)
     own = [[taker(column, far=far) for column in table.columns] for table in tables]
+    times = taker(pa.array(ts), far=far)
     held = sum(t.nbytes for t in tables)
     step = min(BLOCK_EVENTS, max(1, BLOCK_BYTES * len(ts) // max(held, 1)))
     for first in range(0, len(ts), SEGMENT_EVENTS):
@@ -286,7 +287,7 @@ def write_ordered(
                     (c.nbytes, partial(take, places)) for c, take in zip(table.columns, own[n], strict=True)
                 ]
                 block[n] = pa.table(at_once(calls, threads), table.column_names) if calls else table
-            writer.write(ts[rows], of, block)
+            writer.write(np.asarray(times(rows)), of, block)
             written(hi)
         yield writer.close()
 

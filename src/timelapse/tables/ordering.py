@@ -53,12 +53,13 @@ def scattered(places: I64) -> bool:
 def taker(column: pa.ChunkedArray | pa.Array, *, far: bool) -> Callable[[I64], pa.Array]:
     """A function that gives what `column.take(places)` does. `far`: whether places are scattered.
 
-    Rows in a row are not copied. Scattered texts that repeat are taken as numbers of a dictionary, and come as such. Other short ones
+    Rows in a row are not copied, nor those of a column of one number. Scattered texts that repeat are taken as numbers of a dictionary, and come as such. Other short ones
     are taken in cells of equal width: then a cell's place need not be read before the cell, and the processor waits for memory once
     for many of them, not twice for each.
     """
     whole = one_array(column)
     cells = None
+    same = far and isinstance(whole, pa.Array) and _is_one_number(whole)
     if far and isinstance(whole, pa.Array) and pa.types.is_large_string(whole.type):
         if _repeats(whole):
             whole = whole.dictionary_encode()
@@ -66,11 +67,21 @@ def taker(column: pa.ChunkedArray | pa.Array, *, far: bool) -> Callable[[I64], p
             cells = _cells(whole)
 
     def take(places: I64) -> pa.Array:
+        if same:
+            return whole.slice(0, len(places))
         if len(places) and places[-1] - places[0] == len(places) - 1 and bool((np.diff(places) == 1).all()):
             return whole.slice(places[0], len(places))
         return whole.take(pa.array(places)) if cells is None else _texts(cells.take(pa.array(places)))
 
     return take
+
+
+def _is_one_number(column: pa.Array) -> bool:
+    """Whether all rows are the same whole number, as that of a file is where there is one."""
+    if not pa.types.is_integer(column.type) or column.null_count or not len(column):
+        return False
+    least, most = pc.min_max(column).values()
+    return bool(least == most)
 
 
 def _repeats(column: pa.Array) -> bool:
