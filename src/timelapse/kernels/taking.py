@@ -150,6 +150,32 @@ class _Taking:
             rows = (self._taken[seq] for seq in sorted(self._taken))
             raise too_many(rows, self._asked.most) from failure
 
+    def _left(self) -> Iterator[Event]:
+        """The events from where the tape stands, without those that are taken out, which may become more on the way; now and then a pause."""
+        while (event := self._tape.next()) is not None:
+            if event.seq in self._taken:
+                continue
+            self._since += 1
+            if self._since >= _SPACING:
+                self._pause(event.seq)
+            self._reached = event.ts
+            yield event
+
+    def _pause(self, seq: int) -> None:
+        """Between two events, of which the next one has this seq."""
+        raise NotImplementedError
+
+    def _from_start(self, loop: Loop) -> None:
+        """Have the loop, and all that is known of how far it is, stand before the first event."""
+        self._outputs.clear()
+        self._refused.clear()
+        self._since = self._done = 0
+        self._reached = INT64_MIN
+        self._begin = self._first()
+        if self._begin is not None:
+            loop.begin(self._begin)
+        self._tape.go_to(INT64_MIN)
+
     def _tell(self) -> None:
         self._done += self._since
         self._since = 0
@@ -206,16 +232,13 @@ class _Undo(_Taking):
         return outcome
 
     def _go(self) -> None:
-        while (event := self._tape.next()) is not None:
-            if event.seq in self._taken:
-                continue
-            self._since += 1
-            if self._since >= _SPACING:
-                self._tell()
-                if self._loop.forget() > _MOST_STEPS:
-                    raise CannotUndo
-            self._reached = event.ts
+        for event in self._left():
             self._do(partial(self._loop.step, event), event)
+
+    def _pause(self, seq: int) -> None:
+        self._tell()
+        if self._loop.forget() > _MOST_STEPS:
+            raise CannotUndo
 
     def _do(self, act: Callable[[], None], event: Event | None) -> bool:
         """Go on, and take out what fails: False where the loop has begun again instead."""
@@ -246,17 +269,10 @@ class _Undo(_Taking):
                 return True
 
     def _begin_again(self) -> None:
-        self._outputs.clear()
-        self._refused.clear()
         self._last: tuple[int, int, int] | None = None
         self._loop = NotedLoop(self._program, self._put_out if self._asked.keep else None)
         self._undoing = Undoing(self._program, self._loop, self._take)
-        self._since = self._done = 0
-        self._reached = INT64_MIN
-        self._begin = self._first()
-        if self._begin is not None:
-            self._loop.begin(self._begin)
-        self._tape.go_to(INT64_MIN)
+        self._from_start(self._loop)
 
     def _put_out(self, step: Step) -> None:
         ts, phase, _, _ = step.key
@@ -300,13 +316,7 @@ class _GoBack(_Taking):
 
     def _go(self) -> None:
         """Go on to the end of the log. Raises HandlerError for what fails after its event's own step."""
-        while (event := self._tape.next()) is not None:
-            if event.seq in self._taken:
-                continue
-            self._since += 1
-            if self._since >= _SPACING:
-                self._pause(event.seq)
-            self._reached = event.ts
+        for event in self._left():
             try:
                 self._loop.step(event)
             except HandlerError as failure:
@@ -371,13 +381,8 @@ class _GoBack(_Taking):
 
     def _begin_again(self) -> None:
         self._marks.clear()
-        self._outputs.clear()
-        self._refused.clear()
         self._use(Loop(self._program), INT64_MIN, 0)
-        self._begin = self._first()
-        if self._begin is not None:
-            self._loop.begin(self._begin)
-        self._tape.go_to(INT64_MIN)
+        self._from_start(self._loop)
 
     def _use(self, loop: Loop, reached: int, done: int) -> None:
         self._loop, self._reached, self._done = loop, reached, done
