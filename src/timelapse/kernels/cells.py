@@ -21,6 +21,10 @@ class Reads:
     def __init__(self) -> None:
         self.readers: list[int] = []
 
+    def forget_readers(self, number: int) -> None:
+        """Forget the steps before one."""
+        del self.readers[: bisect_left(self.readers, number)]
+
 
 class Cell(Reads):
     """What a key held after each step that wrote it."""
@@ -57,7 +61,7 @@ class Cell(Reads):
         if last > 0:
             del numbers[:last], self.values[:last]
             numbers[0] = _BASE
-        del self.readers[: bisect_left(self.readers, number)]
+        self.forget_readers(number)
         return len(numbers) == 1 and not self.readers
 
 
@@ -129,6 +133,6 @@ class Cells:
             for cell in list(self.found.values()):
                 self.forget(cell, number, ts)
         for reads in (self.whole, *self._under.values(), *self._back.values()):
-            del reads.readers[: bisect_left(reads.readers, number)]
+            reads.forget_readers(number)
         self._under = {head: reads for head, reads in self._under.items() if reads.readers}
         self._back = {key: reads for key, reads in self._back.items() if reads.readers}

@@ -38,11 +38,11 @@ class CellHistory(History):
 class Told(Reads):
     """The operations done on a key: in which step, when, what."""
 
-    __slots__ = ("done", "key", "numbers", "times")
+    __slots__ = ("done", "numbers", "operations", "times")
 
-    def __init__(self, key: Any) -> None:
+    def __init__(self, operations: Operations) -> None:
         super().__init__()
-        self.key = key
+        self.operations = operations
         self.numbers, self.times, self.done = list[int](), list[int](), list[Operation]()
 
     def of(self, number: int) -> list[Operation]:
@@ -60,7 +60,7 @@ class Told(Reads):
         """Forget what was done before a step and before a time; whether nothing is left, and nobody has read it."""
         first = min(bisect_left(self.numbers, number), bisect_left(self.times, ts))
         del self.numbers[:first], self.times[:first], self.done[:first]
-        del self.readers[: bisect_left(self.readers, number)]
+        self.forget_readers(number)
         return not self.numbers and not self.readers
 
 
@@ -75,12 +75,12 @@ class Operations:
     def told(self, key: Any) -> Told:
         found = self.found.get(key)
         if found is None:
-            found = self.found[key] = Told(key)
+            found = self.found[key] = Told(self)
         return found
 
     def forget(self, number: int, ts: int) -> None:
         """Forget the steps before one, and what nobody can ask for from a time on."""
-        del self.whole.readers[: bisect_left(self.whole.readers, number)]
+        self.whole.forget_readers(number)
         gone = [key for key, told in self.found.items() if told.forget(number, ts - self._keep)]
         for key in gone:
             del self.found[key]

@@ -260,11 +260,28 @@ class NotedLoop(Loop):
                 writes.append(cell)
         if step.dated is not None:
             step.dated.note.step = step
-        self.steps[number] = step
         self.order.append(step)
+        self.hold(step)
+        self._next()
+
+    def hold(self, step: Step) -> None:
+        """Have a step, whose place is among `order`, among those that are found by number and by root."""
+        self.steps[step.number] = step
         if step.root >= 0:
             self.trees.setdefault(step.root, []).append(step)
-        self._next()
+
+    def release(self, step: Step) -> None:
+        """Have it no more among these."""
+        del self.steps[step.number]
+        if step.root >= 0:
+            tree = self.trees[step.root]
+            tree.remove(step)
+            if not tree:
+                del self.trees[step.root]
+
+    def place_of(self, step: Step) -> int:
+        """The place of a step that is kept."""
+        return bisect_left(self.order, step.number, key=lambda s: s.number)
 
     def _next(self) -> None:
         self._number += GAP
@@ -312,7 +329,7 @@ class NotedLoop(Loop):
         if root is None:
             return len(self.order)
         step = self.begins(root)
-        return 0 if step is None else bisect_left(self.order, step.number, key=lambda s: s.number)
+        return 0 if step is None else self.place_of(step)
 
     def _forget(self, first: int) -> None:
         number, ts = self._number, self.frontier[0]
@@ -321,12 +338,7 @@ class NotedLoop(Loop):
         gone = self.order[:first]
         del self.order[:first]
         for step in gone:
-            del self.steps[step.number]
-            if step.root >= 0:
-                tree = self.trees[step.root]
-                tree.remove(step)
-                if not tree:
-                    del self.trees[step.root]
+            self.release(step)
             if self._wanted is not None:
                 self._wanted(step)
             for reads in step.reads:

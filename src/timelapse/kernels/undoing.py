@@ -309,9 +309,7 @@ class Undoing:
     def _enter(self, step: Step) -> None:
         front = self._front
         front.order.insert(self._place(step.key), step)
-        front.steps[step.number] = step
-        if step.root >= 0:
-            front.trees.setdefault(step.root, []).append(step)
+        front.hold(step)
         assert step.dated is not None
         step.dated.note.step = step
         step.dated.alive = False
@@ -319,15 +317,8 @@ class Undoing:
     def _delete(self, step: Step) -> None:
         front = self._front
         step.waiting = False
-        del (
-            front.order[bisect_left(front.order, step.number, key=lambda s: s.number)],
-            front.steps[step.number],
-        )
-        if step.root >= 0:
-            tree = front.trees[step.root]
-            tree.remove(step)
-            if not tree:
-                del front.trees[step.root]
+        del front.order[front.place_of(step)]
+        front.release(step)
         if step.dated is not None:
             step.dated.note.step = None
         if step.key[1] == Phase.LOG_EVENT:
@@ -427,10 +418,8 @@ class Undoing:
         """What a step has done on a key, of a state whose operations are kept."""
         if not same(told.of(step.number), done):
             told.put(step.number, step.key[0], done)
-            self._do_again(told, step.number, self._front._number)
-            for front in self._front.done:
-                if front.operations.found.get(told.key) is told:
-                    self._do_again(front.operations.whole, step.number, self._front._number)
+            for reads in (told, told.operations.whole):
+                self._do_again(reads, step.number, self._front._number)
 
     def _changed_timer(self, dated: Any) -> None:
         if dated is not ABSENT:
