@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections import OrderedDict
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from tests.trace.programs import Antispam, Friendship, Message, Spam
 from tests.trace.test_event import STORY, messages
 from timelapse import serial, trace
 from timelapse.errors import RunError, UsageError
+from timelapse.kept import Kept
 from timelapse.log import Log, MemoryLog
 from timelapse.model.order import in_order
 from timelapse.run import Run, replay
@@ -71,7 +71,7 @@ def test_handlers_are_rewritten_once_for_many_questions(monkeypatch: pytest.Monk
         return real(function, *args)
 
     monkeypatch.setattr(instrument, "_compiled", counting)
-    monkeypatch.setattr(instrument, "_REWRITTEN", OrderedDict())
+    monkeypatch.setattr(instrument, "_REWRITTEN", Kept(256))
     run = replay(Derived, MemoryLog(messages(20, seed=5), [Message, Friendship]), spark=False)
     first = run.why_not(8).to_json()
     assert made == ["Derived.work"]

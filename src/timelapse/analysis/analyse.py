@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -18,6 +16,7 @@ from timelapse.analysis.views import serial_only
 from timelapse.analysis.world import Functions
 from timelapse.depth import roomy
 from timelapse.errors import Place
+from timelapse.kept import Kept
 from timelapse.model.identity import Identity, identity_of
 from timelapse.model.program import Program, ProgramSpec, TimeUse, spec_of
 
@@ -100,29 +99,15 @@ def analyse(program: Program | type[Program]) -> Analysis:
     The result is kept while the class, and all that its code reaches, stays as it is.
     """
     cls = program if isinstance(program, type) else type(program)
-    identity = identity_of(cls)
-    with _LOCK:
-        known = _KNOWN.get(identity)
-        if known is not None:
-            _KNOWN.move_to_end(identity)
-            return known
-    made = roomy(_analyse)(cls)
-    with _LOCK:
-        _KNOWN[identity] = made
-        while len(_KNOWN) > _MOST_KNOWN:
-            _KNOWN.popitem(last=False)
-    return made
+    return _KNOWN.get(identity_of(cls), lambda: roomy(_analyse)(cls))
 
 
 def forget() -> None:
     """Forget all programs: they are analysed again, from the sources that there are then."""
-    with _LOCK:
-        _KNOWN.clear()
+    _KNOWN.clear()
 
 
-_KNOWN: OrderedDict[Identity, Analysis] = OrderedDict()
-_MOST_KNOWN = 64
-_LOCK = threading.Lock()
+_KNOWN: Kept[Identity, Analysis] = Kept(64)
 
 
 def _analyse(cls: type[Program]) -> Analysis:

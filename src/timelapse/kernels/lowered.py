@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING
 from timelapse.analysis.result import PassProgram
 from timelapse.analysis.views import beyond_sums
 from timelapse.depth import roomy
+from timelapse.kept import Kept
 from timelapse.model.identity import Identity, identity_of, params_identity
 from timelapse.model.program import Program, spec_of
 
@@ -44,16 +43,10 @@ def _kept(program: Program) -> _Lowered:
     params = params_identity(program) if identity.certain else None
     if params is None:
         return []
-    with _LOCK:
-        found = _KEPT.setdefault((identity, params), [])
-        _KEPT.move_to_end((identity, params))
-        while len(_KEPT) > _MOST_PROGRAMS:
-            _KEPT.popitem(last=False)
-    return found
+    return _KEPT.get((identity, params), list)
 
 
-_KEPT: OrderedDict[tuple[Identity, str], _Lowered] = OrderedDict()
-_LOCK = threading.Lock()
+_KEPT: Kept[tuple[Identity, str], _Lowered] = Kept(_MOST_PROGRAMS)
 _ONCE: ContextVar[_Once | None] = ContextVar("timelapse_lowered", default=None)
 
 

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import ast
 import copy
-import threading
 import types
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from timelapse.analysis.views import is_view, viewed
 from timelapse.depth import roomy
+from timelapse.kept import Kept
 from timelapse.model.source import function_source
 
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -103,29 +102,18 @@ def instrumented(
     )  # fmt: skip
 
     @roomy
-    def rewritten() -> types.CodeType:
+    def rewritten() -> _Rewritten:
         del sites.all[known:]
-        return _compiled(function, _Rewriter(tree, sites, name, method=method).function(), name)
+        code = _compiled(function, _Rewriter(tree, sites, name, method=method).function(), name)
+        return function.__code__, code, tuple(sites.all[known:])
 
-    with _LOCK:
-        found = _REWRITTEN.get(key)
-    if found is None:
-        code = rewritten()
-        found = function.__code__, code, tuple(sites.all[known:])
-        with _LOCK:
-            _REWRITTEN[key] = found
-            while len(_REWRITTEN) > _MOST:
-                _REWRITTEN.popitem(last=False)
-    else:
-        sites.all += found[2]
-    return _with_cells(function, found[1], name, told)
+    _, code, sites.all[known:] = _REWRITTEN.get(key, rewritten)
+    return _with_cells(function, code, name, told)
 
 
-_MOST = 256
-"""Of so many functions it is known how they were rewritten."""
-_REWRITTEN: OrderedDict[Any, tuple[types.CodeType, types.CodeType, tuple[Site, ...]]] = OrderedDict()
-"""By the code that was rewritten (which is held, so that no other gets its id) and all that goes in besides."""
-_LOCK = threading.Lock()
+_Rewritten = tuple[types.CodeType, types.CodeType, tuple[Site, ...]]
+_REWRITTEN: Kept[Any, _Rewritten] = Kept(256)
+"""How functions were rewritten, by their code (which is held, so that no other gets its id) and all that goes in besides."""
 
 
 def _compiled(function: types.FunctionType, node: ast.FunctionDef, name: str) -> types.CodeType:
