@@ -19,6 +19,7 @@ from timelapse.ingest.convert import convert
 from timelapse.ingest.files import SourceFile
 from timelapse.ingest.plan import COMPUTED, Plan
 from timelapse.ingest.source import Source
+from timelapse.ingest.texts import cells_of
 from timelapse.ingest.times import A_NUMBER
 from timelapse.model.types import TIME, ValueType
 
@@ -58,17 +59,10 @@ def with_columns(plan: Plan, source: Source, files: Sequence[SourceFile]) -> lis
     return found
 
 
-def _cells(line: str, sep: str, quote: str | None) -> list[str]:
-    """A line's cells, as rows are read. Raises csv.Error."""
-    if quote and quote in line:
-        return next(csv.reader([line], delimiter=sep, quotechar=quote, strict=True))
-    return line.split(sep)
-
-
 def _header(plan: Plan, file: SourceFile, line: str) -> tuple[str, ...]:
     """The columns that a header names."""
     try:
-        names = _cells(line, plan.sep, plan.quote)
+        names = cells_of(line, plan.sep, plan.quote)
     except csv.Error as error:
         raise IngestError(
             f"its header cannot be read: {error}", place=Place(file.path, 1), code="TL413",
@@ -135,7 +129,7 @@ def _check_quote_of_header(plan: Plan, file: SourceFile, names: Sequence[str]) -
 def _check_is_header(plan: Plan, file: SourceFile, names: Sequence[str], line: str) -> None:
     """Raise IngestError (TL413) for a first line that is left out as a header and is a row."""
     try:
-        cells = _cells(line, plan.sep, plan.quote)
+        cells = cells_of(line, plan.sep, plan.quote)
     except csv.Error:
         return
     if len(cells) != len(names):
@@ -161,7 +155,7 @@ def _check_rows(
 
     def fits(row: str, sep: str, quote: str | None) -> bool:
         try:
-            cells = _cells(row, sep, quote)
+            cells = cells_of(row, sep, quote)
         except csv.Error:
             return False
         return len(cells) == len(names) and not any(_is_quoted(cells[n], q) for n in typed for q in _QUOTES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,10 +22,8 @@ from timelapse.ingest.lines import Lines, line_ends
 from timelapse.ingest.objects import getter
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.private import NOT_KEPT
+from timelapse.ingest.texts import cells_of
 from timelapse.tables.rowhash import one_array
-
-csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-
 
 OPEN_CELL = "a quoted cell does not end on its line: one line is one record"
 
@@ -211,14 +208,10 @@ def _csv_reader(plan: Plan) -> Callable[[bytes], list[str]]:
     picks = [plan.names.index(name) for name in _present(plan)]
 
     def read(raw: bytes) -> list[str]:
-        line = raw.decode()
-        if quote and quote in line:
-            try:
-                cells = next(csv.reader([line], delimiter=sep, quotechar=quote, strict=True))
-            except csv.Error as error:
-                raise Unfit(OPEN_CELL if str(error) == "unexpected end of data" else str(error)) from None
-        else:
-            cells = line.split(sep)
+        try:
+            cells = cells_of(raw.decode(), sep, quote)
+        except csv.Error as error:
+            raise Unfit(OPEN_CELL if str(error) == "unexpected end of data" else str(error)) from None
         if len(cells) != expected:
             raise Unfit(f"{len(cells)} columns, not {expected}")
         return [cells[n] for n in picks]

@@ -1,9 +1,21 @@
-"""Looking at all texts of a column at once."""
+"""Texts: the cells of a line of CSV, and all texts of a column looked at at once."""
 
 from __future__ import annotations
 
+import csv
+import sys
+
 import numpy as np
 import pyarrow as pa
+
+csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+
+
+def cells_of(line: str, sep: str, quote: str | None) -> list[str]:
+    """The cells of a line of CSV. Raises csv.Error where its quotes do not fit."""
+    if quote and quote in line:
+        return next(csv.reader([line], delimiter=sep, quotechar=quote, strict=True))
+    return line.split(sep)
 
 
 def holds_only(column: pa.Array, allowed: bytes, most: int) -> bool:
