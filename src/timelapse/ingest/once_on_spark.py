@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from timelapse.ids import INT64_MIN
 from timelapse.ingest.batches import Batch
@@ -17,7 +16,7 @@ from timelapse.ingest.plan import Plan
 from timelapse.ingest.prepare import Prepared, types_of
 from timelapse.ingest.private import NOT_KEPT
 from timelapse.ingest.task import BAD, TWICE
-from timelapse.ingest.unique import Rule, rule_of, why_left_out
+from timelapse.ingest.unique import Rule, reach, rows_at, rule_of, why_left_out
 from timelapse.ingest.wire_on_spark import KEYS, encode, spark_schema, spark_type
 from timelapse.log.reader import LogReader
 from timelapse.log.types import EventType
@@ -112,13 +111,12 @@ def _of_log(
     names = [f"k{n}" for n in range(len(rule.fields))]
     columns = [F.col("ts") if f == "ts" else F.col(f"e{number}.{f}") for f in rule.fields]
     own = new.filter(F.col("t") == number).select([c.alias(n) for c, n in zip(columns, names, strict=True)])
-    lo, hi = 0, log.seq_after(log.count)
+    times = None
     if "ts" in rule.fields:
-        found = own.agg(F.min(names[rule.fields.index("ts")]), F.max(names[rule.fields.index("ts")])).first()
-        least, most = (None, None) if found is None else found
-        lo, hi = (
-            (0, 0) if least is None or most is None else (log.seq_at(least), min(hi, log.seq_at(most + 1)))
-        )
+        key = names[rule.fields.index("ts")]
+        found = own.agg(F.min(key), F.max(key)).first()
+        times = None if found is None or found[0] is None else (found[0], found[1])
+    lo, hi = reach(log, rule, times)
     places = [n for n, s in enumerate(log.segments) if s.base < hi and s.base + s.count > lo]
 
     def keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -169,8 +167,6 @@ def events_at(log: LogReader, kind: EventType, seqs: npt.NDArray[np.int64]) -> I
     starts = np.asarray([segment.base + start for segment in log.segments for start in segment.starts])
     blocks = np.searchsorted(starts, seqs, "right")
     for own in np.split(seqs, np.flatnonzero(np.diff(blocks)) + 1) if len(seqs) else ():
-        for chunk in log.chunks(int(own[0]), int(own[-1]) + 1, {kind.name: None}):
-            table = chunk.tables[kind.name]
-            table = table.filter(pc.is_in(table["seq"], value_set=pa.array(own)))
+        for table in rows_at(log, kind, own):
             columns = [one_array(table[f.name].cast(wire_type(f.type))) for f in kind.fields]
             yield Batch(table["ts"].cast(pa.int64()).to_numpy(), table["seq"].to_numpy(), columns)

@@ -23,7 +23,7 @@ from timelapse.ingest.objects import getter
 from timelapse.ingest.plan import Plan
 from timelapse.ingest.private import NOT_KEPT
 from timelapse.ingest.texts import cells_of
-from timelapse.tables.rowhash import one_array
+from timelapse.tables.rowhash import one_array, whole_array
 
 OPEN_CELL = "a quoted cell does not end on its line: one line is one record"
 
@@ -329,8 +329,7 @@ def parse_table(plan: Plan, table: pa.Table, first: int | None) -> Batch:
 
 def plainly(column: pa.ChunkedArray) -> pa.Array:
     """A column in one piece, of values as they are: not as codes of a dictionary, nor as runs or views."""
-    whole = column.combine_chunks()
-    whole = pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+    whole = whole_array(column)
     if pa.types.is_run_end_encoded(whole.type):
         whole = pc.run_end_decode(whole)
     if pa.types.is_dictionary(whole.type):

@@ -33,6 +33,7 @@ from timelapse.log.segment import SEGMENT_EVENTS, fields_table, write_ordered
 from timelapse.log.types import EventType
 from timelapse.model.events import Field
 from timelapse.tables.ordering import stable_order
+from timelapse.tables.rowhash import whole_array
 from timelapse.tables.sharing import at_once
 
 I64 = npt.NDArray[np.int64]
@@ -146,7 +147,7 @@ def _write(
         ts = ts[order]
         fields = fields.take(pa.array(order)) if fields.num_columns else fields
     schema = pa.schema([_TS, *fields.schema])
-    columns = [pa.array(ts), *(_one(c) for c in fields.columns)]
+    columns = [pa.array(ts), *map(whole_array, fields.columns)]
     name = f"{uuid4().hex}.arrow"
     with pa.OSFile(str(folder / name), "wb") as sink, pa.ipc.new_file(sink, schema) as out:
         out.write_batch(pa.record_batch(columns, schema=schema))
@@ -158,11 +159,6 @@ _TS = pa.field("ts", pa.int64(), nullable=False)
 
 def _late(batch: Batch) -> pa.Array:
     return pa.nulls(len(batch.ts), pa.int64()) if batch.late is None else pa.array(batch.late)
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
 @contextmanager

@@ -7,7 +7,7 @@ An event with a missing value in one of the fields is nobody's duplicate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from timelapse.errors import IngestError, Place
 from timelapse.log.segment import fields_table
 from timelapse.model.types import FLOAT, OptionalType
+from timelapse.tables.rowhash import whole_array
 
 if TYPE_CHECKING:
     from timelapse.ingest.source import Source
@@ -99,10 +100,10 @@ def left_out(rule: Rule, ts: I64, table: pa.Table, rank: I64) -> LeftOut:
     rows = len(ts)
     same, conflict = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
     times = pa.array(ts)
-    keys, whole = numbered([times if f == "ts" else _flat(table[f]) for f in rule.fields], rows)
+    keys, whole = numbered([times if f == "ts" else whole_array(table[f]) for f in rule.fields], rows)
     if rows == 0 or len(np.unique(keys)) == rows:
         return LeftOut(same, conflict, same)
-    alike, _ = numbered([times, *(_flat(c) for c in table.columns)], rows)
+    alike, _ = numbered([times, *(whole_array(c) for c in table.columns)], rows)
     known = rank < 0
     last = -rank if rule.keep == "last" else rank
     order = np.lexsort((np.where(known, rank, last), ~known, keys))
@@ -114,9 +115,20 @@ def left_out(rule: Rule, ts: I64, table: pa.Table, rank: I64) -> LeftOut:
     return LeftOut(same, loses & ~same, known[winner])
 
 
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+def reach(reader: LogReader, rule: Rule, times: tuple[int, int] | None) -> tuple[int, int]:
+    """From which seq on, and up to before which, events may have the same values as some others. `times`: the least and the greatest of
+    these, which count where the time is one of the rule's fields; None where there are none."""
+    hi = reader.seq_after(reader.count)
+    if "ts" not in rule.fields:
+        return 0, hi
+    return (0, 0) if times is None else (reader.seq_at(times[0]), min(hi, reader.seq_at(times[1] + 1)))
+
+
+def rows_at(reader: LogReader, kind: EventType, seqs: I64) -> Iterator[pa.Table]:
+    """The events of a type that have these seqs, which rise, with all fields."""
+    for chunk in reader.chunks(int(seqs[0]), int(seqs[-1]) + 1, {kind.name: None}):
+        table = chunk.tables[kind.name]
+        yield table.filter(pc.is_in(table["seq"], value_set=pa.array(seqs)))
 
 
 def known_events(
@@ -131,15 +143,15 @@ def known_events(
     schema = pa.schema([pa.field("ts", pa.int64()), *table.schema])
     found = [schema.empty_table()]
     names = [name for name in rule.fields if name != "ts"]
-    lo, hi = 0, reader.seq_after(reader.count)
-    if "ts" in rule.fields and len(ts):
-        lo, hi = reader.seq_at(int(ts.min())), min(hi, reader.seq_at(int(ts.max()) + 1))
+    lo, hi = reach(reader, rule, (int(ts.min()), int(ts.max()))) if len(ts) else (0, 0)
     wanted = {
-        n: pc.unique(_flat(table[n])).drop_null() for n in names if not pa.types.is_nested(table[n].type)
+        n: pc.unique(whole_array(table[n])).drop_null()
+        for n in names
+        if not pa.types.is_nested(table[n].type)
     }
     if "ts" in rule.fields:
         wanted["ts"] = pc.unique(pa.array(ts))
-    for chunk in reader.chunks(lo, hi if len(ts) else lo, {kind.name: names}):
+    for chunk in reader.chunks(lo, hi, {kind.name: names}):
         own = chunk.tables.get(kind.name)
         if own is None:
             continue
@@ -148,10 +160,7 @@ def known_events(
             same &= np.asarray(pc.is_in(own[name], value_set=values.cast(own.schema.field(name).type)))
         if not same.any():
             continue
-        seqs = own["seq"].filter(pa.array(same))
-        for part in reader.chunks(seqs[0].as_py(), seqs[-1].as_py() + 1, {kind.name: fields}):
-            whole = part.tables[kind.name]
-            whole = whole.filter(pc.is_in(whole["seq"], value_set=_flat(seqs)))
-            found.append(whole.select(schema.names).cast(schema))
+        seqs = own["seq"].to_numpy()[same]
+        found += [part.select(schema.names).cast(schema) for part in rows_at(reader, kind, seqs)]
     both = pa.concat_tables(found)
     return both["ts"].to_numpy(), fields_table(kind, both.select(fields).columns, both.num_rows)

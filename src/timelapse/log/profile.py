@@ -23,6 +23,7 @@ from timelapse.log.segment import emptiness
 from timelapse.log.sketches import Distinct, Heavy, hashes_of
 from timelapse.model.types import TIME, OptionalType, ValueType
 from timelapse.moments import time_text
+from timelapse.tables.rowhash import whole_array
 
 I64 = npt.NDArray[np.int64]
 HEAVY = 10
@@ -149,7 +150,7 @@ def profile_types(
             counts[name] += table.num_rows
             days = np.asarray(table["ts"].cast(pa.int64())) // DAY
             for one in found[name].values():
-                one.add(_whole(table[one.name]), days)
+                one.add(whole_array(table[one.name]), days)
         advance(chunk.seq_hi)
     return tuple(TypeProfile(n, counts[n], tuple(f.told() for f in own.values())) for n, own in found.items())
 
@@ -161,11 +162,6 @@ def silent(types: Sequence[TypeProfile]) -> list[str]:
         for one in kind.fields:
             empties.setdefault(kind.name, {})[one.name] = {d.day: (d.empty, d.events) for d in one.days}
     return silent_fields(empties)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
 @dataclass

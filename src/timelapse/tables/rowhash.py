@@ -76,7 +76,7 @@ def _hashes(
     found = (
         [np.full(rows, np.uint64(seed) ^ s) for s in salts] if before is None else [h.copy() for h in before]
     )
-    arrays = [_whole(column) for column in columns]
+    arrays = [whole_array(column) for column in columns]
     plain = [_fixed(array.type) and not array.null_count for array in arrays]
     known = {
         n: _hash(array.dictionary, salts)
@@ -181,13 +181,14 @@ def sum_of(lanes: tuple[U64, U64], mask: npt.NDArray[np.bool_]) -> HashSum:
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """A column as a single array."""
+    """A column as a single array; texts of more than two gigabytes may come as several all the same (`whole_array`)."""
     if isinstance(column, pa.ChunkedArray):
         return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     return column
 
 
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def whole_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column as a single array, also of texts of more than two gigabytes of which that can be made."""
     array = one_array(column)
     if isinstance(array, pa.ChunkedArray):  # combine_chunks may give a chunked array back
         array = pa.concat_arrays(array.chunks)
@@ -196,7 +197,7 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def _hash(array: pa.Array, salts: Sequence[np.uint64]) -> list[U64]:
     """A hash of each element of one column, for each salt."""
-    array = _whole(array)
+    array = whole_array(array)
     kind = array.type
     valid = None
     if array.null_count:

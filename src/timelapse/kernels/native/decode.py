@@ -19,7 +19,7 @@ from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.unit import Column, Unit
 from timelapse.log.reader import Chunk
 from timelapse.model import decimals
-from timelapse.tables.rowhash import one_array
+from timelapse.tables.rowhash import whole_array
 
 Array = npt.NDArray[Any]
 
@@ -116,7 +116,7 @@ class Decoder:
         return self._plain(entries.values, column)
 
     def _values(self, table: pa.Table, column: Column) -> Array:
-        array = _whole(table.column(column.field))
+        array = whole_array(table.column(column.field))
         if column.part == "valid":
             return _column(array.is_valid(), "bool")
         if column.part == "offsets":
@@ -136,11 +136,6 @@ class Decoder:
 
 
 _FILL: dict[str, Any] = {"int": 0, "float": 0.0, "bool": False}
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    array = one_array(column)
-    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
 
 def _binary(test: Callable[..., pa.Array]) -> Callable[[pa.Array, Any], pa.Array]:
@@ -178,7 +173,7 @@ _TESTS: dict[str, Callable[[pa.Array, Any], pa.Array]] = {
 
 def _column(column: pa.Array | pa.ChunkedArray, kind: str) -> Array:
     """A column as an array that is not written to; nulls as zeros."""
-    array = _whole(column)
+    array = whole_array(column)
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.int64())
     if decimals.is_column(array.type):

@@ -14,7 +14,7 @@ from timelapse.kernels.native.memory.layout import BoundedList, value_words
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.model.decimals import of_int, unscaled
 from timelapse.model.types import DecimalType, ListType, OptionalType, ScalarType, TupleType, ValueType
-from timelapse.tables.rowhash import one_array
+from timelapse.tables.rowhash import whole_array
 from timelapse.tables.table import wrap
 
 Ints = npt.NDArray[np.int64]
@@ -67,9 +67,7 @@ def decode(words: list[int], kind: ValueType, interned: Interned) -> Any:
 
 def to_words(column: pa.Array | pa.ChunkedArray, kind: ValueType, interned: Interned) -> Ints:
     """A column as words, a row each. Null where the type has no None stands for anything: it gives zeros."""
-    array = one_array(column)
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
+    array = whole_array(column)
     if isinstance(kind, OptionalType):
         valid = np.asarray(array.is_valid()).astype(np.int64)
         return np.column_stack([valid, to_words(array, kind.inner, interned) * valid[:, None]])
