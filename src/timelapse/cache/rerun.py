@@ -104,17 +104,10 @@ class Reuse:
         other = None if least is None else states.known_cuts(store, key)
         if least is not None and other is not None and len(other) > least:
             key = key.at(other)
-        found = None
+        made = cls(store, key, log_id=log_id, log=log)
         if log is not None and log_id is not None and behind is not None:
-            found = (
-                None
-                if store.head(states.states_key(key))
-                else older.find(store, key, log, log_id, to_end=not analysis.spec.times)
-            )
-            cut = None if found is None else behind(found.cuts, older.has_starts(store, found))
-            found = None if found is None or cut is None else found.first_of(cut)
-            key = key if found is None or cut is None else key.at(cut)
-        made = cls(store, key, log_id=log_id, log=log, older=found)
+            made._look_for_older(behind, to_end=not analysis.spec.times)
+            key = made.key
         part = output_part(analysis)
         made.reads_reason = part.reason
         if part.reason:
@@ -126,6 +119,20 @@ class Reuse:
             return made
         made.several, made.decoded, made.group = several, decoded, group
         return made
+
+    def _look_for_older(self, behind: Behind, *, to_end: bool) -> None:
+        """Where nothing is kept of this version of the log: what holds of another one's states, and the cuts with which it does."""
+        assert self.store is not None
+        assert self.log is not None
+        assert self.log_id is not None
+        if self.store.head(states.states_key(self.key)) is not None:
+            return
+        found = older.find(self.store, self.key, self.log, self.log_id, to_end=to_end)
+        if found is None:
+            return
+        cut = behind(found.cuts, older.has_starts(self.store, found))
+        if cut is not None:
+            self.older, self.key = found.first_of(cut), self.key.at(cut)
 
     def cuts(self, planned: Sequence[int]) -> tuple[int, ...]:
         """Where the log is cut: where kept states know their way, else as planned."""

@@ -394,13 +394,13 @@ def repair_text(stage: str, found: dict[str, Any]) -> str:
 def _print_certificate(certificate: dict[str, Any]) -> None:
     from timelapse.cli.console import line
     from timelapse.cli.view import took
-    from timelapse.run.views import IN_ORDER, beyond_budget, of_older, warned
+    from timelapse.run.views import IN_ORDER, beyond_budget, of_older, warned, was_predicted
 
     fallback, kept = certificate.get("fallback"), certificate.get("cache")
     if kept:
         saved = took(float(kept.get("saved", 0.0)))
         line(("cache   ", "green"), f"{kept['what']} from the cache ({saved} saved){of_older(kept)}")
-    if certificate.get("mode") == "staged" or (kept and kept.get("older")):
+    if was_predicted(certificate):
         lead = certificate.get("leading_slices", 0)
         predicted = certificate.get("predicted_slices", max(0, certificate.get("slices", 1) - 1 - lead))
         first = f"; {lead} before them ran one after the other" if lead else ""

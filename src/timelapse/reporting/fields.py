@@ -17,7 +17,7 @@ from timelapse.charts.histogram import Sorted, at, bins, histogram
 from timelapse.display import clean, many, moment, share
 from timelapse.errors import TimelapseError
 from timelapse.model import decimals
-from timelapse.reporting.redact import HIDDEN, PLACE, Redaction
+from timelapse.reporting.redact import HIDDEN, PLACE, Redaction, field_names
 from timelapse.reporting.tables import TOP, Ranked
 
 if TYPE_CHECKING:
@@ -73,10 +73,7 @@ class Keys:
         from timelapse.analysis.holders import key_fields
         from timelapse.log import Log
 
-        columns = {
-            r.name: [n for n in run.schema(r.name).names if n not in PLACE] for r in run.manifest.records
-        }
-
+        columns = {r.name: field_names(run, r.name) for r in run.manifest.records}
         own = {r.name: frozenset(r.key) for r in run.manifest.records}
         try:
             names, held = key_fields(analyse(run.need_program()), columns)

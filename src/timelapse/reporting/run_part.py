@@ -17,7 +17,7 @@ from timelapse.reporting.states import StatePart, state_parts
 from timelapse.reporting.tables import Ranked, Rows, first_rows, reasons, taken_out, times
 from timelapse.run.reload import replayed
 from timelapse.run.run import did
-from timelapse.run.views import IN_ORDER, of_older, of_part, of_types
+from timelapse.run.views import IN_ORDER, of_older, of_part, of_types, was_predicted
 
 if TYPE_CHECKING:
     from timelapse.explanation import Explanation
@@ -244,7 +244,7 @@ def _certificate(run: Run, redaction: Redaction) -> list[Fact]:
         Fact("state digest", run.state_digest, mono=True),
     ]
     slices, lead = int(found.get("slices", run.slices)), int(found.get("leading_slices", 0) or 0)
-    if found.get("mode") == "staged" or (found.get("cache") or {}).get("older"):
+    if was_predicted(found):
         predicted = int(found.get("predicted_slices", max(0, slices - 1 - lead)))
         text = (
             f"{found.get('validated_slices', 0)} of {predicted} slices that have a successor changed the "

@@ -43,6 +43,11 @@ def of_older(found: Mapping[str, Any]) -> str:
     return f": {older_text(found['older'])}" if found.get("older") else ""
 
 
+def was_predicted(certificate: Mapping[str, Any]) -> bool:
+    """Whether starts of slices were known ahead in a run, by passes or from another version of its log, so that there is something proved."""
+    return certificate.get("mode") == "staged" or bool((certificate.get("cache") or {}).get("older"))
+
+
 def of_part(found: Mapping[str, Any]) -> str:
     """What is said of a run over a part of its log, as its certificate has it."""
     if found["ts_first"] is None:
@@ -81,7 +86,7 @@ def card(run: Run) -> Card:
             3, ("quarantined", f"{run.quarantined_count:,} events at which a handler raised were taken out")
         )
     kept = found.get("cache") or {}
-    if found.get("mode") == "staged" or kept.get("older"):
+    if was_predicted(found):
         facts.append(
             ("proved", f"{found.get('validated_slices', 0)} slices changed the state exactly as predicted")
         )
