@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -61,6 +62,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = set(first.values())
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
+
+
+@pytest.fixture(autouse=True)
+def _what_is_there_is_not_looked_at_again() -> None:
+    """What earlier tests left (compiled code, analyses, modules) stays until the end.
+
+    Python's search for garbage goes through all of it each time; with budgets of a byte that is after each event.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
