@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from timelapse.engine.digest import state_digest
@@ -15,6 +16,7 @@ from timelapse.errors import Place, RunError
 from timelapse.kernels.base import QUARANTINED_SCHEMA, REJECTED_SCHEMA
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.run.manifest import REMEDY, RunManifest
+from timelapse.run.some_rows import rows_of_part
 from timelapse.store.parts import CheckedFile, map_file
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
@@ -26,9 +28,13 @@ from timelapse.tables.table import buffers_of, state_table, table_of_buffer, to_
 class RunData(Protocol):
     """What a run stands on. Tables have the stored columns, in log order."""
 
-    def outputs(self, record: str, schema: pa.Schema) -> pa.Table: ...
+    def outputs(
+        self, record: str, schema: pa.Schema, columns: Sequence[str] | None = None, at: int | None = None
+    ) -> pa.Table:
+        """All rows, or those of one time; all columns, or some."""
 
-    def rejected(self) -> pa.Table: ...
+    def rejected(self, columns: Sequence[str] | None = None, at: int | None = None) -> pa.Table:
+        """The same of what was rejected."""
 
     def quarantined(self) -> pa.Table: ...
 
@@ -57,13 +63,16 @@ class DirectoryData:
         self._mapped: dict[tuple[int, str], MappedTable | None] = {}
         self._states_seen = False
 
-    def outputs(self, record: str, schema: pa.Schema) -> pa.Table:
+    def outputs(
+        self, record: str, schema: pa.Schema, columns: Sequence[str] | None = None, at: int | None = None
+    ) -> pa.Table:
         told = [] if self._manifest is None else [r.rows for r in self._manifest.records if r.name == record]
-        return self._rows(self.path / "outputs" / record, schema, told[0] if told else None)
+        folder = self.path / "outputs" / record
+        return self._rows(folder, schema, told[0] if told else None, columns=columns, at=at)
 
-    def rejected(self) -> pa.Table:
+    def rejected(self, columns: Sequence[str] | None = None, at: int | None = None) -> pa.Table:
         told = None if self._manifest is None else self._manifest.rejected
-        return self._rows(self.path / "rejected", REJECTED_SCHEMA, told)
+        return self._rows(self.path / "rejected", REJECTED_SCHEMA, told, columns=columns, at=at)
 
     def quarantined(self) -> pa.Table:
         told = None if self._manifest is None else self._manifest.quarantined or 0
@@ -81,27 +90,39 @@ class DirectoryData:
         """The events that its first slices took out."""
         return self._rows(self.path / "quarantined", QUARANTINED_SCHEMA, None, slices)
 
-    def _rows(self, folder: Path, schema: pa.Schema, told: int | None, slices: int | None = None) -> pa.Table:
-        """The rows in a folder's files, or in those of the first slices. Raises RunError where they are not as many as were told."""
+    def _rows(
+        self, folder: Path, schema: pa.Schema, told: int | None, slices: int | None = None,
+        columns: Sequence[str] | None = None, at: int | None = None,
+    ) -> pa.Table:  # fmt: skip
+        """The rows in a folder's files, or in those of the first slices; all columns of all rows, or some columns, or the rows of one
+        time. Raises RunError where there are not as many rows as were told."""
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns])
+        there = 0
         try:
-            parts = [
-                self._parquet(path)
-                for path in sorted(folder.glob("part-*.parquet"))
-                if self._is_part(path) and (slices is None or int(path.stem.removeprefix("part-")) < slices)
-            ]
+            parts = []
+            for path in sorted(folder.glob("part-*.parquet")):
+                if self._is_part(path) and (slices is None or int(path.stem.removeprefix("part-")) < slices):
+                    rows, part = self._parquet(path, columns, at)
+                    there += rows
+                    parts.append(part)
             found = pa.concat_tables([schema.empty_table(), *(p.cast(schema) for p in parts)])
         except MemoryError:  # Arrow's is one of its own exceptions too
             raise
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(folder, str(error).partition("\n")[0]) from None
-        if told is not None and found.num_rows != told:
-            raise self._damaged(folder, f"{found.num_rows:,} of {told:,} rows are there")
+        if told is not None and there != told:
+            raise self._damaged(folder, f"{there:,} of {told:,} rows are there")
         return found
 
-    def _parquet(self, path: Path) -> pa.Table:
+    def _parquet(self, path: Path, columns: Sequence[str] | None, at: int | None) -> tuple[int, pa.Table]:
+        """How many rows a file has, and those that are asked for."""
         # Not pq.read_table: that imports pandas, which takes longer than most runs' outputs.
-        with pq.ParquetFile(pa.BufferReader(self._bytes(path))) as file:
-            return file.read()
+        if columns is None and at is None:
+            with pq.ParquetFile(pa.BufferReader(self._bytes(path))) as file:
+                found = file.read()
+                return found.num_rows, found
+        return rows_of_part(self._checked(path) or map_file(path), columns, at)
 
     def _is_part(self, path: Path) -> bool:
         """Whether a file belongs to the run."""
@@ -219,11 +240,13 @@ class MemoryData:
         self._rejected, self._quarantined = rejected, quarantined
         self._states = states
 
-    def outputs(self, record: str, schema: pa.Schema) -> pa.Table:
-        return self._outputs.get(record, schema.empty_table())
+    def outputs(
+        self, record: str, schema: pa.Schema, columns: Sequence[str] | None = None, at: int | None = None
+    ) -> pa.Table:
+        return _some(self._outputs.get(record, schema.empty_table()), columns, at)
 
-    def rejected(self) -> pa.Table:
-        return self._rejected
+    def rejected(self, columns: Sequence[str] | None = None, at: int | None = None) -> pa.Table:
+        return _some(self._rejected, columns, at)
 
     def quarantined(self) -> pa.Table:
         return self._quarantined
@@ -236,3 +259,8 @@ class MemoryData:
 
     def changed(self, spec: StateSpec, key: Any, slice_id: int) -> bool:
         return True  # it has only one
+
+
+def _some(table: pa.Table, columns: Sequence[str] | None, at: int | None) -> pa.Table:
+    found = table if at is None else table.filter(pc.equal(table["ts"], at))
+    return found if columns is None else found.select(list(columns))

@@ -182,10 +182,13 @@ class Run:
 
     # --- rows -------------------------------------------------------------------------------------
 
-    def stored(self, record: type[Record] | str) -> pa.Table:
-        """Outputs in the stored columns: ts and seq as integers, phase, ordinal, then the fields."""
+    def stored(
+        self, record: type[Record] | str, columns: Sequence[str] | None = None, *, at: int | None = None
+    ) -> pa.Table:
+        """Outputs in the stored columns: ts and seq as integers, phase, ordinal, then the fields. `columns`: only some of them,
+        `at`: only rows of one time; little more is read than that."""
         name, schema = self._record(record)
-        return self._data.outputs(name, schema)
+        return self._data.outputs(name, schema, columns, at)
 
     def schema(self, record: type[Record] | str) -> pa.Schema:
         """The stored columns' names and types."""
@@ -252,8 +255,8 @@ class Run:
     def quarantined_count(self) -> int:
         return self._manifest.quarantined or 0
 
-    def stored_rejected(self) -> pa.Table:
-        return self._data.rejected()
+    def stored_rejected(self, columns: Sequence[str] | None = None, *, at: int | None = None) -> pa.Table:
+        return self._data.rejected(columns, at)
 
     def stored_quarantined(self) -> pa.Table:
         return self._data.quarantined()

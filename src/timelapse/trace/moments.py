@@ -66,7 +66,7 @@ class Past:
     def refused(self) -> frozenset[int]:
         """The events that had no effect: rejected, or taken out of the log."""
         if self._refused is None:
-            tables = [self.run.stored_rejected(), self.run.stored_quarantined()]
+            tables = [self.run.stored_rejected(["seq"]), self.run.stored_quarantined()]
             self._refused = frozenset(seq for t in tables for seq in t.column("seq").to_pylist())
         return self._refused
 

@@ -20,6 +20,9 @@ from timelapse.moments import read_time, time_text
 from timelapse.run.run import Run
 from timelapse.trace.logged import event_at
 
+_PLACE = ("ts", "seq", "phase", "ordinal")
+"""The stored columns that say where a row was put out. The record's fields follow."""
+
 
 class Found(NamedTuple):
     """An event, and the record that it put out, where one was asked for (its type's name and its place)."""
@@ -51,8 +54,9 @@ def find_output(run: Run, question: str | int) -> Found:
     """
     seq = _seq(question)
     if seq is not None:
-        for name in run.counts:
-            rows = run.stored(name)
+        ts = run.need_reader().ts_before(seq + 1)
+        for name in run.counts if ts is not None else ():
+            rows = run.stored(name, _PLACE, at=ts)
             mask = pc.and_(pc.equal(rows["seq"], seq), pc.equal(rows["phase"], Phase.LOG_EVENT))
             places = np.flatnonzero(np.asarray(mask))
             if len(places):
@@ -66,17 +70,15 @@ def find_output(run: Run, question: str | int) -> Found:
             f"the run has no record type {name!r}",
             hint=f"{meant(name, run.counts)}record types: {', '.join(run.counts) or 'none'}", code="TL603",
         )  # fmt: skip
-    rows = run.stored(name)
+    known = run.schema(name).names[len(_PLACE) :]
     if named is not None:
-        mask, at = np.asarray(pc.equal(rows["ts"], named.ts)), named.place
-        said = ""
+        rows = run.stored(name, _PLACE, at=named.ts)
+        mask, at, said = np.ones(rows.num_rows, np.bool_), named.place, ""
     else:
-        wanted = _wanted(name, fields, _key(run, name), rows.column_names[4:])
-        mask, at, said = (
-            np.asarray(_mask(rows, wanted, rows.column_names[4:])),
-            1,
-            f"with {', '.join(f'{f}={v}' for f, v in wanted)}",
-        )
+        wanted = _wanted(name, fields, _key(run, name), known)
+        rows = run.stored(name, [*_PLACE, *dict.fromkeys(f for f, _ in wanted if f in known)])
+        mask, at = np.asarray(_mask(rows, wanted, known)), 1
+        said = f"with {', '.join(f'{f}={v}' for f, v in wanted)}"
     places = np.flatnonzero(mask)
     if len(places) < at:
         if named is not None:
@@ -84,8 +86,8 @@ def find_output(run: Run, question: str | int) -> Found:
             said = f"{f'number {at} ' if at > 1 else ''}at {time_text(named.ts)}{count}"
         raise RunError(
             f"the run has no {name} {said}", code="TL609",
-            hint=_meant_field(fields, rows.column_names[4:])
-            + f"it has {rows.num_rows:,}" + (f", the first {_shown(rows)}" if rows.num_rows else ""),
+            hint=_meant_field(fields, known)
+            + f"it has {run.counts[name]:,}" + (f", the first {_shown(run.stored(name))}" if run.counts[name] else ""),
         )  # fmt: skip
     row = {n: rows.column(n)[int(places[at - 1])].as_py() for n in ("ts", "seq", "ordinal", "phase")}
     dated = None if row["phase"] == Phase.LOG_EVENT else (row["ts"], row["phase"])

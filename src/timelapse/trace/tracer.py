@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from timelapse.kernels.native.kernel import NativeKernel
 
 
+_MANY_ROWS, _FEW_STEPS = 200_000, 8
+"""Of a type with more rows than this only those at a step's time are read, for so many steps; then all of them, once."""
+
+
 class Tracer:
     """Does single events of a run under observation."""
 
@@ -56,6 +60,7 @@ class Tracer:
         self._recorder = Recorder(self._sites)
         self._work = self._rewritten(work, methods)
         self._stored: dict[str, pa.Table] = {}
+        self._asked: dict[str, int] = {}
 
     def trace(self, event: Event, moment: Moment, slice_id: int) -> EventTrace:
         """Do the event there. Its writes are real."""
@@ -165,7 +170,7 @@ class Tracer:
         """What the recorder has, put together. What the event put out must be what the run has put out."""
         told = self._recorder
         if step is None or step.phase == Phase.LOG_EVENT:
-            self._compare(event.seq, outputs, rejected)
+            self._compare(event, outputs, rejected)
         else:
             self._compare_dated(step, outputs, rejected)
         handlers = self._spec.handlers_of(type(event)) if step is None else step.handlers
@@ -217,17 +222,18 @@ class Tracer:
             members.setdefault(h.name, function)  # handlers may call one another
         return replace(work, handlers=tuple(handlers), members=members)
 
-    def _compare(self, seq: int, outputs: Mapping[type[Record], pa.Table], rejected: pa.Table) -> None:
+    def _compare(self, event: Event, outputs: Mapping[type[Record], pa.Table], rejected: pa.Table) -> None:
         """What the traced event put out must be what the run put out there."""
+        seq, place = event.seq, (event.ts, int(Phase.LOG_EVENT), event.seq)
         mine = {cls.__name__: table for cls, table in outputs.items()}
         for name in self._run.counts:
-            stored = self._rows(name, seq)
+            stored = self._rows(name, *place)
             own = mine.pop(name, stored.slice(0, 0))
             if not _same(own, stored):
                 raise self._differs(seq, name)
         if any(table.num_rows for table in mine.values()):
             raise self._differs(seq, next(iter(mine)))
-        if not _same(rejected, self._rows("", seq)):
+        if not _same(rejected, self._rows("", *place)):
             raise self._differs(seq, "rejections")
 
     def _compare_dated(
@@ -237,9 +243,7 @@ class Tracer:
         stored: dict[str, pa.Table] = {cls.__name__: table for cls, table in outputs.items()}
         for name, own in (*stored.items(), ("", rejected)):
             if own.num_rows and (name == "" or name in self._run.counts):
-                rows = self._run.stored(name) if name else self._run.stored_rejected()
-                here = pc.and_(pc.equal(rows["ts"], step.ts), pc.equal(rows["phase"], int(step.phase)))
-                found = rows.filter(pc.and_(here, pc.equal(rows["seq"], step.root)))
+                found = self._rows(name, step.ts, int(step.phase), step.root)
                 if name:
                     found = found.filter(
                         pc.is_in(found["ordinal"], value_set=own["ordinal"].combine_chunks())
@@ -251,12 +255,16 @@ class Tracer:
             elif own.num_rows:
                 raise self._differs(step.root, name)
 
-    def _rows(self, name: str, seq: int) -> pa.Table:
-        """Stored rows of an event; of rejections with an empty name."""
+    def _rows(self, name: str, ts: int, phase: int, root: int) -> pa.Table:
+        """Stored rows of a step; of rejections with an empty name. Of many rows little is read, unless many steps are asked about."""
         if name not in self._stored:
+            count = self._run.counts[name] if name else self._run.rejected_count
+            self._asked[name] = self._asked.get(name, 0) + 1
+            if count > _MANY_ROWS and self._asked[name] <= _FEW_STEPS:
+                table = self._run.stored(name, at=ts) if name else self._run.stored_rejected(at=ts)
+                return _of_step(table, ts, phase, root)
             self._stored[name] = self._run.stored(name) if name else self._run.stored_rejected()
-        table = self._stored[name]
-        return table.filter(pc.and_(pc.equal(table["seq"], seq), pc.equal(table["phase"], 3)))
+        return _of_step(self._stored[name], ts, phase, root)
 
     @staticmethod
     def _differs(seq: int, what: str) -> TimelapseError:
@@ -356,6 +364,11 @@ def _called(node: ast.AST) -> set[str]:
     return {
         n.func.attr for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
     }
+
+
+def _of_step(table: pa.Table, ts: int, phase: int, root: int) -> pa.Table:
+    here = pc.and_(pc.equal(table["seq"], root), pc.equal(table["phase"], phase))
+    return table.filter(pc.and_(here, pc.equal(table["ts"], ts)))
 
 
 def _same(a: pa.Table, b: pa.Table) -> bool:

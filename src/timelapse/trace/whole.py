@@ -144,7 +144,7 @@ class WholePast(Past):
 
     def refused_steps(self) -> frozenset[tuple[int, int, int]]:
         """Time, phase and root of the steps that were rejected."""
-        rows = self.run.stored_rejected()
+        rows = self.run.stored_rejected(["ts", "phase", "seq"])
         return frozenset(zip(*(rows.column(n).to_pylist() for n in ("ts", "phase", "seq")), strict=True))
 
     def ticks_write(self, states: Collection[str]) -> bool:
