@@ -503,7 +503,7 @@ def test_reasons_of_private_rows_tell_no_values(tmp_path: Path, monkeypatch: pyt
         ("a.csv", b"\x1f\x8b\x08\0\0", "its name must end in .gz"),
         ("a.jsonl", b"PK\x03\x04zip", "a zip archive"),
         ("a.csv", "ts,user\n1,ä\n".encode("utf-16"), "UTF-16"),
-        ("a.csv", b"ts,user\n1,a\0b\n", "binary"),
+        ("a.csv", b"ts,user\n1\0,\0\n\0,b\n", "binary"),
     ],
 )
 def test_files_that_are_something_else_are_named(name: str, data: bytes, said: str, tmp_path: Path) -> None:
@@ -513,6 +513,14 @@ def test_files_that_are_something_else_are_named(name: str, data: bytes, said: s
     assert said in str(raised.value)
     assert name in str(raised.value)
     assert not (tmp_path / "log").exists()
+
+
+def test_a_byte_that_is_zero_is_a_part_of_its_row(tmp_path: Path) -> None:
+    """A text may have it; a number with it is a bad row. The other rows are there."""
+    (tmp_path / "a.csv").write_bytes(b"ts,user\n1,a\0b\n2,c\n3\0,d\n4,e\n")
+    log = Log.write(tmp_path / "log", {Seen: tmp_path / "a.csv"}, max_bad=1.0)
+    assert [(e.ts, e.user) for e in log.events(Seen)] == [(1, "a\0b"), (2, "c"), (4, "e")]
+    assert log.quarantine()["line"].to_pylist() == [4]
 
 
 @pytest.mark.parametrize(

@@ -395,7 +395,7 @@ def test_what_a_run_says_of_itself_is_text_too(runs: tuple[tl.Run, tl.Run]) -> N
         manifest, program=evil, source=None, executor=evil, started=evil, timelapse=evil, plan=evil, log=None,
         timings={evil: 1.0}, account={evil: 1.0}, digest=evil,
         certificate={
-            **manifest.certificate, "passes": {evil: evil}, "trusted": [evil], "diagnostics": [evil],
+            **manifest.certificate, "passes": {evil: evil}, "trusted": [evil], "diagnostics": [{"severity": "warning", "code": evil, "place": evil, "message": evil}],
             "fallback": {"from_slice": evil, "reason": evil, "is_bug": True}, "cache": {"what": evil, "saved": 1},
         },
     )  # fmt: skip

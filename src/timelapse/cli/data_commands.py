@@ -380,12 +380,6 @@ def _print_info(info: LogInfo) -> None:
             f"{many(info.count, 'event', 'events')}   {size(info.bytes)} in {many(info.segments, 'segment', 'segments')}   version {info.version}"
         )
         _print_days(info)
-    if info.missing_days:
-        shown = ", ".join(info.missing_days[:6]) + (" ..." if len(info.missing_days) > 6 else "")
-        line(
-            ("warning  ", "yellow"),
-            f"no events on {many(len(info.missing_days), 'day', 'days')} in between: {shown}",
-        )
     print_gaps(info)
     print_columns(info.ingests, [kind.name for kind in info.types])
     for ingest in info.ingests:
@@ -401,6 +395,10 @@ def print_gaps(info: LogInfo) -> None:
     """What looks missing."""
     from timelapse.cli.console import clean, line
 
+    if info.missing_days:
+        shown = ", ".join(info.missing_days[:6]) + (" ..." if len(info.missing_days) > 6 else "")
+        days = many(len(info.missing_days), "day", "days")
+        line(("warning  ", "yellow"), f" no events on {days} in between: {shown}")
     for gap in info.gaps[:_GAPS]:
         line(("gap      ", "yellow"), " " + clean(gap))
     if len(info.gaps) > _GAPS:

@@ -129,12 +129,13 @@ def chosen(definition: Definition, span: dict[str, int], types: str | None) -> D
     """A definition with some of its types, and rows of some time only. Raises UsageError."""
     from dataclasses import replace
 
+    from timelapse.cli.options import type_names
     from timelapse.errors import UsageError, meant
     from timelapse.ids import INT64_MIN
 
     sources = definition.sources
     if types is not None:
-        names = [name.strip() for name in types.split(",")]
+        names = type_names([types])
         for name in names:
             if name not in sources:
                 raise UsageError(

@@ -48,9 +48,6 @@ def print_summary(log: Log, seconds: float, events: str, *, as_json: bool) -> No
         line(("skipped   ", "dim"), f"{skipped:,} rows: {skipped_as(last.sources)}")
     if (doubt := doubtful_times(info.ts_first, info.ts_last)) is not None:
         line(("warning   ", "yellow"), doubt)
-    if info.missing_days:
-        shown = ", ".join(info.missing_days[:4]) + (" ..." if len(info.missing_days) > 4 else "")
-        line(("warning   ", "yellow"), f"no events on {len(info.missing_days)} days in between: {shown}")
     print_gaps(info)
     length = span((info.ts_last or 0) - (info.ts_first or 0))
     added = f" ({last.events:,} added)" if log.version > 1 else ""

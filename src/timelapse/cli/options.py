@@ -91,8 +91,13 @@ def parse_span(since: str | None, before: str | None) -> tuple[int | None, int |
 
 
 def type_names(given: Sequence[str]) -> list[str]:
-    """The event types that --types names: `A,B`, or the option again."""
-    return list(dict.fromkeys(name.strip() for text in given for name in text.split(",") if name.strip()))
+    """The event types that --types names: `A,B`, or the option again. Raises UsageError (TL808) where it names none."""
+    from timelapse.errors import UsageError
+
+    found = list(dict.fromkeys(name.strip() for text in given for name in text.split(",") if name.strip()))
+    if given and not found:
+        raise UsageError("--types names no event type", hint="--types Message,Friend", code="TL808")
+    return found
 
 
 def part_of_log(log: Log, types: str | None, since: str | None, before: str | None) -> Log:

@@ -229,8 +229,8 @@ def check_is_text(file: SourceFile, format_: Format) -> None:
     except (OSError, pa.ArrowInvalid):
         return  # whoever reads it says what is wrong with it
     known = next((what for magic, what in _MAGIC if head.startswith(magic)), None)
-    if known is None and b"\0" in head:
-        known = f"binary: byte {head.index(0) + 1} is 0, which text does not have"
+    if known is None and _is_binary(head):
+        known = f"binary: byte {head.index(0) + 1} is 0, and so are bytes in most of its lines"
     if known is not None:
         raise IngestError(
             f"the file is no text but {known.partition(':')[0]}" if ":" in known else known, place=Place(file.path), code="TL412",
@@ -243,6 +243,12 @@ def check_is_text(file: SourceFile, format_: Format) -> None:
         )  # fmt: skip
     if format_ == "json" and (what := _is_not_lines(head)) is not None:
         raise IngestError(what[0], place=Place(file.path), code="TL412", hint=_converted(file, what[1]))
+
+
+def _is_binary(head: bytes) -> bool:
+    """Whether most lines have a byte that is 0. One that has is a row like others; what is in it decides whether it is a bad one."""
+    lines = head.split(b"\n")
+    return sum(b"\0" in line for line in lines) * 2 > len([line for line in lines if line])
 
 
 def _converted(file: SourceFile, command: str) -> str:

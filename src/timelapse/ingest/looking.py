@@ -6,7 +6,6 @@ down with what it saw, for people to correct.
 
 from __future__ import annotations
 
-import csv
 import keyword
 import re
 from collections import Counter
@@ -24,6 +23,7 @@ from timelapse.ingest import lines as text_lines
 from timelapse.ingest import table_files
 from timelapse.ingest.files import Format, SourceFile, check_is_text, format_of, list_files
 from timelapse.ingest.source import Source
+from timelapse.ingest.texts import rows_of
 
 _FILES = 5
 _ROWS = 2_000
@@ -193,7 +193,7 @@ def _csv(found: Looked, file: SourceFile) -> dict[str, list[Any]]:
     found.sep = max(_SEPARATORS, key=lambda sep: _agreement(lines, sep))
     if not _agreement(lines, found.sep) and len(lines) > 1 and _agreement(lines, " ") >= 1:
         found.sep = " "
-    rows = list(csv.reader(lines, delimiter=found.sep))
+    rows = list(rows_of(lines, found.sep))
     width = Counter(map(len, rows)).most_common(1)[0][0]
     first = rows[0]
     header = len(set(first)) == len(first) and not any(_is_value(cell) for cell in first)
@@ -205,7 +205,7 @@ def _csv(found: Looked, file: SourceFile) -> dict[str, list[Any]]:
 
 def _agreement(lines: Sequence[str], sep: str) -> float:
     """How well a separator makes the same number of columns of all lines; 0 where it makes one."""
-    counts = Counter(len(row) for row in csv.reader(lines[:200], delimiter=sep))
+    counts = Counter(len(row) for row in rows_of(lines[:200], sep))
     width, most = counts.most_common(1)[0]
     return 0.0 if width < 2 else most / counts.total() + width / 1_000
 

@@ -31,7 +31,7 @@ class Where:
         text = text.strip()
         if len(text) > _LONGEST:
             raise _bad(f"{option} {text[:40] + '...'!r}", f"it is longer than {_LONGEST} characters")
-        self._said = f"{option} {text!r}"
+        self._option, self._said = option, f"{option} {text!r}"
         try:
             self._node = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -77,7 +77,7 @@ class Where:
     def keep(self, kind: EventType, table: pa.Table) -> pa.Table:
         """The rows for which it holds. Raises UsageError for types that cannot be compared."""
         try:
-            return table.filter(_Reading(self._said, _columns(kind)).of(self._node))
+            return table.filter(_Reading(self._option, self._said, _columns(kind)).of(self._node))
         except pa.ArrowNotImplementedError:
             told = ", ".join(f"{f.name} is {f.type.text}" for f in kind.fields if f.name in self.names)
             raise _bad(self._said, f"what is compared differs in type: in {kind.name} {told}") from None
@@ -92,8 +92,8 @@ def _columns(kind: EventType) -> dict[str, pa.DataType]:
 class _Reading:
     """From syntax to Arrow's expressions, for the columns of one event type."""
 
-    def __init__(self, said: str, columns: Mapping[str, pa.DataType]) -> None:
-        self._said, self._columns = said, columns
+    def __init__(self, option: str, said: str, columns: Mapping[str, pa.DataType]) -> None:
+        self._option, self._said, self._columns = option, said, columns
 
     def of(self, node: ast.expr) -> pc.Expression:
         if isinstance(node, ast.BoolOp):
@@ -162,7 +162,7 @@ class _Reading:
         except ValueError:
             raise _bad(self._said, f"{ast.unparse(node)!r} is neither a field nor a constant") from None
         if beside is not None and pa.types.is_timestamp(beside) and isinstance(value, str):
-            return read_time(value, self._said.partition(" ")[0])
+            return read_time(value, self._option)
         if not isinstance(value, int | float | str | bytes | bool | None):
             raise _bad(self._said, f"{ast.unparse(node)!r} cannot be compared with")
         return value

@@ -17,7 +17,7 @@ from timelapse.reporting.states import StatePart, state_parts
 from timelapse.reporting.tables import Ranked, Rows, first_rows, reasons, taken_out, times
 from timelapse.run.reload import replayed
 from timelapse.run.run import did
-from timelapse.run.views import IN_ORDER, of_older, of_part, of_types, was_predicted
+from timelapse.run.views import IN_ORDER, of_older, of_part, of_types, warned, was_predicted
 
 if TYPE_CHECKING:
     from timelapse.explanation import Explanation
@@ -292,8 +292,7 @@ def _certificate(run: Run, redaction: Redaction) -> list[Fact]:
                 f"{one_line(kept['what'])} taken from an earlier replay of the same code and log{of_older(kept)}",
             )
         )
-    for text in found.get("diagnostics") or ():
-        facts.append(Fact("diagnostic", one_line(text), "warn"))
+    facts += [Fact("program warns", one_line(text, 600), "warn") for text in warned(found)]
     return facts
 
 
