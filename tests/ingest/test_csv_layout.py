@@ -195,3 +195,18 @@ def test_a_type_that_needs_no_time_from_its_rows_has_headers_all_the_same(tmp_pa
     assert "seems to be a row" in refused(path, at=T[0]).message
     path.write_text("a,x,s\n7,1.5,b\n")
     assert isinstance(prepare_files(0, EventType.of(Txn), Source(path, at=T[0]), None, 0).plan, Plan)
+
+
+def test_a_line_that_would_be_a_bad_row_does_not_hide_those_behind_it(tmp_path: Path) -> None:
+    """Lines are looked at one by one, as they are read; an open quote ends with its line, and long cells are cells."""
+    (tmp_path / "a.csv").write_text(
+        HEADER + f'{T[0]},1,1.5,"open\n' + f"{T[1]},2,2.5,{'y' * 200_000}\n" + f'{T[1]},3,3.5,"a,b"\n'
+    )
+    found = look(str(tmp_path / "a.csv"))
+    assert (found.rows, found.sep) == (2, ",")
+    assert [(c.name, c.type) for c in found.columns] == [
+        ("ts", "tl.Time"),
+        ("a", "int"),
+        ("x", "float"),
+        ("s", "str"),
+    ]

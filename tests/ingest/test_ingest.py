@@ -18,10 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import timelapse as tl
+from tests.cli.run_cli import cli
 from timelapse.errors import EventOrderError, IngestError, LogError, StorageError
 from timelapse.ingest.canonical import _bytes_of
 from timelapse.log import Log, MemoryLog, Source
 from timelapse.log import segment as segments
+from timelapse.log.info import no_events_on
+from timelapse.log.views import card
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -356,6 +359,12 @@ def test_missing_days_and_days_per_type(tmp_path: Path) -> None:
         "1969-12-31": {"Message": 1}, "1970-01-01": {"Message": 1}, "1970-01-02": {"Link": 1}, "1970-01-05": {"Message": 1},
     }  # fmt: skip
     assert info.missing_days == ("1970-01-03", "1970-01-04")
+    assert dict(card(Log.open(tmp_path / "log")).facts)["warning"] == no_events_on(info.missing_days)
+    assert (
+        "warning   no events on 2 days in between: 1970-01-03, 1970-01-04" in cli("log", tmp_path / "log").out
+    )
+    assert no_events_on(["1970-01-03"]) == "no events on 1 day in between: 1970-01-03"
+    assert no_events_on([str(n) for n in range(7)]).endswith("7 days in between: 0, 1, 2, 3, 4 ...")
     assert sum(t.count for t in info.types) == info.count == 4
 
 

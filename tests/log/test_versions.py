@@ -81,6 +81,7 @@ def test_the_command_checks_what_it_is_told(tmp_path: Path) -> None:
     log = _log(tmp_path / "log")
     assert "no age" in cli("log", log.path, "--expire", "soon").err
     assert cli("log", log.path, "--forget", "user == 99").code == 2
+    assert cli("log", log.path, "--forget", "ts < 'soon'").err.startswith("TL841 --forget 'soon'")
     assert "newest" in cli("log", log.path, "--forget", "user == 1", "--version", "1").err
     done = cli("log", log.path, "--forget", "user == 1", "--expire", "0d")
     assert done.code == 0, done.err

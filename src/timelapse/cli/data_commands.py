@@ -394,11 +394,10 @@ def _print_info(info: LogInfo) -> None:
 def print_gaps(info: LogInfo) -> None:
     """What looks missing."""
     from timelapse.cli.console import clean, line
+    from timelapse.log.info import no_events_on
 
     if info.missing_days:
-        shown = ", ".join(info.missing_days[:6]) + (" ..." if len(info.missing_days) > 6 else "")
-        days = many(len(info.missing_days), "day", "days")
-        line(("warning  ", "yellow"), f" no events on {days} in between: {shown}")
+        line(("warning  ", "yellow"), " " + no_events_on(info.missing_days))
     for gap in info.gaps[:_GAPS]:
         line(("gap      ", "yellow"), " " + clean(gap))
     if len(info.gaps) > _GAPS:

@@ -193,7 +193,8 @@ def _csv(found: Looked, file: SourceFile) -> dict[str, list[Any]]:
     found.sep = max(_SEPARATORS, key=lambda sep: _agreement(lines, sep))
     if not _agreement(lines, found.sep) and len(lines) > 1 and _agreement(lines, " ") >= 1:
         found.sep = " "
-    rows = list(rows_of(lines, found.sep))
+    if not (rows := list(rows_of(lines, found.sep))):
+        return {}
     width = Counter(map(len, rows)).most_common(1)[0][0]
     first = rows[0]
     header = len(set(first)) == len(first) and not any(_is_value(cell) for cell in first)
@@ -206,7 +207,7 @@ def _csv(found: Looked, file: SourceFile) -> dict[str, list[Any]]:
 def _agreement(lines: Sequence[str], sep: str) -> float:
     """How well a separator makes the same number of columns of all lines; 0 where it makes one."""
     counts = Counter(len(row) for row in rows_of(lines[:200], sep))
-    width, most = counts.most_common(1)[0]
+    width, most = counts.most_common(1)[0] if counts else (0, 0)
     return 0.0 if width < 2 else most / counts.total() + width / 1_000
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from timelapse.display import many
 from timelapse.log.days import day_text
 from timelapse.log.gaps import gaps_of, silent_fields
 from timelapse.log.manifest import IngestEntry, Manifest
@@ -98,3 +99,12 @@ def _empties(manifest: Manifest) -> dict[str, dict[str, dict[str, tuple[int, int
         told = {day_text(day): (days.get(day, 0), n) for day, n in counts.get(number, {}).items()}
         made.setdefault(manifest.types[number].name, {})[name] = told
     return made
+
+
+_DAYS_TOLD = 5
+
+
+def no_events_on(days: Sequence[str]) -> str:
+    """Days of a log without events (ISO dates, at least one), as people are told of them everywhere."""
+    shown = ", ".join(days[:_DAYS_TOLD]) + (" ..." if len(days) > _DAYS_TOLD else "")
+    return f"no events on {many(len(days), 'day', 'days')} in between: {shown}"

@@ -11,6 +11,7 @@ from timelapse.charts import Band, Timeline
 from timelapse.display import moment, size, span
 from timelapse.ids import DAY
 from timelapse.log.days import day_number
+from timelapse.log.info import no_events_on
 
 if TYPE_CHECKING:
     from timelapse.log.info import LogInfo
@@ -50,8 +51,7 @@ def card(log: Log) -> Card:
     if info.bad:
         facts.append(("bad rows", f"{info.bad:,}, in the quarantine"))
     if info.missing_days:
-        shown = ", ".join(info.missing_days[:5])
-        facts.append(("days without events", shown + (" …" if len(info.missing_days) > 5 else "")))
+        facts.append(("warning", no_events_on(info.missing_days)))
     rows = tuple((t.name, ", ".join(f"{n}: {k}" for n, k in t.fields), f"{t.count:,}") for t in info.types)
     chart = days_chart(info)
     figures = [chart.figure(820, 190)] if chart is not None and len(info.days) > 2 else []

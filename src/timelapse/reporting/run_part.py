@@ -10,6 +10,7 @@ from timelapse.charts import Timeline, timeline
 from timelapse.display import clean, many, moment, one_line, rate, size, span, took
 from timelapse.errors import TimelapseError
 from timelapse.log import Log
+from timelapse.log.info import no_events_on
 from timelapse.log.views import days_chart
 from timelapse.reporting.fields import COUNTED, FieldParts, Keys, field_parts
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
@@ -202,9 +203,7 @@ def _about(run: Run, info: LogInfo | None) -> list[Fact]:
         if info.bad:
             left.append(f"{info.bad:,} bad rows in the quarantine")
         if info.missing_days:
-            left.append(
-                f"days without events: {', '.join(info.missing_days[:5])}{' …' if len(info.missing_days) > 5 else ''}"
-            )
+            left.append(no_events_on(info.missing_days))
         facts.append(Fact("log size", size(info.bytes)))
         if left:
             facts.append(Fact("log lacks", "; ".join(left), "warn"))
