@@ -287,6 +287,9 @@ With `--evolve` a live run goes on with another version of its program, from the
 TL848 A shadow that cannot be
 A shadow runs another version of the program on the journal of a live run, from its first row. It must be promoted with the program that it was made with, and the run must not go on from a replay, whose events are not in its journal.
 
+TL849 Differences that are more than this process takes
+Two runs were compared part by part, as their outputs are large, and what differs is large too. How many outputs differ is known; the outputs themselves would take more than a quarter of the memory that this process should take (TIMELAPSE_MEMORY, else half of the machine's). Set it higher, or compare runs over a part of the log. Nothing was left out silently.
+
 TL850 Events that cannot be repaired
 Iterate records what each event of the log does. A program that reaches into other times (ticks, timers, windows) is not run that way: leave the strategy to the planner.
 

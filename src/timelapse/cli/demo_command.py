@@ -311,7 +311,7 @@ def _compare(run: Run, program: Program, log: Log, setting: str, out: Path, prog
     other = build_program(type(program), [setting])
     changed = replay(other, log, out / "changed", 4, False, progress=progress, overwrite=True)
     found = diff(run, changed)
-    by = tuple(f for r in found.records.values() for f in r.a.column_names if f == "sender")[:1]
+    by = tuple(f for r in found.records.values() for f in r.schema.names if f == "sender")[:1]
     names = (str(out / "run"), str(out / "changed"))
     View(found, by, _SHOWN, names).print(None, 0)
     place = report(found, by=by, names=names).save(out / "report.html")

@@ -197,12 +197,14 @@ def diff(
         ) as (sides, what),
     ):
         with looking(progress, "comparing outputs"):
-            found = compare(*sides, key=key_fields(keys, columns_of(*sides)))
+            found = compare(
+                *sides, key=key_fields(keys, columns_of(*sides)), **_where(engine, master, local, progress)
+            )
         check_fields(found, by or ())
         judged = None
         if judging:
             about = found.records[judging["labels"].record(found.records, judging["record"])]
-            fields = [f for f in by or () if f in about.a.column_names]
+            fields = [f for f in by or () if f in about.schema.names]
             judged = found.judge(**{**judging, "record": about.name, "by": fields})
         names = (a, b or "") if what is None else (a, _enforced_name(a, enforce or "", ban))
         view = View(found, tuple(by or ()), shown, names, judged, what, progress)
@@ -219,6 +221,16 @@ def diff(
             _tell_report(report, names if what is None else None, found)
     if code:
         raise typer.Exit(code)
+
+
+def _where(engine: Engine, master: str | None, local: bool, progress: Progress) -> dict[str, Any]:
+    """Where the outputs are compared, as arguments of `tl.diff`."""
+    from timelapse.cli.options import choose_spark
+
+    if local and engine == "auto":
+        return {"engine": "local"}
+    found = choose_spark(0, progress, master=master, local=local, engine=engine, at_once=False)
+    return {"engine": engine, "spark": found or None}
 
 
 def _write_report(

@@ -15,7 +15,7 @@ from timelapse.progress import Progress, Silent
 
 if TYPE_CHECKING:
     from timelapse.compare import Cause, Change, Counterfactual, Diff, Judgement, RecordDiff, Score, Scores
-    from timelapse.compare.differences import At
+    from timelapse.compare.records import At
     from timelapse.run import Run
 
 _ROWS = 31
@@ -44,7 +44,7 @@ class View:
     @property
     def entities(self) -> list[tuple[RecordDiff, str]]:
         """The record types that have a `--by` field."""
-        return [(r, f) for r in self.diff.records.values() for f in self.by if f in r.a.column_names]
+        return [(r, f) for r in self.diff.records.values() for f in self.by if f in r.schema.names]
 
     def _causes(self, changes: Sequence[Change]) -> Mapping[At, Cause]:
         with looking(self.progress, "finding why they differ" if changes else ""):
@@ -71,6 +71,8 @@ class View:
             self._print_counts()
             self._print_days()
             self._print_top()
+        if found.place.jobs is not None:
+            line((f"compared on {one_line(found.engine, 400)}", "dim"))
         _print_taken_out(found)
         if self.judged is not None:
             _print_judged(self.judged)
@@ -155,7 +157,7 @@ class View:
         causes = self._causes([*shown, *([] if first is None else [first])])
         print_json(
             {
-                **sides, "same": found.same, "first": None if first is None else _change(first, causes),
+                **sides, "engine": found.engine, "same": found.same, "first": None if first is None else _change(first, causes),
                 "records": {name: self._record(r, causes) for name, r in found.records.items()},
                 "rejected": self._record(found.rejected, causes), "quarantined": _taken_out(found),
                 "labels": None if self.judged is None else _judged(self.judged),

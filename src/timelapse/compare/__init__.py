@@ -2,9 +2,10 @@
 
 from timelapse.compare.causes import Cause
 from timelapse.compare.conditions import Condition, figures_of
-from timelapse.compare.differences import Change, Diff, EntityDiff, RecordDiff, diff
+from timelapse.compare.differences import Diff, diff
 from timelapse.compare.enforcing import Counterfactual, enforce, what_if
 from timelapse.compare.labels import Labels
+from timelapse.compare.records import Change, EntityDiff, RecordDiff
 from timelapse.compare.score import Judgement, Score, Scores, judge
 from timelapse.compare.sweeps import Point, Sweep, open_sweep, sweep
 

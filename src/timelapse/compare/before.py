@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from timelapse.compare.conditions import Condition, figures_of
-from timelapse.compare.differences import REJECTED, Diff, RecordDiff, compared, key_fields
+from timelapse.compare.differences import Diff, key_fields
+from timelapse.compare.match import Found
+from timelapse.compare.records import BY_EVENT, REJECTED, RecordDiff, checked_identity, compared
 from timelapse.compare.score import judge
+from timelapse.compare.sides import Held
 from timelapse.errors import UsageError
 from timelapse.kernels.base import POSITION_FIELDS, output_schema
 from timelapse.log.reader import Chunk, Columns
@@ -83,21 +86,25 @@ def _nothing(
         keys = {c.__key__ for c in classes if c is not None}
         own = keys.pop() if len(keys) == 1 else ()
         tables = [None if c is None else output_schema(c).empty_table() for c in classes]
-        records[name] = compared(name, (tables * 2)[:2], tuple(keys_asked.get(name, own)))
-    none = pa.schema(POSITION_FIELDS).empty_table()
+        tables = (tables * 2)[:2]
+        own_schemas = [None if t is None else t.schema for t in tables]
+        records[name] = compared(
+            name, tables, checked_identity(name, own_schemas, tuple(keys_asked.get(name, own)))
+        )
+    none = Held(pa.schema(POSITION_FIELDS).empty_table())
     run = cast("Run", _NoOutputs(log))
-    return Diff(run, run, records, RecordDiff(REJECTED, ("phase", "seq"), none, none, none, none, none, none))
+    return Diff(run, run, records, RecordDiff(REJECTED, BY_EVENT, (none, none), Found.nothing()))
 
 
 def _ask(
     nothing: Diff, by: Sequence[str], judging: Mapping[str, Any], conditions: Sequence[Condition]
 ) -> None:
     check_fields(nothing, by)
-    owners = [(r, f) for f in by for r in nothing.records.values() if f in r.a.column_names]
+    owners = [(r, f) for f in by for r in nothing.records.values() if f in r.schema.names]
     judged = None
     if judging:
         about = nothing.records[judging["labels"].record(nothing.records, judging.get("record"))]
-        fields = [f for f in by if f in about.a.column_names]
+        fields = [f for f in by if f in about.schema.names]
         judged = judge(nothing, **{**judging, "record": about.name, "by": fields})
     known = figures_of(nothing, judged, [(r.name, r.by(f)) for r, f in owners])
     for condition in conditions:
@@ -106,10 +113,10 @@ def _ask(
 
 def check_fields(found: Diff, fields: Sequence[str]) -> None:
     """Raise UsageError (TL816) for a field that no record type has."""
-    from timelapse.compare.differences import PLACE
+    from timelapse.compare.records import PLACE
     from timelapse.errors import meant
 
-    known = sorted({n for r in found.records.values() for n in r.a.column_names if n not in PLACE})
+    known = sorted({n for r in found.records.values() for n in r.schema.names if n not in PLACE})
     for field in fields:
         if field not in known:
             raise UsageError(

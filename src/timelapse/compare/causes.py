@@ -32,7 +32,8 @@ from timelapse.trace.steps import (
 )
 
 if TYPE_CHECKING:
-    from timelapse.compare.differences import At, Change, Diff
+    from timelapse.compare.differences import Diff
+    from timelapse.compare.records import At, Change
 
 _LONGEST = 1_000_000
 """Events of a log through which the serial loop goes, where it has to, to explain ticks and dated events."""

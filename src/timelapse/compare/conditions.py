@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from timelapse.errors import UsageError, meant
 
 if TYPE_CHECKING:
-    from timelapse.compare.differences import Diff, EntityDiff
+    from timelapse.compare.differences import Diff
+    from timelapse.compare.records import EntityDiff
     from timelapse.compare.score import Judgement
 
 Figures = Mapping[str, float | None]

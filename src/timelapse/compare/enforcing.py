@@ -98,7 +98,8 @@ def what_if(
     run = replay(enforced, log, out, spark=spark, progress=progress, engine=engine)
     names = [c.__name__ for c in chosen]
     blocked = _blocked_events(run, names) if how == EVENT else _blocked_by_ban(run, names, how, duration or 0)
-    return Counterfactual(how, diff(factual, run), blocked)
+    where = engine if factual.path is not None and run.path is not None else "auto"
+    return Counterfactual(how, diff(factual, run, engine=where, spark=spark), blocked)
 
 
 def enforce(

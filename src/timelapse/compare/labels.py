@@ -29,7 +29,7 @@ from timelapse.tables.loops import U64
 from timelapse.tables.rowhash import both_lanes, one_array
 
 if TYPE_CHECKING:
-    from timelapse.compare.differences import RecordDiff
+    from timelapse.compare.records import RecordDiff
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -161,7 +161,7 @@ class Labels:
         assert columns is not None
         arrays = []
         for field, column in zip(record.identity, columns, strict=True):
-            target = record.a.schema.field(field).type
+            target = record.schema.field(field).type
             arrays.append(self._column(column, _kind(target, field, self.name)).cast(target))
         full = np.ones(self.table.num_rows, np.bool_)
         for array in arrays:

@@ -8,6 +8,7 @@ the first of one side belongs to the first of the other, and so on. Identities a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from timelapse.tables.rowhash import both_lanes, differ, hash_order, one_array
 
 Rows = npt.NDArray[np.int64]
 
-_SEED = 0x646966665F726F77
+IDENTITY_SEED = 0x646966665F726F77
 
 
 class Matching(NamedTuple):
@@ -31,18 +32,41 @@ class Matching(NamedTuple):
     right: Rows
 
 
+@dataclass(frozen=True)
+class Found:
+    """How many rows are gone, new and changed, and which: None where they are too many to say. `left` and `right` of the numbers
+    are the pairs that are changed."""
+
+    counts: tuple[int, int, int]
+    numbers: Matching | None
+
+    @classmethod
+    def of(cls, numbers: Matching) -> Found:
+        return cls((len(numbers.only_a), len(numbers.only_b), len(numbers.left)), numbers)
+
+    @classmethod
+    def nothing(cls) -> Found:
+        none = np.zeros(0, np.int64)
+        return cls.of(Matching(none, none, none, none))
+
+
 def match(a: pa.Table, b: pa.Table, identity: Sequence[str]) -> Matching:
     """Match two tables' rows by identity columns. Row numbers of one side rise."""
-    ids_a, ids_b = _lanes(a, identity), _lanes(b, identity)
-    low, high = (np.concatenate(pair) for pair in zip(ids_a, ids_b, strict=True))
-    found = _single(low, high, a.num_rows)
+    return match_lanes(_lanes(a, identity), _lanes(b, identity))
+
+
+def match_lanes(a: tuple[U64, U64], b: tuple[U64, U64]) -> Matching:
+    """Match rows by both lanes of the hash of their identity."""
+    rows_a, rows_b = len(a[0]), len(b[0])
+    low, high = (np.concatenate(pair) for pair in zip(a, b, strict=True))
+    found = _single(low, high, rows_a)
     if found is None:
-        found = _several(low, high, a.num_rows, b.num_rows)
+        found = _several(low, high, rows_a, rows_b)
     left, right = found
-    of = np.full(a.num_rows, -1, np.int64)  # the row of B for each of A: into A's order without sorting
+    of = np.full(rows_a, -1, np.int64)  # the row of B for each of A: into A's order without sorting
     of[left] = right
     left = np.flatnonzero(of >= 0)
-    return Matching(np.flatnonzero(of < 0), _others(b.num_rows, right), left, of[left])
+    return Matching(np.flatnonzero(of < 0), _others(rows_b, right), left, of[left])
 
 
 def _single(low: U64, high: U64, rows: int) -> tuple[Rows, Rows] | None:
@@ -92,7 +116,7 @@ def _rises_by_one(rows: Rows) -> bool:
 
 
 def _lanes(table: pa.Table, names: Sequence[str]) -> tuple[U64, U64]:
-    return both_lanes([one_array(table.column(n)) for n in names], table.num_rows, _SEED)
+    return both_lanes([one_array(table.column(n)) for n in names], table.num_rows, IDENTITY_SEED)
 
 
 def _occurrences(low: U64, high: U64, side: npt.NDArray[np.int8]) -> Rows:

@@ -30,7 +30,8 @@ from timelapse.moments import Moment, micros
 from timelapse.tables.rowhash import one_array
 
 if TYPE_CHECKING:
-    from timelapse.compare.differences import Diff, RecordDiff
+    from timelapse.compare.differences import Diff
+    from timelapse.compare.records import RecordDiff
 
 _NEVER = INT64_MAX
 _MOST = 0.95

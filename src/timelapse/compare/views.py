@@ -12,7 +12,8 @@ from timelapse.cards import Card, Table
 from timelapse.charts import Timeline, timeline
 
 if TYPE_CHECKING:
-    from timelapse.compare.differences import Diff, RecordDiff
+    from timelapse.compare.differences import Diff
+    from timelapse.compare.records import RecordDiff
     from timelapse.compare.sweeps import Sweep
     from timelapse.run import Run
 
@@ -25,8 +26,8 @@ def _times(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 def whole_span(records: Sequence[RecordDiff]) -> tuple[int, int] | None:
     """From the first to the last output of either side: differences stand within all that was put out."""
-    found = [_times(t) for r in records for t in (r.a, r.b) if t.num_rows]
-    return (min(int(t.min()) for t in found), max(int(t.max()) for t in found)) if found else None
+    found = [span for r in records for side in r.sides if (span := side.span()) is not None]
+    return (min(first for first, _ in found), max(last for _, last in found)) if found else None
 
 
 def differences_chart(record: RecordDiff, span: tuple[int, int] | None = None, title: str = "") -> Timeline:
@@ -44,10 +45,12 @@ def card(found: Diff) -> Card:
     facts = [
         (side, _side(run, other)) for side, run, other in (("A", found.a, found.b), ("B", found.b, found.a))
     ]
+    if found.place.jobs is not None:
+        facts.append(("compared on", found.engine))
     if found.same:
         outputs = sum(found.a.counts.values())
         return Card("The same", f"{outputs:,} outputs, {found.a.rejected_count:,} rejected", facts)
-    records = [r for r in (*found.records.values(), found.rejected) if r.a.num_rows or r.b.num_rows]
+    records = [r for r in (*found.records.values(), found.rejected) if r.counts["a"] or r.counts["b"]]
     rows = tuple((r.name, *(f"{r.counts[k]:,}" for k in ("a", "b", *_KINDS))) for r in records)
     first = found.first
     if first is not None:

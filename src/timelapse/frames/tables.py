@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +41,17 @@ _INNER = ("phase", "ordinal")
 
 Span = tuple[int, ...]
 """Which part of a table it is."""
+
+
+class Piece(NamedTuple):
+    """A part of a run's rows: row group `group` of file `file`. `before` rows stand before its `rows`, which take `bytes` when
+    they are not compressed."""
+
+    file: int
+    group: int
+    before: int
+    rows: int
+    bytes: int
 
 
 class Table(Protocol):
@@ -106,11 +117,24 @@ class Rows:
             if group_may_hold(group, conditions)
         ]
 
+    def pieces(self) -> list[Piece]:
+        """All parts, in log order."""
+        found: list[Piece] = []
+        before = 0
+        for number in range(len(self.files)):
+            for at, group in enumerate(self.groups(number)[1]):
+                found.append(Piece(number, at, before, group.num_rows, group.total_byte_size))
+                before += group.num_rows
+        return found
+
     def read(self, part: Span, columns: Sequence[str], conditions: Sequence[Condition]) -> Iterator[pa.Table]:
-        number, group = part
+        yield plain(self.stored_rows(part[0], part[1], columns))
+
+    def stored_rows(self, number: int, group: int, columns: Sequence[str]) -> pa.Table:
+        """Columns of a row group, checked, with their stored types."""
         with self._open(number, group, columns) as file:
             table = file.read_row_group(group, columns=list(columns), use_threads=False)
-        yield plain(table.cast(pa.schema([self.stored.field(n) for n in columns])))
+        return table.cast(pa.schema([self.stored.field(n) for n in columns]))
 
     def _open(self, number: int, group: int | None = None, columns: Sequence[str] = ()) -> pq.ParquetFile:
         """A file whose footer is checked, and so are the columns of a group."""

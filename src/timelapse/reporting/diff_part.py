@@ -21,7 +21,7 @@ from timelapse.reporting.redact import HIDDEN, PLACE, Redaction, shown
 from timelapse.reporting.tables import TOP
 
 if TYPE_CHECKING:
-    from timelapse.compare.differences import At
+    from timelapse.compare.records import At
     from timelapse.run import Run
 
 _GROUPS = 31
@@ -130,7 +130,7 @@ def diff_part(
     judged: Judgement | None,
 ) -> DiffPart:  # fmt: skip
     """Everything about a diff. Raises UsageError (TL816) for a field of `by` that no record has."""
-    known = {n for r in found.records.values() for n in r.a.column_names if n not in PLACE}
+    known = {n for r in found.records.values() for n in r.schema.names if n not in PLACE}
     for name in by:
         if name not in known:
             raise UsageError(
@@ -140,7 +140,7 @@ def diff_part(
             )
     records = [
         *found.records.values(),
-        *([found.rejected] if found.rejected.a.num_rows or found.rejected.b.num_rows else []),
+        *([found.rejected] if found.rejected.counts["a"] or found.rejected.counts["b"] else []),
     ]
     ends, keys = whole_span(records), Keys.of(found.b)
     parts = tuple(
@@ -198,13 +198,13 @@ def _fields(
     those with numbers or times. Numbers that are the same on both sides are left out.
     """
     names, spreads = [], []
-    for field in record.a.schema:
+    for field in record.schema:
         if field.name in PLACE or field.name in record.identity:
             continue
         if measured(field.type) and not (
             pa.types.is_integer(field.type) and keys.hold(record.name, field.name)
         ):
-            if not (record.gone.num_rows or record.new.num_rows or field.name in record.fields):
+            if not (any(record.found.counts[:2]) or field.name in record.fields):
                 continue
             columns = [table.column(field.name) for table in (record.a, record.b)]
             found = field_part(record.name, field.name, columns, redaction, keys)
@@ -213,7 +213,7 @@ def _fields(
                 continue
         if countable(field.type):
             names.append(field.name)
-    chosen = [f for f in by if f in record.a.column_names and f not in PLACE] if by else names[:3]
+    chosen = [f for f in by if f in record.schema.names and f not in PLACE] if by else names[:3]
     return chosen, tuple(spreads)
 
 

@@ -147,20 +147,25 @@ def differ(a: pa.Array, b: pa.Array) -> npt.NDArray[np.bool_]:
     """
     changed: npt.NDArray[np.bool_]
     kinds = (a.type, b.type)
-    if all(map(pa.types.is_nested, kinds)):
+    if not comparable(a.type, b.type):
+        changed = np.ones(len(a), np.bool_)
+    elif all(map(pa.types.is_nested, kinds)):
         (low_a, high_a), (low_b, high_b) = (both_lanes([column], len(column), 0) for column in (a, b))
         changed = (low_a != low_b) | (high_a != high_b)
         return changed
-    if any(all(map(same, kinds)) for same in (_is_text, _is_binary)):
+    elif any(all(map(same, kinds)) for same in (_is_text, _is_binary)):
         changed = np.asarray(pc.fill_null(pc.not_equal(a, b), False))
-    elif a.type == b.type:
-        changed = _words(a) != _words(b)
     else:
-        changed = np.ones(len(a), np.bool_)
+        changed = _words(a) != _words(b)
     if a.null_count or b.null_count:
         had, has = np.asarray(a.is_valid()), np.asarray(b.is_valid())
         changed = np.where(had & has, changed, had != has)
     return changed
+
+
+def comparable(a: pa.DataType, b: pa.DataType) -> bool:
+    """Whether values of these types can be equal; those of other pairs of types always differ, unless both are null."""
+    return bool(a == b or any(is_(a) and is_(b) for is_ in (pa.types.is_nested, _is_text, _is_binary)))
 
 
 def _is_text(kind: pa.DataType) -> bool:
