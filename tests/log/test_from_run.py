@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import timelapse as tl
 from timelapse.errors import LogError
+from timelapse.frames import portions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Vote(tl.Event):
@@ -172,3 +177,28 @@ def test_what_does_not_fit_is_refused(run: tl.Run, tmp_path: Path) -> None:
         assert not (tmp_path / "log").exists()
     with pytest.raises(LogError, match="must be an int"):
         tl.Log.from_run(run, {Seen: Sight}, origin="who")
+
+
+def test_in_portions_it_is_the_same_log(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outputs that are read and written part by part, in this process and as tasks of Spark: the same events, and the same id."""
+    run = tl.replay(First, VOTES, out=tmp_path / "run", slices=3, spark=False)
+    whole = tl.Log.from_run(run, MAPPING, origin="cause", spark=False)
+    monkeypatch.setattr(portions, "PORTION_BYTES", 1)
+    number = len(run.portions(list(MAPPING)))
+    assert number > 2
+    for name, session in (("here", False), ("spark", spark)):
+        made = tl.Log.from_run(run, MAPPING, tmp_path / name, origin="cause", spark=session)  # type: ignore[arg-type]
+        assert (made.id, made.count) == (whole.id, whole.count)
+        assert repr(list(made.events())) == repr(list(whole.events()))
+        assert len(list((tmp_path / name / "segments").iterdir())) == len(made.manifest.segments) > 1
+
+
+def test_outputs_of_one_time_stay_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small portions are to be: their order is by phase and seq too."""
+    votes = [Vote(who=n, for_whom=n % 2, note=str(n), ts=n // 9) for n in range(60)]
+    run = tl.replay(First, votes, out=tmp_path / "run", slices=4, spark=False)
+    whole = tl.Log.from_run(run, MAPPING, origin="cause", spark=False)
+    monkeypatch.setattr(portions, "PORTION_BYTES", 1)
+    assert tl.Log.from_run(run, MAPPING, origin="cause", spark=False).id == whole.id

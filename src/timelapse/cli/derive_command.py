@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from timelapse.cli.options import Json, Overwrite, examples
+from timelapse.cli.options import Json, Master, Overwrite, examples
 
 if TYPE_CHECKING:
     from timelapse.model.events import Event, Record
@@ -46,6 +46,7 @@ def derive(
             metavar="FIELD", help="The events' int field that gets the seq of the event behind a record."
         ),
     ] = None,
+    master: Master = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -75,7 +76,12 @@ def derive(
         if record in mapping:
             raise UsageError(f"{record} is named twice", hint="a record becomes one event", code="TL808")
         mapping[record] = classes[name]
-    log = Log.from_run(opened, mapping, out, origin=origin, overwrite=overwrite)
+    spark = None
+    if master is not None:
+        from timelapse.env.spark_session import session
+
+        spark = session(master=master)
+    log = Log.from_run(opened, mapping, out, origin=origin, overwrite=overwrite, spark=spark)
     counts = {kind.name: kind.count for kind in log.info().types}
     if as_json:
         print_json({"path": str(log.path), "id": log.id, "events": log.count, "types": counts})

@@ -45,13 +45,15 @@ Span = tuple[int, ...]
 
 class Piece(NamedTuple):
     """A part of a run's rows: row group `group` of file `file`. `before` rows stand before its `rows`, which take `bytes` when
-    they are not compressed."""
+    they are not compressed; their times are from `first` to `last`, as far as the file says."""
 
     file: int
     group: int
     before: int
     rows: int
     bytes: int
+    first: int = INT64_MIN
+    last: int = INT64_MAX
 
 
 class Table(Protocol):
@@ -123,7 +125,7 @@ class Rows:
         before = 0
         for number in range(len(self.files)):
             for at, group in enumerate(self.groups(number)[1]):
-                found.append(Piece(number, at, before, group.num_rows, group.total_byte_size))
+                found.append(Piece(number, at, before, group.num_rows, group.total_byte_size, *_times(group)))
                 before += group.num_rows
         return found
 
@@ -246,6 +248,15 @@ class Events:
         for chunk in self.reader.chunks(part[0], part[1], {self.name: fields}):
             for table in chunk.tables.values():
                 yield plain(table.select(columns))
+
+
+def _times(group: pq.RowGroupMetaData) -> tuple[int, int]:
+    """The first and the last time of a row group, by its statistics."""
+    for i in range(group.num_columns):
+        column = group.column(i)
+        if column.path_in_schema == "ts" and column.statistics is not None and column.statistics.has_min_max:
+            return int(column.statistics.min), int(column.statistics.max)
+    return INT64_MIN, INT64_MAX
 
 
 def part_of_file(path: Path) -> Part:

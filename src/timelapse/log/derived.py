@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import pickle
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from timelapse.env.jobs import Here, Jobs
 from timelapse.errors import LogError, Place, meant
 from timelapse.log.manifest import SegmentEntry
 from timelapse.log.segment import write_ordered
@@ -16,55 +19,103 @@ from timelapse.log.types import EventType, event_types
 from timelapse.model.events import Event, Record
 from timelapse.model.types import INT, ValueType
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _PLACE = ("ts", "phase", "seq", "ordinal")
 
 
 class Outputs(Protocol):
     """What has outputs: a finished run."""
 
-    def stored(self, record: type[Record] | str) -> pa.Table:
+    def stored(self, record: Any) -> pa.Table:
         """Columns `ts`, `phase`, `seq`, `ordinal`, then the fields."""
+        ...
+
+    def schema(self, record: Any) -> pa.Schema:
+        """These columns' names and types."""
+        ...
+
+    def portions(self, records: Sequence[Any]) -> Sequence[Any]:
+        """The same in portions by time, each with `stored`, which takes a record type's name. They follow one another."""
         ...
 
 
 def write_outputs(
-    folder: Path, run: Outputs, events: Mapping[Any, type[Event]], origin: str | None
-) -> tuple[tuple[EventType, ...], list[SegmentEntry]]:
+    folder: Path, run: Outputs, events: Mapping[Any, type[Event]], origin: str | None,
+    spark: SparkSession | Literal[False] | None = None,
+) -> tuple[tuple[EventType, ...], list[SegmentEntry]]:  # fmt: skip
     """Write a run's outputs as segments of a log: see Log.from_run."""
     classes = list(dict.fromkeys(events.values()))
     kinds = event_types(classes)
+    number = {cls: n for n, cls in enumerate(classes)}
+    for record, event in events.items():
+        _check_fields(run, record, kinds[number[event]], origin)
+    of = tuple(
+        (record if isinstance(record, str) else record.__name__, number[e]) for record, e in events.items()
+    )
+    portions = run.portions(list(events))
+
+    def work(part: int) -> bytes:
+        name = "" if len(portions) == 1 else f"{part:06d}-"
+        return pickle.dumps(_written(folder, portions[part], kinds, of, origin, name))
+
+    jobs = Here() if len(portions) == 1 else _jobs(spark)
+    found = jobs.each(work, len(portions), f"outputs as a log: {', '.join(k.name for k in kinds)}")
+    segments = [segment for data in found for segment in pickle.loads(data)]  # noqa: S301 our own bytes
+    listed = {segment.folder for segment in segments}
+    for left in folder.iterdir():  # by a task that was given up, and done again
+        if left.name not in listed:
+            shutil.rmtree(left, ignore_errors=True)
+    return kinds, segments
+
+
+def _jobs(spark: SparkSession | Literal[False] | None) -> Jobs:
+    """The session that is given or active, else this process, portion after portion."""
+    if spark is not False:
+        from timelapse.env.spark_session import existing
+
+        found = spark or existing()
+        if found is not None:
+            from timelapse.env.spark_jobs import SparkJobs
+
+            return SparkJobs(found)
+    return Here()
+
+
+def _written(
+    folder: Path, outputs: Any, kinds: Sequence[EventType], of: Sequence[tuple[str, int]], origin: str | None, name: str
+) -> list[SegmentEntry]:  # fmt: skip
+    """Write a portion. `of`: the number of the event type that each record type becomes."""
     parts: list[pa.Table] = []
-    for number, (cls, kind) in enumerate(zip(classes, kinds, strict=True)):
-        own = [_renamed(run, record, kind, origin) for record, event in events.items() if event is cls]
-        whole = pa.concat_tables(own)
+    for number, kind in enumerate(kinds):
+        whole = pa.concat_tables(
+            [_renamed(outputs.stored(record), kind, origin) for record, n in of if n == number]
+        )
         parts.append(whole.append_column("_kind", pa.array(np.full(whole.num_rows, number, np.int64))))
-    places = [np.concatenate([_ints(t, name) for t in parts]) for name in (*_PLACE, "_kind")]
+    places = [np.concatenate([_ints(t, n) for t in parts]) for n in (*_PLACE, "_kind")]
     order = np.lexsort(places[3::-1])
     tables = [t.select(kind.schema.names) if kind.fields else t for t, kind in zip(parts, kinds, strict=True)]
-    segments = list(write_ordered(folder, kinds, tables, places[0], order))
-    return kinds, segments
+    return list(write_ordered(folder, kinds, tables, places[0], order, name=name))
 
 
 def _ints(table: pa.Table, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.asarray(table.column(name).cast(pa.int64()), np.int64)
 
 
-def _renamed(run: Outputs, record: type[Record] | str, kind: EventType, origin: str | None) -> pa.Table:
-    """A record's outputs in the columns of the event that they become."""
+def _check_fields(run: Outputs, record: Any, kind: EventType, origin: str | None) -> None:
+    """Raise LogError (TL409) where a record's outputs are not what the event has."""
     if not isinstance(record, str) and not (isinstance(record, type) and issubclass(record, Record)):
         raise _unfit(f"{record!r} is no record class", kind, "give {RecordClass: EventClass}")
-    stored = run.stored(record)
     name = record if isinstance(record, str) else record.__name__
-    held = {f.name: f for f in stored.schema if f.name not in _PLACE}
+    held = {f.name: f for f in run.schema(record) if f.name not in _PLACE}
     texts = {n: str(f.type) + ("" if not f.nullable else " | None") for n, f in held.items()}
     if not isinstance(record, str):
         texts = {f.name: f.type.text for f in record.__fields__}
-    columns = {name: stored.column(name) for name in _PLACE}
     for field in kind.fields:
         if field.name == origin:
             if field.type != INT:
                 raise _unfit(f"{kind.name}.{field.name} is to hold a seq: it must be an int", kind, "")
-            columns[field.name] = stored.column("seq")
         elif field.name not in held:
             raise _unfit(
                 f"{kind.name}.{field.name} is no field of {name}", kind,
@@ -76,8 +127,14 @@ def _renamed(run: Outputs, record: type[Record] | str, kind: EventType, origin: 
                 f"{kind.name}.{field.name} is {field.type.text}, {name}.{field.name} is {texts[field.name]}",
                 kind, "give both the same type",
             )  # fmt: skip
-        else:
-            columns[field.name] = stored.column(field.name).cast(field.type.arrow)
+
+
+def _renamed(stored: pa.Table, kind: EventType, origin: str | None) -> pa.Table:
+    """A record's outputs in the columns of the event that they become."""
+    columns = {name: stored.column(name) for name in _PLACE}
+    for field in kind.fields:
+        column = stored.column("seq" if field.name == origin else field.name)
+        columns[field.name] = column if field.name == origin else column.cast(field.type.arrow)
     return pa.table(columns)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import pyarrow as pa
 
@@ -144,6 +144,7 @@ class Log:
         *,
         origin: str | None = None,
         overwrite: bool = False,
+        spark: SparkSession | Literal[False] | None = None,
     ) -> Log:
         """A run's outputs as a log: one program's records are another's events.
 
@@ -152,7 +153,9 @@ class Log:
         (ts, phase, seq, ordinal), whatever their type. As a run's outputs do not depend on how it was run, neither
         do the log, its id, and an event's seq: its number in that order. `origin` names an int field of the events
         that gets the seq of the log event that the record stems from (-1 for ticks); it stays the same where other
-        records come or go. `path` is the log's folder; without it the log lasts as long as this process.
+        records come or go. `path` is the log's folder; without it the log lasts as long as this process. Outputs of more than 256 MB are
+        read and written in portions, each a range of time: as tasks on the session `spark` or the active one (False: never), else one after
+        the other; the log is the same.
         Raises LogError (TL409) for fields that do not fit.
         """
         if not events:
@@ -160,7 +163,7 @@ class Log:
         target = as_path(process_folder("log", large=True) / "log" if path is None else path)
         with whole_folder(target, overwrite=overwrite) as folder:
             (folder / "segments").mkdir()
-            kinds, segments = write_outputs(folder / "segments", run, events, origin)
+            kinds, segments = write_outputs(folder / "segments", run, events, origin, spark)
             entry = IngestEntry(1, sum(s.count for s in segments), 0.0, [], [], stored.tool())
             stored.write(folder, stored.build(kinds, segments, [entry]))
         return cls.open(target)

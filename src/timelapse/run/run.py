@@ -190,6 +190,14 @@ class Run:
         name, schema = self._record(record)
         return self._data.outputs(name, schema, columns, at)
 
+    def portions(self, records: Sequence[type[Record] | str]) -> Sequence[Any]:
+        """The outputs of these types in portions by time, each with `stored`, which tasks can read; of a run in memory one."""
+        from timelapse.frames.portions import Whole, portions
+
+        if self.path is None:
+            return [Whole({self._record(record)[0]: self.stored(record) for record in records})]
+        return portions(self, dict(self._record(record) for record in records))
+
     def schema(self, record: type[Record] | str) -> pa.Schema:
         """The stored columns' names and types."""
         return self._record(record)[1]
