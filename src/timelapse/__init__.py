@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from timelapse.ids import DAY, HOUR, MINUTE, SECOND
+from timelapse.kinds import registry
 
 __version__ = "0.1.0"
 
@@ -20,20 +21,7 @@ if TYPE_CHECKING:
     from timelapse.compare import diff, enforce, sweep, what_if
     from timelapse.errors import TimelapseError
     from timelapse.kinds.base import state
-    from timelapse.kinds.counter import Counter
-    from timelapse.kinds.distinct import Distinct
-    from timelapse.kinds.extremum import Max, Min
-    from timelapse.kinds.first import First
-    from timelapse.kinds.frequent import Frequent
-    from timelapse.kinds.listof import ListOf
-    from timelapse.kinds.mapof import MapOf
-    from timelapse.kinds.mean import Mean
-    from timelapse.kinds.quantiles import Quantiles
-    from timelapse.kinds.set import Set
-    from timelapse.kinds.setof import SetOf
-    from timelapse.kinds.smoothed import Decayed, Smoothed
-    from timelapse.kinds.sum import Sum
-    from timelapse.kinds.value import Value
+    from timelapse.kinds.registry import *  # noqa: F403
     from timelapse.log import Delta, Iceberg, Log, Postgres, Source, SparkTable
     from timelapse.model.decimals import scale
     from timelapse.model.events import Event, Record
@@ -57,22 +45,7 @@ if TYPE_CHECKING:
 _LATER = {
     "TimelapseError": "timelapse.errors",
     "state": "timelapse.kinds.base",
-    "Counter": "timelapse.kinds.counter",
-    "Distinct": "timelapse.kinds.distinct",
-    "Max": "timelapse.kinds.extremum",
-    "Min": "timelapse.kinds.extremum",
-    "First": "timelapse.kinds.first",
-    "Frequent": "timelapse.kinds.frequent",
-    "ListOf": "timelapse.kinds.listof",
-    "MapOf": "timelapse.kinds.mapof",
-    "Mean": "timelapse.kinds.mean",
-    "Quantiles": "timelapse.kinds.quantiles",
-    "Set": "timelapse.kinds.set",
-    "SetOf": "timelapse.kinds.setof",
-    "Decayed": "timelapse.kinds.smoothed",
-    "Smoothed": "timelapse.kinds.smoothed",
-    "Sum": "timelapse.kinds.sum",
-    "Value": "timelapse.kinds.value",
+    **registry.MODULES,
     "scale": "timelapse.model.decimals",
     "Event": "timelapse.model.events",
     "Record": "timelapse.model.events",
@@ -109,11 +82,12 @@ _LATER = {
 }
 
 __all__ = [
-    "DAY", "HOUR", "MINUTE", "SECOND", "Counter", "Decayed", "Delta", "DeltaTable", "Distinct", "Event", "First", "Frequent", "Iceberg", "Kafka", "ListOf", "Live", "Log", "MapOf", "Max",
-    "Mean", "Migration", "Min", "Postgres", "PostgresTable", "Program", "Push", "Quantiles", "Record", "Run", "Set", "SetOf", "Shadow", "Smoothed", "Source", "SparkTable", "Sum", "Time", "TimelapseError",
-    "Value", "check", "diff", "enforce", "every", "explain", "features", "live", "on", "replay", "report", "resource", "run_serial",
-    "scale", "state", "sweep", "what_if",
+    "DAY", "HOUR", "MINUTE", "SECOND", "Delta", "DeltaTable", "Event", "Iceberg", "Kafka", "Live", "Log", "Migration",
+    "Postgres", "PostgresTable", "Program", "Push", "Record", "Run", "Shadow", "Source", "SparkTable", "Time",
+    "TimelapseError", "check", "diff", "enforce", "every", "explain", "features", "live", "on", "replay", "report",
+    "resource", "run_serial", "scale", "state", "sweep", "what_if",
 ]  # fmt: skip
+__all__ += registry.__all__
 
 
 def __getattr__(name: str) -> Any:

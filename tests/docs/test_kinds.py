@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import timelapse as tl
-from timelapse.cli.kinds_page import KINDS, page
+from timelapse.cli.kinds_page import page
 from timelapse.kinds.base import State
+from timelapse.kinds.registry import kinds
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -16,4 +17,4 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_every_kind_is_on_the_page() -> None:
     offered = {v for n in tl.__all__ if isinstance(v := getattr(tl, n), type) and issubclass(v, State)}
-    assert offered == set(KINDS)
+    assert offered == set(kinds().values())

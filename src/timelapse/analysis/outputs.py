@@ -34,7 +34,6 @@ from timelapse.analysis.rewrite import Cut, Cutter, definition
 from timelapse.analysis.slicing import what_is_left
 from timelapse.errors import Place
 from timelapse.kinds.base import ABSENT, StateSpec
-from timelapse.kinds.set import Set
 from timelapse.model.events import Event
 from timelapse.model.types import BOOL, BYTES, FLOAT, INT, STR, TIME, OptionalType, ValueType
 
@@ -222,7 +221,7 @@ class _Finder:
         if not spec.kind.plain_reads:
             raise NotClosed(f"it reads a {spec.kind.__name__}, {read.state} ({place})")
         kind: ValueType | None = spec.value
-        if isinstance(node, ast.Compare) or spec.kind is Set:
+        if isinstance(node, ast.Compare) or spec.kind.presence:
             kind = BOOL
         elif isinstance(node, ast.Call):
             assert isinstance(node.func, ast.Attribute)

@@ -19,7 +19,6 @@ from timelapse.frames.conditions import Condition, group_may_hold, span_of
 from timelapse.frames.plain import plain, plain_schema
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kernels.base import QUARANTINED_SCHEMA, REJECTED_SCHEMA
-from timelapse.kinds.mean import Mean
 from timelapse.log.log import Log
 from timelapse.log.reader import LogReader
 from timelapse.moments import Moment, micros
@@ -184,8 +183,8 @@ class State:
         root = _folder(run)
         when = None if at is None else micros(at, "at=")
         size = sum(p.stat().st_size for p in (root / "state" / name).glob("*.arrow"))
-        # What a Mean shows of a key is put together of two rows, which may lie in different ranges.
-        number = 1 if when is not None or spec.kind is Mean else max(1, -(-size // _STATE_BYTES))
+        # What is shown of a key may be put together of several rows, which may lie in different ranges.
+        number = 1 if when is not None or spec.kind.parts else max(1, -(-size // _STATE_BYTES))
         return cls(pinned(root), name, when, plain_schema(presentable(spec, empty(spec)).schema), number)
 
     def parts(self, conditions: Sequence[Condition]) -> list[Span]:

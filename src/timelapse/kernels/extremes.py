@@ -12,12 +12,10 @@ from typing import Any
 
 from timelapse.kernels.rowlog import EffectLog, Window, read_only
 from timelapse.kernels.stores import PlainStore
-from timelapse.kinds.extremum import Extremum
-from timelapse.kinds.first import First
 from timelapse.kinds.past import ReadOnly
 
-QUEUED = (Extremum, First)
-"""The kinds of which that holds."""
+QUEUED = ("best", "first")
+"""Which windows these are (State.window_form)."""
 
 _Queue = deque[tuple[int, Any]]
 """Numbers of rows, and the values that they offered."""

@@ -251,7 +251,7 @@ def _made(log: EffectLog, what: str, width: int) -> Window:
         return Sums(log, width)
     if log.form != OPS:
         return Latest(log, width)
-    return Extremes(log, width) if issubclass(log.spec.kind, QUEUED) else Folds(log, width)
+    return Extremes(log, width) if log.spec.kind.window_form in QUEUED else Folds(log, width)
 
 
 def _looks_back(work: PassProgram) -> bool:

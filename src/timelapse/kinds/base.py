@@ -8,9 +8,9 @@ replay, a live run) supplies the store. A state without a key has the single key
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self
 
 from timelapse.display import span
 from timelapse.errors import DefinitionError, TimeRange, UsageError
@@ -205,6 +205,24 @@ class State:
     unlogged: ClassVar[frozenset[str]] = frozenset()
     """Effects whose part in a window does not follow from what they did to the state: `last` takes the operations."""
 
+    window_form: ClassVar[Literal["", "net", "latest", "best", "first"]] = ""
+    """What a key's operations in a window come to, where less than all of them tells: "net", the value now less the value
+    then; "latest", what the latest left; "best", the first of those that no later one has beaten (`_beats`); "first", the first."""
+    presence: ClassVar[bool] = False
+    """Whether a key is there or not, and that is all: reads give a bool."""
+    never_none: ClassVar[bool] = False
+    """Whether None is refused as a value, also where the declared type has it."""
+    parts: ClassVar[tuple[Any, ...]] = ()
+    """Under what the values of a declared key stand, where they always are the same ones, and reads are made of all of them."""
+    effect_words: ClassVar[Mapping[str, str]] = {}
+    """Its effects in words, for explanations, where the usual words (plan/strategy.py) do not say it."""
+    columns: ClassVar[str] = "`key`, `value`"
+    """The columns that `shown` gives, for docs/kinds.md."""
+    signs: ClassVar[Mapping[str, str]] = {}
+    """How its operations are written, for docs/kinds.md, where that is not `x[k]`, `k in x` and the like."""
+    under_column: ClassVar[str] = "member"
+    """The column of what tells apart the things under a declared key."""
+
     __slots__ = (
         "_check_key", "_check_value", "_clock", "_default", "_drop", "_get", "_items", "_now", "_put",
         "_spec",
@@ -360,6 +378,25 @@ class State:
         """What a key holds after a slice that did not empty it, from what it held and what the slice made of nothing:
         for kinds whose delta has the form *list*."""
         raise TypeError("abstract")
+
+    @classmethod
+    def most_kept(cls, spec: StateSpec) -> int | None:
+        """How many values a key's list has at most; None: any number, or the kind keeps no lists."""
+        return None
+
+    @classmethod
+    def shown(cls, spec: StateSpec, key: Any, under: Any, stored: Any) -> dict[str, Any]:
+        """The columns of a state table as users see it, from columns (Arrow) of declared keys, of what stands under them and
+        of what is stored. Each is None where there is none."""
+        columns = {"key": key, cls.under_column: under}
+        if spec.value is not None:
+            columns["value"] = cls.shown_values(spec, stored)
+        return {name: column for name, column in columns.items() if column is not None}
+
+    @classmethod
+    def shown_values(cls, spec: StateSpec, stored: Any) -> Any:
+        """A column of what is stored as users see it."""
+        return stored
 
     @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:

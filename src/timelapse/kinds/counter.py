@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import nlargest
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from timelapse.errors import IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
@@ -41,6 +41,8 @@ class Counter(State, Generic[K]):
     attribute_style = True
     net_window = True
     log_form = "net"
+    window_form = "net"
+    effect_words: ClassVar = {"set": "reset"}
     ops = {
         "getitem": Op(reads=True),
         "contains": Op(reads=True),

@@ -132,6 +132,7 @@ class Distinct(MemberSketch[K, M]):
     tl.Time or a tuple of those. Use `tl.SetOf` where the number has to be exact or members are taken out again.
     """
 
+    columns = "`key`, `value` (the estimate)"
     ops = {
         "getitem": Op(reads=True),
         "get": Op(reads=True),
@@ -169,6 +170,12 @@ class Distinct(MemberSketch[K, M]):
     @classmethod
     def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
         return DistinctDelta(spec, journal)
+
+    @classmethod
+    def shown_values(cls, spec: StateSpec, stored: Any) -> Any:
+        import pyarrow as pa
+
+        return pa.array([estimate(v) for v in stored.to_pylist()], pa.float64())
 
     @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:

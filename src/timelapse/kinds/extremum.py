@@ -32,6 +32,8 @@ class Extremum(ValueLike[K, V]):
     """What Max and Min share."""
 
     direction: ClassVar[str]
+    window_form = "best"
+    never_none = True
 
     __slots__ = ()
 

@@ -26,6 +26,7 @@ V = TypeVar("V", default=Any)
 class First(ValueLike[K, V]):
     """`tl.First[K, V]`: the first value added for the key."""
 
+    window_form = "first"
     ops = {**_READS, "add": Op(effect="first", value=1)}
 
     __slots__ = ()

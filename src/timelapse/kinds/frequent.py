@@ -53,6 +53,7 @@ class Frequent(MemberSketch[K, M]):
     Use `tl.Counter`, which has `top(n)`, where every member may be kept.
     """
 
+    columns = "`key`, `value` (the total)"
     ops = {
         "top": Op(reads=True),
         "count": Op(reads=True),
@@ -88,6 +89,12 @@ class Frequent(MemberSketch[K, M]):
                 hint="int, str, bytes or tl.Time; join the parts of a tuple to a str",
             )
         return StateSpec(name, cls, key_type, BYTES, EMPTY, line, inner=kind, options=(("size", size),))
+
+    @classmethod
+    def shown_values(cls, spec: StateSpec, stored: Any) -> Any:
+        import pyarrow as pa
+
+        return pa.array([total(spec.inner, v) for v in stored.to_pylist()], pa.int64())
 
     @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:

@@ -76,6 +76,7 @@ class ListOf(State, Generic[K, V]):
     """
 
     plain_reads = False
+    columns = "`key`, `value` (a list)"
     allowed = frozenset({"last"})
     ops = {
         "getitem": Op(reads=True),
@@ -124,6 +125,10 @@ class ListOf(State, Generic[K, V]):
     @classmethod
     def join(cls, spec: StateSpec, before: Any, more: Any) -> Any:
         return newest((*before, *more), spec.option("last"))
+
+    @classmethod
+    def most_kept(cls, spec: StateSpec) -> int | None:
+        return spec.option("last")  # type: ignore[no-any-return]
 
     @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:

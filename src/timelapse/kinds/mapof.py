@@ -14,7 +14,7 @@ a state does not scan.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from timelapse.kinds.base import ABSENT, Op, StateOptions, StateSpec, needs_default
 from timelapse.kinds.grouped import Grouped
@@ -39,6 +39,13 @@ class MapOf(Grouped, Generic[K, F, V]):
     """
 
     log_form = "present"
+    window_form = "latest"
+    under_column = "field"
+    columns = "`key`, `field`, `value`: one row per field"
+    signs: ClassVar = {
+        "getitem": "x[k, f]", "setitem": "x[k, f] = v", "delitem": "del x[k, f]", "contains": "(k, f) in x",
+        "iadd": "x[k, f] += n", "isub": "x[k, f] -= n",
+    }  # fmt: skip
     unlogged = frozenset({"first"})
     shape = "MapOf[Key, Field, Value]"
     ops = {

@@ -18,7 +18,7 @@ from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kinds.base import ABSENT, Op, StateOptions, StateSpec, Store
 from timelapse.kinds.effects import CounterDelta, Delta, Journal
 from timelapse.kinds.grouped import Grouped, joined
-from timelapse.kinds.sum import SCALE, amount_of, amount_type, declared_amount, units_of
+from timelapse.kinds.sum import SCALE, amount_of, amount_type, amounts, declared_amount, units_of
 from timelapse.model.types import FLOAT, INT, Check, OptionalType, ValueType, parse_key
 
 if TYPE_CHECKING:
@@ -81,6 +81,9 @@ class Mean(Grouped, Generic[K, V]):
     has_value = False
     shape = "Mean[Key] or Mean[Key, Value]"
     log_form = "net"
+    window_form = "net"
+    parts = (SUM, NUMBER)
+    columns = "`key`, `value` (the mean), `sum`, `count`"
     unlogged = frozenset({"del"})
     ops = {
         "getitem": Op(reads=True),
@@ -122,6 +125,31 @@ class Mean(Grouped, Generic[K, V]):
     @classmethod
     def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
         return MeanDelta(spec, journal)
+
+    @classmethod
+    def shown(cls, spec: StateSpec, key: Any, under: Any, stored: Any) -> dict[str, Any]:
+        """One row per key with values: their mean, sum and number."""
+        import pyarrow as pa
+
+        key = key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
+        part = under.to_pylist()
+        rows: list[list[int]] = []  # the row of the key, sum, number
+        before: Any = None
+        keys = key.to_pylist()
+        for i, (which, n) in enumerate(zip(part, stored.to_pylist(), strict=True)):
+            if not rows or keys[i] != before:
+                before = keys[i]
+                rows.append([i, 0, 0])
+            rows[-1][1 if which == SUM else 2] = n
+        rows = [row for row in rows if row[2]]
+        unit = 10 ** (spec.option(SCALE) or 0)
+        assert {SUM, NUMBER} >= set(part)
+        return {
+            "key": key.take(pa.array([i for i, _, _ in rows], pa.int64())),
+            "value": pa.array([total / (number * unit) for _, total, number in rows], pa.float64()),
+            "sum": amounts(spec, pa.array([total for _, total, _ in rows], pa.int64())),
+            "count": pa.array([number for _, _, number in rows], pa.int64()),
+        }
 
     @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:

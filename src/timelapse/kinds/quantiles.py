@@ -105,6 +105,7 @@ class Quantiles(Grouped, Generic[K]):
     """
 
     has_value = False
+    columns = "`key`, `value` (the middle of a bucket), `count`: one row per bucket"
     shape = "Quantiles[Key]"
     log_form = "net"
     unlogged = frozenset({"clear"})
@@ -153,6 +154,14 @@ class Quantiles(Grouped, Generic[K]):
     @classmethod
     def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:
         return QuantilesDelta(spec, journal)
+
+    @classmethod
+    def shown(cls, spec: StateSpec, key: Any, under: Any, stored: Any) -> dict[str, Any]:
+        import pyarrow as pa
+
+        bits = bits_of(spec.option("error"))
+        middles = [middle_of(n, bits) for n in under.to_pylist()]
+        return {"key": key, "value": pa.array(middles, pa.float64()), "count": stored}
 
     @classmethod
     def composes(cls, spec: StateSpec, effects: frozenset[str]) -> str | None:

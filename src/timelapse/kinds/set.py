@@ -11,7 +11,7 @@ Delta: the last operation wins. Composition: the later one.
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from timelapse.kinds.base import Op, State, StateSpec
 from timelapse.kinds.effects import Delta, Journal, SetDelta
@@ -30,6 +30,10 @@ class Set(State, Generic[K]):
     has_value = False
     needs_key = True
     log_form = "present"
+    window_form = "latest"
+    presence = True
+    effect_words: ClassVar = {"set": "set add", "del": "set discard"}
+    columns = "`key`"
     ops = {
         "contains": Op(reads=True),
         "get": Op(reads=True),

@@ -12,7 +12,7 @@ members there are: with it, a state does not scan.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from timelapse.kinds.base import Op, StateSpec
 from timelapse.kinds.effects import Delta, Journal, SetDelta
@@ -36,6 +36,9 @@ class SetOf(Grouped, Generic[K, M]):
 
     has_value = False
     log_form = "present"
+    window_form = "latest"
+    columns = "`key`, `member`: one row per member"
+    signs: ClassVar = {"contains": "(k, m) in x"}
     shape = "SetOf[Key, Member]"
     pairs = frozenset({"contains", "add", "discard"})
     given_pairs = frozenset({"contains"})

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from timelapse.errors import DefinitionError
 from timelapse.kinds.base import ABSENT, UNKEYED, Op, State, StateOptions, StateSpec
-from timelapse.model.types import FLOAT, INT, OptionalType, TupleType, ValueType, parse_key
+from timelapse.model.types import FLOAT, INT, TIME, OptionalType, TupleType, ValueType, parse_key
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # with defaults: PEP 696
@@ -98,6 +98,7 @@ class Smoothed(_Float[K]):
     """
 
     allowed = frozenset({"alpha", "half_life"})
+    columns = "`key`, `value`; by time also `at`, the time of the last write"
     ops = {**_READS, "add": Op(effect="add", value=1), "delitem": Op(effect="del")}
 
     __slots__ = ("_alpha", "_half_life")
@@ -115,6 +116,16 @@ class Smoothed(_Float[K]):
             default = OptionalType(FLOAT).checker(f"the default of {name}")(default)
         value: ValueType = FLOAT if options.alpha is not None else _BY_TIME
         return StateSpec(name, cls, key, value, default, line, options=tuple(options.given().items()))
+
+    @classmethod
+    def shown(cls, spec: StateSpec, key: Any, under: Any, stored: Any) -> dict[str, Any]:
+        import pyarrow.compute as pc
+
+        if spec.option("alpha") is not None:
+            return super().shown(spec, key, under, stored)
+        sums = stored.combine_chunks()
+        found = {"value": pc.divide(sums.field(0), sums.field(1)), "at": sums.field(2).cast(TIME.arrow)}
+        return found if key is None else {"key": key, **found}
 
     def add(self, key: Any = ABSENT, value: Any = ABSENT, *, at: int | None = None) -> None:
         """Take a value in: `add(k, v)`, or `add(v)` where the state has no key. With `at` it takes effect then."""
@@ -149,6 +160,7 @@ class Decayed(_Float[K]):
     """`tl.Decayed[K] = tl.state(half_life=tl.HOUR)`: a count that halves every `half_life`. Without values: 0.0."""
 
     allowed = frozenset({"half_life"})
+    columns = "`key`, `value` as it was at the last write, `at`, the time of that"
     ops = {
         **_READS,
         "add": Op(effect="add", value=1),
@@ -168,6 +180,13 @@ class Decayed(_Float[K]):
             raise DefinitionError("Decayed takes no default", hint="a missing key reads as 0.0")
         key = _declared(cls, args, options)
         return StateSpec(name, cls, key, _COUNT, ABSENT, line, options=tuple(options.given().items()))
+
+    @classmethod
+    def shown(cls, spec: StateSpec, key: Any, under: Any, stored: Any) -> dict[str, Any]:
+        """The count as it was when it was last written (`at`)."""
+        counts = stored.combine_chunks()
+        found = {"value": counts.field(0), "at": counts.field(1).cast(TIME.arrow)}
+        return found if key is None else {"key": key, **found}
 
     def add(self, key: Any = ABSENT, n: Any = ABSENT, *, at: int | None = None) -> None:
         """Add n: `add(k, n)`, or `add(n)` where the state has no key. With `at` it takes effect at that time."""

@@ -67,6 +67,14 @@ def amount_of(spec: StateSpec) -> Callable[[int], Any]:
     return (lambda n: n) if places is None else lambda n: decimals.of_int(n, places)
 
 
+def amounts(spec: StateSpec, units: Any) -> Any:
+    """A column of whole numbers of the smallest unit as the amounts that they stand for."""
+    import numpy as np
+
+    kind = amount_type(spec)
+    return decimals.to_column(np.asarray(units), kind.arrow) if isinstance(kind, DecimalType) else units
+
+
 class Units(int):
     """A whole number of the smallest unit that is shown as the amount that it stands for."""
 
@@ -135,6 +143,10 @@ class Sum(Counter[K], Generic[K, V]):
     @classmethod
     def arguments(cls, spec: StateSpec) -> list[ValueType]:
         return [t for t in (spec.key, amount_type(spec)) if t is not None]
+
+    @classmethod
+    def shown_values(cls, spec: StateSpec, stored: Any) -> Any:
+        return amounts(spec, stored)
 
     @classmethod
     def delta(cls, spec: StateSpec, journal: Journal | None) -> Delta:

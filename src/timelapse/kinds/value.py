@@ -80,6 +80,7 @@ class Value(ValueLike[K, V]):
 
     attribute_style = True
     log_form = "present"
+    window_form = "latest"
     unlogged = frozenset({"first"})
     ops = {
         **_READS,

@@ -151,18 +151,13 @@ _EFFECTS = {
     "down": "minimum", "down_always": "minimum", "bottom": "minimum",
     "append": "append", "sketch": "union of sketches", "count": "count of frequent members", "more": "integer sum and number", "less": "integer sum and number",
 }  # fmt: skip
-_SET_EFFECTS = {"set": "set add", "del": "set discard"}
 
 
 def effect_text(spec: StateSpec, effects: frozenset[str]) -> str:
     """Effects in words, in a fixed order."""
     if not effects:
         return "never written"
-    words = dict(_EFFECTS)
-    if spec.kind.__name__ == "Set":
-        words |= _SET_EFFECTS
-    if spec.kind.__name__ in ("Counter", "Sum"):
-        words["set"] = "reset"
+    words = {**_EFFECTS, **spec.kind.effect_words}
     found = dict.fromkeys(words[e] for e in words if e in effects)
     return " and ".join(found)
 
@@ -212,13 +207,13 @@ def _own_rewrite(name: str, spec: StateSpec, via: str) -> str:
     if via == "reject":
         return f"decide the rejection from states that this event does not write: then {name} is a scan"
     if via == "condition":
-        if spec.kind.__name__ == "Set":
+        if spec.kind.presence:
             return f"write `if k not in self.{name}: self.{name}.add(k)` with nothing between, or add without asking"
         return (
             f"recognised forms stay fast: `if k not in self.{name}: self.{name}[k] = v`, "
             f"`if v > self.{name}[k]: self.{name}[k] = v`"
         )
-    if spec.kind.__name__ in ("Counter", "Sum"):
+    if spec.kind.net_window:
         return f"write `self.{name}[k] += n` with n from the event or from other states"
     return f"keep sums in integers with `self.{name}[k] += n`, extremes in tl.Max or tl.Min, first values in tl.First"
 
@@ -228,7 +223,7 @@ def _opaque_rewrite(spec: StateSpec, name: str) -> str:
         return "what every event of a type does after the same time, a handler of @tl.on(T, after=L) does without it"
     if name == PENDING:
         return "where every event of a type is followed up after the same time, @tl.on(T, after=L) needs no timers"
-    if spec.kind.__name__ in ("Counter", "Sum", "Value"):
+    if "iadd" in spec.kind.ops and spec.outer is None:
         return f"write `self.{name}[k] += n` or `self.{name}[k] = v`, with n and v from the event or from other states"
     return f"write {name} through its own methods, in a handler or a plain helper method"
 

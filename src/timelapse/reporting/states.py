@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timelapse.errors import TimelapseError
-from timelapse.kinds.sum import Sum
+from timelapse.kinds.sum import Sum, amounts
 from timelapse.reporting.fields import Spread, measured, spread
 from timelapse.reporting.redact import Redaction, shown
 from timelapse.reporting.tables import TOP, Ranked
-from timelapse.run.shown import amounts
 
 if TYPE_CHECKING:
     from timelapse.kinds.base import StateSpec

@@ -10,20 +10,7 @@ import msgspec
 from timelapse.engine.job import SumRow
 from timelapse.errors import Place, RunError
 from timelapse.kinds.base import ABSENT, StateSpec
-from timelapse.kinds.counter import Counter
-from timelapse.kinds.distinct import Distinct
-from timelapse.kinds.extremum import Max, Min
-from timelapse.kinds.first import First
-from timelapse.kinds.frequent import Frequent
-from timelapse.kinds.listof import ListOf
-from timelapse.kinds.mapof import MapOf
-from timelapse.kinds.mean import Mean
-from timelapse.kinds.quantiles import Quantiles
-from timelapse.kinds.set import Set
-from timelapse.kinds.setof import SetOf
-from timelapse.kinds.smoothed import Decayed, Smoothed
-from timelapse.kinds.sum import Sum
-from timelapse.kinds.value import Value
+from timelapse.kinds.registry import kinds
 from timelapse.model.types import ListType, OptionalType, ScalarType, TupleType, ValueType, scalar_named
 from timelapse.store import manifests
 from timelapse.store.disk import DISK, Disk
@@ -34,27 +21,6 @@ FORMAT = 1
 NAME = "run.json"
 REMEDY = "restore it from a copy, or replay again"
 """What to do about a file of a run that was altered."""
-KINDS = {
-    kind.__name__: kind
-    for kind in (
-        Counter,
-        Sum,
-        Set,
-        Value,
-        Max,
-        Min,
-        First,
-        Mean,
-        SetOf,
-        MapOf,
-        ListOf,
-        Smoothed,
-        Decayed,
-        Distinct,
-        Frequent,
-        Quantiles,
-    )
-}
 
 
 class StateEntry(msgspec.Struct, frozen=True):
@@ -82,7 +48,7 @@ class StateEntry(msgspec.Struct, frozen=True):
         outer = None if self.outer is None else _type_in(self.outer)
         inner = None if self.inner is None else _type_in(self.inner)
         options = tuple(self.options.items())
-        return StateSpec(self.name, KINDS[self.kind], key, value, ABSENT, None, outer, inner, options)
+        return StateSpec(self.name, kinds()[self.kind], key, value, ABSENT, None, outer, inner, options)
 
 
 class RecordEntry(msgspec.Struct, frozen=True):

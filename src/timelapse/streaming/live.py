@@ -21,7 +21,6 @@ from timelapse import __version__
 from timelapse.analysis import analyse
 from timelapse.analysis.result import Severity
 from timelapse.errors import ImpureProgram, Place, RunError, SourceError, UsageError
-from timelapse.kinds.set import Set
 from timelapse.log.types import event_types, heard
 from timelapse.model.events import Event
 from timelapse.model.fingerprint import fingerprint
@@ -278,7 +277,7 @@ _LOOKED_BACK = 2000
 
 def _looked_up(state: Any, key: Any) -> Any:
     """What is under a key, whatever the kind: a value, whether a set has it, or the members of a group."""
-    if isinstance(state, Set):
+    if state.presence:
         return key in state
     found = state[key]
     return (

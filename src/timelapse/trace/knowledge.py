@@ -18,7 +18,6 @@ from timelapse.analysis.result import PassProgram
 from timelapse.analysis.slicing import accesses, build_pass
 from timelapse.kinds.base import UNKEYED, StateSpec
 from timelapse.kinds.grouped import Grouped, Under
-from timelapse.kinds.mean import NUMBER, SUM, Mean
 from timelapse.model.binding import bind
 from timelapse.model.events import Event
 from timelapse.model.program import params_of
@@ -104,7 +103,7 @@ class Knowledge:
         key = function(self.bound, event)
         if not issubclass(spec.kind, Grouped) or spec.outer is None:
             return spec.key.checker("")(key)
-        if len(key) == 2 and spec.kind is not Mean:
+        if len(key) == 2 and not spec.kind.parts:
             return spec.kind.key_check(spec)(key)
         return Under(spec.outer.checker("")(key[0]))
 
@@ -188,7 +187,7 @@ def _goes_round(analysis: Analysis) -> bool:
 
 
 def _stored(spec: StateSpec, key: Any) -> Iterator[Any]:
-    """The stored keys that a read asks for. Of a declared key with several things under it, those of a Mean."""
+    """The stored keys that a read asks for. Of a declared key with several things under it, those that always are the same."""
     if spec.key is None:
         yield UNKEYED
     elif not issubclass(spec.kind, Grouped) or len(key) == 2:
@@ -197,8 +196,8 @@ def _stored(spec: StateSpec, key: Any) -> Iterator[Any]:
             if not issubclass(spec.kind, Grouped)
             else spec.kind.key_check(spec)(key)
         )
-    elif spec.kind is Mean:
-        yield from (spec.kind.key_check(spec)((*key, part)) for part in (SUM, NUMBER))
+    else:
+        yield from (spec.kind.key_check(spec)((*key, part)) for part in spec.kind.parts)
 
 
 def _origins(access: Access, spec: StateSpec, params: Mapping[str, Any]) -> list[Any]:

@@ -12,7 +12,6 @@ import numpy as np
 
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.grouped import Under
-from timelapse.kinds.mean import Mean
 from timelapse.model.events import Event
 from timelapse.model.types import TupleType, ValueType
 from timelapse.trace.columns import Columns, Pattern
@@ -32,8 +31,8 @@ def under(spec: StateSpec, stored: Any) -> Under:
 
 
 def place_of(spec: StateSpec, stored: Any) -> Any:
-    """What has to be known for a stored key: of a Mean both that it keeps."""
-    return under(spec, stored) if spec.kind is Mean else stored
+    """What has to be known for a stored key: all of them where reads are made of all."""
+    return under(spec, stored) if spec.kind.parts else stored
 
 
 class Matter:

@@ -16,8 +16,6 @@ from timelapse.ids import INT64_MAX, Phase
 from timelapse.kernels.base import Tick
 from timelapse.kernels.walk import counted
 from timelapse.kinds.base import ABSENT, State
-from timelapse.kinds.extremum import Extremum
-from timelapse.kinds.first import First
 from timelapse.kinds.grouped import Under
 from timelapse.kinds.past import Window
 from timelapse.log.reader import EventReader
@@ -244,7 +242,7 @@ class Watched(Loop):
         spec = named(state._spec, how)
         self.views[spec.name] = View(state._spec.name, since, until, self._phase == Phase.TICK)
         if isinstance(view, Window):
-            rebuilt, chooses = view._rebuilt, issubclass(spec.kind, Extremum | First)
+            rebuilt, chooses = view._rebuilt, spec.kind.window_form in ("best", "first")
 
             def noting(keys: Iterable[Any]) -> Any:
                 wanted = list(keys)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from timelapse.ids import DAY, HOUR, MINUTE, SECOND
 from timelapse.kinds.base import Clock, State, StateSpec
-from timelapse.kinds.extremum import Extremum
 from timelapse.kinds.past import Members
 from timelapse.moments import time_text
 
@@ -89,7 +88,7 @@ class Telling:
         self._in_tick = in_tick
         self._clock: Clock = clock
         self._watch, self._views, self._shown = watch, views, shown
-        self._queued: Any = clock if issubclass(state._spec.kind, Extremum) else None
+        self._queued: Any = clock if state._spec.kind.window_form == "best" else None
         self._begun = 0 if self._queued is None else self._queued.offers(state._spec.name)
 
     def now(self) -> int:

@@ -11,11 +11,10 @@ from timelapse.kernels.flat import loop, states
 from timelapse.kernels.flat.functions import Pass
 from timelapse.kernels.flat.output import layout
 from timelapse.kernels.flat.rewrite import handler
-from timelapse.kernels.flat.states import PLAIN, TRACKED, StateCode
+from timelapse.kernels.flat.states import PLAIN, TRACKED, StateCode, form_of
 from timelapse.kernels.flat.types import GUARD_NAMES
 from timelapse.kinds.base import ABSENT, UNKEYED
 from timelapse.kinds.grouped import Grouped
-from timelapse.kinds.setof import SetOf
 from timelapse.model.events import Event
 from timelapse.model.program import Rejection, params_of
 from timelapse.model.types import FLOAT, TupleType
@@ -32,7 +31,7 @@ class Loop:
         tracked = kernel._tracked.keys() - compared
         nested = frozenset(
             name for name, data in kernel._dicts.items()
-            if kernel._spec.states[name].kind is SetOf and name not in tracked and not kernel.journals
+            if form_of(kernel._spec.states[name].kind).nests and name not in tracked and not kernel.journals
             and not isinstance(data, LazyDict) and not isinstance(kernel._spec.states[name].outer, TupleType)
             and not isinstance(kernel._spec.states[name].inner, TupleType)
         )  # fmt: skip
@@ -174,7 +173,7 @@ class Loop:
             return types.MethodType(self._pass.kept[name], kernel._bound)
         fixed = {
             "_tl_self": kernel._bound, "_tl_live": kernel._bound.__dict__, "_tl_A": ABSENT, "_tl_u": UNKEYED,
-            "_tl_q": kernel._sent, "_tl_more": kernel._sent.append, "_tl_send": kernel._queue, "_tl_over": kernel._over, "_tl_fields": states.fields,
+            "_tl_q": kernel._sent, "_tl_more": kernel._sent.append, "_tl_send": kernel._queue, "_tl_over": kernel._over, **states.names(),
             "_tl_refuse": kernel._refuse, "_tl_refuse_with": kernel._refuse_with,
             "_tl_caught": kernel._caught, "_tl_Rejection": Rejection, "_tl_emit": kernel._put, "_tl_journal": kernel._journal,
         }  # fmt: skip

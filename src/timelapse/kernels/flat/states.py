@@ -13,27 +13,20 @@ grouped state, `_tl_o_x` what holds it, `_tl_S_x` the state. `_tl_A` is ABSENT,
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from timelapse.kernels.flat import grouped
-from timelapse.kernels.flat.types import ANY, FLOAT, INT64, Type, declared
+from timelapse.kernels.flat.types import ANY, Type
 from timelapse.kinds.base import State, StateSpec
-from timelapse.kinds.counter import Counter
-from timelapse.kinds.extremum import Extremum
-from timelapse.kinds.first import First
-from timelapse.kinds.listof import ListOf
-from timelapse.kinds.mapof import MapOf
-from timelapse.kinds.set import Set
-from timelapse.kinds.setof import SetOf
-from timelapse.kinds.smoothed import Decayed
-from timelapse.kinds.sum import Sum, amount_type
-from timelapse.kinds.value import Value
+from timelapse.kinds.registry import forms
 from timelapse.model.types import TupleType
 
 if TYPE_CHECKING:
     from timelapse.kernels.flat.rewrite import Rewriter
+    from timelapse.kernels.flat.writes import Site
 
 Lines = list[str]
 Parts = dict[str, ast.expr]
@@ -41,6 +34,61 @@ PLAIN = "plain"
 """Nobody collects what changes, or it is found by comparing at the end of the slice."""
 TRACKED = "tracked"
 """What a key held at the start of the slice is kept when it is first written."""
+
+
+Write = Callable[["StateCode", Sequence[ast.expr], "Rewriter", ast.AST], "list[ast.stmt] | None"]
+"""Writes an operation out, given its arguments, which are not rewritten yet; None where the state has to do it."""
+Augmented = Callable[["Site", str, ast.operator, ast.expr, "Rewriter", ast.AST], "list[ast.stmt]"]
+"""The same for `x[k] op= value`, given the site with the key's name."""
+
+
+def _any(spec: StateSpec, operation: str) -> Type:
+    return ANY
+
+
+@dataclass(frozen=True)
+class Form:
+    """How operations of a kind are written out (flat/kinds/). In code `{x}` stands for the state's name, K for the key."""
+
+    type_of: Callable[[StateSpec, str], Type] = _any
+    """The type of what a read gives, by operation."""
+    holds: bool = False
+    """Whether `k in x` asks if the key is there."""
+    value: str = ""
+    """What `x[k]` and `get(k)` become."""
+    computed: Callable[[StateSpec, str], str] | None = None
+    """The same, given a free name; not within a function of its own."""
+    or_else: bool = False
+    """Whether `get(k, default)` gives what is there or the default."""
+    reads: Mapping[str, str] = field(default_factory=dict)
+    """What other reads of a key become."""
+    under: Mapping[str, str] = field(default_factory=dict)
+    """What reads of all that is under a key become, given what the index has there: `{under}`, and the dict: `{data}`."""
+    nests: bool = False
+    """Whether the members may be kept by key while a slice runs, and nowhere else (grouped.py)."""
+    writes: Mapping[str, Write] = field(default_factory=dict)
+    """What writes become where nothing but positional arguments are given."""
+    augmented: Augmented | None = None
+    names: Mapping[str, Any] = field(default_factory=dict)
+    """What its code uses beside the names above."""
+
+
+_NONE = Form()
+
+
+@functools.cache
+def _all() -> dict[type[State], Form]:
+    return forms("timelapse.kernels.flat.kinds")
+
+
+def form_of(kind: type[State]) -> Form:
+    """How operations of a kind are written out: none of those of a kind that has no form."""
+    return _all().get(kind, _NONE)
+
+
+def names() -> dict[str, Any]:
+    """What the code of all kinds uses beside the names above."""
+    return {name: value for form in _all().values() for name, value in form.names.items()}
 
 
 @dataclass(frozen=True)
@@ -60,6 +108,11 @@ class StateCode:
     @property
     def kind(self) -> type[State]:
         return self.spec.kind
+
+    @property
+    def form(self) -> Form:
+        """How its operations are written out."""
+        return form_of(self.kind)
 
     @property
     def attribute(self) -> bool:
@@ -90,85 +143,45 @@ class StateCode:
 
 def read_type(code: StateCode, operation: str) -> Type:
     """The type of what a read gives."""
-    if operation == "contains":
-        return "bool"
-    if code.kind is Sum:
-        return declared(amount_type(code.spec)) if operation in ("getitem", "get") else ANY
-    if issubclass(code.kind, Counter):
-        return INT64
-    if operation in ("getitem", "get"):
-        if code.kind in (Value, MapOf, First) or issubclass(code.kind, Extremum):
-            return declared(code.spec.value) if operation == "getitem" else ANY
-        if code.kind is ListOf:
-            return declared(code.spec.value)
-        if code.kind is Decayed:
-            return FLOAT
-        if code.kind is SetOf and operation == "getitem" and code.spec.inner is not None:
-            return ("list", declared(code.spec.inner))
-    return INT64 if operation == "count" and code.kind in (SetOf, ListOf, MapOf) else ANY
+    return "bool" if operation == "contains" else code.form.type_of(code.spec, operation)
 
 
 # --- reads ----------------------------------------------------------------------------------------
-
-
-_UNDER: dict[tuple[type[State], str], str] = {
-    (SetOf, "count"): "_tl_len({under})",
-    (SetOf, "getitem"): "_tl_tuple(_tl_sorted({under}))",
-    (MapOf, "count"): "_tl_len({under})",
-    (MapOf, "fields"): "_tl_fields({under}, {data})",
-}
-"""Reads of all that is under a key, given what the index has there."""
-
-
-def fields(under: Any, data: dict[Any, Any]) -> tuple[tuple[Any, Any], ...]:
-    """`MapOf.fields`, given a key's part of the index (or nothing)."""
-    return tuple([(field, data[stored]) for field, stored in sorted(under.items())]) if under else ()
 
 
 def read(
     code: StateCode, operation: str, args: Sequence[ast.expr], at: Rewriter, like: ast.AST
 ) -> ast.expr | None:
     """A read as an expression; None where the state has to be asked. `args` are not rewritten yet."""
-    x = code.name
+    x, form = code.name, code.form
     if not args and code.spec.key is None and operation in ("getitem", "get", "count"):
         args = [ast.copy_location(ast.Tuple([], ast.Load()), like)]
     if code.nested and operation == "contains":
         return grouped.contains(code, args, at, like)
-    if (code.kind, operation) in _UNDER and len(args) == 1:
+    if operation in form.under and len(args) == 1:
         outer = code.spec.outer
         if outer is None or isinstance(outer, TupleType) or not at.index_of(code):
             return None
         key = at.checked(args[0], outer, f"_tl_O_{x}")
         under = f"_tl_i_{x}.get(K, _tl_u)"
-        return at.expression(_UNDER[code.kind, operation].format(under=under, data=f"_tl_d_{x}"), like, K=key)
+        return at.expression(form.under[operation].format(under=under, data=f"_tl_d_{x}"), like, K=key)
     if operation not in ("getitem", "get", "contains", "count") or not 1 <= len(args) <= 2:
         return None
-    if len(args) == 2 and (operation != "get" or code.kind not in (Value, MapOf)):
+    if len(args) == 2 and (operation != "get" or not form.or_else):
         return None
     key_ = at.key(code, args[0])
     if key_ is None:
         return None
-    parts: Parts = {"K": key_}
     if operation == "contains":
-        found = code.kind in (Counter, Set, SetOf, Value, MapOf, First, ListOf, Decayed) or issubclass(
-            code.kind, Extremum
-        )
-        return at.expression(f"(K in _tl_d_{x})", like, **parts) if found else None
-    if code.kind is Counter and operation != "count":
-        return at.expression(f"_tl_g_{x}(K, 0)", like, **parts)
-    if code.kind is ListOf:
-        text = f"_tl_g_{x}(K, _tl_u)"
-        return at.expression(f"_tl_len({text})" if operation == "count" else text, like, **parts)
+        return at.expression(f"(K in _tl_d_{x})", like, K=key_) if form.holds else None
+    if operation in form.reads:
+        return at.expression(form.reads[operation].format(x=x), like, K=key_)
     if operation == "count":
         return None
-    if code.kind in (Value, MapOf, First) or issubclass(code.kind, Extremum):
-        if len(args) == 2:
-            return at.expression(f"_tl_g_{x}(K, D)", like, **parts, D=at.rewritten(args[1]))
-        return at.expression(f"_tl_g_{x}(K, _tl_D_{x})", like, **parts)
-    if code.kind is Decayed and not at.nested:
-        o = at.temporary()
-        return at.expression(
-            f"(0.0 if ({o} := _tl_g_{x}(K, None)) is None else "
-            f"{o}[0] * 2.0 ** -((_tl_ts - {o}[1]) / {code.spec.option('half_life')}))", like, **parts,
-        )  # fmt: skip
+    if len(args) == 2:
+        return at.expression(f"_tl_g_{x}(K, D)", like, K=key_, D=at.rewritten(args[1]))
+    if form.value:
+        return at.expression(form.value.format(x=x), like, K=key_)
+    if form.computed is not None and not at.nested:
+        return at.expression(form.computed(code.spec, at.temporary()), like, K=key_)
     return None

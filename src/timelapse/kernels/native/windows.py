@@ -21,20 +21,10 @@ from timelapse.analysis.result import PassProgram
 from timelapse.kernels.native.lowering.values import Refused
 from timelapse.kinds.base import StateSpec
 from timelapse.kinds.counter import Counter
-from timelapse.kinds.extremum import Max, Min
-from timelapse.kinds.mapof import MapOf
-from timelapse.kinds.mean import Mean
-from timelapse.kinds.set import Set
-from timelapse.kinds.setof import SetOf
-from timelapse.kinds.sum import Sum
-from timelapse.kinds.value import Value
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import VIEWS, width_of
 from timelapse.model.types import INT
 
-_SUMMED = (Counter, Sum, Mean)
-_STAMPED = (Set, SetOf, Value, MapOf)
-_QUEUED = (Max, Min)
 MODERATE = 2**61
 """No part of a window over sums within this leaves int64."""
 USED, BASE, KEPT, HEAD = 0, 1, 2, 3
@@ -83,15 +73,17 @@ def sliding_of(program: Program) -> Mapping[str, Sliding]:
         if use.what not in VIEWS:
             raise Refused(f"{use.text_of_what} runs as Python in this version", line)
         kind = spec.states[use.state].kind
-        if kind not in (*_SUMMED, *_STAMPED, *_QUEUED) or (kind not in _SUMMED and use.what == "ago"):
+        if kind.window_form not in ("net", "latest", "best") or (
+            kind.window_form != "net" and use.what == "ago"
+        ):
             raise Refused(f"{use.text_of_what} of a {kind.__name__} runs as Python in this version", line)
         lags.setdefault(use.state, set()).add(width_of(program, use))
         if use.what == "last":
             windowed.add(use.state)
     made = {}
     for name, found in lags.items():
-        kind = spec.states[name].kind
-        made[name] = Sliding(tuple(sorted(found)), kind in _STAMPED, name in windowed, kind in _QUEUED)
+        form = spec.states[name].kind.window_form
+        made[name] = Sliding(tuple(sorted(found)), form == "latest", name in windowed, form == "best")
     return made
 
 

@@ -12,11 +12,10 @@ from timelapse.kernels.native.lowering.emitter import Frame
 from timelapse.kernels.native.lowering.numbers import arithmetic
 from timelapse.kernels.native.lowering.stateful import Stateful
 from timelapse.kernels.native.lowering.states import StateCode
-from timelapse.kernels.native.lowering.states.grouped import SetOfCode
+from timelapse.kernels.native.lowering.states.setof import SetOfCode
 from timelapse.kernels.native.lowering.values import NONE, Env, ReadsAll, Refused, Value
 from timelapse.kernels.native.memory.layout import key_kinds, value_words
 from timelapse.kernels.native.unit import LISTS
-from timelapse.kinds.counter import Counter
 from timelapse.kinds.grouped import parts_of
 from timelapse.model.types import ScalarType
 
@@ -90,13 +89,7 @@ class Iteration(Stateful):
         width = value_words(state.listed_key)  # a key's parts are a word each
         kinds = key_kinds(spec)[:width]
         known = plain and state.lists and state.mode == "exact" and not self.in_loop
-        if (
-            not known
-            or len(most) != top
-            or spec.key is None
-            or "float" in kinds
-            or (top and spec.kind is not Counter)
-        ):
+        if not known or len(most) != top or spec.key is None or "float" in kinds or (top and not state.ranks):
             raise ReadsAll(f"{spec.name}.{what}(), a read of every key", self._line)
         first = self.temp("int", "listing")
         count = self.temp("int", state.listing(first.code))

@@ -7,7 +7,7 @@ import ast
 from timelapse.errors import Place
 from timelapse.kernels.native.lowering.emitter import Emitter
 from timelapse.kernels.native.lowering.states import StateCode, state_code
-from timelapse.kernels.native.lowering.states.sliding import view_of
+from timelapse.kernels.native.lowering.states.forms import view_of
 from timelapse.kernels.native.lowering.values import Env, Refused, SelfRef
 from timelapse.kernels.native.memory.layout import Layout, mode_of
 from timelapse.kernels.native.windows import heads_spec, members_spec, views_in

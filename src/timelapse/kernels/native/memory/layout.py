@@ -18,8 +18,6 @@ from typing import Literal
 
 from timelapse.analysis.result import PassProgram
 from timelapse.kinds.base import StateSpec
-from timelapse.kinds.extremum import Extremum
-from timelapse.kinds.listof import ListOf
 from timelapse.model.types import DecimalType, ListType, OptionalType, ScalarType, TupleType, ValueType
 from timelapse.tables.table import key_types
 
@@ -169,11 +167,11 @@ def mode_of(name: str, work: PassProgram) -> Mode:
 
 
 def stored_type(spec: StateSpec) -> ValueType | None:
-    """The type of what is stored: None never is in Max and Min, and of some lists the length is bounded."""
-    if issubclass(spec.kind, Extremum) and isinstance(spec.value, OptionalType):
+    """The type of what is stored: None is left out where the kind has none, and of some lists the length is bounded."""
+    if spec.kind.never_none and isinstance(spec.value, OptionalType):
         return spec.value.inner
-    if spec.kind is ListOf and isinstance(spec.value, ListType) and isinstance(spec.value.inner, ScalarType):
-        most = spec.option("last")
+    if isinstance(spec.value, ListType) and isinstance(spec.value.inner, ScalarType):
+        most = spec.kind.most_kept(spec)
         if most is not None and most <= LONGEST_LIST:
             return BoundedList(spec.value.inner, most)
     return spec.value

@@ -72,6 +72,10 @@ class StateCode:
 
     parameters: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Methods, with the names of their parameters after the key."""
+    compiled: ClassVar[str] = "yes"
+    """What of it compiles, for docs/kinds.md."""
+    ranks: ClassVar[bool] = False
+    """Whether `top(n)` is compiled where `items()` is."""
     lists: ClassVar[bool] = False
     """Whether `items()` is compiled in handlers of ticks: `listing`, `listed`."""
 

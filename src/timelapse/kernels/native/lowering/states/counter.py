@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import Decimal
 from typing import ClassVar
 
-from timelapse.kernels.native.lowering.expressions import arithmetic, fitting
+from timelapse.kernels.native.lowering.expressions import arithmetic
 from timelapse.kernels.native.lowering.states.base import StateCode, one
-from timelapse.kernels.native.lowering.values import NONE, Refused, Value, decimal_kind
+from timelapse.kernels.native.lowering.states.forms import Form
+from timelapse.kernels.native.lowering.states.sliding import View
+from timelapse.kernels.native.lowering.values import NONE, Refused, Value
 from timelapse.kernels.native.steady import BOUND, Steps
 from timelapse.kernels.native.windows import is_hidden
-from timelapse.kinds.sum import SCALE
+from timelapse.kinds.counter import Counter
 
 
 class CounterCode(StateCode):
@@ -21,6 +22,7 @@ class CounterCode(StateCode):
 
     parameters: ClassVar = {"add": ("n",)}
     lists = True
+    ranks = True
     steps = Steps()
     """What the pass does to it so far."""
 
@@ -94,32 +96,19 @@ class CounterCode(StateCode):
         super().drop(row)
 
 
-class SumCode(CounterCode):
-    """`tl.Sum`: the same, of amounts in whole numbers of their smallest unit."""
+class CounterView(View, CounterCode):
+    """Of a Counter."""
 
-    lists = False
-
-    @property
-    def _places(self) -> int | None:
-        return self.spec.option(SCALE)  # type: ignore[no-any-return]
+    parameters: ClassVar = {}
 
     def get(self, key: Value | None) -> Value:
-        if self.known() or self._places is None:
-            return super().get(key)
-        self.key(key)
-        return Value(decimal_kind(self._places), "0", const=Decimal(0))
+        return self._changed(self.key(key))
 
-    def _read(self, row: str) -> Value:
-        return self._amount(super()._read(row))
+    def listing(self, first: str) -> str:
+        width, place = f"N{self.layout.width}", f"N{self.layout.place}"
+        if not self._last:
+            return f"list_past(listed, {first}, {self.table}, {width}, N{self._before})"
+        return f"list_changed(listed, {first}, {self._operations}, {self.table}, {width}, {place}, N{self._before})"
 
-    def _amount(self, whole: Value) -> Value:
-        return (
-            whole
-            if self._places is None
-            else Value(decimal_kind(self._places), whole.code, bound=whole.bound)
-        )
 
-    def _number(self, value: Value) -> Value:
-        if self._places is None:
-            return super()._number(value)
-        return fitting(self._out, self._certain(value), self._places, self.spec.name)
+FORMS = {Counter: Form(CounterCode, CounterView)}

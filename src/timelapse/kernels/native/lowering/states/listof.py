@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from timelapse.kernels.native.lowering.states.base import StateCode, one
+from timelapse.kernels.native.lowering.states.forms import Form
 from timelapse.kernels.native.lowering.values import NONE, Refused, Value, optional
 from timelapse.kernels.native.memory.layout import BoundedList
+from timelapse.kinds.listof import ListOf
 
 _MANY = 2**40
 """`tail` asks for less: what is added to the list's length then stays in int64."""
@@ -15,6 +17,7 @@ _MANY = 2**40
 class ListOfCode(StateCode):
     """`tl.ListOf`. What is read is a copy: a later write does not change it."""
 
+    compiled = "with `tl.state(last=n)` up to 32 and values that are no optionals, all but `items`; not where the state is unknown"
     parameters: ClassVar = {"append": ("value",), "pop": (), "get": (), "tail": ("n",), "count": ()}
 
     def __init__(self, *args: Any) -> None:
@@ -91,3 +94,6 @@ def stored_list(stored: Any, name: str) -> BoundedList:
     if not isinstance(stored, BoundedList):
         raise Refused(f"{name}, a ListOf without tl.state(last=n), with a large n, or of optionals")
     return stored
+
+
+FORMS = {ListOf: Form(ListOfCode)}

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from timelapse.kernels.native.lowering.states.base import StateCode
+from timelapse.kernels.native.lowering.states.forms import Form
+from timelapse.kernels.native.lowering.states.sliding import View
 from timelapse.kernels.native.lowering.values import NONE, Refused, Value
+from timelapse.kinds.set import Set
 
 
 class SetCode(StateCode):
@@ -58,3 +61,18 @@ class SetCode(StateCode):
     def _mark(self, row: str, present: bool) -> None:
         self.save(row)
         self._out.line(f"mark({self.table}, {row}, {present}, N{self.layout.present})")
+
+
+class SetView(View, SetCode):
+    """Of a Set: its latest operations."""
+
+    parameters: ClassVar = {}
+
+    def contains(self, key: Value) -> Value:
+        return self._out.temp("bool", self._within(self.find(self.key(key))))
+
+    def listing(self, first: str) -> str:
+        return self._listing_within(first)
+
+
+FORMS = {Set: Form(SetCode, SetView)}

@@ -7,7 +7,9 @@ from typing import ClassVar
 
 from timelapse.kernels.native.lowering.expressions import arithmetic, as_float
 from timelapse.kernels.native.lowering.states.base import StateCode, one
+from timelapse.kernels.native.lowering.states.forms import Form
 from timelapse.kernels.native.lowering.values import NONE, Refused, Value
+from timelapse.kinds.smoothed import Decayed, Smoothed
 from timelapse.model.types import FLOAT, OptionalType
 
 _EXACT = 2**53
@@ -17,6 +19,7 @@ _EXACT = 2**53
 class SmoothedCode(StateCode):
     """`tl.Smoothed` with `alpha=`."""
 
+    compiled = "by event, all but `items`"
     parameters: ClassVar = {"add": ("value",), "get": ("default",)}
 
     def contains(self, key: Value) -> Value:
@@ -73,6 +76,7 @@ class SmoothedCode(StateCode):
 class DecayedCode(SmoothedCode):
     """`tl.Decayed`."""
 
+    compiled = "all but `items` and `top`"
     parameters: ClassVar = {"add": ("n",), "get": ()}
 
     def get(self, key: Value | None) -> Value:
@@ -104,3 +108,6 @@ class DecayedCode(SmoothedCode):
             raise Refused(f"{self.spec.name}, whose half_life is no float")
         self._out.exit_if(f"not 0 <= minus({now}, {self.word(row, place + 1)}) < {_EXACT}")
         return self._out.temp("float", f"faded({self.table}, {row}, N{place}, {now}, {half})")
+
+
+FORMS = {Smoothed: Form(SmoothedCode), Decayed: Form(DecayedCode)}

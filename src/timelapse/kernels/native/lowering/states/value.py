@@ -1,4 +1,4 @@
-"""Value, First, Max and Min, compiled, where their values are known."""
+"""Value, compiled, where its values are known, and what others share with it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import ClassVar
 
 from timelapse.kernels.native.lowering.expressions import arithmetic
 from timelapse.kernels.native.lowering.states.base import StateCode, literal, one
-from timelapse.kernels.native.lowering.values import NONE, Refused, Value
-from timelapse.kinds.extremum import Max
+from timelapse.kernels.native.lowering.states.forms import Form
+from timelapse.kernels.native.lowering.states.sliding import View
+from timelapse.kernels.native.lowering.values import Refused, Value
+from timelapse.kinds.value import Value as ValueKind
 from timelapse.model.types import ScalarType, ValueType
 
 
@@ -140,68 +142,23 @@ class ValueCode(ValueLikeCode):
         return found
 
 
-class FirstCode(ValueLikeCode):
-    """`tl.First`."""
+class ValueView(View, ValueCode):
+    """Of a Value: what the latest operation within the lag has left."""
 
-    parameters: ClassVar = {"get": ("default",), "add": ("value",)}
+    parameters: ClassVar = {"get": ("default",)}
+    zeros: ClassVar = False
 
-    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
-        if name != "add":
-            return super()._method(name, key, given)
-        words = self.key(key)
-        new = self.words(one(given.get("value"), f"{self.spec.name}.add()"), self.kind)
-        if self.mode != "ignored":
-            row = self.claim(words)
-            with self._out.block(f"if {self.lacks(row)}:"):
-                self.put(row, new)
-        return NONE
+    def _there(self, row: str) -> str:
+        return self._within(row)
 
-
-class ExtremumCode(ValueLikeCode):
-    """`tl.Max` and `tl.Min`: ties keep the earlier value; NaN and None are refused by Python."""
-
-    parameters: ClassVar = {"get": ("default",), "add": ("value",)}
-
-    def delete(self, key: Value | None) -> None:
-        self.remove(key)
-
-    def drop(self, row: str) -> None:
-        if self.views is not None:
-            self._push_room()
-            self._out.line(f"empty({self._queue(row)})")
-        super().drop(row)
-
-    def _queue(self, row: str) -> str:
-        """What tells the log about a row's queue."""
-        assert self.views is not None
-        i, at, lags = self.ordinal, self.layout.twins, len(self.views.lags)
-        return f"w{i}, k{i}, {self._out.now}, {self.table}, {row}, {at}, {lags}"
-
-    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
-        if name != "add":
-            return super()._method(name, key, given)
-        words = self.key(key)
-        value = self._certain(one(given.get("value"), f"{self.spec.name}.add()"))
-        ordered(self.spec.name, self.stored)
-        offered = self.value(self.words(value, self.stored), self.stored)
-        if offered.kind == "float":
-            self._out.exit_if(f"{offered.code} != {offered.code}")
-        if self.mode != "ignored":
-            row = self.claim(words)
-            largest = issubclass(self.spec.kind, Max)
-            if self.views is not None:
-                self._push_room()
-                (word,) = self.words(offered, self.stored)
-                order = f"{1 if largest else -1}, {int(offered.kind == 'float')}"
-                self._out.line(f"enqueue({self._queue(row)}, {word}, {order})")
-            old = self.value([self.word(row, self.layout.place)], self.stored)
-            sign = ">" if largest else "<"
-            with self._out.block(f"if {self.lacks(row)} or {offered.code} {sign} {old.code}:"):
-                self.put(row, self.words(offered, self.stored))
-        return NONE
+    def listing(self, first: str) -> str:
+        return self._listing_within(first)
 
 
 def ordered(name: str, kind: ValueType) -> None:
     """Refuse types whose order is not that of their words."""
     if not isinstance(kind, ScalarType) or kind.name in ("str", "bytes"):
         raise Refused(f"the order of {kind.text} ({name})")
+
+
+FORMS = {ValueKind: Form(ValueCode, ValueView)}

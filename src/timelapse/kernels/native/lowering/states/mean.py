@@ -1,0 +1,172 @@
+"""Mean, compiled: two words under two keys."""
+
+from __future__ import annotations
+
+import ast
+from decimal import Decimal
+from functools import partial
+from typing import ClassVar
+
+from timelapse.kernels.native.lowering.expressions import arithmetic, fitting
+from timelapse.kernels.native.lowering.states.base import StateCode, one
+from timelapse.kernels.native.lowering.states.forms import Form
+from timelapse.kernels.native.lowering.states.sliding import View
+from timelapse.kernels.native.lowering.values import NONE, NOT_CONSTANT, Refused, Value, decimal_kind
+from timelapse.kernels.native.windows import MODERATE
+from timelapse.kinds.mean import NUMBER, SUM, Mean
+from timelapse.kinds.sum import SCALE
+from timelapse.model.types import FLOAT, INT, OptionalType, TupleType, ValueType
+
+
+class MeanCode(StateCode):
+    """`tl.Mean`: two words under two keys, as Counter keeps them."""
+
+    parameters: ClassVar = {
+        "add": ("value",),
+        "remove": ("value",),
+        "get": ("default",),
+        "sum": (),
+        "count": (),
+    }
+    compiled = "all but `items`"
+    lists = True
+
+    @property
+    def listed_key(self) -> ValueType | None:
+        return self.spec.outer
+
+    @property
+    def listed_words(self) -> int:
+        return 2
+
+    def listing(self, first: str) -> str:
+        return self._means(first, self.layout.place)
+
+    def _means(self, first: str, at: int) -> str:
+        return f"list_means(listed, {first}, {self.table}, m{self._index}, N{self.layout.width}, N{at})"
+
+    def listed(self, key: list[str], value: list[str]) -> Value:
+        assert self.spec.outer is not None
+        total, number = (self.value([word], INT) for word in value)
+        return Value("tuple", items=(self.value(key, self.spec.outer), self._divided(total, number)))
+
+    def contains(self, key: Value) -> Value:
+        return self._out.temp("bool", f"{self._part(key, NUMBER).code} != 0")
+
+    def get(self, key: Value | None) -> Value:
+        return self._mean(key, self.missing(OptionalType(FLOAT) if self.default is None else FLOAT))
+
+    def delete(self, key: Value | None) -> None:
+        self._only_added("del")
+        for part in (SUM, NUMBER):
+            self.remove(self._key_of(key, part))
+
+    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
+        if name in ("sum", "count"):
+            found = self._part(key, SUM if name == "sum" else NUMBER)
+            places = self.spec.option(SCALE)
+            if name == "count" or places is None:
+                return found
+            return Value(
+                decimal_kind(places), found.code, const=Decimal(0) if found.const == 0 else NOT_CONSTANT
+            )
+        if name == "get":
+            return self.get(key) if "default" not in given else self._mean(key, given["default"])
+        value = self._integer(one(given.get("value"), f"{self.spec.name}.{name}()"))
+        op: ast.operator = ast.Add() if name == "add" else ast.Sub()
+        if name == "remove":
+            self._only_added("remove()")
+        for part, n in ((SUM, value), (NUMBER, Value("int", "1", const=1))):
+            words = self._words_of(key, part)
+            if self.mode == "ignored":
+                continue
+            row = self.claim(words)
+            old = self._out.temp("int", self.word(row, self.layout.place))
+            total = arithmetic(self._out, op, old, n)
+            if self.views is not None and part == SUM:
+                self._out.give_up_if(f"not {-MODERATE} <= {total.code} <= {MODERATE}")
+            self.put_word(row, total.code, f"{total.code} != 0")
+        return NONE
+
+    def _only_added(self, what: str) -> None:
+        """A window is the sum now less the sum then: not where what was taken out had been added before it."""
+        if self.views is not None and self.views.windowed:
+            raise Refused(f"{what} of {self.spec.name}, of which there are windows")
+
+    def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
+        if effect == "_e_del" and not args and self.views is None:
+            for part in (SUM, NUMBER):
+                self.put_word(self.claim(self._words_of(key, part)), "0", "True")
+            return
+        if effect not in ("_e_more", "_e_less") or len(args) != 1:
+            raise Refused(f"{self.spec.name}.{effect}()")
+        sign = "+" if effect == "_e_more" else "-"
+        for part, n in ((SUM, self._integer(args[0]).code), (NUMBER, "ONE")):
+            row = self.claim(self._words_of(key, part))
+            self.put_word(row, f"{self.word(row, self.layout.place)} {sign} {n}", self.has(row))
+
+    def _words_of(self, key: Value | None, part: int) -> str:
+        return self.key(self._key_of(key, part))
+
+    def _key_of(self, key: Value | None, part: int) -> Value:
+        """The key under which the sum or the number is stored."""
+        key = self._certain(one(key, self.spec.name))
+        scalar = not isinstance(self.spec.outer, TupleType)
+        if scalar == (key.kind == "tuple"):
+            raise Refused(f"a key of {self.spec.name} of another type")
+        parts = (key,) if scalar else key.items
+        return Value("tuple", items=(*parts, Value("int", f"({part})", const=part)))
+
+    def _part(self, key: Value | None, part: int) -> Value:
+        words = self._words_of(key, part)
+        if not self.known():
+            return Value("int", "0", const=0)
+        return self._out.temp("int", self.word(self.find(words), self.layout.place))
+
+    def _mean(self, key: Value | None, default: Value) -> Value:
+        """Sum by number, or the default where there is nothing."""
+        number = self._part(key, NUMBER)
+        if self.mode == "ignored":
+            return default
+        total = self._part(key, SUM)
+        mean = partial(self._divided, total, number)
+        return self.either(f"{number.code} != 0", mean, Value("float", "0.0"), default)
+
+    def _divided(self, total: Value, number: Value) -> Value:
+        """The mean: of decimals the sum is in units, and exact only as long as both are floats without rounding."""
+        places = self.spec.option(SCALE)
+        if places is not None:
+            unit = Value("int", f"({10**places})", const=10**places)
+            number = arithmetic(self._out, ast.Mult(), number, unit)
+        return arithmetic(self._out, ast.Div(), total, number)
+
+    def _integer(self, value: Value) -> Value:
+        value = self._certain(value)
+        places = self.spec.option(SCALE)
+        if places is not None:
+            return fitting(self._out, value, places, self.spec.name)
+        if value.kind != "int":
+            raise Refused(f"{self.spec.name} is given {value.kind}")
+        return value
+
+    def drop(self, row: str) -> None:
+        self.note(row, "0")
+        super().drop(row)
+
+
+class MeanView(View, MeanCode):
+    """Of a Mean."""
+
+    parameters: ClassVar = {"get": ("default",), "sum": (), "count": ()}
+
+    def _part(self, key: Value | None, part: int) -> Value:
+        return self._changed(self._words_of(key, part))
+
+    def listing(self, first: str) -> str:
+        if not self._last:
+            return self._means(first, self._before)
+        given = f"m{self._index}, N{self.layout.width}, N{self.layout.place}, N{self._before}"
+        return f"list_changed_means(listed, {first}, {self._operations}, {self.table}, {given})"
+
+
+FORMS = {Mean: Form(MeanCode, MeanView)}
