@@ -31,7 +31,10 @@ from timelapse.tables.loops import U64
 from timelapse.tables.rowhash import both_lanes, comparable, one_array
 
 GROUP_ROWS = 2_000_000
-"""Rows of both sides that a group has, about: it takes some 400 MB to match them."""
+"""Rows of both sides that a group has, about; fewer where memory is short."""
+_ROW_BYTES = 200
+"""What matching a row takes, about."""
+_FEW_ROWS = 50_000
 NUMBERS = 16_000_000
 """Differences whose rows' numbers the driver takes at most."""
 FEWEST = 1000
@@ -98,7 +101,8 @@ def compare_pairs(pairs: Sequence[Pair], jobs: Jobs, what: str) -> list[Found]:
 
 def groups_of(rows: int, jobs: Jobs) -> int:
     """Into how many groups so many rows are sent."""
-    return max(jobs.spread, -(-rows // GROUP_ROWS))
+    most = min(GROUP_ROWS, max(_FEW_ROWS, memory_alone() // _ROW_BYTES))
+    return max(jobs.spread, -(-rows // most))
 
 
 def _sent(

@@ -64,7 +64,7 @@ def choose(
     rows = sum(sum(run.counts.values()) + run.rejected_count for run in runs)
     if engine == "spark":
         return _on_spark(spark or None, "engine spark was asked for")
-    if engine == "auto" and spark is not False and rows >= SPARK_ROWS:
+    if engine == "auto" and spark is not False and rows >= SPARK_ROWS and all(run.shared for run in runs):
         from timelapse.env.spark_session import existing
 
         if spark or existing() is not None or wanted() is not None:

@@ -36,6 +36,11 @@ class Outputs(Protocol):
         """These columns' names and types."""
         ...
 
+    @property
+    def shared(self) -> bool:
+        """Whether tasks of Spark can read them, as far as is known."""
+        ...
+
     def portions(self, records: Sequence[Any]) -> Sequence[Any]:
         """The same in portions by time, each with `stored`, which takes a record type's name. They follow one another."""
         ...
@@ -60,7 +65,7 @@ def write_outputs(
         name = "" if len(portions) == 1 else f"{part:06d}-"
         return pickle.dumps(_written(folder, portions[part], kinds, of, origin, name))
 
-    jobs = Here() if len(portions) == 1 else _jobs(spark)
+    jobs = Here() if len(portions) == 1 else _jobs(spark if spark or run.shared else False)
     found = jobs.each(work, len(portions), f"outputs as a log: {', '.join(k.name for k in kinds)}")
     segments = [segment for data in found for segment in pickle.loads(data)]  # noqa: S301 our own bytes
     listed = {segment.folder for segment in segments}

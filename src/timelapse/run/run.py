@@ -198,6 +198,12 @@ class Run:
             return [Whole({self._record(record)[0]: self.stored(record) for record in records})]
         return portions(self, dict(self._record(record) for record in records))
 
+    @property
+    def shared(self) -> bool:
+        """Whether its files lie where Spark's executors see them, as far as is known: a temporary folder does where they wrote it."""
+        own = self._context.keep and not self.certificate.get("engine", {}).get("jobs")
+        return self.path is not None and not own
+
     def schema(self, record: type[Record] | str) -> pa.Schema:
         """The stored columns' names and types."""
         return self._record(record)[1]
