@@ -37,12 +37,36 @@ class OutOfTime(Failed):
 
 
 _end = float("inf")
+_others: tuple[Any, float] | None = None
+"""Who had the alarm before, and the seconds that it had left."""
 
 
 def end_at(when: float) -> None:
-    """No answer is waited for beyond this time (time.monotonic): the process is killed then, and OutOfTime raised."""
-    global _end
+    """No answer is waited for beyond this time (time.monotonic): the process is killed then, and OutOfTime raised.
+
+    What is measured in this process is stopped too, by a signal, where the system has one and this is the main thread.
+    """
+    global _end, _others
     _end = when
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        return
+    if when == float("inf"):
+        if _others is not None:
+            handler, left = _others
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, handler)
+            signal.setitimer(signal.ITIMER_REAL, left)
+            _others = None
+        return
+    # A second later than children are killed: who waits for one says what became of it.
+    left = signal.setitimer(signal.ITIMER_REAL, 0)[0]
+    handler = signal.signal(signal.SIGALRM, _out_of_time)
+    signal.setitimer(signal.ITIMER_REAL, max(0.0, when - time.monotonic()) + 1.0)
+    _others = _others or (handler, left)
+
+
+def _out_of_time(*_: object) -> None:
+    raise OutOfTime("the time was spent")
 
 
 def seconds_left() -> float | None:

@@ -77,6 +77,26 @@ def test_suites_share_the_time_and_what_is_left_out_is_said(
     assert said[0].startswith("quick: ")
 
 
+def test_what_is_measured_in_this_process_is_stopped_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And whoever had the alarm before has it again."""
+    said: list[str] = []
+
+    def endless(settings: Settings) -> Report:
+        while True:
+            sum(range(1000))
+
+    monkeypatch.setattr(running, "SUITES", {"endless": (endless, 1)})
+    monkeypatch.setattr(running, "QUICK_MINUTES", 1.0 / 60)
+    before = signal.getsignal(signal.SIGALRM)
+    assert (
+        list(running.run([], Settings(1000, 1, tmp_path, quick=True, say=said.append), None, tmp_path)) == []
+    )
+    assert said[-1] == "endless: stopped, its time was spent"
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
 def test_a_candidate_that_hangs_is_stopped_at_the_end(tmp_path: Path) -> None:
     (tmp_path / "hang.py").write_text(SLEEPING)
     made = make(Dataset(500), tmp_path / "data", lambda _: None)
