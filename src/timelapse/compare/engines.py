@@ -57,7 +57,7 @@ def choose(
     if engine == "spark" and in_memory:
         raise UsageError(
             f"{what} on Spark reads files, and a run of {in_memory[0].program} is in memory only",
-            hint="replay with out= (--out), or leave engine= out", code="TL842",
+            hint="replay with out= (--out), or leave engine= (--engine) out", code="TL842",
         )  # fmt: skip
     if in_memory:
         return Chosen()
