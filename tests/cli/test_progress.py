@@ -7,12 +7,13 @@ import pty
 import re
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.run_cli import command
-from timelapse.cli.progress_view import PlainProgress
+from timelapse.cli.progress_view import BarProgress, PlainProgress
 from timelapse.progress import Progress
 
 
@@ -91,3 +92,44 @@ def test_bars_on_a_terminal(tmp_path: Path) -> None:
     assert "[red]a" in shown
     assert "a [note] \\x1b]0;title\\x07" in shown
     assert not re.search("\x1b]0;", shown)
+
+
+def test_before_the_first_stage(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes long before the first stage begins is told, once; what does not is not."""
+    monkeypatch.setattr("timelapse.cli.progress_view._PATIENCE", 0.01)
+    with PlainProgress() as slow:
+        deadline = time.monotonic() + 60
+        while "getting ready ..." not in (shown := capsys.readouterr().err) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        slow.stage("replay", 10)
+    assert shown == "getting ready ...\n"
+    monkeypatch.setattr("timelapse.cli.progress_view._PATIENCE", 60)
+    with PlainProgress() as quick:
+        quick.stage("replay", 10)
+        assert quick._first.finished.is_set()
+    assert capsys.readouterr().err == "replay: 10 events ...\n" * 2
+
+
+def test_while_no_stage_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bars: one line stands for what is no stage, before the first and between two; none is left at the end."""
+    progress = BarProgress()
+
+    def labels() -> list[str]:
+        return [task.fields["label"] for task in progress._bars.tasks]
+
+    with progress:
+        assert labels() == ["getting ready"]
+        progress.stage("a", 2)
+        progress.stage("b", 2)
+        assert labels() == ["a", "b"]
+        progress.finish("a", 1.0)
+        assert labels() == ["a", "b"]
+        progress.finish("b", 1.0)
+        assert labels() == ["a", "b", "working"]
+        progress.stage("c", 0)
+        progress.finish("c", 1.0)
+        assert labels() == ["a", "b", "c", "working"]
+    assert labels() == ["a", "b", "c"]
+    with pytest.raises(KeyError), BarProgress() as progress:
+        raise KeyError
+    assert labels() == []

@@ -18,6 +18,8 @@ from timelapse.progress import Progress
 _EVERY_SECONDS = 2.0
 _PATIENCE = 1.0
 """Seconds for which nothing is shown of what mostly takes no time."""
+_BEFORE = "getting ready"
+_BETWEEN = "working"
 
 
 class PlainProgress:
@@ -27,16 +29,20 @@ class PlainProgress:
         self._lock = threading.Lock()
         self._started: dict[str, float] = {}
         self._said = 0.0
+        self._first = threading.Timer(_PATIENCE, self._say, [f"{_BEFORE} ..."])
+        self._first.daemon = True
 
     def __enter__(self) -> Self:
+        self._first.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        return None
+        self._first.cancel()
 
     def stage(self, name: str, total: int) -> None:
         """Says that the stage begins."""
         raise_if_interrupted()
+        self._first.cancel()
         self._started[name] = self._said = time.monotonic()
         self._say(f"{name} ..." if not total else f"{name}: {total:,} events ...")
 
@@ -69,7 +75,7 @@ class PlainProgress:
 
 
 class BarProgress:
-    """One bar per stage, with the time left; finished stages stay on the screen."""
+    """One bar per stage, with the time left; finished stages stay on the screen. While no stage is open a line says so."""
 
     def __init__(self) -> None:
         from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -86,21 +92,34 @@ class BarProgress:
             transient=False,
         )
         self._tasks: dict[str, Any] = {}
+        self._open: set[str] = set()
+        self._waiting: Any = None
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
+        self._wait(_BEFORE)
         self._bars.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with self._lock:
+            self._wait("")
         self._bars.stop()
+
+    def _wait(self, label: str) -> None:
+        """The line for the time in which no stage is open. Empty: none."""
+        if self._waiting is not None:
+            self._bars.remove_task(self._waiting)
+        self._waiting = self._bars.add_task("", total=None, label=label, state="") if label else None
 
     def stage(self, name: str, total: int) -> None:
         """Adds a bar, or starts the one of that name again."""
         raise_if_interrupted()
         with self._lock:
+            self._wait("")
+            self._open.add(name)
             old = self._tasks.pop(name, None)
             if old is not None and not self._bars._tasks[old].finished:
                 self._bars.remove_task(old)
@@ -122,6 +141,10 @@ class BarProgress:
         if task is not None:
             total = self._bars._tasks[task].total or 1
             self._bars.update(task, completed=total, total=total, state=took(seconds))
+        with self._lock:
+            self._open.discard(name)
+            if not self._open:
+                self._wait(_BETWEEN)
 
     def note(self, text: str) -> None:
         """A line above the bars."""
