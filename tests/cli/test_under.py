@@ -8,10 +8,10 @@ import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
-from timelapse.cli.progress_view import looking
 from timelapse.errors import UsageError
 from timelapse.log import Log
 from timelapse.progress import Silent
+from timelapse.progress.patience import looking
 
 PROGRAM = """
 import timelapse as tl
@@ -91,7 +91,7 @@ class Notes(Silent):
 
 def test_what_takes_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a while; what is quick says nothing."""
-    monkeypatch.setattr("timelapse.cli.progress_view._PATIENCE", 0.01)
+    monkeypatch.setattr("timelapse.progress.patience._PATIENCE", 0.01)
     notes = Notes()
     with looking(notes, "comparing"):
         for _ in range(500):

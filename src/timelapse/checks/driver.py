@@ -20,6 +20,7 @@ from timelapse.model.program import Program, as_program, spec_of
 from timelapse.model.times import VIEWS, width_of
 from timelapse.moments import time_text
 from timelapse.progress import Progress, Silent
+from timelapse.progress.patience import looking
 from timelapse.run import Run, replay
 from timelapse.run.request import Engine
 from timelapse.run.source import refuse_silence
@@ -63,13 +64,14 @@ def check(
     def run(part: Log) -> Run:
         return replay(made, part, spark=spark, progress=listener, engine=engine)
 
-    findings = list(_findings(made, opened, run, arrived, warm_up, sample))
+    findings = list(_findings(made, opened, run, arrived, warm_up, sample, listener))
     return Check(spec_of(made).name, str(opened.path), tuple(findings))
 
 
 def _findings(
-    program: Program, log: Log, run: Callable[[Log], Run], arrived: str | None, warm_up: bool, sample: int
-) -> Iterator[Finding]:
+    program: Program, log: Log, run: Callable[[Log], Run], arrived: str | None, warm_up: bool, sample: int,
+    progress: Progress,
+) -> Iterator[Finding]:  # fmt: skip
     analysis = analyse(program)
     impure = [d for d in analysis.diagnostics if d.severity is Severity.ERROR]
     for d in impure:
@@ -80,9 +82,11 @@ def _findings(
         if d.severity is Severity.WARNING:
             yield Finding("code", "warning", f"{d.code} {d.place} {d.message}", d.remedy)
     yield from _trusted(analysis.trusted)
-    yield from times_of_fields(log, arrived)
-    if arrived is not None:
-        yield arrival(log, arrived)
+    with looking(progress, "looking at times in fields"):
+        found = list(times_of_fields(log, arrived))
+        if arrived is not None:
+            found.append(arrival(log, arrived))
+    yield from found
     if impure:
         yield Finding("replay", "note", "what needs a replay was left out: the program is impure")
         return
@@ -96,12 +100,14 @@ def _findings(
         yield Finding("replay", "note", "what needs a replay was left out: a replay refuses this log")
         return
     whole = run(log)
-    yield _truncated(log, whole, run)
-    yield from orders(log, whole, run)
+    yield _truncated(log, whole, run, progress)
+    yield from orders(log, whole, run, progress)
     yield from _windows(program, log)
     if warm_up:
-        yield settling(log, whole, run)
-    yield from missing_reads(program, log, whole, sample)
+        yield settling(log, whole, run, progress)
+    with looking(progress, f"looking at what {sample:,} events read"):
+        reads = list(missing_reads(program, log, whole, sample))
+    yield from reads
 
 
 def _trusted(calls: tuple[Any, ...]) -> Iterator[Finding]:
@@ -111,18 +117,19 @@ def _trusted(calls: tuple[Any, ...]) -> Iterator[Finding]:
         yield Finding("trusted", "note", f"{d.code} {d.place} {d.message}", d.remedy)
 
 
-def _truncated(log: Log, whole: Run, run: Callable[[Log], Run]) -> Finding:
+def _truncated(log: Log, whole: Run, run: Callable[[Log], Run], progress: Progress) -> Finding:
     """The outputs and rejections of the first half, from a replay of nothing else."""
     reader = log.reader
     cut = reader.seq_after(log.count // 2)
     ts = reader.ts_before(cut + 1)
     part = run(PartLog(log, 0, cut))
     wrong = []
-    for name in whole.counts:
-        if not _rows(whole.stored(name), ts, cut).equals(_rows(part.stored(name), ts, cut)):
-            wrong.append(name)
-    if not _rows(whole.stored_rejected(), ts, cut).equals(_rows(part.stored_rejected(), ts, cut)):
-        wrong.append("rejections")
+    with looking(progress, "comparing the first half's outputs"):
+        for name in whole.counts:
+            if not _rows(whole.stored(name), ts, cut).equals(_rows(part.stored(name), ts, cut)):
+                wrong.append(name)
+        if not _rows(whole.stored_rejected(), ts, cut).equals(_rows(part.stored_rejected(), ts, cut)):
+            wrong.append("rejections")
     details = {"cut": cut, "ts": ts, "differ": wrong}
     if wrong:
         return Finding(

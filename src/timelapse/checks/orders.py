@@ -20,6 +20,8 @@ from timelapse.log.beside import BESIDE, LATE, known_late
 from timelapse.log.manifest import IngestEntry
 from timelapse.log.part import reading
 from timelapse.log.segment import write_ordered
+from timelapse.progress import Progress
+from timelapse.progress.patience import looking
 from timelapse.run import Run
 from timelapse.store.scratch import process_folder
 from timelapse.tables.rowhash import row_hashes
@@ -27,10 +29,11 @@ from timelapse.tables.rowhash import row_hashes
 _PLACE = ("ts", "phase", "seq", "ordinal")
 _COPIES = 4
 """So many times what events take is in memory when they are sorted."""
+_ORDERING = "putting the events in the other order"
 I64 = npt.NDArray[np.int64]
 
 
-def orders(log: Log, whole: Run, run: Callable[[Log], Run]) -> Iterator[Finding]:
+def orders(log: Log, whole: Run, run: Callable[[Log], Run], progress: Progress) -> Iterator[Finding]:
     """How many outputs change between the order of events and that of arrival, where the log knows how late rows arrived."""
     said = {
         str(source.source.get("order", "event"))
@@ -49,7 +52,8 @@ def orders(log: Log, whole: Run, run: Callable[[Log], Run]) -> Iterator[Finding]
         return
     by_arrival = said == {"arrival"}
     name = "the events' own times" if by_arrival else "arrival"
-    held = _held(log)
+    with looking(progress, _ORDERING):
+        held = _held(log)
     if held is None:
         yield Finding(
             "orders", "note", f"the order of {name} was not replayed: the log does not fit into memory",
@@ -59,12 +63,15 @@ def orders(log: Log, whole: Run, run: Callable[[Log], Run]) -> Iterator[Finding]
     tables, ts, seq, late = held
     moved = ts - late if by_arrival else ts + late
     kinds = np.repeat(np.arange(len(tables)), [t.num_rows for t in tables])
-    order = np.lexsort((seq, kinds, moved))
-    before = np.argsort(seq, kind="stable")
-    places = int((order != before).sum())
+    with looking(progress, _ORDERING):
+        order = np.lexsort((seq, kinds, moved))
+        before = np.argsort(seq, kind="stable")
+        places = int((order != before).sum())
     folder = process_folder("orders", large=True)
     try:
-        found = run(_written(folder, log, tables, moved, order))
+        with looking(progress, _ORDERING):
+            other = _written(folder, log, tables, moved, order)
+        found = run(other)
     except TimelapseError as error:
         yield Finding(
             "orders", "warning", f"a replay in the order of {name} fails: {error.code} {error.message}"
@@ -73,8 +80,9 @@ def orders(log: Log, whole: Run, run: Callable[[Log], Run]) -> Iterator[Finding]
     most_late = int(np.abs(late).max(initial=0))
     gone: dict[str, int] = {}
     new: dict[str, int] = {}
-    for record in whole.counts:
-        gone[record], new[record] = _apart(whole.stored(record), found.stored(record))
+    with looking(progress, "comparing the outputs of both orders"):
+        for record in whole.counts:
+            gone[record], new[record] = _apart(whole.stored(record), found.stored(record))
     total, changed = sum(whole.counts.values()), sum(gone.values()) + sum(new.values())
     details = {
         "gone": gone,

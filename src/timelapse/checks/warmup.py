@@ -13,15 +13,18 @@ from timelapse.display import span
 from timelapse.ids import HOUR
 from timelapse.log import Log
 from timelapse.log.part import PartLog
+from timelapse.progress import Progress
+from timelapse.progress.patience import looking
 from timelapse.run import Run
 from timelapse.tables.rowhash import both_lanes, one_array
 
 _WINDOW = 4
 """The last quarter of the log's time is what is looked at."""
 _TRIES = 5
+_COMPARING = "comparing the last quarter's outputs"
 
 
-def settling(log: Log, whole: Run, run: Callable[[Log], Run]) -> Finding:
+def settling(log: Log, whole: Run, run: Callable[[Log], Run], progress: Progress) -> Finding:
     """Replays parts that begin later and later, and compares the outputs of the log's last quarter with the whole's.
 
     The time before that quarter is halved until the outputs differ. "Settled" is said of what was tried, not proved.
@@ -31,7 +34,8 @@ def settling(log: Log, whole: Run, run: Callable[[Log], Run]) -> Finding:
     if first is None or last is None or last - first < _WINDOW:
         return Finding("warm-up", "note", "the log is too short to tell")
     begin = last - (last - first) // _WINDOW
-    wanted = _outputs(whole, begin)
+    with looking(progress, _COMPARING):
+        wanted = _outputs(whole, begin)
     rows = sum(len(h) for h in wanted.values())
     if not rows:
         return Finding("warm-up", "note", "there are no outputs in the log's last quarter to compare")
@@ -43,8 +47,9 @@ def settling(log: Log, whole: Run, run: Callable[[Log], Run]) -> Finding:
         if not history:
             break
         part = run(PartLog(log, reader.seq_at(begin - history), reader.seq_after(log.count)))
-        mine = _outputs(part, begin)
-        wrong = sum(len(np.setxor1d(wanted[n], mine[n])) for n in wanted)
+        with looking(progress, _COMPARING):
+            mine = _outputs(part, begin)
+            wrong = sum(len(np.setxor1d(wanted[n], mine[n])) for n in wanted)
         tried.append({"history": history, "differ": wrong, "share": wrong / rows})
         if wrong:
             break

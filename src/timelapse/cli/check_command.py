@@ -52,17 +52,19 @@ def check(
     Also replays the log's first half alone, which must give the same outputs up to there: that tests Timelapse. Exit code 0, or
     1 for an error (with --strict for a warning).
     """
-    from timelapse.checks import check as run_check
     from timelapse.cli.console import line, one_line, print_json
-    from timelapse.cli.options import choose_spark
     from timelapse.cli.progress_view import progress_for
-    from timelapse.cli.settings import build_program
-    from timelapse.log import Log
-    from timelapse.model.versions import load_named
+    from timelapse.progress.patience import until_told
 
-    made = build_program(load_named(program), settings or [])
-    opened = Log.open(log)
-    with progress_for(as_json) as progress:
+    with progress_for(as_json) as shown, until_told(shown, "getting ready") as progress:
+        from timelapse.checks import check as run_check
+        from timelapse.cli.options import choose_spark
+        from timelapse.cli.settings import build_program
+        from timelapse.log import Log
+        from timelapse.model.versions import load_named
+
+        made = build_program(load_named(program), settings or [])
+        opened = Log.open(log)
         spark = choose_spark(opened.count, progress, master=master, local=local, engine=engine)
         found = run_check(
             made,

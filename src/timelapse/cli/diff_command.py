@@ -153,72 +153,65 @@ def diff(
     Outputs are matched by the record's key, or by event. Exit code 0 when they are the same, 1 when they differ. With
     --fail-if the conditions alone decide: 0 when none holds, 3 when one does, 2 when one cannot be decided.
     """
-    from timelapse.cli.diff_view import View
-    from timelapse.cli.labels_option import judging_of
-    from timelapse.cli.progress_view import looking, progress_for
+    from timelapse.cli.progress_view import progress_for
     from timelapse.cli.writes import check_report
-    from timelapse.compare import Condition, figures_of
-    from timelapse.compare import diff as compare
-    from timelapse.compare.before import check_fields
-    from timelapse.compare.differences import columns_of, key_fields
     from timelapse.errors import UsageError
+    from timelapse.progress.patience import looking, until_told
 
     if redact and report is None:
         raise UsageError("--redact is for a report", hint="give --report diff.html too", code="TL800")
     check_report("--report", report)
-    if enforce is None and b is not None and log is None and _is_log(b) and not _is_run(a):
-        if not (sets_a or sets_b):
-            raise UsageError(
-                f"{b} is a log, and {a} would be compared with itself", code="TL800",
-                hint=f"give it another setting: timelapse diff {a} {b} --set-b NAME=VALUE; or name a second version before the log",
-            )  # fmt: skip
-        from timelapse.store.remote import place_path
+    with progress_for(as_json) as listener, until_told(listener, "getting ready") as progress:
+        from timelapse.cli.diff_view import View
+        from timelapse.cli.labels_option import judging_of
+        from timelapse.compare import Condition, figures_of
+        from timelapse.compare import diff as compare
+        from timelapse.compare.before import check_fields
+        from timelapse.compare.differences import columns_of, key_fields
 
-        b, log = a, place_path(b, "log")
-    keys = _keys(key)
-    conditions = [Condition(text) for text in fail_if or ()]
-    judging = judging_of(labels, segments=segment or (), weight=weight, items=items, until=until, label=label, label_ts=label_ts, label_key=label_key)  # fmt: skip
-    with (
-        progress_for(as_json) as progress,
-        _both(
-            a,
-            b,
-            log,
-            sets_a,
-            sets_b,
-            master,
-            local,
-            engine,
-            progress,
-            enforce,
-            ban,
-            flags,
-            _Asked(keys, by or (), judging, conditions, redact or ()),
-        ) as (sides, what),
-    ):
-        with looking(progress, "comparing outputs"):
-            found = compare(
-                *sides, key=key_fields(keys, columns_of(*sides)), **_where(engine, master, local, progress)
-            )
-        check_fields(found, by or ())
-        judged = None
-        if judging:
-            about = found.records[judging["labels"].record(found.records, judging["record"])]
-            fields = [f for f in by or () if f in about.schema.names]
-            judged = found.judge(**{**judging, "record": about.name, "by": fields})
-        names = (a, b or "") if what is None else (a, _enforced_name(a, enforce or "", ban))
-        view = View(found, tuple(by or ()), shown, names, judged, what, progress)
-        figures = figures_of(found, judged, [(r.name, r.by(field)) for r, field in view.entities])
-        holding = [c.text for c in conditions if c.holds(figures)]
-        code = (3 if holding else 0) if conditions else int(not found.same)
-        if report is not None:
-            titles = names if what is None else (names[0], f"{names[1]}: {SHORT_WARNING}")
-            _write_report(found, judged, report, redact or (), by or (), titles)
-        if as_json:
-            view.print_json(holding if conditions else None)
-        else:
-            view.print(holding if conditions else None, code)
-            _tell_report(report, names if what is None else None, found)
+        if enforce is None and b is not None and log is None and _is_log(b) and not _is_run(a):
+            if not (sets_a or sets_b):
+                raise UsageError(
+                    f"{b} is a log, and {a} would be compared with itself", code="TL800",
+                    hint=f"give it another setting: timelapse diff {a} {b} --set-b NAME=VALUE; or name a second version before the log",
+                )  # fmt: skip
+            from timelapse.store.remote import place_path
+
+            b, log = a, place_path(b, "log")
+        keys = _keys(key)
+        conditions = [Condition(text) for text in fail_if or ()]
+        judging = judging_of(labels, segments=segment or (), weight=weight, items=items, until=until, label=label, label_ts=label_ts, label_key=label_key)  # fmt: skip
+        wanted = _Asked(keys, by or (), judging, conditions, redact or ())
+        with _both(
+            a, b, log, sets_a, sets_b, master, local, engine, progress, enforce, ban, flags, wanted
+        ) as (sides, what):
+            with looking(progress, "comparing outputs"):
+                found = compare(
+                    *sides,
+                    key=key_fields(keys, columns_of(*sides)),
+                    **_where(engine, master, local, progress),
+                )
+            check_fields(found, by or ())
+            judged = None
+            if judging:
+                about = found.records[judging["labels"].record(found.records, judging["record"])]
+                fields = [f for f in by or () if f in about.schema.names]
+                with looking(progress, "judging by labels"):
+                    judged = found.judge(**{**judging, "record": about.name, "by": fields})
+            names = (a, b or "") if what is None else (a, _enforced_name(a, enforce or "", ban))
+            view = View(found, tuple(by or ()), shown, names, judged, what, progress)
+            figures = figures_of(found, judged, [(r.name, r.by(field)) for r, field in view.entities])
+            holding = [c.text for c in conditions if c.holds(figures)]
+            code = (3 if holding else 0) if conditions else int(not found.same)
+            if report is not None:
+                titles = names if what is None else (names[0], f"{names[1]}: {SHORT_WARNING}")
+                with looking(progress, "writing the report"):
+                    _write_report(found, judged, report, redact or (), by or (), titles)
+            if as_json:
+                view.print_json(holding if conditions else None)
+            else:
+                view.print(holding if conditions else None, code)
+                _tell_report(report, names if what is None else None, found)
     if code:
         raise typer.Exit(code)
 

@@ -8,10 +8,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from timelapse.cli.console import clean, console, line, one_line, print_json
-from timelapse.cli.progress_view import looking
 from timelapse.cli.view import date, moment, share, sparkline
 from timelapse.compare.score import notes_of
 from timelapse.progress import Progress, Silent
+from timelapse.progress.patience import looking
 
 if TYPE_CHECKING:
     from timelapse.compare import Cause, Change, Counterfactual, Diff, Judgement, RecordDiff, Score, Scores

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -156,19 +154,6 @@ def progress_for(as_json: bool) -> PlainProgress | BarProgress:
     if as_json or not sys.stderr.isatty():
         return PlainProgress()
     return BarProgress()
-
-
-@contextmanager
-def looking(progress: Progress, what: str) -> Iterator[None]:
-    """A piece of work that tells nothing itself: a line says what it is if it takes longer than a second. Empty: no line."""
-    timer = threading.Timer(_PATIENCE, progress.note, [f"{what} ..."])
-    timer.daemon = True
-    if what:
-        timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 class LateProgress:

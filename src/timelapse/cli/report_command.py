@@ -66,28 +66,32 @@ def report(
     runs the differences with examples; for a sweep all settings, as a table and as plots. What the log holds is shown as text. An earlier report at the place is replaced.
     """
     from timelapse.cli.console import line, print_json
-    from timelapse.cli.places import find_run
+    from timelapse.cli.progress_view import progress_for
     from timelapse.cli.writes import check_report
-    from timelapse.compare import diff
     from timelapse.display import size, took
     from timelapse.errors import UsageError
-    from timelapse.reporting import report as make
-    from timelapse.run import Run
+    from timelapse.progress.patience import looking
 
     started = time.perf_counter()
     if by and other is None:
         raise UsageError(
             "--by is for two runs", hint=f"timelapse report {run} RUN --by {by[0]}", code="TL800"
         )
-    names = [_name(r) for r in (run, other) if r is not None]
-    target = out or Path("-".join(names) + ".html")
-    check_report("--out", target, overwrite=overwrite)
-    if other is None:
-        made = make(find_run(run), redact=redact or (), examples=shown)
-    else:
-        both = diff(Run.open(find_run(run)), Run.open(find_run(other)))
-        made = make(both, redact=redact or (), by=by or (), examples=shown)
-    place = made.save(target, overwrite=overwrite)
+    with progress_for(as_json) as progress, looking(progress, "writing the report"):
+        from timelapse.cli.places import find_run
+        from timelapse.compare import diff
+        from timelapse.reporting import report as make
+        from timelapse.run import Run
+
+        names = [_name(r) for r in (run, other) if r is not None]
+        target = out or Path("-".join(names) + ".html")
+        check_report("--out", target, overwrite=overwrite)
+        if other is None:
+            made = make(find_run(run), redact=redact or (), examples=shown)
+        else:
+            both = diff(Run.open(find_run(run)), Run.open(find_run(other)))
+            made = make(both, redact=redact or (), by=by or (), examples=shown)
+        place = made.save(target, overwrite=overwrite)
     taken, length = time.perf_counter() - started, place.stat().st_size
     if as_json:
         print_json({"report": str(place), "title": made.title, "bytes": length, "seconds": taken})

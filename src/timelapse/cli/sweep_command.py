@@ -84,42 +84,46 @@ def sweep(
     sweep that was interrupted goes on where it stopped when the command is given again.
     """
     from timelapse.cli.console import line
-    from timelapse.cli.labels_option import judging_of
-    from timelapse.cli.options import choose_spark
     from timelapse.cli.progress_view import progress_for
-    from timelapse.cli.settings import build_program
     from timelapse.cli.writes import PLOTS, check_file, check_report
-    from timelapse.compare import sweep as run_sweep
-    from timelapse.compare.plots import save
     from timelapse.errors import UsageError
-    from timelapse.log import Log
-    from timelapse.log.types import heard
-    from timelapse.model.program import spec_of
-    from timelapse.model.versions import load_named
-    from timelapse.reporting import report as make_report
-    from timelapse.reporting.redact import Redaction
-    from timelapse.run.start import kept_of
+    from timelapse.progress.patience import looking, until_told
 
     check_file("--plot", plot, PLOTS, code="TL820")
     check_report("--report", report)
     if redact and report is None:
         raise UsageError("--redact is for a report", hint="give --report sweep.html too", code="TL800")
-    judging = judging_of(labels, weight=weight, items=items, until=until, label=label, label_ts=label_ts, label_key=label_key)  # fmt: skip
-    base = build_program(load_named(program), settings or [])
-    opened = Log.open(log)
-    opened.bind(heard(spec_of(base), opened.types))
-    grid = grid_of(base, values)
-    Redaction.check(redact or (), [base])
-    folder = out or SWEEPS / _default_name(base, opened)
-    with progress_for(as_json) as progress:
+    with progress_for(as_json) as shown, until_told(shown, "getting ready") as progress:
+        from timelapse.cli.labels_option import judging_of
+        from timelapse.cli.options import choose_spark
+        from timelapse.cli.settings import build_program
+        from timelapse.compare import sweep as run_sweep
+        from timelapse.compare.plots import save
+        from timelapse.log import Log
+        from timelapse.log.types import heard
+        from timelapse.model.program import spec_of
+        from timelapse.model.versions import load_named
+        from timelapse.reporting import report as make_report
+        from timelapse.reporting.redact import Redaction
+        from timelapse.run.start import kept_of
+
+        judging = judging_of(labels, weight=weight, items=items, until=until, label=label, label_ts=label_ts, label_key=label_key)  # fmt: skip
+        base = build_program(load_named(program), settings or [])
+        opened = Log.open(log)
+        opened.bind(heard(spec_of(base), opened.types))
+        grid = grid_of(base, values)
+        Redaction.check(redact or (), [base])
+        folder = out or SWEEPS / _default_name(base, opened)
         spark = choose_spark(opened.count, progress, master=master, local=local, engine=engine)
         found = run_sweep(
             base, opened, grid, folder, spark=spark, progress=progress, engine=engine, **judging
         )
         if plot is not None:
-            save(found, plot)
+            with looking(progress, "drawing the plot"):
+                save(found, plot)
         if report is not None:
-            make_report(found, report, redact=redact or ())
+            with looking(progress, "writing the report"):
+                make_report(found, report, redact=redact or ())
         if as_json:
             _print_json(found)
         else:

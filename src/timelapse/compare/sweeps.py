@@ -30,6 +30,7 @@ from timelapse.log.types import heard
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, params_of, spec_of
 from timelapse.progress import Progress, Silent
+from timelapse.progress.patience import looking
 from timelapse.run.request import Engine
 from timelapse.run.run import Run
 from timelapse.run.several import sharing
@@ -195,7 +196,8 @@ def sweep(
                 listener.note(f"{done}/{len(programs)} {describe(point.values)}: {_counts(point.run)}")
     points = [found[n] for n in range(len(programs))]
     if labels is not None:
-        points = _judged(points, labels, judging)
+        with looking(listener, "judging by labels"):
+            points = _judged(points, labels, judging)
     return Sweep(spec_of(base).name, names, points)
 
 
