@@ -217,6 +217,8 @@ class HandlerError(ReplayError):
         self.reproducible = reproducible
         self.taken: tuple[tuple[Any, ...], ...] = ()
         """What had been taken out before (rows of `Run.quarantined`), where this one was one too many."""
+        self.before: tuple[tuple[Any, ...], ...] = ()
+        """The same of the whole replay, in any case where it is one slice after the other."""
 
     def __reduce__(self) -> tuple[object, ...]:
         fields = dict(self.__dict__)

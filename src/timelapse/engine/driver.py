@@ -443,9 +443,11 @@ def repair_name(stage: str) -> str:
 
 def handler_error(failure: Failure) -> HandlerError:
     """The error that a task's failure stands for."""
-    return HandlerError(
+    error = HandlerError(
         failure.message, place=Place(failure.file, failure.line, failure.what), hint=failure.hint,
         code=failure.code, ts=failure.ts, seq=failure.seq, handler=failure.handler, event=failure.event,
         user_traceback=failure.traceback, event_type=failure.event_type, cause=failure.cause,
         reproducible=failure.reproducible,
     )  # fmt: skip
+    error.before = failure.before
+    return error

@@ -288,6 +288,8 @@ class Failure(msgspec.Struct):
     spent: bool = False
     taken: tuple[tuple[int, int, int, str, str, str, str | None, int | None], ...] = ()
     """What was taken out before, where this event was one too many (HandlerError.taken)."""
+    before: tuple[tuple[int, int, int, str, str, str, str | None, int | None], ...] = ()
+    """What the task had taken out before in all its slices."""
 
 
 class TaskResult(msgspec.Struct):

@@ -42,6 +42,7 @@ from timelapse.kernels.windows import Before
 from timelapse.kinds.base import StateSpec
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
+from timelapse.model.failure import Quarantined
 from timelapse.model.program import spec_of
 from timelapse.tables import merge
 from timelapse.tables.apply import empty
@@ -240,6 +241,7 @@ def _run_slices(
         classes = job.classes
 
     gone: set[int] = set()
+    taken: list[Quarantined] = []
 
     # What compiled passes keep of most windows begins with the log, and nobody is told of it.
     asked = job.resumable and bool(job.passes[-1].logs)
@@ -326,9 +328,11 @@ def _run_slices(
             result.compiled = kernel.compiled
             result.why_python = kernel.why_python
             result.workers = task.threads if kernel.workers else 1
+            taken += done.quarantined
             if done.failure is not None:
                 error = _with_whole_event(job, done.failure, done.failed_seq)
                 result.failure = _failure(slice_id, error, guessed=not final)
+                result.failure.before = tuple(taken)
                 if joined is not None:
                     result.failure.taken = (*joined.taken, *result.failure.taken)
                     joined.discard()

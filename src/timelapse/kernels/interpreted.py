@@ -282,7 +282,7 @@ class InterpretedKernel:
                     tick(done)
                     continue
                 result.failure = self._fatal(event, failure)
-                result.failed_seq = self._seq_in_log(event)
+                result.failed_seq, result.quarantined = self._seq_in_log(event), self._quarantined
                 return result
             tick(done)
             if done < size:

@@ -63,6 +63,8 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
             gone |= {row[2]: row for row in moved.rows}
         except HandlerError as failure:
             _check(failure)
+            # What failed before it has failed, even where that was for its effects.
+            gone |= {row[2]: row for row in failure.before}
             gone[failure.seq] = quarantined_row(failure)
             _check_number(request, gone, failure)
             request.settings.progress.note(

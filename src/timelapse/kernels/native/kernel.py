@@ -168,6 +168,7 @@ class NativeKernel:
                     result.beside = beside.end()
         except Failed as failed:
             result.failure, result.failed_seq = failed.failure, failed.seq
+            self._list_quarantined(result)
             return result
         finally:
             if beside is not None:
