@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -44,8 +45,11 @@ def logs(keys: st.SearchStrategy[int] = SMALL, max_size: int = 25) -> st.SearchS
     return steps.map(place)
 
 
+@lru_cache(maxsize=64)
 def passes(program: type[tl.Program]) -> list[tuple[PassProgram, bool]]:
-    """Passes as a planner could make them: deltas where possible, some of the others alone, and the final one."""
+    """Passes as a planner could make them: deltas where possible, some of the others alone, and the final one.
+
+    The same ones each time: what was lowered of them is then found again."""
     found = analyse(program)
     facts = found.facts
     scans = [
