@@ -87,6 +87,8 @@ def test_the_command_prunes_a_definition(tmp_path: Path) -> None:
     shown = cli("log", out, "--from", "1970-01-05", "--to", "1970-01-06", "--json").json
     assert [row["n"] for row in shown] == [4]
     assert cli("ingest", tmp_path / "log.toml", tmp_path / "x", "--types", "Nothing").code == 2
+    empty = cli("ingest", tmp_path / "log.toml", tmp_path / "x", "--types", "Pay,")
+    assert (empty.code, "--types 'Pay,' has an empty name" in empty.err) == (2, True)
     assert (
         cli(
             "ingest", tmp_path / "log.toml", tmp_path / "x", "--from", "1970-01-05", "--to", "1970-01-05"

@@ -208,7 +208,8 @@ def test_the_command_line_replays_types_and_says_so(log: tl.Log, tmp_path: Path)
     for types, said in (
         ("Payd", "did you mean Paid"),
         ("Other", "hears no events of type Other"),
-        (",", "no event type"),
+        (",", "names nothing"),
+        ("Paid,", "--types 'Paid,' has an empty name"),
     ):
         none = cli(*own[:-1], tmp_path / "none", "--types", types)
         assert none.code == 2

@@ -430,5 +430,7 @@ def _replayed(
 
 def _keys(given: list[str] | None) -> list[tuple[str, tuple[str, ...]]]:
     """`--key TYPE:f,g`, or `--key f,g` for every type that has these fields: types and fields."""
+    from timelapse.cli.options import names_of
+
     parts = [text.rpartition(":") for text in given or ()]
-    return [(name, tuple(f.strip() for f in fields.split(",") if f.strip())) for name, _, fields in parts]
+    return [(name, tuple(names_of("--key", [fields], "Alert:user,day"))) for name, _, fields in parts]

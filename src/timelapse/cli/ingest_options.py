@@ -73,8 +73,12 @@ def _value(option: str, text: str) -> Any:
         return None if text.lower() in ("none", "") else text
     if option == "max_bad_day":
         return share_of(text, "--max-bad-day")
-    if option in ("columns", "unique"):
+    if option == "columns":  # of those without a name nothing is read
         return [name.strip() for name in text.split(",")]
+    if option == "unique":
+        from timelapse.cli.options import names_of
+
+        return names_of("--unique", [text], "id")
     return text
 
 

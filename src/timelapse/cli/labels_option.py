@@ -37,6 +37,7 @@ def judging_of(
 
     Raises UsageError (TL800) for options without labels, or a time that is none.
     """
+    from timelapse.cli.options import names_of
     from timelapse.compare import Labels
     from timelapse.errors import UsageError
     from timelapse.ingest.amounts import Unfit
@@ -56,6 +57,6 @@ def judging_of(
         moment = None if until is None else Times().of_text(until)
     except Unfit as error:
         raise UsageError(f"--labels-until: {error}", hint="2026-10-24, or 2026-10-24T12:00:00Z") from None
-    key = [name.strip() for name in (label_key or "").split(",") if name.strip()]
+    key = [] if label_key is None else names_of("--label-key", [label_key], "txn_id")
     found = Labels.of(path, label=label, ts=label_ts, key=key)
     return {"labels": found, "record": record or None, "until": moment, **options}

@@ -90,14 +90,23 @@ def parse_span(since: str | None, before: str | None) -> tuple[int | None, int |
     )
 
 
-def type_names(given: Sequence[str]) -> list[str]:
-    """The event types that --types names: `A,B`, or the option again. Raises UsageError (TL808) where it names none."""
+def names_of(option: str, given: Sequence[str], example: str) -> list[str]:
+    """The names that an option lists: `A,B`, or the option again. Raises UsageError (TL808) for an empty name."""
     from timelapse.errors import UsageError
 
-    found = list(dict.fromkeys(name.strip() for text in given for name in text.split(",") if name.strip()))
-    if given and not found:
-        raise UsageError("--types names no event type", hint="--types Message,Friend", code="TL808")
+    found = [name.strip() for text in given for name in text.split(",")]
+    if not all(found):
+        said = ",".join(given)
+        raise UsageError(
+            f"{option} {said!r} has an empty name" if any(found) else f"{option} {said!r} names nothing",
+            hint=f"{option} {example}", code="TL808",
+        )  # fmt: skip
     return found
+
+
+def type_names(given: Sequence[str]) -> list[str]:
+    """The event types that --types names, each once. Raises UsageError (TL808) for an empty name."""
+    return list(dict.fromkeys(names_of("--types", given, "Message,Friend")))
 
 
 def part_of_log(log: Log, types: str | None, since: str | None, before: str | None) -> Log:

@@ -67,12 +67,12 @@ class Redaction:
 
 
 def _checked(names: Iterable[str], fields: set[tuple[str, str]], params: set[str]) -> frozenset[str]:
-    wanted = frozenset(n.strip() for text in names for n in text.split(",") if n.strip())
+    wanted = frozenset(n.strip() for text in names for n in text.split(","))
     known = {f for _, f in fields} | {f"{r}.{f}" for r, f in fields} | params
     for name in sorted(wanted):
         if name not in known:
             raise UsageError(
-                f"--redact {one_line(name)}: no record and no parameter is called so",
+                f"--redact {one_line(name) or 'an empty name'}: no record and no parameter is called so",
                 hint=f"{meant(name, known)}names: {', '.join(sorted(known)) or 'none'}", code="TL816",
             )  # fmt: skip
     return wanted
