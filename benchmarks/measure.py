@@ -6,11 +6,13 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 
@@ -60,6 +62,9 @@ class Bench:
     """The last rule's threshold, run after run, again from the start at the end."""
     say: Callable[[str], None] = print
     env: Mapping[str, str] = field(default_factory=dict)
+    pool: Pool | None = None
+    """Processes that later measurements use too. Then a candidate is run to its end before the next one begins, what
+    tells most first and whatever `until` says, and none of them is cold."""
 
     def over(self, planned: float = 0.0) -> bool:
         return time.monotonic() + planned > self.until
@@ -70,21 +75,78 @@ def measure(entries: Sequence[tuple[Candidate, Made]], bench: Bench) -> list[Mea
     where it did not run over that data set, the first one that did.
     """
     found = [Measured(c.name, c.title, m.dataset.events) for c, m in entries]
-    with tempfile.TemporaryDirectory(prefix="timelapse-bench-") as folder, ExitStack() as stack:
-        session = _Session(Path(folder), bench, stack)
-        for (candidate, made), one in zip(entries, found, strict=True):
+    todo = list(zip(entries, found, strict=True))
+    with ExitStack() as stack:
+        session = _Session(bench.pool or stack.enter_context(Pool()), bench)
+        if bench.pool is not None:
+            for (candidate, made), one in sorted(todo, key=lambda item: item[0][0].rank):
+                session.first(candidate, made, one)
+                for number in range(bench.rounds + 1):
+                    session.round(candidate, made, one, number)
+            return found
+        for (candidate, made), one in todo:
             session.first(candidate, made, one)
         for number in range(bench.rounds + 1):  # round 0 warms up
-            for (candidate, made), one in zip(entries, found, strict=True):
+            for (candidate, made), one in todo:
                 session.round(candidate, made, one, number)
     return found
 
 
-class _Session:
-    """The processes of one measurement, and the results that others are compared with."""
+class Pool:
+    """The processes of one measurement; with a place for their caches those of all that are given the pool.
 
-    def __init__(self, folder: Path, bench: Bench, stack: ExitStack) -> None:
-        self._folder, self._bench, self._stack = folder, bench, stack
+    Use as a context manager: its end ends them.
+    """
+
+    def __init__(self, caches: Path | None = None) -> None:
+        self._caches = caches
+        self._processes: dict[Hashable, Process] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        made = tempfile.TemporaryDirectory(prefix="timelapse-bench-")
+        self._folder = Path(self._stack.enter_context(made))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def process(self, candidate: Candidate, python: str, bench: Bench) -> tuple[Process, bool]:
+        """Where a candidate runs, and whether it was started for it."""
+        key: Hashable = candidate.shares or candidate.name
+        if self._caches is not None:  # what is set for a whole process is the same for all that share one
+            told = {k: v for k, v in candidate.options.items() if k in _OF_A_PROCESS}
+            key = (candidate.file, python, bench.cores, *sorted(told.items()))
+        found = self._processes.get(key)
+        if found is not None and found.alive:
+            return found, False
+        scratch = self._folder / f"{len(self._processes)}-{candidate.name}-{uuid.uuid4().hex[:8]}"
+        scratch.mkdir()
+        caches = {
+            "NUMBA_CACHE_DIR": str((self._caches or scratch) / "numba"),
+            "TIMELAPSE_CACHE": str((self._caches or scratch) / "cache"),
+        }
+        for path in caches.values():
+            Path(path).mkdir(parents=True, exist_ok=True)
+        if self._caches is not None:
+            caches["TIMELAPSE_STATES"] = str(scratch / "states")
+        env = {**caches, **candidate.env(), **bench.env}
+        made = Process(candidate.name, python, bench.cores, scratch, env)
+        self._processes[key] = self._stack.enter_context(made)
+        return made, True
+
+
+_OF_A_PROCESS = ("kernel", "spark", "master", "executors")
+"""Options that a process takes once."""
+
+
+class _Session:
+    """One measurement: where its candidates run, and the results that others are compared with."""
+
+    def __init__(self, pool: Pool, bench: Bench) -> None:
+        self._pool, self._bench = pool, bench
         self._processes: dict[str, Process] = {}
         self._references: dict[tuple[Network, float], tuple[str, I64]] = {}
         self._last: dict[str, float] = {}
@@ -95,20 +157,17 @@ class _Session:
         if python is None:
             one.state, one.reason = MISSING, INSTALL
             return
-        if self._bench.over():
+        if self._bench.over() and (self._bench.pool is None or candidate.rank > 1):
             one.state, one.reason = SKIPPED, "the time budget was spent"
             return
         self._bench.say(f"{candidate.title}: first run, {made.dataset.events:,} events")
-        key = candidate.shares or candidate.name
-        fresh = key not in self._processes
         try:
-            if fresh:
-                self._processes[key] = self._stack.enter_context(self._process(candidate, key, python))
-            process = self._processes[key]
+            process, fresh = self._pool.process(candidate, python, self._bench)
+            self._processes[candidate.name] = process
             with Watching(process) as memory:
                 process.make(candidate, made)
                 result = process.run(candidate, self._ratio(0))
-            if fresh:
+            if fresh and self._bench.pool is None:
                 one.cold = time.perf_counter() - process.started
             one.memory = memory.peak
             self._last[one.name] = result.seconds
@@ -125,9 +184,7 @@ class _Session:
             return
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
         try:
-            result = self._processes[candidate.shares or candidate.name].run(
-                candidate, self._ratio(number + 1)
-            )
+            result = self._processes[candidate.name].run(candidate, self._ratio(number + 1))
         except Failed as failure:
             one.state, one.reason = _state(failure), str(failure)
             return
@@ -139,16 +196,6 @@ class _Session:
             one.load.append(load)
             if result.cpu is not None:
                 one.cpu.append(result.cpu)
-
-    def _process(self, candidate: Candidate, key: str, python: str) -> Process:
-        scratch = self._folder / key
-        scratch.mkdir()
-        caches = {"NUMBA_CACHE_DIR": str(scratch / "numba"), "TIMELAPSE_CACHE": str(scratch / "cache")}
-        for path in caches.values():
-            Path(path).mkdir()
-        return Process(
-            key, python, self._bench.cores, scratch, {**caches, **candidate.env(), **self._bench.env}
-        )
 
     def _ratio(self, turn: int) -> float:
         return self._bench.ratios[turn % len(self._bench.ratios)]

@@ -118,6 +118,10 @@ class Process:
             self.kill()  # Ctrl-C, or a bug: nobody waits for its orderly end
         self.close()
 
+    @property
+    def alive(self) -> bool:
+        return self._child.poll() is None
+
     def make(self, candidate: Candidate, made: Made) -> None:
         """Get a candidate ready: imports, sessions. Raises Failed with what it said."""
         data = made.dataset

@@ -18,6 +18,8 @@ from timelapse import __version__
 from timelapse.env.machine import cores, memory_bytes
 
 FORMAT = 1
+NONE = "–"
+"""What was not measured, in a table."""
 PACKAGES = (
     "pyspark", "pyarrow", "numpy", "numba", "polars", "duckdb", "bytewax", "apache-flink", "pandas", "matplotlib",
 )  # fmt: skip
@@ -72,6 +74,15 @@ class Report:
     def wrong(self) -> list[Measured]:
         """Candidates that found something else, or failed."""
         return [m for m in self.measured if m.state in ("DIFFERENT", "failed")]
+
+    @property
+    def told(self) -> bool:
+        """Whether anything was measured."""
+        return (
+            any(m.median is not None for m in self.measured)
+            if self.measured
+            else any(t.rows for t in self.tables)
+        )
 
     def to_json(self) -> dict[str, Any]:
         """All of it: settings, machine, versions, every single time, medians."""
@@ -164,13 +175,13 @@ def versions() -> dict[str, str]:
 
 def seconds(value: float | None) -> str:
     if value is None:
-        return "–"
+        return NONE
     return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
 
 
 def times(value: float | None) -> str:
     if value is None:
-        return "–"
+        return NONE
     return f"{value:.2f}×" if value < 10 else f"{value:,.0f}×"
 
 
@@ -196,15 +207,20 @@ def comparison(
         base = bases.get(one.events)
         if one.state != OK:
             rows.append(
-                (one.title, f"{one.events:,}", *["–"] * 6, ": ".join(w for w in (one.state, one.reason) if w))
+                (
+                    one.title,
+                    f"{one.events:,}",
+                    *[NONE] * 6,
+                    ": ".join(w for w in (one.state, one.reason) if w),
+                )
             )
             continue
         speed = rate(one)
         rows.append((
             one.title, f"{one.events:,}", seconds(one.cold), seconds(one.median), seconds(one.cpu_median),
             times(None if base is None else ratio(one, base)),
-            "–" if speed is None else f"{speed / 1e6:.2f}",
-            "–" if one.memory is None else f"{one.memory / 2**30:.1f}", notes.get(one.name, ""),
+            NONE if speed is None else f"{speed / 1e6:.2f}",
+            NONE if one.memory is None else f"{one.memory / 2**30:.1f}", notes.get(one.name, ""),
         ))  # fmt: skip
     columns = ("", "events", "cold s", "warm s", "CPU s", "of native", "M ev/s", "GiB", "")
     return Table(title, columns, rows)

@@ -22,6 +22,7 @@ from benchmarks import (
     suites,
     windows,
 )
+from benchmarks.measure import Pool
 from benchmarks.process import OutOfTime, end_at, seconds_left
 from benchmarks.report import Report
 from benchmarks.suites import Settings
@@ -51,10 +52,22 @@ SUITES: dict[str, tuple[Callable[[Settings], Report], float]] = {
     "ingest": (ingest.ingest, 3),
 }
 """Each benchmark and its share of the time."""
+QUICK: dict[str, float] = {
+    "rivals": 12,
+    "keyed": 3,
+    "windows": 3,
+    "edit": 5,
+    "slices": 3,
+    "text": 3,
+    "ingest": 1,
+}
+"""What a quick run measures first, with shares of the time; the others come behind these, with a share of 1 each."""
 QUICK_EVENTS = 100_000
 QUICK_MINUTES = 1.8
 """The rest of two minutes is for imports, and for what ends."""
 _LEAST_SECONDS = 0.5
+_LEAST_WHOLE = 12.0
+"""Seconds that a benchmark of a quick run has, if there are so many: less is not enough to start anything."""
 
 
 def chosen(names: Sequence[str]) -> list[str]:
@@ -76,29 +89,47 @@ def run(
 
     With `minutes`, each gets its share of what is left; making data, once for all later runs, is not counted. As long
     as a benchmark's share is not spent, every candidate runs at least cold, once to warm up and once timed; what
-    is left out is shown as such. A quick run takes QUICK_MINUTES at most, data and all: what goes on when a benchmark's
-    share is spent is stopped.
+    is left out is shown as such. A quick run takes QUICK_MINUTES at most, data and all. It begins with what tells most, keeps
+    processes and machine code from one benchmark to the next, and says at its end what was not measured. Of the benchmarks
+    behind those in QUICK one that goes on for twice its share is stopped.
     """
     wanted = chosen(names)
-    if settings.quick and minutes is None:
-        minutes = QUICK_MINUTES
-        settings.say(f"quick: {60 * minutes:.0f} s at most; what does not fit is left out")
-    end = None if minutes is None else time.monotonic() + 60 * minutes
+    if not settings.quick:
+        end = None if minutes is None else time.monotonic() + 60 * minutes
+        for position, name in enumerate(wanted):
+            suite, share = SUITES[name]
+            own = settings
+            if end is not None:
+                left = max(0.0, end + sum(settings.making) - time.monotonic())
+                own = replace(settings, budget=left * share / sum(SUITES[n][1] for n in wanted[position:]))
+            settings.say(f"{name} ...")
+            report = suite(own)
+            yield report, report.write(out)
+        return
+    with Pool(settings.data / "quick") as pool:
+        yield from _quick(wanted, replace(settings, pool=pool), minutes or QUICK_MINUTES, out)
+
+
+def _quick(
+    wanted: list[str], settings: Settings, minutes: float, out: Path
+) -> Iterator[tuple[Report, list[Path]]]:
+    settings.say(
+        f"quick: {60 * minutes:.0f} s at most, what tells most first; machine code is kept from earlier benchmarks, so nothing is measured cold"
+    )
+    end = time.monotonic() + 60 * minutes
+    wanted = sorted(wanted, key=[*QUICK, *SUITES].index)
+    missing: list[str] = []
     for position, name in enumerate(wanted):
-        suite, share = SUITES[name]
-        own = settings
-        if end is not None:
-            making = 0.0 if settings.quick else sum(settings.making)
-            left = max(0.0, end + making - time.monotonic())
-            own = replace(settings, budget=left * share / sum(SUITES[n][1] for n in wanted[position:]))
-        if settings.quick:
-            if own.budget < _LEAST_SECONDS:
-                settings.say(f"{name}: left out, the time was spent")
-                continue
-            end_at(time.monotonic() + own.budget)
+        left = end - time.monotonic()
+        budget = left * QUICK.get(name, 1) / sum(QUICK.get(n, 1) for n in wanted[position:])
+        if budget < _LEAST_SECONDS:
+            missing.append(name)
+            settings.say(f"{name}: left out, the time was spent")
+            continue
+        end_at(time.monotonic() + (left if name in QUICK else min(left, max(2 * budget, _LEAST_WHOLE))))
         settings.say(f"{name} ...")
         try:
-            report = suite(own)
+            report = SUITES[name][0](replace(settings, budget=budget))
         except Exception as error:
             if seconds_left() != 0:
                 raise
@@ -108,8 +139,16 @@ def run(
                 if spent
                 else f", and what was measured until then makes no report ({type(error).__name__})"
             )
+            missing.append(name)
             settings.say(f"{name}: stopped, its time was spent{why}")
             continue
         finally:
             end_at(float("inf"))
+        if not report.told:
+            missing.append(name)
+            settings.say(f"{name}: nothing was measured in its time")
+            continue
         yield report, report.write(out)
+    if missing:
+        alone = f"`timelapse bench {missing[0]} --quick` measures one alone"
+        settings.say(f"not measured, for want of time: {', '.join(missing)}; {alone}")

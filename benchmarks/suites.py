@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks import candidates as who
 from benchmarks.candidates import Candidate
 from benchmarks.data import Dataset, Made, make
-from benchmarks.measure import OK, Bench, Measured, measure
+from benchmarks.measure import OK, Bench, Measured, Pool, measure
 from benchmarks.report import Plot, Report, Series, Table, comparison, rate, ratio, seconds, times
 
 
@@ -28,13 +28,15 @@ class Settings:
     say: Callable[[str], None] = print
     only: tuple[str, ...] = ()
     """Names of candidates, where not all are wanted."""
+    pool: Pool | None = None
+    """The processes of a quick run."""
     making: list[float] = field(default_factory=list)
     """Seconds that making data took, each time."""
 
     def bench(self, cores: int | None = None, ratios: Sequence[float] = (2.0,), share: float = 1.0) -> Bench:
         """How to measure, from now on. `share` is the part of the budget."""
         until = time.monotonic() + self.budget * share
-        return Bench(self.rounds, cores or self.cores, until, ratios, self.say)
+        return Bench(self.rounds, cores or self.cores, until, ratios, self.say, pool=self.pool)
 
     def made(self, dataset: Dataset) -> Made:
         started = time.monotonic()

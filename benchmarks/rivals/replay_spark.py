@@ -143,7 +143,7 @@ class Replay:
                 self._made(2.0),
                 tl.Log.open(self._log),
                 spark=False,
-                **{**self._options, **options, "cache": False},
+                **{**self._options, **options, "cache": False, "engine": "auto"},
             )
         os.environ["TIMELAPSE_KERNEL"] = "auto"
 

@@ -7,18 +7,24 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks import run as running
-from benchmarks.candidates import Candidate
+from benchmarks.candidates import OURS, PYTHON, Candidate
+from benchmarks.command import _show as show
+from benchmarks.command import bench as benched
 from benchmarks.data import Dataset, make
-from benchmarks.measure import OK, SKIPPED, Bench, measure
+from benchmarks.measure import OK, SKIPPED, Bench, Measured, Pool, measure
 from benchmarks.process import end_at
-from benchmarks.report import Report
+from benchmarks.report import NONE, Report, Table, comparison
+from benchmarks.rivals.replay_spark import Replay
 from benchmarks.suites import Settings
+from benchmarks.workloads import IntAntispam
 from tests.cli.run_cli import command
+from timelapse.errors import UsageError
 
 SLEEPING = """
 import subprocess, sys, time
@@ -66,7 +72,7 @@ def test_suites_share_the_time_and_what_is_left_out_is_said(
     def slow(settings: Settings) -> Report:
         budgets.append(settings.budget)
         time.sleep(1.0)
-        return Report("slow", "slow", {}, [], [])
+        return Report("slow", "slow", {}, [], [Table("slow", ("", "s"), [("it", "1")])])
 
     monkeypatch.setattr(running, "SUITES", {"one": (slow, 1), "two": (slow, 1), "three": (slow, 1)})
     monkeypatch.setattr(running, "QUICK_MINUTES", 2.4 / 60)
@@ -75,6 +81,7 @@ def test_suites_share_the_time_and_what_is_left_out_is_said(
     assert budgets[0] == pytest.approx(0.8, abs=0.1)
     assert "three: left out, the time was spent" in said
     assert said[0].startswith("quick: ")
+    assert said[-1].startswith("not measured, for want of time: three; `timelapse bench three --quick`")
 
 
 def test_what_is_measured_in_this_process_is_stopped_too(
@@ -93,7 +100,8 @@ def test_what_is_measured_in_this_process_is_stopped_too(
     assert (
         list(running.run([], Settings(1000, 1, tmp_path, quick=True, say=said.append), None, tmp_path)) == []
     )
-    assert said[-1] == "endless: stopped, its time was spent"
+    assert "endless: stopped, its time was spent" in said
+    assert said[-1].startswith("not measured, for want of time: endless")
     assert signal.getsignal(signal.SIGALRM) is before
 
 
@@ -111,6 +119,59 @@ def test_a_candidate_that_hangs_is_stopped_at_the_end(tmp_path: Path) -> None:
     assert found.state != OK
     assert time.monotonic() - began < 30
     assert not _left(tmp_path)
+
+
+def test_a_table_has_its_main_rows_however_little_time_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What tells most runs first, in processes that later benchmarks use too; what did not run is named with the reason."""
+    said: list[str] = []
+    made = make(Dataset(500), tmp_path / "data", lambda _: None)
+    main = replace(PYTHON, rank=0)
+    other = replace(PYTHON, name="other", title="Another", rank=2)
+    with Pool(tmp_path / "caches") as pool:
+        for _ in range(2):
+            bench = Bench(1, until=0.0, say=said.append, pool=pool)
+            late, one = measure([(other, made), (main, made)], bench)
+            assert (one.state, len(one.warm), one.cold) == (OK, 1, None)
+            assert (late.state, late.reason) == (SKIPPED, "the time budget was spent")
+        assert len(pool._processes) == 1
+    show(Report("r", "R", {}, [late, one], [comparison("R", [late, one], {}, {})]))
+    told = capsys.readouterr().out
+    assert "Another: not run: the time budget was spent" in told
+    assert NONE not in told  # neither rows nor columns of nothing
+
+
+def test_a_benchmark_that_measured_nothing_shows_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a command that measured nothing at all is an error."""
+    said: list[str] = []
+
+    def nothing(settings: Settings) -> Report:
+        return Report("nothing", "nothing", {}, [Measured("a", "A", 5, SKIPPED, "the time was spent")], [])
+
+    monkeypatch.setattr(running, "SUITES", {"nothing": (nothing, 1)})
+    quick = Settings(1000, 1, tmp_path, quick=True, say=said.append)
+    assert list(running.run([], quick, None, tmp_path)) == []
+    assert "nothing: nothing was measured in its time" in said
+    with pytest.raises(UsageError, match="nothing was measured"):
+        benched([], 1000, 1, True, None, 1, [], False, tmp_path / "out", tmp_path / "data", False)
+
+
+def test_what_runs_on_spark_compiles_in_process_first(tmp_path: Path) -> None:
+    """The engine is that of the measured replays: the ones that compile for them have no session."""
+    made = make(Dataset(500), tmp_path / "data", lambda _: None)
+    replay = Replay(made.path / "log", IntAntispam, None, {**OURS.options, "cache": False})
+    before = os.environ.get("TIMELAPSE_KERNEL")
+    os.environ["TIMELAPSE_KERNEL"] = "auto"
+    try:
+        replay._compile()
+    finally:
+        if before is None:
+            del os.environ["TIMELAPSE_KERNEL"]
+        else:
+            os.environ["TIMELAPSE_KERNEL"] = before
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
