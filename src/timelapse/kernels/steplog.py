@@ -350,3 +350,13 @@ class NotedLoop(Loop):
             store.cells.forget_wide(number, ts)
         for done in self.done:
             done.operations.forget(number, ts)
+
+    def end(self) -> None:
+        """Nothing of the steps is needed any more, nor what is pending. They are in cycles: the search for garbage would go through all of them."""
+        for step in self.order:
+            if step.dated is not None:
+                step.dated.note = None
+        for cells in (self.agenda.cells, *(store.cells for store in self.stores.values())):
+            cells.found.clear()
+        for held in (self.order, self.steps, self.trees, self.agenda.writes, self.agenda.events):
+            held.clear()

@@ -115,7 +115,11 @@ def without_failing(
     outcome = None
     if acts_later(program):
         try:
-            outcome = _Undo(asked, taken).run()
+            undo = _Undo(asked, taken)
+            try:
+                outcome = undo.run()
+            finally:
+                undo.end()
         except CannotUndo:
             outcome = None
     if outcome is None:
@@ -210,6 +214,10 @@ class _Taking:
 class _Undo(_Taking):
     """Has the loop undo them. Raises CannotUndo where it does not keep as much as it would need."""
 
+    def __init__(self, asked: _Asked, taken: dict[int, Quarantined]) -> None:
+        super().__init__(asked, taken)
+        self._loop = self._new_loop()
+
     def run(self) -> SerialOutcome | None:
         """None where the outcome is wanted and is another one: the clock has gone on beyond the last event that is left."""
         self._restarts = 0
@@ -268,11 +276,19 @@ class _Undo(_Taking):
             else:
                 return True
 
+    def end(self) -> None:
+        """Nothing is undone any more."""
+        self._loop.end()
+
     def _begin_again(self) -> None:
-        self._last: tuple[int, int, int] | None = None
-        self._loop = NotedLoop(self._program, self._put_out if self._asked.keep else None)
+        self._loop.end()
+        self._loop = self._new_loop()
         self._undoing = Undoing(self._program, self._loop, self._take)
+        self._last: tuple[int, int, int] | None = None
         self._from_start(self._loop)
+
+    def _new_loop(self) -> NotedLoop:
+        return NotedLoop(self._program, self._put_out if self._asked.keep else None)
 
     def _put_out(self, step: Step) -> None:
         ts, phase, _, _ = step.key
