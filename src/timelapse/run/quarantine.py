@@ -7,6 +7,7 @@ the events are found by going through the log once more (kernels/taking.py), and
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -25,7 +26,9 @@ from timelapse.run.source import refuse_silence
 from timelapse.run.takeout import left_as_it_is, reader_without, taken_out
 
 _AGAIN = 8
-"""A compiled replay begins again for so many events before it is worth going through the log as Python."""
+_STEP = 30e-6
+"""A compiled replay begins again for so many events at least, and for more as long as that takes less than going through the log as
+Python: about so many seconds for each event."""
 
 
 class TimesMoved(Exception):
@@ -56,7 +59,9 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
         )
     chain = _in_order(request, plan)
     gone: dict[int, Quarantined] = {}
-    for _ in range(_AGAIN):
+    rounds, spent, began = 0, 0.0, time.perf_counter()
+    while rounds < _AGAIN or spent < _STEP * request.source.reader.count:
+        rounds += 1
         try:
             return attempt(_without(request, gone), chain, _rows(gone), True)
         except TimesMoved as moved:
@@ -73,6 +78,7 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
             )
             if failure.ts > (request.source.reader.ts_first or 0) and not _is_cheap(request):
                 break
+        spent = time.perf_counter() - began
     most = most_failures(request.settings.max_quarantined, request.source.reader.count)
     rows = taken_out(
         request.program, request.source.reader, most=most, until=request.settings.until,
