@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 from rich.console import Console
 
 import timelapse as tl
-from examples.antispam import Antispam
+from examples.antispam import Antispam, Friendship, Message
 from tests.plan.programs import Ledger, Login
+from timelapse.display import foretold
 from timelapse.errors import PlanError, UsageError
 from timelapse.explanation import Explanation, explain
 from timelapse.explanation.summary import summary
+from timelapse.plan.cost import AROUND_SECONDS
 
 
 class Daily(tl.Record):
@@ -190,9 +193,34 @@ def test_a_small_log_is_told_in_seconds() -> None:
     text = str(explain(Antispam, {"Message": 1, "Friendship": 0}, cores=2))
     assert "of the serial time" not in text
     assert " ms " in text
-    assert "most of it is the start" in text
+    assert "about 0.5" in text  # what a user waits for, which is not the passes
     large = str(explain(Antispam, {"Message": 10**7, "Friendship": 10**6}, cores=2))
     assert "of the serial time" in large
+
+
+def test_a_prediction_says_what_it_includes(tmp_path: Path) -> None:
+    """What a user waits for: a process that starts, loads and plans, and what is around the passes. The plan is a replay's."""
+    events = [
+        Friendship(a=1, b=2, ts=0),
+        *(Message(id=n, sender=n % 9, recipient=n % 7, ip="a", text="b", ts=n) for n in range(3_000)),
+    ]
+    log = tl.Log.from_events(tmp_path / "log", events)
+    found = tl.explain(Antispam, log)
+    assert found.seconds is not None
+    assert found.whole_seconds == found.seconds + found.around
+    assert found.around >= AROUND_SECONDS
+    assert (found.mode, found.plan.mode) == (
+        "chain",
+        "chain",
+    )  # as the replay, which has one slice for so few
+    started = replace(found, process=2.0)
+    text = str(started)
+    assert f"about {foretold(found.seconds + found.around + 2.0)} on" in text
+    assert f"around them {foretold(found.around + 2.0)}: start, planning, files" in text
+    assert "start," not in str(found)
+    assert "waits for the compiler" in str(replace(found, to_compile=2))
+    run = tl.replay(Antispam, log, spark=False)
+    assert run.manifest.certificate["slices"] == 1
 
 
 class Ticks(tl.Program):

@@ -68,6 +68,9 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Show a program's states, what they depend on, the strategy of each, the line that causes it, the remedy."""
+    import time
+    from dataclasses import replace
+
     from timelapse.cli.console import console, line, print_json
     from timelapse.cli.settings import build_program
     from timelapse.cli.writes import check_file
@@ -86,6 +89,8 @@ def explain(
         print_critical_path(made, opened, events, asked=critical_path, as_json=as_json)
         return
     found = make_explanation(made, opened, slices=slices, cores=cores)
+    # what this command has taken until here (start, loading, planning) a replay takes as well
+    found = replace(found, process=round(time.process_time(), 2))
     if svg is not None:
         svg.parent.mkdir(parents=True, exist_ok=True)
         svg.write_text(found.svg(), encoding="utf-8")

@@ -12,6 +12,7 @@ from timelapse.analysis.result import Diagnostic, PassProgram
 from timelapse.errors import Place, PlanError, UsageError
 from timelapse.model.pending import PENDING, WRITES
 from timelapse.model.program import Program, as_program, params_of, spec_of
+from timelapse.plan.cost import AROUND_SECONDS, LOADING_SECONDS
 from timelapse.plan.make import make_plan
 from timelapse.plan.plan import Plan, columns_of, place_text
 from timelapse.plan.strategy import Analysed, Strategy, parse_strategy
@@ -144,12 +145,23 @@ class Explanation:
     trusted: tuple[Note, ...]
     diagnostics: tuple[Note, ...]
     seconds: float | None
-    """Predicted seconds, where a log is known."""
+    """Predicted seconds of all passes, where a log is known. What a user waits for has `around` and `process` too."""
     phases: dict[str, float]
     """Predicted core-seconds of all passes by phase, where a log is known."""
     plan: Plan = field(repr=False, compare=False)
     foretold: bool = False
     """Whether `law` is what the planner foretells."""
+    around: float = 0.0
+    """Seconds that a replay takes beside its passes: planned, compared, published; machine code loaded."""
+    process: float = 0.0
+    """Seconds that a process takes to start, to load and to plan, where a command has measured it: of its own."""
+    to_compile: int = 0
+    """Passes that will wait for the compiler, once."""
+
+    @property
+    def whole_seconds(self) -> float | None:
+        """Predicted seconds that a user waits for a replay, where a log is known; the compiler left out."""
+        return None if self.seconds is None else self.seconds + self.around + self.process
 
     @property
     def stages(self) -> int:
@@ -275,6 +287,7 @@ def explain_analysis(
         total=round(law.total, 4),
         chained=round(sum(law.chain), 4),
         seconds=None if counts is None else round(plan.ratio(None, slices) * law.serial_seconds, 4),
+        around=AROUND_SECONDS + (LOADING_SECONDS if law.compiled else 0.0),
         phases={} if counts is None else {name: round(s, 4) for name, s in plan.phases().items()},
         trusted=tuple(_note(d) for d in analysis.trusted),
         diagnostics=tuple(_note(d) for d in analysis.diagnostics),

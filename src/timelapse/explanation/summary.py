@@ -53,17 +53,23 @@ def _compiled(e: Explanation) -> str:
 
 
 def time_text(e: Explanation) -> str:
-    """What a replay is predicted to take: seconds where a log is known, and of the serial loop's time."""
+    """What a replay is predicted to take: where a log is known the seconds that a user waits, and what they are made of."""
     cores = f"on {many(e.cores, 'core', 'cores')}"
     if e.slices:
         cores += f", {many(e.slices, 'slice', 'slices')}"
     if e.seconds is None:
         return f"{e.ratio:.2f} of the serial time {cores}, for a large log"
     known = sum(n for n in e.events.values() if n is not None)
-    size = f"about {foretold(e.seconds)} {cores} for {many(known, 'event', 'events')}"
-    if not of_use(e):
-        return f"{size}; most of it is the start, whatever the program"
-    return f"{size}, {e.ratio:.2f} of the serial time"
+    around = f"around them {foretold(e.around + e.process)}: {'start, ' if e.process else ''}planning, files"
+    if e.plan.law.compiled:
+        around += ", loading of machine code"
+    if e.to_compile:
+        around += "; the first such replay also waits for the compiler, some seconds"
+    passes = f"passes {foretold(e.seconds)}"
+    if of_use(e):
+        passes += f" ({e.ratio:.2f} of the serial time)"
+    whole = e.seconds + e.around + e.process
+    return f"about {foretold(whole)} {cores} for {many(known, 'event', 'events')}: {passes}, {around}"
 
 
 def of_use(e: Explanation) -> bool:

@@ -52,6 +52,11 @@ COMPILED_LOAD_SHARE = 0.3
 CROWD = 1.3
 """How much slower compiled passes are side by side on one machine than one alone: they wait for the same memory.
 Measured on two virtual machines with two cores (AMD and Intel): 1.2 to 1.45."""
+AROUND_SECONDS = 0.5
+"""What a replay takes beside its passes, in a process that has analysed and planned it: events that are processed twice, first use
+of what reads and writes files, publishing. Anti-spam, 2,000 to 3,000,000 events, two cores: 0.5 to 0.7 s of processor time."""
+LOADING_SECONDS = 0.4
+"""The same for machine code, beside that: the compiler's library is loaded."""
 TYPICAL_EVENTS = 1_000_000
 """Size of a log that is not known."""
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from timelapse.analysis.result import PassProgram
 from timelapse.env.cores import usable_cores
+from timelapse.env.master import wanted
+from timelapse.env.spark_session import existing
 from timelapse.errors import SilentLog, UsageError
 from timelapse.explanation.model import (
     LAW_CORES,
@@ -18,7 +20,15 @@ from timelapse.explanation.model import (
     counts_of,
     explain_analysis,
 )
-from timelapse.kernels.choose import COLD_EVENTS, NOT_ALONE, Choice, choice, foresee, share_of
+from timelapse.kernels.choose import (
+    COLD_EVENTS,
+    NOT_ALONE,
+    Choice,
+    choice,
+    foresee,
+    share_of,
+    uncompiled,
+)
 from timelapse.kernels.lowered import kept_whole
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.plan import make_plan
@@ -27,6 +37,7 @@ from timelapse.plan.plan import Plan
 from timelapse.plan.scale import ScaleRow
 from timelapse.plan.scale import scale as foretold
 from timelapse.run.foresight import file_of, why_text
+from timelapse.run.planning import plan_here
 from timelapse.run.source import refuse_silence
 
 
@@ -78,14 +89,14 @@ def explain(
 
     `log` is a tl.Log (or anything that counts its events): costs are then weighted with its event counts, seconds are
     predicted, and what will be compiled is said for a log of this size. `slices`, `cores` and `force` are as for
-    `replay`; `cores` defaults to this machine's. Raises UsageError for something that is not a program or a log,
+    `replay`; `cores` defaults to this machine's, and the plan then to that of a replay without further options. Raises UsageError for something that is not a program or a log,
     PlanError for a forced strategy that is not exact.
     """
     from timelapse.analysis import analyse
 
     bound = as_program(program)
     counts = counts_of(log)
-    cores = cores or usable_cores()
+    given, cores = cores, cores or usable_cores()
     events = None if counts is None else sum(counts.get(e.__name__, 0) for e in spec_of(bound).events)
     reader = getattr(log, "reader", None)
     if reader is None:
@@ -95,6 +106,9 @@ def explain(
         )  # fmt: skip
     make = planner(bound, log, slices, force)
     plan = make(cores, cores)
+    if given is None and existing() is None and wanted() is None:
+        forced = slices is not None or force is not None
+        plan = (plan_here(make, cores, reader.count, asked=True, forced=forced) or (plan,))[0]
     whole = plan.law.serial_seconds
 
     def relative(n: int) -> float:
@@ -106,6 +120,11 @@ def explain(
         kernels=Compiler(bound, reader.count, slices, cores), plan=plan,
         foretold={n: relative(n) for n in sorted({*LAW_CORES, cores})},
     )  # fmt: skip
+    each = share_of(reader.count, slices or cores, cores)
+    passes = [(s.work, each, False) for s in plan.stages] if plan.mode == "staged" else []
+    found = dataclasses.replace(
+        found, to_compile=len(uncompiled(bound, [*passes, (plan.last, reader.count, True)])[0])
+    )
     try:
         refuse_silence(bound, reader)
     except SilentLog as error:

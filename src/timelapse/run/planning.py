@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -97,23 +98,36 @@ class Planner:
         """What runs in this process, without Spark; None where a session is to be started. `asked`: whether it may be: it
         is where the replay would be faster by more than the start takes, or slices were asked for that run as Python."""
         settings, own, count = self.request.settings, usable_cores(), self.request.source.left
-        local = LocalExecutor(threads=own)
-        if not asked or count <= IN_PROCESS_EVENTS:
-            plan = self.plan(1, own)
-            if own > 1 and in_threads(plan):
-                plan = self.plan(own, own)
-            few = f"{count:,} events take less than Spark's start of {SPARK_START_SECONDS:.0f} s"
-            return Settled(plan, local, few if count <= IN_PROCESS_EVENTS else "Spark is ruled out")
-        plan = self.plan(own, own)
-        if why := _one_process(plan) if own > 1 or plan.mode != "staged" else "":
-            return Settled(plan, local, f"{why}; {_predicted(plan)}")
-        if settings.slices is None and settings.strategy is None:
-            alone = self.plan(1, own)
-            gain = (alone.ratio() - plan.ratio()) * plan.law.serial_seconds
-            if gain < SPARK_START_SECONDS:
-                why = f"slices on Spark would gain {max(0.0, gain):.1f} s, less than its start of {SPARK_START_SECONDS:.0f} s"
-                return Settled(alone, local, why)
-        return None
+        forced = settings.slices is not None or settings.strategy is not None
+        found = plan_here(self.plan, own, count, asked=asked, forced=forced)
+        return None if found is None else Settled(found[0], LocalExecutor(threads=own), found[1])
+
+
+def plan_here(
+    make: Callable[[int, int], Plan], own: int, count: int, *, asked: bool, forced: bool
+) -> tuple[Plan, str] | None:
+    """The plan of what runs in this process, and why it does; None where a session is to be started.
+
+    `own`: this machine's cores, `count`: the log's events, `forced`: slices or strategies are given.
+    """
+    if not asked or count <= IN_PROCESS_EVENTS:
+        plan = make(1, own)
+        if own > 1 and in_threads(plan):
+            plan = make(own, own)
+        few = f"{count:,} events take less than Spark's start of {SPARK_START_SECONDS:.0f} s"
+        return plan, few if count <= IN_PROCESS_EVENTS else "Spark is ruled out"
+    plan = make(own, own)
+    if why := _one_process(plan) if own > 1 or plan.mode != "staged" else "":
+        return plan, f"{why}; {_predicted(plan)}"
+    if not forced:
+        alone = make(1, own)
+        gain = (alone.ratio() - plan.ratio()) * plan.law.serial_seconds
+        if gain < SPARK_START_SECONDS:
+            return (
+                alone,
+                f"slices on Spark would gain {max(0.0, gain):.1f} s, less than its start of {SPARK_START_SECONDS:.0f} s",
+            )
+    return None
 
 
 def _predicted(plan: Plan) -> str:
