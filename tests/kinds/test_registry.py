@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import timelapse as tl
+from tests.writers import phrases
 from timelapse.kinds import registry
 from timelapse.kinds.base import State
 
@@ -75,3 +76,8 @@ def test_the_registry_is_what_programs_are_given() -> None:
         assert kind.__name__ == name
         assert getattr(tl, name) is kind
         assert name in tl.__all__
+
+
+def test_random_programs_have_states_of_every_kind() -> None:
+    declared = [*phrases.KINDS.values(), *(found.declared for found in phrases.FURTHER.values())]
+    assert {text.removeprefix("tl.").partition("[")[0] for text in declared} == set(registry.MODULES)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import random
 import re
 
-_VIEWS = ("last", "ago")
-_KEYED = ("Counter", "Mean", "Set", "SetOf", "MapOf", "ListOf", "Smoothed", "Decayed")
-_VALUES = ("Value", "Max", "Min", "First")
-"""Kinds whose first bracket may be a value alone: then there is no key, and no past to look at."""
+from timelapse.kinds.registry import kinds
 
-_READS = frozenset({"get", "count", "sum", "top", "items", "tail", "fields"})
+_VIEWS = ("last", "ago")
+_READS = frozenset(
+    name
+    for kind in kinds().values()
+    for name, op in kind.ops.items()
+    if op.effect is None and hasattr(kind, name)
+)
 """Methods that only read."""
 
 HISTORY = 6
@@ -25,21 +29,33 @@ def looking(rng: random.Random, text: str, *, chance: float = 0.5, dated: float 
     that can be dated takes effect later, or at once after all.
     """
     keyed: dict[str, tuple[str, ...]] = {}
-    kinds: dict[str, str] = {}
+    named: dict[str, str] = {}
     lines = []
     for line in text.splitlines():
         found = re.fullmatch(r"    (s\d): tl\.(\w+)\[(.*?)\](?: = tl\.state\((.*)\))?", line)
-        if found and (found[2] in _KEYED or (found[2] in _VALUES and "," in found[3])):
-            keyed[found[1]], kinds[found[1]] = _VIEWS, found[2]
-            if found[2] in ("Counter", *_VALUES) and rng.random() < 0.5:
+        if found and _has_a_past(found[2], found[3]):
+            keyed[found[1]], named[found[1]] = _VIEWS, found[2]
+            if _has_moments(found[2]) and rng.random() < 0.5:
                 keyed[found[1]] = (*_VIEWS, "past", "past")
                 more = f", {found[4]}" if found[4] else ""
                 line = f"    {found[1]}: tl.{found[2]}[{found[3]}] = tl.state(history={HISTORY}{more})"
         lines.append(line)
     module = ast.parse("\n".join(lines) + "\n")
     if dated:
-        module = _Dating(rng, kinds, dated).visit(module)
+        module = _Dating(rng, named, dated).visit(module)
     return ast.unparse(_Looking(rng, keyed, chance).visit(module)) + "\n"
+
+
+def _has_a_past(name: str, arguments: str) -> bool:
+    """Whether a state so declared can be looked back on: not where handlers use it as a plain value."""
+    kind = kinds()[name]
+    return "," in arguments or not (kind.has_value and kind.attribute_style)
+
+
+def _has_moments(name: str) -> bool:
+    """Whether `x[k]` has the form `x.get(k, at=t)`, too."""
+    ops, get = kinds()[name].ops, getattr(kinds()[name], "get", None)
+    return "getitem" in ops and get is not None and "at" in inspect.signature(get).parameters
 
 
 class _Looking(ast.NodeTransformer):

@@ -1,4 +1,4 @@
-"""How random programs declare states, and what they say to the kinds beyond Counter, Set, Value, Max, Min, First."""
+"""How random programs declare states, and what they say to all kinds but the first six."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ that touches another kind runs as ordinary Python, with the same result.
 `Money` below stands for a decimal with a declared scale: `Money = Annotated[Decimal, tl.scale(2)]`
 ([semantics.md](semantics.md)). It goes where an int goes: `tl.Sum[int, Money]`, `tl.Value[int, Money]`, `tl.Mean[int, Money]`.
 
-`Run.state(name)` gives a table with the columns `key` and `value`, in key order, if nothing else is said below.
+`Run.state(name)` gives a table with the columns `key` and `value`, in key order, if nothing else is said below. A write with
+`at` among its parameters can be dated: it takes effect at that time ([time.md](time.md)).
 """
 
 _SIGNS = {
@@ -36,7 +37,29 @@ _SIGNS = {
 
 def page() -> str:
     """The page's text."""
-    return _HEAD + "".join(f"\n{part}" for kind in kinds().values() for part in _kind(kind))
+    parts = [*_tables(), *(part for kind in kinds().values() for part in _kind(kind))]
+    return _HEAD + "".join(f"\n{part}" for part in parts)
+
+
+def _tables() -> Iterator[str]:
+    """All kinds in short."""
+    rows = [(_declared(kind), kind.__name__, kind.short) for kind in kinds().values()]
+    yield "| kind | writes | reads | a missing key reads as |\n|---|---|---|---|\n" + "".join(
+        f"| `{declared}` | {short.writes} | {short.reads} | {short.missing} |\n"
+        for declared, _, short in rows
+    )
+    yield (
+        "Each operation is a function from (presence, value) to (presence, value); what a slice does to a key is the "
+        "composition\nof its operations, which is again such a function of one of a few forms:\n"
+    )
+    yield "| kind | what a slice does to a key | composed exactly |\n|---|---|---|\n" + "".join(
+        f"| `{name}` | {short.effects} | {short.exact} |\n" for _, name, short in rows
+    )
+
+
+def _declared(kind: type[State]) -> str:
+    """A kind with its parameters, as its description begins: `Counter[K]`."""
+    return (inspect.getdoc(kind) or "").split("`")[1].partition(" = ")[0].removeprefix("tl.")
 
 
 def _kind(kind: type[State]) -> Iterator[str]:

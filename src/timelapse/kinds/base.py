@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self
 
 from timelapse.display import span
 from timelapse.errors import DefinitionError, TimeRange, UsageError
@@ -110,12 +110,24 @@ def state(
     """Options of a state.
 
     `default` is what reading a missing key gives; `history` (microseconds) is how far back
-    `get(k, at=t)` may go. For `tl.Smoothed` and `tl.Decayed`: `alpha`, the weight of the
-    newest value, or `half_life` (microseconds), after which a value weighs half. For `tl.ListOf`:
-    `last`, how many values per key are kept. For `tl.Distinct` and `tl.Frequent`: `size`, how much of a key is
-    kept. For `tl.Quantiles`: `error`, the largest relative one.
+    `get(k, at=t)` may go. Some kinds take more (docs/kinds.md): `alpha`, the weight of the
+    newest value, or `half_life` (microseconds), after which a value weighs half; `last`, how many values
+    per key are kept; `size`, how much of a key is kept; `error`, the largest relative one.
     """
     return StateOptions(default, history, alpha, half_life, last, size, error)
+
+
+class Short(NamedTuple):
+    """A kind in short, for the tables of docs/kinds.md."""
+
+    writes: str
+    reads: str
+    missing: str
+    """As what a missing key reads."""
+    effects: str
+    """What a slice does to a key."""
+    exact: str
+    """When that is composed exactly."""
 
 
 class Clock(Protocol):
@@ -216,6 +228,7 @@ class State:
     """Under what the values of a declared key stand, where they always are the same ones, and reads are made of all of them."""
     effect_words: ClassVar[Mapping[str, str]] = {}
     """Its effects in words, for explanations, where the usual words (plan/strategy.py) do not say it."""
+    short: ClassVar[Short]
     columns: ClassVar[str] = "`key`, `value`"
     """The columns that `shown` gives, for docs/kinds.md."""
     signs: ClassVar[Mapping[str, str]] = {}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from timelapse.errors import IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.kinds.base import UNKEYED, Op, State, StateOptions, StateSpec, Store
+from timelapse.kinds.base import UNKEYED, Op, Short, State, StateOptions, StateSpec, Store
 from timelapse.kinds.effects import CounterDelta, Delta, Journal
 from timelapse.model.types import INT
 
@@ -57,6 +57,13 @@ class Counter(State, Generic[K]):
         "top": Op(reads=True, all_keys=True, key=None),
         "items": Op(reads=True, all_keys=True, key=None),
     }
+    short = Short(
+        "`x[k] += n`, `x[k] -= n`, `add(k, n=1)`, `x[k] = n` or `set(k, n)`, `del x[k]` or `discard(k)`",
+        "`x[k]`, `get(k)`, `k in x` (not 0), `top(n)`, `items()`",
+        "0",
+        "v -> v + n, or v -> n",
+        "always",
+    )
 
     __slots__ = ("_largest",)
 

@@ -22,7 +22,7 @@ import functools
 from typing import Any
 
 from timelapse.errors import DefinitionError
-from timelapse.kinds.base import ABSENT, UNKEYED, Op, StateOptions, StateSpec, Store
+from timelapse.kinds.base import ABSENT, UNKEYED, Op, Short, StateOptions, StateSpec, Store
 from timelapse.kinds.effects import Delta, Journal
 from timelapse.kinds.sketch import K, M, MemberSketch
 from timelapse.model.types import BYTES, ScalarType, TupleType, ValueType, parse_key
@@ -142,6 +142,13 @@ class Distinct(MemberSketch[K, M]):
         "delitem": Op(effect="del"),
         "items": Op(reads=True, all_keys=True, key=None),
     }
+    short = Short(
+        "`add(k, m)`, `del x[k]`; `tl.state(size=1024)` hashes are kept",
+        "`x[k]` about how many members, `bounds(k)`",
+        "0.0",
+        "the members' sketch, perhaps after `del`",
+        "always",
+    )
 
     __slots__ = ("_kind",)
 

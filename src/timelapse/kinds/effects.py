@@ -5,9 +5,9 @@ step are kept in four forms (design.md, section 3, strategy scan):
 
 - *const*: present with a value, or absent, whatever was there (Set, and every exact pass);
 - *count*: v -> v + n, or v -> n after a reset (Counter);
-- *list*: values appended, or members sketched, perhaps after a reset (ListOf, Distinct: they join what two slices did);
+- *list*: values appended, or members sketched, perhaps after a reset (kinds that join what two slices did);
 - *func*: what an absent key becomes (a concrete result, as absence is a known input), and one
-  symbolic step for a present one: KEEP, SET c, DEL, ADD n, UP c, DOWN c (Value, Max, Min, First).
+  symbolic step for a present one: KEEP, SET c, DEL, ADD n, UP c, DOWN c (Value and its like).
 
 A delta object stands in for the state in a pass. It is written through `_e_<effect>` and never
 read. Integers may leave int64 on the way: they are kept modulo 2^64, which is exact for every log

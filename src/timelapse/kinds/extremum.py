@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from timelapse.errors import DefinitionError, NotANumber, TypeMismatch
-from timelapse.kinds.base import ABSENT, UNKEYED, Op, StateOptions, StateSpec
+from timelapse.kinds.base import ABSENT, UNKEYED, Op, Short, StateOptions, StateSpec
 from timelapse.kinds.value import _READS, ValueLike
 from timelapse.model.types import OptionalType, ScalarType
 
@@ -96,6 +96,13 @@ class Max(Extremum[K, V]):
         "delitem": Op(effect="del"),
         "discard": Op(effect="del"),
     }
+    short = Short(
+        "`add(k, v)`, `del x[k]` or `discard(k)`",
+        "as `Value`",
+        "as `Value`",
+        "v -> max(v, c), -> absent",
+        "always",
+    )
 
     __slots__ = ()
 
@@ -114,6 +121,13 @@ class Min(Extremum[K, V]):
         "delitem": Op(effect="del"),
         "discard": Op(effect="del"),
     }
+    short = Short(
+        "`add(k, v)`, `del x[k]` or `discard(k)`",
+        "as `Value`",
+        "as `Value`",
+        "v -> min(v, c), -> absent",
+        "always",
+    )
 
     __slots__ = ()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from timelapse.kinds.base import ABSENT, Op, StateSpec
+from timelapse.kinds.base import ABSENT, Op, Short, StateSpec
 from timelapse.kinds.value import _READS, ValueLike
 
 if TYPE_CHECKING:
@@ -28,6 +28,13 @@ class First(ValueLike[K, V]):
 
     window_form = "first"
     ops = {**_READS, "add": Op(effect="first", value=1)}
+    short = Short(
+        "`add(k, v)`: the first one stays",
+        "as `Value`",
+        "as `Value`",
+        "the first write",
+        "always",
+    )
 
     __slots__ = ()
 

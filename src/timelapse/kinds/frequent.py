@@ -22,7 +22,7 @@ import msgspec
 
 from timelapse.errors import DefinitionError, IntRange, UsageError
 from timelapse.ids import INT64_MAX
-from timelapse.kinds.base import ABSENT, UNKEYED, Op, StateOptions, StateSpec, Store
+from timelapse.kinds.base import ABSENT, UNKEYED, Op, Short, StateOptions, StateSpec, Store
 from timelapse.kinds.sketch import K, M, MemberSketch
 from timelapse.model.types import BYTES, INT, ScalarType, ValueType, parse_key
 
@@ -63,6 +63,13 @@ class Frequent(MemberSketch[K, M]):
         "delitem": Op(effect="del"),
         "items": Op(reads=True, all_keys=True, key=None),
     }
+    short = Short(
+        "`add(k, m, n)`, `del x[k]`; `tl.state(size=64)` members are counted",
+        "`top(k, n)`, `count(k, m)`, `total(k)`",
+        "`[]`, 0",
+        "which members are counted",
+        "never",
+    )
 
     __slots__ = ("_decode",)
 

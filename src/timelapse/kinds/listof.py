@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic
 
 from timelapse.errors import DefinitionError
-from timelapse.kinds.base import ABSENT, UNKEYED, Op, State, StateOptions, StateSpec, Store
+from timelapse.kinds.base import ABSENT, UNKEYED, Op, Short, State, StateOptions, StateSpec, Store
 from timelapse.kinds.effects import Delta, Journal
 from timelapse.model.types import ListType, OptionalType, ScalarType, ValueType
 
@@ -89,6 +89,13 @@ class ListOf(State, Generic[K, V]):
         "delitem": Op(effect="del"),
         "items": Op(reads=True, all_keys=True, key=None),
     }
+    short = Short(
+        "`append(k, v)`, `pop(k)` the oldest, `del x[k]`; `tl.state(last=n)` keeps the newest n",
+        "`x[k]`, `tail(k, n)`, `count(k)`",
+        "`()`",
+        "the values appended, perhaps after `del`",
+        "unless `pop` is used",
+    )
 
     __slots__ = ("_check_item", "_keep")
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
-from timelapse.kinds.base import ABSENT, Op, StateOptions, StateSpec, needs_default
+from timelapse.kinds.base import ABSENT, Op, Short, StateOptions, StateSpec, needs_default
 from timelapse.kinds.grouped import Grouped
 from timelapse.kinds.value import Value
 
@@ -57,6 +57,13 @@ class MapOf(Grouped, Generic[K, F, V]):
     }
     pairs = frozenset(Value.ops) - {"items"}
     given_pairs = pairs
+    short = Short(
+        "`x[k, f] = v` and all of `Value`, `clear(k)`",
+        "`x[k, f]`, `fields(k)`: pairs in order, `count(k)`",
+        "as `Value`",
+        "as `Value`, for each field",
+        "unless a whole key is cleared",
+    )
 
     __slots__ = ()
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from timelapse.errors import DefinitionError, IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.kinds.base import ABSENT, Op, StateOptions, StateSpec, Store
+from timelapse.kinds.base import ABSENT, Op, Short, StateOptions, StateSpec, Store
 from timelapse.kinds.effects import CounterDelta, Delta, Journal
 from timelapse.kinds.grouped import Grouped, joined
 from timelapse.kinds.sum import SCALE, amount_of, amount_type, amounts, declared_amount, units_of
@@ -96,6 +96,13 @@ class Mean(Grouped, Generic[K, V]):
         "delitem": Op(effect="del"),
         "items": Op(reads=True, all_keys=True, key=None),
     }
+    short = Short(
+        "`add(k, v)`, `remove(k, v)`, `del x[k]`",
+        "`x[k]`: the float nearest to sum / number, `sum(k)`, `count(k)`",
+        "the declared default, or None",
+        "sum and number as a `Counter`",
+        "always",
+    )
 
     __slots__ = ("_amount", "_unit")
 

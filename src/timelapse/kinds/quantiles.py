@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from timelapse.errors import DefinitionError, IntRange, NotANumber, UsageError
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.kinds.base import ABSENT, Op, StateOptions, StateSpec, Store
+from timelapse.kinds.base import ABSENT, Op, Short, StateOptions, StateSpec, Store
 from timelapse.kinds.effects import CounterDelta, Delta, Journal
 from timelapse.kinds.grouped import Grouped, joined
 from timelapse.model.types import FLOAT, INT, OptionalType, ValueType, parse_key
@@ -119,6 +119,13 @@ class Quantiles(Grouped, Generic[K]):
         "delitem": Op(effect="clear"),
         "items": Op(reads=True, all_keys=True, key=None),
     }
+    short = Short(
+        "`add(k, v)`, `remove(k, v)`, `del x[k]`; `tl.state(error=0.01)`",
+        "`quantile(k, q)`, `count(k)`",
+        "the declared default, or None",
+        "counts per bucket of values",
+        "unless `del x[k]` is used",
+    )
 
     __slots__ = ("_bits",)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
-from timelapse.kinds.base import Op, State, StateSpec
+from timelapse.kinds.base import Op, Short, State, StateSpec
 from timelapse.kinds.effects import Delta, Journal, SetDelta
 
 if TYPE_CHECKING:
@@ -41,6 +41,13 @@ class Set(State, Generic[K]):
         "discard": Op(effect="del"),
         "items": Op(reads=True, all_keys=True, key=None),
     }
+    short = Short(
+        "`add(k)`, `discard(k)`",
+        "`k in x`, `get(k)` (bool), `items()`",
+        "absent",
+        "-> present, or -> absent",
+        "always",
+    )
 
     __slots__ = ()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
-from timelapse.kinds.base import Op, StateSpec
+from timelapse.kinds.base import Op, Short, StateSpec
 from timelapse.kinds.effects import Delta, Journal, SetDelta
 from timelapse.kinds.grouped import Grouped
 
@@ -51,6 +51,13 @@ class SetOf(Grouped, Generic[K, M]):
         "delitem": Op(effect="clear"),
         "items": Op(reads=True, all_keys=True, key=None),
     }
+    short = Short(
+        "`add(k, m)`, `discard(k, m)`, `del x[k]`",
+        "`(k, m) in x`, `x[k]`: the members in order, `count(k)`",
+        "`()`",
+        "as `Set`, for each member",
+        "unless a whole key is cleared",
+    )
 
     __slots__ = ()
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic
 
 from timelapse.errors import DefinitionError
-from timelapse.kinds.base import ABSENT, UNKEYED, Op, State, StateOptions, StateSpec
+from timelapse.kinds.base import ABSENT, UNKEYED, Op, Short, State, StateOptions, StateSpec
 from timelapse.model.types import FLOAT, INT, TIME, OptionalType, TupleType, ValueType, parse_key
 
 if TYPE_CHECKING:
@@ -100,6 +100,13 @@ class Smoothed(_Float[K]):
     allowed = frozenset({"alpha", "half_life"})
     columns = "`key`, `value`; by time also `at`, the time of the last write"
     ops = {**_READS, "add": Op(effect="add", value=1), "delitem": Op(effect="del")}
+    short = Short(
+        "`add(k, v)`; `tl.state(alpha=...)` by event or `tl.state(half_life=...)` by time",
+        "`x[k]`",
+        "the declared default, or None",
+        "sums of floats",
+        "never",
+    )
 
     __slots__ = ("_alpha", "_half_life")
 
@@ -167,6 +174,13 @@ class Decayed(_Float[K]):
         "delitem": Op(effect="del"),
         "top": Op(reads=True, all_keys=True, key=None),
     }
+    short = Short(
+        "`add(k, n)`; `tl.state(half_life=...)`",
+        "`x[k]`: what is left now, `top(n)`",
+        "0.0",
+        "sums of floats",
+        "never",
+    )
 
     __slots__ = ("_half_life",)
 

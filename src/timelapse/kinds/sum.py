@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic
 import timelapse.model.decimals as decimals
 from timelapse.errors import DefinitionError, IntRange
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.kinds.base import ABSENT, StateOptions, StateSpec, Store
+from timelapse.kinds.base import ABSENT, Short, StateOptions, StateSpec, Store
 from timelapse.kinds.counter import Counter
 from timelapse.kinds.effects import CounterDelta, Delta, Journal
 from timelapse.model.types import INT, DecimalType, ValueType, parse_key, parse_value
@@ -121,6 +121,13 @@ class Sum(Counter[K], Generic[K, V]):
 
     has_value = True
     plain_reads = False
+    short = Short(
+        "`x[k] += a`, `x[k] -= a`, `add(k, a)`, `x[k] = a` or `set(k, a)`, `del x[k]` or `discard(k)`",
+        "`x[k]`, `get(k)`, `k in x` (not 0), `top(n)`, `items()`",
+        "0",
+        "v -> v + a, or v -> a",
+        "always",
+    )
 
     __slots__ = ("_amount", "_units")
 

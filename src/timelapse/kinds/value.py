@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic
 
-from timelapse.kinds.base import ABSENT, UNKEYED, Op, State, StateOptions, StateSpec, needs_default
+from timelapse.kinds.base import ABSENT, UNKEYED, Op, Short, State, StateOptions, StateSpec, needs_default
 from timelapse.model.types import INT, TIME, DecimalType
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _READS = {
 
 
 class ValueLike(State, Generic[K, V]):
-    """What Value, Max, Min and First share: reads."""
+    """What kinds with one value under a key share: reads."""
 
     __slots__ = ()
 
@@ -93,6 +93,13 @@ class Value(ValueLike[K, V]):
         "iadd": Op(effect="add", value=1),
         "isub": Op(effect="add", value=1),
     }
+    short = Short(
+        "`x[k] = v` or `set(k, v)`, `x[k] += n`, `setdefault(k, v)`, `pop(k)`, `del x[k]` or `discard(k)`",
+        "`x[k]`, `get(k, default)`, `k in x`, `items()`",
+        "None where V is optional, else the default, which must be declared: `tl.state(default=0)`",
+        "-> c, -> absent, v -> v + n, v -> max(v, c), v -> min(v, c), the first write",
+        "unless sums, maxima and minima are mixed on one state, or floats are added",
+    )
 
     __slots__ = ()
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from timelapse.depth import roomy
 from timelapse.errors import DefinitionError, Place, TimelapseError
 from timelapse.ids import DAY
+from timelapse.kinds import registry
 from timelapse.kinds.base import State as StateBase
 from timelapse.kinds.base import StateAlias, StateOptions, StateSpec
 from timelapse.model import decimals
@@ -209,7 +210,7 @@ def _declare_param(
             else:
                 raise _error(
                     base, line, f"{name!r} is neither a parameter nor a state: {error.message}", "TL102",
-                    f"{error.hint}; states are tl.Counter, tl.Set, tl.Value, tl.Max, tl.Min, tl.First",
+                    f"{error.hint}; states are {', '.join(f'tl.{kind}' for kind in registry.MODULES)}",
                 ) from None  # fmt: skip
         else:
             text = parsed.text

@@ -15,7 +15,7 @@ from timelapse.model.types import INT, TIME, DecimalType, ValueType
 
 
 class FuncCode(StateCode):
-    """A delta of Value, First, Max or Min: written by `_e_<effect>`."""
+    """A delta of a kind with one value under a key: written by `_e_<effect>`."""
 
     def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
         name = effect.removeprefix("_e_")
