@@ -15,7 +15,7 @@ from timelapse.kernels.walk import counted
 from timelapse.progress import Silent
 from timelapse.run import replay
 from timelapse.trace import focus, telling, timed
-from timelapse.trace.whole import Uncompiled
+from timelapse.trace.knowledge import Uncompiled
 
 
 class Shops(tl.Program):

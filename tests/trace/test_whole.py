@@ -20,7 +20,8 @@ from timelapse.log import MemoryLog
 from timelapse.model.program import spec_of
 from timelapse.run import Run, replay
 from timelapse.trace import whole as whole_module
-from timelapse.trace.whole import Uncompiled, WholePast
+from timelapse.trace.knowledge import Uncompiled
+from timelapse.trace.whole import WholePast
 
 
 def told(run: Run, seqs: list[int], times: list[int]) -> list[Any]:

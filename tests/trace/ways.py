@@ -9,9 +9,9 @@ import pytest
 
 from timelapse.run import travel
 from timelapse.trace.few import Few
-from timelapse.trace.knowledge import Unfocused
+from timelapse.trace.knowledge import Uncompiled, Unfocused
 from timelapse.trace.through import Through
-from timelapse.trace.whole import Uncompiled, WholePast
+from timelapse.trace.whole import WholePast
 
 
 def without_few(patch: pytest.MonkeyPatch) -> None:

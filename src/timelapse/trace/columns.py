@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ B = TypeVar("B")
 
 _NEAR = 1 << 14
 """Events that are so near to one another are read together."""
+_MANY, _FEW = 16, 4
+"""Of more keys than these it is worth to look for so few values of which each has one."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,11 @@ class Columns:
         ]
         at = [n for n, w in enumerate(wanted) if w is not None and not w.always]
         tests = [w for w in wanted if w is not None and not w.always]
+        cover = _cover(tests, [[k[n] for n in at] for k in keys]) if len(tests) > 1 else []
         exact = len(tests) > 1 and len(keys) > 1 and np.prod([float(t.count + 1) for t in tests]) < 2**62
-        codes = np.unique([_code(tests, [k[n] for n in at]) for k in keys]) if exact else ()
+        codes = (
+            np.unique([_code(tests, [k[n] for n in at]) for k in keys]) if exact else np.zeros(0, np.int64)
+        )
         found: list[Seqs] = []
         count = 0
         for tables in self._tables:
@@ -85,6 +91,9 @@ class Columns:
             seqs = table.column("seq").to_numpy()
             if seqs[-1] < lo or seqs[0] >= hi:
                 continue
+            if cover:
+                near = np.logical_or.reduce([test.rows(table) for test in cover])
+                table, seqs = table.filter(pa.array(near)), seqs[near]
             mask: Mask | None = None
             for test in tests:
                 own = test.rows(table)
@@ -98,6 +107,21 @@ class Columns:
                 return None
             found.append(hits)
         return np.concatenate([np.zeros(0, np.int64), *found])
+
+    def distinct(self, name: str, seqs: Seqs, fields: Sequence[str]) -> Seqs:
+        """Of these events of a type one for each combination of values in some fields."""
+        if "seq" in fields or not len(seqs):
+            return seqs
+        own = [_picked(t[name], seqs) for t in self._tables if name in t]
+        if not fields:
+            return seqs[:1]
+        try:
+            alone = (
+                pa.concat_tables(own).unify_dictionaries().group_by(list(fields)).aggregate([("seq", "min")])
+            )
+        except pa.ArrowNotImplementedError:  # lists, which are not compared
+            return seqs
+        return np.sort(alone.column("seq_min").to_numpy())
 
     def events(self, cls: type[Event], seqs: Seqs, fields: Sequence[str]) -> Iterator[Event]:
         """These events with these fields, in order: from memory where the fields are, else from the log."""
@@ -125,7 +149,7 @@ def _rows(cls: type[Event], seqs: Seqs, fields: Sequence[str], tables: Iterable[
 
 
 def _picked(table: pa.Table, seqs: Seqs) -> pa.Table:
-    """The rows of these events."""
+    """The rows of these events, which are of its type."""
     own = table.column("seq").to_numpy()
     if not len(own):
         return table
@@ -135,10 +159,29 @@ def _picked(table: pa.Table, seqs: Seqs) -> pa.Table:
     return table.take(pa.array(np.searchsorted(own, inside)))
 
 
+def _cover(tests: Sequence[_Wanted], keys: Sequence[Sequence[Any]]) -> list[_Wanted]:
+    """Few values of which each key has one in its place: who holds none of them holds no key. None where there are no few."""
+    left, chosen = [tuple(enumerate(key)) for key in keys], list[tuple[int, Any]]()
+    while left and len(keys) > _MANY and len(chosen) < _FEW:
+        chosen.append(Counter(part for key in left for part in key).most_common(1)[0][0])
+        left = [key for key in left if chosen[-1] not in key]
+    if left:
+        return []
+    return [tests[at].only([v for n, v in chosen if n == at]) for at in {n for n, _ in chosen}]
+
+
 def _together(work: Callable[[A], B], over: Iterable[A]) -> Iterator[B]:
     """The results in order, on all cores: most of it is done by libraries that let others run."""
     with ThreadPoolExecutor(cores()) as pool:
         yield from pool.map(work, over)
+
+
+def contained(values: Seqs, others: Seqs) -> Mask:
+    """Which of them are among others, which ascend."""
+    if not len(others):
+        return np.zeros(len(values), np.bool_)
+    found: Mask = others[np.minimum(np.searchsorted(others, values), len(others) - 1)] == values
+    return found
 
 
 def _code(tests: Sequence[_Wanted], values: Sequence[Any]) -> int:
@@ -149,7 +192,7 @@ def _code(tests: Sequence[_Wanted], values: Sequence[Any]) -> int:
     return code
 
 
-def _together_of(tests: Sequence[_Wanted], codes: Any, table: pa.Table) -> Mask:
+def _together_of(tests: Sequence[_Wanted], codes: Seqs, table: pa.Table) -> Mask:
     """The rows in which one key's parts stand together, of those in which each part is some key's."""
     sides = [test.places(table) for test in tests]
     if any(side is None for side in sides):
@@ -160,7 +203,7 @@ def _together_of(tests: Sequence[_Wanted], codes: Any, table: pa.Table) -> Mask:
         for test, places in zip(tests, choice, strict=True):
             code = code * (test.count + 1) + places
             known &= places >= 0
-        total |= known & np.isin(code, codes)
+        total |= known & contained(code, codes)
     return total
 
 
@@ -168,11 +211,16 @@ class _Wanted:
     """Values that a part of a key may have, and where they can come from."""
 
     def __init__(self, part: Any, values: list[Any]) -> None:
+        self._part = part
         self._fields, self._values = sorted(part.fields), values
         self._places = {(type(v), v): n for n, v in enumerate(values)}
         self.count = len(values)
         self._arrays: dict[pa.DataType, tuple[pa.Array | None, Seqs]] = {}
         self.always = any(c == v and type(c) is type(v) for c in part.constants for v in values)
+
+    def only(self, values: list[Any]) -> _Wanted:
+        """The same for these values."""
+        return _Wanted(self._part, values)
 
     def place(self, value: Any) -> int:
         """Where a value stands among them."""

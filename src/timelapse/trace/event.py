@@ -12,14 +12,14 @@ from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
 from timelapse.run.run import Run
 from timelapse.trace import timed
-from timelapse.trace.knowledge import Unfocused
+from timelapse.trace.knowledge import Uncompiled, Unfocused
 from timelapse.trace.likely import Guess
 from timelapse.trace.logged import events_at, reader_of
 from timelapse.trace.moments import Past
 from timelapse.trace.steps import EventTrace
 from timelapse.trace.tracer import Tracer
 from timelapse.trace.ways import TooLong, answered
-from timelapse.trace.whole import Uncompiled, past_of
+from timelapse.trace.whole import past_of
 
 
 def event(run: Run, seq: int) -> EventTrace:
@@ -137,7 +137,12 @@ def trace_all(
         except Unfocused:
             guess = Guess(past, [found[s] for s in stops]) if guessing else None
             also = () if guess is None else guess.stops
-            past.walk(slice_id, sorted({*stops, *also}), partial(visit, guess))
+            places = () if guess is None else guess.places
+            at = [found[s] for s in stops]
+            past.walk(
+                slice_id, sorted({*stops, *also}), partial(visit, guess),
+                places=None if past.chooses else places, events=at,
+            )  # fmt: skip
     return traces, guess
 
 

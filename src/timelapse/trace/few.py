@@ -73,6 +73,8 @@ class Few:
         """See timed.observed."""
         fresh = [seq for seq in target.seqs if seq not in self.asked]
         self.asked |= events_at(self.past.reader, self.past.program, sorted(fresh))
+        for cls in {type(self.asked[seq]) for seq in fresh}:
+            self.matter.expect(self.known.anywhere(cls, read=True))
         places = {p for seq in fresh for p in self.known.places_at(self.asked[seq])}
         return self._settled(
             places, lambda loop: timed.seen_by(loop, tracer, wanted(), enough, target.before), target.tick

@@ -23,13 +23,13 @@ from timelapse.progress.notebook import default_progress
 from timelapse.run.run import Run
 from timelapse.trace import timed
 from timelapse.trace.few import Few
-from timelapse.trace.knowledge import Ask, Unfocused
+from timelapse.trace.knowledge import Ask, Uncompiled, Unfocused
 from timelapse.trace.logged import events_at
 from timelapse.trace.moments import Past
 from timelapse.trace.recorder import seen
 from timelapse.trace.steps import MISSING, brief, name_of, place_text, plain
 from timelapse.trace.ways import answered
-from timelapse.trace.whole import Uncompiled, past_of
+from timelapse.trace.whole import past_of
 from timelapse.trace.writers import shown_side, writers
 
 if TYPE_CHECKING:
@@ -254,8 +254,8 @@ def value_at(past: Past, spec: StateSpec, key: Any, seq: int) -> Any:
         found.append(moment.value(spec.name, key))
         return False
 
-    past.walk(slice_id, [seq], visit)
-    return found[0]
+    past.walk(slice_id, [seq], visit, places=[(spec.name, key)])
+    return found[-1]
 
 
 def check_key(spec: StateSpec, key: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,13 +42,25 @@ class Unfocused(Exception):
     """It cannot be said which events matter, or they are too many."""
 
 
+class Key(NamedTuple):
+    """A key of a state, as a function of the event: of these fields."""
+
+    spec: StateSpec
+    function: types.FunctionType
+    fields: frozenset[str]
+
+
+class Uncompiled(Exception):
+    """The log is not gone through compiled."""
+
+
 @dataclass(frozen=True)
 class Part:
     """What has to run at an event to write some of the states."""
 
     work: PassProgram
-    asks: Mapping[type[Event], tuple[tuple[StateSpec, types.FunctionType], ...]]
-    """Keys that its statements read, as functions of the event."""
+    asks: Mapping[type[Event], tuple[Key, ...]]
+    """Keys that its statements read."""
     strict: frozenset[str]
     """States that are also read under keys that do not follow from the event alone."""
 
@@ -65,7 +76,7 @@ class Knowledge:
         if any(use.what == "derive" for use in self.spec.times) and _goes_round(self._analysis):
             raise Unfocused("what is sent sends again")
         self._parts: dict[frozenset[str], Part] = {}
-        self._used_keys: dict[type[Event], tuple[tuple[StateSpec, types.FunctionType], ...]] = {}
+        self._used_keys: dict[type[Event], tuple[Key, ...]] = {}
         self.bound = bind(
             self.program, dict.fromkeys(self.spec.states), {"emit": None, "reject": None, "now": 0}
         )
@@ -96,24 +107,33 @@ class Knowledge:
             )
             yield replace(access, key=None) if timed else access
 
-    def place(self, spec: StateSpec, function: types.FunctionType, event: Event) -> Any:
+    def place(self, asked: Key, event: Event) -> Any:
         """The key that an event gives, or all that stands under it. Raises whatever the expression raises."""
+        spec = asked.spec
         if spec.key is None:
             return UNKEYED
-        key = function(self.bound, event)
+        key = asked.function(self.bound, event)
         if not issubclass(spec.kind, Grouped) or spec.outer is None:
             return spec.key.checker("")(key)
         if len(key) == 2 and not spec.kind.parts:
             return spec.kind.key_check(spec)(key)
         return Under(spec.outer.checker("")(key[0]))
 
-    def places_at(self, event: Event) -> Iterator[Place]:
-        """What handlers may use at an event, as far as it follows from it."""
-        for spec, function in self._used(event):
-            with contextlib.suppress(Exception):  # in an expression that is not reached, perhaps
-                yield spec.name, self.place(spec, function, event)
+    def places_at(self, event: Event, *, told: bool = False) -> Iterator[Place]:
+        """What handlers may use at an event, as far as it follows from it. `told`: raises Unfocused where a key cannot be told."""
+        for asked in self._used(event):
+            try:
+                yield asked.spec.name, self.place(asked, event)
+            except Exception as error:  # in an expression that is not reached, perhaps
+                if told:
+                    raise Unfocused(f"a key cannot be told: {error}") from error
 
-    def _used(self, event: Event) -> tuple[tuple[StateSpec, types.FunctionType], ...]:
+    def anywhere(self, cls: type[Event], *, read: bool = False) -> frozenset[str]:
+        """The states that handlers of an event type use under keys that do not follow from the event; or only those that they read so."""
+        own = (a for a in self._accesses() if a.event is cls and a.key is None)
+        return frozenset(a.state for a in own if not (read and a.writes))
+
+    def _used(self, event: Event) -> tuple[Key, ...]:
         known = self._used_keys
         if type(event) not in known:
             mine = [a for a in self._accesses() if a.event is type(event)]
@@ -122,7 +142,7 @@ class Knowledge:
 
     def used_at(self, event: Event) -> Iterator[Place]:
         """The keys that handlers may read or write at an event, as far as they follow from it."""
-        for spec, function in self._used(event):
+        for spec, function, _ in self._used(event):
             try:
                 key = function(self.bound, event)
                 yield from ((spec.name, stored) for stored in _stored(spec, key))
@@ -131,18 +151,22 @@ class Knowledge:
 
     def fields(self, states: Iterable[str]) -> dict[str, set[str]]:
         """The columns that tell who writes these states and all that they depend on."""
+        found: dict[str, set[str]] = {}
+        for name in self.needed(states):
+            for pattern in self.patterns[name]:
+                own = found.setdefault(pattern.type, set())
+                own.update(f for part in pattern.parts if part is not None for f in part.fields)
+        return found
+
+    def needed(self, states: Iterable[str]) -> set[str]:
+        """These states, and all that they depend on."""
         todo, seen = list(states), set[str]()
         while todo:
             name = todo.pop()
             if name not in seen:
                 seen.add(name)
                 todo += self._analysis.facts[name].depends_on
-        found: dict[str, set[str]] = {}
-        for name in seen:
-            for pattern in self.patterns[name]:
-                own = found.setdefault(pattern.type, set())
-                own.update(f for part in pattern.parts if part is not None for f in part.fields)
-        return found
+        return seen
 
     def part(self, states: frozenset[str]) -> Part:
         """What has to run to write these states."""
@@ -158,15 +182,19 @@ class Knowledge:
             )
         return self._parts[states]
 
-    def _asks(
-        self, reads: Sequence[Access]
-    ) -> dict[type[Event], tuple[tuple[StateSpec, types.FunctionType], ...]]:
-        found: dict[type[Event], dict[tuple[str, str], tuple[StateSpec, types.FunctionType]]] = {}
+    def _asks(self, reads: Sequence[Access]) -> dict[type[Event], tuple[Key, ...]]:
+        found: dict[type[Event], dict[tuple[str, str], Key]] = {}
         for access in reads:
-            spec = self.spec.states[access.state]
             if access.key is not None:
-                function = function_of(access.key, access.fn.function, {}, "focus_key")
-                found.setdefault(access.event, {})[access.state, access.text] = (spec, function)
+                key = Key(
+                    self.spec.states[access.state],
+                    function_of(access.key, access.fn.function, {}, "focus_key"),
+                    frozenset(
+                        n.attr for n in ast.walk(access.key)
+                        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "e"
+                    ),
+                )  # fmt: skip
+                found.setdefault(access.event, {})[access.state, access.text] = key
         return {event: tuple(own.values()) for event, own in found.items()}
 
 
@@ -211,4 +239,4 @@ def _origins(access: Access, spec: StateSpec, params: Mapping[str, Any]) -> list
     return list(origins(access.key, width, params, names))
 
 
-__all__ = ["Ask", "Knowledge", "Part", "Place", "Unfocused"]
+__all__ = ["Ask", "Key", "Knowledge", "Part", "Place", "Uncompiled", "Unfocused"]

@@ -53,6 +53,7 @@ class Watch:
             for seq in own:
                 self._here.setdefault(seq, []).append(place)
         self._last: dict[Place, tuple[int, Any]] = {}
+        self._first = min(self._here, default=0)
 
     @property
     def stops(self) -> list[int]:
@@ -60,7 +61,10 @@ class Watch:
         return sorted(self._here)
 
     def visit(self, moment: Moment) -> None:
-        """At each stop, in ascending order."""
+        """At each stop, in ascending order; from the first one on again, should the walk begin anew."""
+        if moment.seq == self._first:
+            self._last.clear()
+            self.found.update((place, []) for place in self.found)
         for place in self._here.get(moment.seq, ()):
             written, before = moment.written(*place), self._last.get(place)
             if before is None:
@@ -94,6 +98,11 @@ class Guess:
             self.likely[ask.place] = np.union1d(self.likely[ask.place], seqs)
         self._watch = Watch(stops)
         self.stops = self._watch.stops
+
+    @property
+    def places(self) -> Collection[Place]:
+        """What is watched."""
+        return self._watch.found.keys()
 
     def visit(self, moment: Moment) -> None:
         """At each stop."""

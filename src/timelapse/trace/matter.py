@@ -52,6 +52,7 @@ class Matter:
         self._columns: Columns | None = None
         self._rows: dict[tuple[int, tuple[str, ...]], Event] = {}
         self._classes: dict[int, type[Event]] = {}
+        self._expected: set[str] = set()
         self.events: dict[int, set[str]] = {}
         """By seq the states that an event may write, of those that matter."""
         self.places: set[Place] = set()
@@ -80,15 +81,25 @@ class Matter:
                 raise Unfocused("too many events")
             todo = [p for p in self._asked(fresh) if p not in self.places]
 
+    def expect(self, states: Iterable[str]) -> None:
+        """These states are read under keys that nobody can tell beforehand. Raises Unfocused where all events of a type may write them
+        and are too many, before anything else is done in vain."""
+        for name in set(states) - self._expected:
+            self._expected.add(name)
+            own = {p.type for p in self._known.patterns[name] if not any(p.parts)}
+            logged = own & {t.name for t in self._past.reader.types}
+            if sum(self._past.reader.rows(kind, self.lo, self.end) for kind in logged) > self._most:
+                raise Unfocused(f"too many events may write {name}")
+
     def _touching(self, name: str, keys: Sequence[Any]) -> Iterator[int]:
         """The events that may write keys of a state."""
         spec = self._known.spec.states[name]
         groups = [k.key for k in keys if isinstance(k, Under)]
         if groups:
-            yield from self._holding(name, _parts(spec.outer, groups))
+            yield from self._holding(name, key_parts(spec.outer, groups))
         single = [k for k in keys if not isinstance(k, Under)]
         if single:
-            yield from self._holding(name, _parts(spec.key, single))
+            yield from self._holding(name, key_parts(spec.key, single))
 
     def _holding(self, name: str, parts: Sequence[tuple[Any, ...]]) -> Iterator[int]:
         """The events that may write keys that begin so."""
@@ -109,9 +120,10 @@ class Matter:
     def _asked(self, seqs: Collection[int]) -> Iterator[Place]:
         """What the statements that matter at these events read, under keys that follow from the event."""
         for _, event, part in self.prepared(sorted(seqs)):
-            for spec, function in part.asks.get(type(event), ()):
+            self.expect(part.strict)
+            for asked in part.asks.get(type(event), ()):
                 try:
-                    yield spec.name, self._known.place(spec, function, event)
+                    yield asked.spec.name, self._known.place(asked, event)
                 except Exception as error:  # in an expression that is not reached, perhaps
                     raise Unfocused(f"a key cannot be told: {error}") from error
 
@@ -133,8 +145,9 @@ class Matter:
             yield seq, self._rows[seq, names], parts[seq]
 
 
-def _parts(kind: ValueType | None, keys: Sequence[Any]) -> list[tuple[Any, ...]]:
+def key_parts(kind: ValueType | None, keys: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Keys of a type as tuples of their parts."""
     return [() if kind is None else k if isinstance(kind, TupleType) else (k,) for k in keys]
 
 
-__all__ = ["LONGEST", "Matter", "place_of", "under"]
+__all__ = ["LONGEST", "Matter", "key_parts", "place_of", "under"]

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from timelapse.analysis import PassProgram, analyse, build_pass, final_pass
-from timelapse.errors import HandlerError, ReplayError
+from timelapse.errors import HandlerError, ReplayError, TimelapseError
 from timelapse.kernels.base import Tick
 from timelapse.kernels.source import Source
 from timelapse.kernels.walk import Visit, Walk, slower_start, walker
@@ -27,8 +27,9 @@ from timelapse.run.takeout import reader_without
 from timelapse.trace import timed
 from timelapse.trace.columns import Columns, Seqs
 from timelapse.trace.focus import Focus
-from timelapse.trace.knowledge import Ask, Knowledge, Place, Unfocused
+from timelapse.trace.knowledge import Ask, Knowledge, Place, Uncompiled, Unfocused
 from timelapse.trace.telling import going
+from timelapse.trace.thin import thinned
 
 
 class Past:
@@ -95,6 +96,12 @@ class Past:
         if self._columns is None or not self._columns.covers(lo, hi, fields):
             self._columns = Columns(self.reader, lo, hi, fields)
         return self._columns
+
+    @cached_property
+    def chooses(self) -> bool:
+        """Whether windows show one of several values: which operation that was is told by its number among all."""
+        views = (self.spec.states[use.state] for use in self.spec.times if use.what == "last")
+        return any(spec.kind.window_form in ("best", "first") for spec in views)
 
     patience = 1
     """So many times as many stops are worth making, rather than going through a slice again."""
@@ -201,24 +208,41 @@ class Past:
 
     def walk(
         self, slice_id: int, stops: Sequence[int], visit: Visit, *, states: Collection[str] | None = None,
-        whole: bool = False,
+        whole: bool = False, places: Collection[Place] | None = None, events: Collection[Event] = (),
     ) -> None:  # fmt: skip
         """Go through a slice up to the last of the stops (ascending; each is the seq of the event after it).
 
-        `states`: those that are looked at; None: any. `whole`: the whole program runs.
+        `states`: those that are looked at; None: any. `whole`: the whole program runs. `places`: only these are looked at, and what is
+        done at `events`: then the others of the slice may be left out, and all stops be visited again should that not do.
         """
+        reader = None
+        if stops and places is not None:
+            reader = thinned(self, self.cuts[slice_id], stops[-1], places, events)
+        if reader is not None:
+            try:
+                self._pass(slice_id, reader, stops, visit, states, whole=whole)
+                return
+            except (TimelapseError, Uncompiled):
+                pass  # it does not run alone
+        self._pass(slice_id, self.reader, stops, visit, states, whole=whole)
+
+    def _pass(
+        self, slice_id: int, reader: EventReader, stops: Sequence[int], visit: Visit, states: Collection[str] | None,
+        *, whole: bool,
+    ) -> None:  # fmt: skip
         lo = self.cuts[slice_id]
         hi = max(lo, stops[-1] + 1) if stops else lo
         work = self._work if whole else self.work(states, hi - lo)
         columns = work.columns
         classes: dict[str, Any] = {
-            e.__name__: e for e in heard(self.spec, self.reader.types) if e.__name__ in columns
+            e.__name__: e for e in heard(self.spec, reader.types) if e.__name__ in columns
         }
-        source = Source(self.reader, lo, hi, classes, columns)
+        source = Source(reader, lo, hi, classes, columns)
         starts = self.starts(slice_id, sorted(work.exact))
         kernel = walker(
-            self.program, work, starts, hi - lo, final=work is self._work, quarantine=self.quarantine
-        )
+            self.program, work, starts, hi - lo, final=work is self._work,
+            quarantine=self.quarantine if reader is self.reader else None,
+        )  # fmt: skip
         walk = Walk(kernel, source)
         try:
             slowly = (

@@ -20,9 +20,9 @@ from timelapse.model.program import HandlerSpec
 from timelapse.trace import timed
 from timelapse.trace.columns import Seqs
 from timelapse.trace.few import number_of, place_of_number
-from timelapse.trace.knowledge import Ask, Place, Unfocused
+from timelapse.trace.knowledge import Ask, Place, Uncompiled, Unfocused
 from timelapse.trace.steps import Tick
-from timelapse.trace.whole import Uncompiled, WholePast
+from timelapse.trace.whole import WholePast
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.decode import Batch as NativeBatch

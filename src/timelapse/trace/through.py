@@ -15,12 +15,12 @@ from timelapse.model.events import Event
 from timelapse.model.times import calendar_of
 from timelapse.trace import timed
 from timelapse.trace.few import Few, events_of, number_of
-from timelapse.trace.knowledge import Unfocused
+from timelapse.trace.knowledge import Uncompiled, Unfocused
 from timelapse.trace.logged import events_at
 from timelapse.trace.passing import Passing, Stepped, newest_writes
 from timelapse.trace.steps import Tick
 from timelapse.trace.tracer import Tracer
-from timelapse.trace.whole import Uncompiled, WholePast
+from timelapse.trace.whole import WholePast
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.kernel import NativeKernel

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from timelapse.trace import timed
 from timelapse.trace.few import Few
-from timelapse.trace.knowledge import Unfocused
+from timelapse.trace.knowledge import Uncompiled, Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.through import Through
-from timelapse.trace.whole import Uncompiled, WholePast
+from timelapse.trace.whole import WholePast
 
 T = TypeVar("T")
 

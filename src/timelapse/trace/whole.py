@@ -19,18 +19,18 @@ from timelapse.kernels.base import Abandoned, Tick
 from timelapse.kernels.choose import SliceKernel
 from timelapse.kernels.source import Source
 from timelapse.kernels.walk import Visit, Walk
-from timelapse.kinds.base import UNKEYED
+from timelapse.kinds.grouped import Under
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
 from timelapse.model.program import spec_of
 from timelapse.model.times import VIEWS, span_of, width_of
-from timelapse.model.types import TupleType
 from timelapse.progress import Progress
 from timelapse.run.run import Run
 from timelapse.trace.columns import Columns, Pattern, Seqs
 from timelapse.trace.focus import Focus
-from timelapse.trace.knowledge import Ask, Place, Unfocused
+from timelapse.trace.knowledge import Ask, Place, Uncompiled, Unfocused
+from timelapse.trace.matter import key_parts
 from timelapse.trace.moments import Past
 from timelapse.trace.telling import going
 
@@ -43,10 +43,6 @@ _MOST = 4096
 """Events that are found for one key."""
 _BACK = (1 << 62, 1 << 20, 1 << 16, _MOST)
 """How far back they are looked for: less far where there are more of them."""
-
-
-class Uncompiled(Exception):
-    """The log is not gone through compiled."""
 
 
 def past_of(run: Run, progress: Progress | None = None) -> Past:
@@ -92,12 +88,12 @@ class WholePast(Past):
 
     def walk(
         self, slice_id: int, stops: Sequence[int], visit: Visit, *, states: Collection[str] | None = None,
-        whole: bool = False,
+        whole: bool = False, places: Collection[Place] | None = None, events: Collection[Event] = (),
     ) -> None:  # fmt: skip
         """Raises Uncompiled, also where there is more than the log's events."""
         if not self.looks_only:
             raise Uncompiled
-        super().walk(slice_id, stops, visit, states=states, whole=whole)
+        super().walk(slice_id, stops, visit, states=states, whole=whole, places=places, events=events)
 
     # --- all steps ------------------------------------------------------------------------------------
 
@@ -169,7 +165,7 @@ class WholePast(Past):
         if self.cuts[-1] > _LONGEST:
             return None
         try:
-            columns = self.columns_of(0, self.cuts[-1], self._key_fields)
+            columns = self.columns_of(0, max((ask.end for ask in asks), default=0), self._key_fields)
         except Unfocused:
             return None
         ends: dict[Place, list[int]] = {}
@@ -196,11 +192,12 @@ class WholePast(Past):
     def _newest(self, columns: Columns, place: Place, hi: int) -> tuple[Seqs, int]:
         """The events before `hi` that may have written a place, from an event on."""
         spec, key = self.spec.states[place[0]], place[1]
-        parts = () if key == UNKEYED else key if isinstance(spec.key, TupleType) else (key,)
+        all_under = isinstance(key, Under)
+        (parts,) = key_parts(spec.outer, [key.key]) if all_under else key_parts(spec.key, [key])
         found: list[Seqs] = [np.zeros(0, np.int64)]
         since = 0
         for pattern in self.knowledge.patterns[spec.name]:
-            wanted = pattern if parts else Pattern(pattern.type, ())
+            wanted = Pattern(pattern.type, pattern.parts[: len(parts)])
             for back in _BACK:
                 seqs = columns.holding(wanted, [parts], max(0, hi - back), hi, _MOST)
                 if seqs is not None:

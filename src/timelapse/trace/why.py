@@ -22,7 +22,7 @@ from timelapse.trace.chosen import choosers
 from timelapse.trace.event import trace_all
 from timelapse.trace.explanation import Cause, Explanation, Seen, Source
 from timelapse.trace.few import Few
-from timelapse.trace.knowledge import Ask, Unfocused
+from timelapse.trace.knowledge import Ask, Uncompiled, Unfocused
 from timelapse.trace.likely import Guess
 from timelapse.trace.logged import event_at, events_at, reader_of
 from timelapse.trace.moments import Past
@@ -36,7 +36,7 @@ from timelapse.trace.steps import (
 )
 from timelapse.trace.tracer import Tracer
 from timelapse.trace.ways import answered
-from timelapse.trace.whole import Uncompiled, past_of
+from timelapse.trace.whole import past_of
 from timelapse.trace.writers import Writers, Written, shown_side, writers
 
 LAST = 3

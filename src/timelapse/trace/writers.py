@@ -238,7 +238,8 @@ class _Search:
             return False
 
         counts = any(isinstance(key, Under) for _, key in stops)  # who counts may only put it out
-        self._past.walk(self._slice, watch.stops, visit, states={name for name, _ in stops}, whole=counts)
+        states = {name for name, _ in stops}
+        self._past.walk(self._slice, watch.stops, visit, states=states, whole=counts, places=stops)
         return watch.found
 
 

@@ -1,0 +1,210 @@
+"""A stretch of the log without the events that do not matter to some keys: what is left of it is gone through as all of it would be.
+
+Where too many events matter to be run one by one (few.py, focus.py), they still are few of a long log. They are found state by
+state, in arrays: those that may write one of the keys in question, then those that may write what the statements read that write
+these, and so on. Keys are told once for each combination of the fields that they are made of.
+
+What other keys hold then is of no meaning. Nobody asks for it; but a handler may fail at it that did not fail in the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from timelapse.kinds.grouped import Under
+from timelapse.log.part import reading
+from timelapse.log.reader import Chunk, EventReader, SameEvents
+from timelapse.log.reader import Columns as Wanted
+from timelapse.log.rows import rows_of
+from timelapse.log.types import EventType
+from timelapse.model.events import Event
+from timelapse.trace.columns import Columns, Pattern, Seqs, contained
+from timelapse.trace.knowledge import Key, Place, Unfocused
+from timelapse.trace.matter import LONGEST, key_parts
+
+if TYPE_CHECKING:
+    from timelapse.trace.moments import Past
+
+LEAST = 200_000
+"""Events of a stretch that is worth it."""
+_SHARE = 3
+"""At most this part of the events is gone through: of more, finding them would cost what it saves."""
+_KEYS = 50_000
+"""Keys that are told for one state; where there are more, all of the state matters."""
+_NEAR = 1 << 16
+"""Events that are so near to one another are read in one go."""
+NONE: Seqs = np.zeros(0, np.int64)
+
+
+class Thinning:
+    """Finds the events lo <= seq < hi that matter. Raises Unfocused where that cannot be said, or is no small part of them."""
+
+    def __init__(self, past: Past, lo: int, hi: int) -> None:
+        if hi - lo > LONGEST:
+            raise Unfocused("the stretch is long")
+        self._past, self._known, self._lo, self._hi = past, past.stepwise, lo, hi
+        self._types = {cls.__name__: cls for cls in past.spec.events}
+        self._most = (hi - lo) // _SHARE
+        self._columns: Columns | None = None
+        self.places: dict[str, set[Any]] = {}
+        """The keys that matter, by state."""
+        self.whole: set[str] = set()
+        """The states of which every key matters."""
+        self._todo: dict[str, set[Any] | None] = {}
+        """What is to be looked for: keys; None: all of them."""
+        self._found: dict[tuple[str, str], Seqs] = {}
+        """The events that may write what matters of a state, by its name and their type."""
+
+    def seqs(self, places: Iterable[Place], events: Iterable[Event], refused: Collection[int]) -> Seqs:
+        """The events that matter to these places, and to all that handlers do at these events; with these events."""
+        at = list(events)
+        for name, key in places:
+            self._ask(name, [key])
+        for event in at:
+            for name in self._known.anywhere(type(event)):
+                self._ask(name, None)
+            for name, key in self._known.places_at(event, told=True):
+                self._ask(name, [key])
+        self._read()
+        while self._todo:
+            name, keys = self._todo.popitem()
+            for kind, fresh in self._writers(name, keys):
+                self._follow(name, self._types[kind], fresh)
+        return self._all(at, refused)
+
+    def _all(self, at: Collection[Event], refused: Collection[int]) -> Seqs:
+        all_ = _joined(self._found.values())
+        all_ = all_[~contained(all_, np.asarray(sorted(refused), np.int64))]
+        return _joined([all_, np.asarray(sorted(e.seq for e in at), np.int64)])
+
+    def _read(self) -> None:
+        """Have the columns that say who writes these states, and what that reads."""
+        fields = self._known.fields(self._todo)
+        for name in self._known.needed(self._todo):
+            for event, asked in self._known.part(frozenset({name})).asks.items():
+                fields.setdefault(event.__name__, set()).update(*(key.fields for key in asked))
+        self._columns = self._past.columns_of(self._lo, self._hi, fields)
+
+    def _ask(self, name: str, keys: Iterable[Any] | None) -> None:
+        """These keys of a state matter, or all of them."""
+        if name in self.whole:
+            return
+        known = self.places.setdefault(name, set())
+        fresh = None if keys is None else set(keys) - known
+        if fresh is None or len(known) + len(fresh) > _KEYS:
+            self.whole.add(name)
+            self._todo[name] = None
+        elif fresh:
+            known |= fresh
+            todo = self._todo.setdefault(name, set())
+            if todo is not None:
+                todo |= fresh
+
+    def _writers(self, name: str, keys: set[Any] | None) -> Iterator[tuple[str, Seqs]]:
+        """By type the events that may write these keys and were not known."""
+        spec = self._known.spec.states[name]
+        wanted: list[list[tuple[Any, ...]]] = [[()]]
+        if keys is not None:
+            under = key_parts(spec.outer, [k.key for k in keys if isinstance(k, Under)])
+            wanted = [under, key_parts(spec.key, [k for k in keys if not isinstance(k, Under)])]
+        logged = {t.name for t in self._past.reader.types}
+        for pattern in self._known.patterns[name]:
+            if pattern.type not in self._types:
+                raise Unfocused(f"ticks write {name}")
+            if pattern.type not in logged:
+                continue
+            for parts in wanted:
+                if parts:
+                    yield pattern.type, self._fresh(name, pattern, parts)
+
+    def _fresh(self, name: str, pattern: Pattern, parts: list[tuple[Any, ...]]) -> Seqs:
+        assert self._columns is not None
+        wanted = Pattern(pattern.type, pattern.parts[: len(parts[0])])
+        hits = self._columns.holding(wanted, parts, self._lo, self._hi, self._most)
+        if hits is None:
+            raise Unfocused(f"too many events may write {name}")
+        known = self._found.get((name, pattern.type), NONE)
+        self._found[name, pattern.type] = all_ = _joined([known, hits])
+        if len(all_) > self._most:
+            raise Unfocused(f"too many events may write {name}")
+        return hits[~contained(hits, known)]
+
+    def _follow(self, name: str, cls: type[Event], seqs: Seqs) -> None:
+        """What these events read to write a state matters, too."""
+        if not len(seqs):
+            return
+        part = self._known.part(frozenset({name}))
+        for other in part.strict:
+            self._ask(other, None)
+        for asked in part.asks.get(cls, ()):
+            if asked.spec.name not in self.whole:
+                self._ask(asked.spec.name, self._keys(asked, cls, seqs))
+
+    def _keys(self, asked: Key, cls: type[Event], seqs: Seqs) -> set[Any] | None:
+        """The keys that these events give; None: too many."""
+        assert self._columns is not None
+        fields = sorted(asked.fields)
+        alone = self._columns.distinct(cls.__name__, seqs, fields)
+        if len(alone) > _KEYS:
+            return None
+        given = self._columns.events(cls, alone, [f for f in fields if f not in ("ts", "seq")])
+        try:
+            return {self._known.place(asked, event) for event in given}
+        except Exception as error:  # in an expression that is not reached, perhaps
+            raise Unfocused(f"a key cannot be told: {error}") from error
+
+
+@dataclass(frozen=True)
+class Thinned(SameEvents):
+    """A log of which some events (ascending) are left."""
+
+    seqs: Seqs
+
+    @property
+    def types(self) -> tuple[EventType, ...]:
+        return self.base.types
+
+    def chunks(self, lo: int, hi: int, columns: Wanted) -> Iterator[Chunk]:
+        own = self.seqs[np.searchsorted(self.seqs, lo) : np.searchsorted(self.seqs, hi)]
+        base = reading(self.base, encoded=True)
+        for group in np.split(own, np.flatnonzero(np.diff(own) > _NEAR) + 1):
+            if len(group):
+                for chunk in base.chunks(int(group[0]), int(group[-1]) + 1, columns):
+                    tables = {name: _picked(table, group) for name, table in chunk.tables.items()}
+                    yield chunk._replace(tables={name: own for name, own in tables.items() if own.num_rows})
+
+    def events(
+        self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Wanted | None = None
+    ) -> Iterator[Event]:
+        return rows_of(self, lo, hi, classes, columns)
+
+
+def _picked(table: pa.Table, seqs: Seqs) -> pa.Table:
+    """The rows of those of the events that are of the table's type."""
+    return table.filter(pa.array(contained(table.column("seq").to_numpy(), seqs)))
+
+
+def _joined(parts: Iterable[Seqs]) -> Seqs:
+    """All of them, ascending, once each."""
+    all_ = np.sort(np.concatenate([NONE, *parts]), kind="stable")
+    return all_[np.append(True, all_[1:] != all_[:-1])] if len(all_) else all_
+
+
+def thinned(
+    past: Past, lo: int, hi: int, places: Collection[Place], events: Collection[Event]
+) -> EventReader | None:
+    """The log of the events lo <= seq < hi that matter to some places and to what is done at some events; None: it is not worth it."""
+    if hi - lo < LEAST:
+        return None
+    try:
+        return Thinned(past.reader, Thinning(past, lo, hi).seqs(places, events, past.refused()))
+    except Unfocused:
+        return None
+
+
+__all__ = ["LEAST", "Thinned", "Thinning", "thinned"]

@@ -1,0 +1,223 @@
+"""Going through the events alone that matter to what is asked: told as the serial loop tells it, and as all events tell it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from tests.native.fuzz.emulate import emulated
+from tests.native.window_programs import windowed_log, windowed_program
+from tests.trace.programs import Antispam, Friendship, Message
+from tests.trace.test_event import messages
+from tests.trace.test_whole import told
+from tests.trace.test_why import all_writes
+from tests.trace.ways import by_the_loop, without_few
+from tests.writers.sources import load_source
+from timelapse.kernels.choose import SWITCH
+from timelapse.kernels.native import build
+from timelapse.log import MemoryLog
+from timelapse.model.program import spec_of
+from timelapse.run import replay
+from timelapse.trace import focus as focus_module
+from timelapse.trace import thin
+from timelapse.trace import writers as writers_module
+from timelapse.trace.columns import Seqs
+from timelapse.trace.knowledge import Ask, Unfocused
+from timelapse.trace.moments import Past
+from timelapse.trace.whole import WholePast
+from timelapse.trace.writers import writers
+
+
+def always(patch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """From here on logs are thinned however short they are. Gives how many events were left out in all."""
+    out = 0
+    seqs = thin.Thinning.seqs
+
+    def counting(self: thin.Thinning, *args: Any) -> Seqs:
+        nonlocal out
+        found = seqs(self, *args)
+        out += self._hi - self._lo - len(found)
+        return found
+
+    patch.setattr(thin, "LEAST", 0)
+    patch.setattr(thin, "_SHARE", 1)
+    patch.setattr(thin.Thinning, "seqs", counting)
+    return lambda: out
+
+
+@pytest.mark.slow
+def test_random_programs_with_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What events read and who wrote it, two levels deep; states at moments; histories of keys."""
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    left_out = 0
+    for seed in range(60, 72):
+        program = load_source(windowed_program(seed))()
+        if not spec_of(program).times:
+            continue
+        events = windowed_log(program, seed, 60)
+        rng = random.Random(seed)
+        seqs = sorted(rng.sample(range(60), 4))
+        times = [events[rng.randrange(60)].ts + rng.randint(0, 1) for _ in range(2)]
+        run = replay(program, MemoryLog(events, spec_of(program).events), spark=False)
+        with monkeypatch.context() as patch:
+            patch.setenv(SWITCH, "native")
+            without_few(patch)
+            out = always(patch)
+            mine = told(run, seqs, times)
+            left_out += out()
+        with monkeypatch.context() as patch:
+            by_the_loop(patch)
+            wanted = told(run, seqs, times)
+        assert json.dumps(mine, default=repr) == json.dumps(wanted, default=repr), seed
+    assert left_out > 1000
+
+
+@pytest.mark.parametrize("slices", [1, 3])
+def test_writers_in_slices(slices: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each key by itself every change is found, with what it held."""
+    events = messages(90, seed=5)
+    past = Past(replay(Antispam, MemoryLog(events, [Message, Friendship]), slices=slices, spark=False))
+    monkeypatch.setattr(focus_module, "MOST", -1)
+    monkeypatch.setattr(writers_module, "_STOPS", 2)
+    out = always(monkeypatch)
+    checked = 0
+    for seq in (90, 61):
+        for place, wanted in all_writes(Antispam, events[:seq]).items():
+            found = writers(past, [Ask(place, seq)], 1000)[Ask(place, seq)].found
+            assert [w for w in found if w.before != w.after] == [w for w in wanted if w.before != w.after], (
+                place
+            )
+            checked += len(wanted)
+    assert checked > 100
+    assert out() > 500
+
+
+class Told(tl.Event):
+    who: int
+    text: str
+
+
+class Named(tl.Event):
+    text: str
+
+
+class Heard(tl.Record):
+    who: int
+    names: int
+    share: float
+
+
+class Names(tl.Program):
+    """A state under keys that are made of a text; and what would fail where events are missing."""
+
+    known: tl.Set[str]
+    said: tl.Counter[int]
+    all_said: tl.Counter
+    often: tl.Counter[int]
+
+    @tl.on(Named)
+    def name(self, e: Named) -> None:
+        for word in e.text.split():
+            self.known.add(word)
+
+    @tl.on(Told)
+    def hear(self, e: Told) -> None:
+        if self.said[e.who] > 3 and self.said.last(tl.HOUR)[e.who] > 1:
+            self.often[e.who] += 1
+        self.said[e.who] += 1
+        self.all_said += 1
+        if any(word in self.known for word in e.text.split()):
+            self.emit(
+                Heard(who=e.who, names=self.often.last(tl.DAY)[e.who], share=self.said[e.who] / self.all_said)  # type: ignore[operator]
+            )
+
+
+def _said(count: int) -> list[tl.Event]:
+    rng = random.Random(3)
+    made: list[tl.Event] = []
+    for number in range(count):
+        text = " ".join(rng.choice("abcdefghij") * rng.randint(1, 3) for _ in range(3))
+        one = Named(text=text) if rng.random() < 0.1 else Told(who=rng.randrange(20), text=text)
+        made.append(one._at(number * 5 * tl.MINUTE, number))
+    return made
+
+
+def test_keys_that_are_made_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All events that may write such a state matter, and of others those of the key: what is told is the same."""
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    monkeypatch.setenv(SWITCH, "native")
+    events = _said(300)
+    run = replay(Names, MemoryLog(events, [Told, Named]), spark=False)
+    seqs = run.table("Heard")["seq"].to_pylist()[-40::8]
+
+    def answers() -> list[Any]:
+        return [
+            *(run.why(seq, depth=2).to_json() for seq in seqs),
+            *(run.history("often", who, last=4).to_json() for who in range(4)),
+            *(run.history("known", name, at=events[200].ts).to_json() for name in ("a", "bb", "zz")),
+        ]
+
+    with monkeypatch.context() as patch:
+        by_the_loop(patch)
+        wanted = answers()
+    without_few(monkeypatch)
+    assert answers() == wanted
+    out = always(monkeypatch)
+    assert answers() == wanted
+    assert out() > 1000
+
+
+class Fragile(tl.Program):
+    """Fails where no event was the first one."""
+
+    said: tl.Counter[int]
+    first: tl.Value[str, int] = tl.state(default=0)
+
+    @tl.on(Told)
+    def hear(self, e: Told) -> None:
+        self.said[e.who] += 1
+        if e.text == "first":
+            self.first["x"] = 4
+        else:
+            self.first["y"] = 4 // self.first["x"]
+
+    @tl.on(Named)
+    def name(self, e: Named) -> None:
+        self.emit(Heard(who=3, names=self.said.last(tl.HOUR)[len(e.text)], share=1.0))
+
+
+def test_what_does_not_run_alone_is_told_by_all_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler fails at what another key holds where events are missing: then all of them are gone through."""
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    monkeypatch.setenv(SWITCH, "native")
+    said = [Told(who=n % 5, text="x" if n else "first")._at(n * tl.SECOND, n) for n in range(60)]
+    log = MemoryLog([*said, Named(text="abc")._at(tl.MINUTE, 60)], [Told, Named])
+    run = replay(Fragile, log, spark=False)
+    without_few(monkeypatch)
+    always(monkeypatch)
+    readers: list[str] = []
+    through = Past._pass
+
+    def watched(self: Past, slice_id: int, reader: Any, *args: Any, **given: Any) -> None:
+        readers.append(type(reader).__name__)
+        through(self, slice_id, reader, *args, **given)
+
+    monkeypatch.setattr(Past, "_pass", watched)
+    (told_,) = [c for c in run.why(60).cause.seen if c.read.key == 3]
+    assert told_.read.value == 12
+    assert [s.event.seq for s in told_.sources] == [58, 53, 48]
+    assert readers == ["Thinned", "MemoryLog"]
+
+
+def test_a_long_stretch_is_not_thinned_where_most_of_it_matters() -> None:
+    """Nor is anything read in vain: who writes a state without a key is every event."""
+    events = _said(200)
+    past = WholePast(replay(Names, MemoryLog(events, [Told, Named]), spark=False))
+    with pytest.raises(Unfocused, match="too many events may write all_said"):
+        thin.Thinning(past, 0, 200).seqs([("all_said", ())], (), ())
+    assert thin.thinned(past, 0, 200, [("said", 3)], ()) is None  # it is short
