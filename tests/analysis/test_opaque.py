@@ -140,6 +140,18 @@ def test_helpers_with_source_are_looked_into() -> None:
     assert "test: PATTERN.search" in only.message
 
 
+def test_what_is_refused_and_what_is_known_is_not_trusted_too() -> None:
+    """A helper that draws is refused, a table of the module is read: neither depends on something unseen."""
+    top = (
+        "import functools\nimport random\n\nTABLE = {'a': 1}\ndraw = functools.partial(random.random)\n\n"
+        "def drawn():\n    return draw() + random.random()"
+    )
+    found = analysis(
+        "if TABLE.get(e.s, 0) + len(TABLE.items()) > drawn():\n    self.count[e.a] += 1", top=top
+    )
+    assert not found.trusted
+
+
 def test_a_resource_is_trusted(tmp_path: object) -> None:
     """What a file's loader gives is beyond analysis."""
     file = f"{tmp_path}/model.txt"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from timelapse.analysis.mutability import Kind, Mutability
+from timelapse.analysis.purity.rules import is_refused
 from timelapse.analysis.scope import UNKNOWN, Scope
 from timelapse.analysis.tables import PURE_BUILTINS, READING_METHODS, builtin_name, is_math
 from timelapse.model.events import Event, Record
@@ -47,12 +48,25 @@ def trusted_calls(
                         yield node, f"{name}: {what}", why
         return
     if target is UNKNOWN and isinstance(node.func, ast.Attribute):
+        if _reads_plain(scope.resolve(node.func.value), node.func.attr):
+            return
         known = node.func.attr in READING_METHODS or node.func.attr in _CHANGING
         if known and (mutability is None or mutability.kind(node.func.value) <= Kind.CONTAINER):
             return
         yield node, name, "a method of an object that analysis does not know"
         return
+    if target is not UNKNOWN and is_refused(target, node):
+        return
     yield node, name, "a library function" if target is not UNKNOWN else "not known before it runs"
+
+
+def _reads_plain(value: object, method: str) -> bool:
+    """Whether a method of an object of the module only reads it, and depends on it and its arguments alone.
+
+    That the program changes the object is refused elsewhere (purity/shared.py).
+    """
+    plain = type(value) in (dict, list, set, frozenset, tuple, str, bytes, int, float, types.MappingProxyType)
+    return plain and method in READING_METHODS
 
 
 _CHANGING = frozenset({

@@ -319,3 +319,16 @@ RULES: tuple[Rule, ...] = (
     Clock(), TimeZone(), Randomness(), Outside(), DecimalContext(), FileMethods(), MutableGlobals(), IdentityHash(), SetOrder(),
     OuterVariables(), CatchesReject(), MovingObjects(),
 )  # fmt: skip
+
+
+def is_refused(target: object, call: ast.Call) -> bool:
+    """Whether a replay refuses this call for what is called: then there is nothing to trust."""
+    named = Reference.of(target)
+    found = Reference(named.name, named.value, 1)
+    return any(
+        isinstance(rule, _NameRule)
+        and found.name in rule.names
+        and rule.applies(found, call)
+        and rule.severity_for(found) is Severity.ERROR
+        for rule in RULES
+    )
