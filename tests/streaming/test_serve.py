@@ -20,6 +20,7 @@ import timelapse as tl
 from tests.streaming.test_live import FAST, hits, lines, marks
 from timelapse.errors import UsageError
 from timelapse.streaming.live import Live
+from timelapse.streaming.serve import asking
 from timelapse.streaming.serve.app import Server
 
 WARM = '<script>alert("x")</script>'
@@ -122,6 +123,56 @@ def test_rows_in_and_states_out(served: tuple[Live, Client]) -> None:
     assert "timelapse_rows_total 6\n" in text
     assert 'timelapse_partition_late_total{stream="Named",partition="push"} 0\n' in text
     assert client.ask("/health", right="") == (200, {"state": "running", "ok": True})
+
+
+def test_why_a_row_was_put_out(served: tuple[Live, Client]) -> None:
+    """Answered from the journal in another process; what that cannot answer it says."""
+    run, client = served
+    client.ask("/push/Named", rows("ann", WARM, "ann", "end"), right="push")
+    run.until(lambda e: e.end_seq >= 3)
+    first, _, last = reversed(client.ask("/api/outputs/Told")[1]["rows"])
+
+    def why(row: dict[str, Any], **asked: Any) -> tuple[int, Any]:
+        return client.ask("/api/why", json.dumps({"record": "Told", "row": row, **asked}).encode())
+
+    code, found = why(last)
+    assert code == 200, found
+    assert "Named 2   name='ann', size=2" in found["text"]
+    assert "n['ann'] = 2" in found["text"]
+    assert found["explanation"]["event"]["outputs"] == [{"record": "Told", "fields": {"name": "ann", "n": 2}}]
+    code, found = why({**first, "n": 77})
+    assert code == 400
+    assert "TL609" in found["error"]
+    assert "retracted" in found["error"]
+    for wrong in (b"{}", b"[" * 100_000, json.dumps({"record": "Told", "row": {"ts": "1"}}).encode()):
+        assert client.ask("/api/why", wrong)[0] == 400
+    assert why(last, depth=9)[0] == 400
+    assert client.ask("/api/why", b" " * (2 << 20))[0] == 413
+    assert client.ask("/api/why", b"{}", right="")[0] == 401
+    assert client.ask("/api/why", b"{}", right="push")[0] in (401, 403)
+
+
+def test_an_asker_who_leaves_ends_the_process(
+    served: tuple[Live, Client], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A question takes as long as a replay: nobody pays for one that nobody waits for."""
+    began = tmp_path / "began"
+    monkeypatch.setattr(asking, "__name__", "tests.streaming.slow_answer")
+    monkeypatch.setenv("SLOW_ANSWER", str(began))
+    _, client = served
+    connection = http.client.HTTPConnection(client.host, timeout=60)
+    row = {"ts": 1, "phase": 3, "seq": 0, "ordinal": 0, "name": "ann", "n": 0}
+    body = json.dumps({"record": "Told", "row": row})
+    connection.request("POST", "/api/why", body, {"Authorization": f"Bearer {client.tokens['read']}"})
+    end = time.monotonic() + 60
+    while not (began.exists() and began.read_text()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    connection.close()
+    number = int(began.read_text())
+    while Path(f"/proc/{number}").exists():
+        assert time.monotonic() < end, "the process that answers goes on"
+        time.sleep(0.05)
 
 
 def test_arrow_json_and_what_is_no_event(served: tuple[Live, Client]) -> None:
@@ -237,7 +288,7 @@ def test_the_command_serves(tmp_path: Path) -> None:
     (tmp_path / "in" / "a.jsonl").write_text(lines(marks(3)))
     with _running(
         [sys.executable, "-m", "timelapse.cli.main", "live", str(rules) + ":Watch", str(tmp_path / "out"), f"Mark={tmp_path / 'in'}",
-         "Hit=push", "--listen", "0", "--trigger", "20ms", "--ahead", "any", "--idle", "1s"]
+         "Hit=push", "--listen", "0", "--trigger", "20ms", "--ahead", "any", "--idle", "never"]
     ) as child:  # fmt: skip
         assert child.stderr is not None
         address = ""
@@ -254,7 +305,9 @@ def test_the_command_serves(tmp_path: Path) -> None:
         given.address = address
         client = Client(given)
         assert client.ask("/push/Hit", lines(hits(100)).encode(), right="push")[0] == 200
-        run_until(lambda: client.ask("/api/status")[1].get("rows", 0) >= 102)
+        run_until(
+            lambda: client.ask("/api/status")[1].get("rows", 0) >= 29
+        )  # up to 1080, where the marks' file ends
         child.terminate()
         out, err = child.communicate(timeout=60)
     assert child.returncode == 0, err

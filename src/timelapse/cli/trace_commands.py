@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from timelapse.trace import Explanation
 
 RunArg = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run's folder or URL, @3 or @last.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="A run's folder or URL, @3 or @last; or a live run's folder: its journal is replayed.",
+        show_default=False,
+    ),
 ]
 Depth = Annotated[
     int,
@@ -44,6 +49,7 @@ def register(app: typer.Typer) -> None:
             "timelapse why @3 Spam:sender=512 --depth 2",
             "timelapse why @3 Daily@2026-10-03#2",
             "timelapse why @3 88121 --json",
+            "timelapse why out/live Spam:88121",
         )
     )(why)
     app.command(
@@ -85,7 +91,7 @@ def why(
     from timelapse import trace
 
     with _late(as_json) as progress:
-        found = trace.why(_open(run), output, depth=depth, last=last, progress=progress)
+        found = trace.why(_open(run, progress), output, depth=depth, last=last, progress=progress)
     _print(found, as_json)
 
 
@@ -111,7 +117,7 @@ def why_not(
     from timelapse import trace
 
     with _late(as_json) as progress:
-        found = trace.why_not(_open(run), event, depth=depth, last=last, progress=progress)
+        found = trace.why_not(_open(run, progress), event, depth=depth, last=last, progress=progress)
     _print(found, as_json)
     if not found.holds:
         raise typer.Exit(1)
@@ -154,7 +160,9 @@ def state(
     from timelapse.moments import read_time
 
     check_file("--plot", plot, PLOTS, code="TL841")
-    opened, moment = _open(run), None if at is None else read_time(at)
+    moment = None if at is None else read_time(at)
+    with _late(as_json) as progress:
+        opened = _open(run, progress)
     if name is None and (key is not None or plot is not None):
         option = "--plot" if key is None else "--key"
         raise UsageError(
@@ -203,10 +211,16 @@ def _late(as_json: bool) -> LateProgress:
     return LateProgress("looking into the run", progress_for(as_json))
 
 
-def _open(reference: str) -> Run:
+def _open(reference: str, progress: LateProgress) -> Run:
+    """A run; of a live run a replay of its journal."""
     from timelapse.cli.places import find_run
     from timelapse.run import Run
+    from timelapse.streaming.format import RUN
 
+    if (Path(reference) / RUN).is_file():
+        from timelapse.streaming.reading import Reading
+
+        return Reading.open(reference).replay(spark=False, progress=progress)
     return Run.open(find_run(reference))
 
 

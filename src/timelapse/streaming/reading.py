@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -26,6 +26,9 @@ from timelapse.streaming.parity import Parity, parity
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.sums import digest_of
 from timelapse.streaming.versions import EPOCH, net, with_seq
+
+if TYPE_CHECKING:
+    from timelapse.trace import Explanation
 
 
 class Reading:
@@ -177,12 +180,31 @@ class Reading:
         return journal(self.path)[0]
 
     def replay(self, **options: Any) -> Run:
-        """Replay the journal: a run, to ask `why`, `state` and `diff` of. Options are those of `tl.replay`."""
+        """Replay the journal: a run, to ask `why`, `state` and `diff` of. Options are those of `tl.replay`.
+
+        Raises RunError (TL943) where the program was changed on the way: one program does not tell what was done.
+        """
         from timelapse.run import replay
 
         log, last = journal(self.path)
+        if last is not None and last.last_change:
+            raise RunError(
+                f"the program was changed at epoch {last.last_change:,}: no replay of the whole journal gives what was put out",
+                place=Place(str(self.path)), code="TL943",
+                hint="timelapse parity checks what came since; timelapse replay PROGRAM OUT/journal tells what one version does with all of it",
+            )  # fmt: skip
+        if last is not None:
+            options = {"quarantine": last.quarantined > 0, "allow_impure": True, "cache": False, **options}
         until = None if last is None or last.begin is None else last.complete
         return replay(self.program, log, until=until, start_from=self._run.start_from, **options)
+
+    def why(self, output: str | int, *, depth: int = 1, last: int = 3) -> Explanation:
+        """Why the run put out a record: `Spam:88121`, as `Run.why`. It replays the journal, and raises as `replay` does."""
+        return self.replay(spark=False).why(output, depth=depth, last=last)
+
+    def why_not(self, event: str | int, *, depth: int = 1, last: int = 3) -> Explanation:
+        """Why it put out nothing at an event of the journal, as `Run.why_not`. It replays the journal."""
+        return self.replay(spark=False).why_not(event, depth=depth, last=last)
 
     def parity(self, *, spark: Any = False) -> Parity:
         """Replay the journal and compare."""

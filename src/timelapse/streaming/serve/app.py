@@ -22,12 +22,14 @@ from starlette.routing import Route
 from timelapse.errors import SourceError, TimelapseError, UsageError
 from timelapse.model.program import spec_of
 from timelapse.streaming.live import Live
+from timelapse.streaming.serve.asking import Asking, read_row
 from timelapse.streaming.serve.guard import Guard, Refused, host_and_port, is_local, tokens_at
 from timelapse.streaming.serve.status import metrics, status
 from timelapse.streaming.serve.values import key_of, plain
 from timelapse.streaming.sources.push import Push
 
 MOST_BODY = 32 << 20
+MOST_QUESTION = 1 << 20
 MOST_LISTED = 1000
 _CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'"
 Handler = Callable[[Request], Awaitable[Response]]
@@ -90,6 +92,7 @@ def _shown(host: str) -> str:
 class _App:
     def __init__(self, run: Live, guard: Guard) -> None:
         self._run, self._guard = run, guard
+        self._asking = Asking(run.path)
 
     def starlette(self) -> Starlette:
         """The application."""
@@ -102,6 +105,7 @@ class _App:
             self._route("/api/state/{name}", self._state, "read"),
             self._route("/api/outputs/{record}", self._outputs, "read"),
             self._route("/api/outputs/{record}/stream", self._follow, "read"),
+            self._route("/api/why", self._why, "read", "POST"),
             self._route("/push/{type}", self._push, "push", "POST"),
             self._route("/push/{type}/{stream}", self._push, "push", "POST"),
             self._route("/api/{what}", self._operate, "operate", "POST"),
@@ -197,6 +201,14 @@ class _App:
                 yield ": nothing new\n\n"
                 await asyncio.sleep(0.2)
 
+    async def _why(self, request: Request) -> Response:
+        """Why a row that was put out was, from a replay of the journal in another process."""
+        asked = read_row(await _body(request, MOST_QUESTION))
+        found = await self._asking.ask(asked, request.is_disconnected)
+        if found.error:
+            raise ValueError(found.error)
+        return JSONResponse({"text": found.text, "explanation": found.explanation})
+
     # --- rows and operations ----------------------------------------------------------------------------
 
     async def _push(self, request: Request) -> Response:
@@ -205,16 +217,12 @@ class _App:
             raise Refused(404, "no stream of this name takes rows")
         if request.headers.get("content-encoding", "identity") != "identity":
             raise Refused(415, "send rows as they are: compressed ones are not read")
-        body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > MOST_BODY:
-                raise Refused(413, f"at most {MOST_BODY >> 20} MB at a time")
+        body = await _body(request, MOST_BODY)
         kind = request.headers.get("content-type", "application/x-ndjson").partition(";")[0].strip()
         key = request.headers.get("idempotency-key", "")
         if len(key) > 200:
             raise Refused(400, "an Idempotency-Key has at most 200 characters")
-        table = await run_in_threadpool(_rows, push, bytes(body), kind)
+        table = await run_in_threadpool(_rows, push, body, kind)
         counted = await run_in_threadpool(push.send, table, id=key)
         return JSONResponse({"rows": table.num_rows, "counted": counted})
 
@@ -225,6 +233,16 @@ class _App:
             raise Refused(404, f"there is no {what!r:.60}; pause, resume, stop")
         doing[what]()
         return JSONResponse({"done": what})
+
+
+async def _body(request: Request, most: int) -> bytes:
+    """A request's body. Raises Refused where it is longer."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise Refused(413, f"at most {most >> 20} MB at a time")
+    return bytes(body)
 
 
 def _moment(epoch: Any) -> dict[str, Any]:

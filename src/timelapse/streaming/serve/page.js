@@ -73,11 +73,34 @@ function show(s) {
   options($("records"), Object.keys(s.records || {}));
 }
 
+let listed = "";
 async function outputs() {
   const record = $("records").value;
   if (!record) return;
-  const found = await get(`/api/outputs/${encodeURIComponent(record)}?limit=20`);
-  $("outputs").textContent = found.rows.map((r) => JSON.stringify(r)).join("\n") || "none in the last epochs";
+  const found = await get(`/api/outputs/${encodeURIComponent(record)}?limit=20`), text = JSON.stringify([record, found.rows]);
+  if (text === listed) return;  // a button that has the focus stays
+  listed = text;
+  $("none").hidden = found.rows.length > 0;
+  $("outputs").replaceChildren(...found.rows.map((row) => {
+    const line = document.createElement("li"), button = element("button", "why"), shown = JSON.stringify(row);
+    button.setAttribute("aria-label", "why " + shown);
+    button.addEventListener("click", () => why(record, row, shown));
+    line.append(button, element("span", shown));
+    return line;
+  }));
+}
+
+let question = 0;
+async function why(record, row, shown) {
+  const own = ++question, say = (text) => { if (own === question) $("why").textContent = text; };
+  $("answer").hidden = false; $("asked").textContent = `Why ${record} ${shown}`;
+  say("replaying the journal ...");
+  try {
+    const headers = { "Content-Type": "application/json", ...(token ? { Authorization: "Bearer " + token } : {}) };
+    const answer = await fetch("/api/why", { method: "POST", headers, body: JSON.stringify({ record, row }) });
+    const found = await answer.json();
+    say(answer.ok ? found.text : found.error);
+  } catch (error) { say("no answer: " + error.message); }
 }
 
 async function turn() {
@@ -93,6 +116,7 @@ $("look").addEventListener("submit", async (event) => {
   try { $("value").textContent = JSON.stringify(await get(`/api/state/${state}` + (key ? "?key=" + encodeURIComponent(key) : "?limit=20")), null, 2); }
   catch (error) { $("value").textContent = error.message; }
 });
+$("close").addEventListener("click", () => { question++; $("answer").hidden = true; });
 $("operate").addEventListener("submit", async (event) => {
   event.preventDefault();
   const what = event.submitter.value;
