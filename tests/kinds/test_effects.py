@@ -45,6 +45,8 @@ def _serial_op(spec: StateSpec, state: Any, effect: str, key: Any, value: Any) -
         state.add(key)
     elif effect == "del" and spec.kind is tl.Set:
         state.discard(key)
+    elif effect == "set" and spec.kind is tl.Last:
+        state.add(key, value)
     elif effect == "set":
         state[key] = value
     elif effect == "del":
@@ -130,6 +132,7 @@ CASES: dict[str, tuple[StateSpec, list[str], st.SearchStrategy[Any]]] = {
     "min-bytes": (spec_of(tl.Min, int, bytes, b""), ["bottom", "del"], st.binary(max_size=3)),
     "max-bool": (spec_of(tl.Max, int, bool, False), ["top", "del"], st.booleans()),
     "first": (spec_of(tl.First, int, str, ""), ["first"], EDGE_STRINGS),
+    "last": (spec_of(tl.Last, int, str | None), ["set"], st.one_of(st.none(), EDGE_STRINGS)),
 }  # fmt: skip
 
 

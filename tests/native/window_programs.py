@@ -9,12 +9,27 @@ from tests.writers.methods import by_method
 from timelapse.model.events import Event
 from timelapse.model.program import spec_of
 
-_KINDS = ("counter", "pair", "text", "mean", "set", "setof", "plain", "value", "flag", "map", "least", "most")
+_KINDS = (
+    "counter",
+    "pair",
+    "text",
+    "mean",
+    "set",
+    "setof",
+    "plain",
+    "value",
+    "flag",
+    "map",
+    "least",
+    "most",
+    "newest",
+)
 _DECLARED = {
     "counter": "tl.Counter[int]", "pair": "tl.Counter[tuple[int, int]]", "text": "tl.Counter[str]",
     "mean": "tl.Mean[int]", "set": "tl.Set[int]", "setof": "tl.SetOf[int, int]", "plain": "tl.Value[int, int]",
     "value": "tl.Value[int, int]", "flag": "tl.Value[int, tuple[int, float] | None]", "map": "tl.MapOf[int, int, int]",
     "least": "tl.Min[int, int | None]", "most": "tl.Max[int, float]",
+    "newest": "tl.Last[int, int | None]",
 }  # fmt: skip
 _GROUPED = ("mean", "setof", "map")
 """What ticks that run as Python may need an index of."""
@@ -109,7 +124,11 @@ class _Writer:
         item, what = {"pair": ("((a, b), v)", "7 * a + b"), "text": ("(k, v)", "1 if k == 'a' else 2"), "set": ("k", "k")}.get(
             kind, ("(k, v)", "k")
         )  # fmt: skip
-        value = {"set": "0.5", "flag": "1.5 if v is None else v[0] + v[1]"}.get(kind, "v")
+        value = {
+            "set": "0.5",
+            "flag": "1.5 if v is None else v[0] + v[1]",
+            "newest": "2.5 if v is None else v",
+        }.get(kind, "v")
         read = f"top({rng.choice((1, 2, 3, 'self.w'))})" if counts and rng.random() < 0.5 else "items()"
         lines = [
             f"        for n, {item} in enumerate({over}.{read}):",
@@ -156,6 +175,7 @@ class _Writer:
                       f"del self.{name}[{k}]"],
             "most": [f"self.{name}.add({k}, e.m)", f"self.{name}.add({k}, -0.0 if e.m == 1 else 0.0)",
                      f"self.{name}.add({k}, e.m % 2 - 0.5)", f"del self.{name}[{k}]"],
+            "newest": [f"self.{name}.add({k}, e.m)", f"self.{name}.add({k}, None)", f"self.{name}.add({k}, -e.m)"],
         }  # fmt: skip
         return self.rng.choice(choices[kind])
 
@@ -180,6 +200,8 @@ class _Writer:
             "map": [f"self.{name}.last({lag})[e.k, 1]", f"self.{name}.last({lag}).get((e.m, e.k), 5)"],
             "least": [f"self.{name}.last({lag}).get(e.k, 9)", f"(self.{name}.last({lag})[e.m] or 0)",
                       f"(1 if e.k in self.{name}.last({lag}) else 0)"],
+            "newest": [f"(self.{name}.last({lag})[e.k] or 0)", f"(self.{name}.last({lag}).get(e.m, 7) or 5)",
+                       f"(1 if e.k in self.{name}.last({lag}) else 0)"],
             "most": [f"self.{name}.last({lag})[e.k]", f"(self.{name}.last({lag})[e.m] + self.{name}[e.k])"],
         }  # fmt: skip
         return rng.choice(choices[kind])

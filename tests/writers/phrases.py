@@ -74,6 +74,11 @@ FURTHER: dict[str, Phrases] = {
          "{x}.setdefault(({key}, 2), {v})", "{x}.pop(({key}, 1))", "{x}.set(({key}, {v} % 3), {v})", "{x}.discard(({key}, {v} % 3))", "{x}[{key}, 2] = max({x}[{key}, 2], {v})"),
         "({key}, 1)",
     ),
+    "last": Phrases(
+        "tl.Last[int, int] = tl.state(default=-1)",
+        ("{x}[{key}]", "{x}.get({key}, 3)", "(1 if {key} in {x} else 0)", "len({x}.items())"),
+        ("{x}.add({key}, {v})", "{x}.add({key}, {v})", "{x}.add({key}, e.b)", "{x}.add(value={v}, key=1)"),
+    ),
     "mean": Phrases(
         "tl.Mean[int] = tl.state(default=0.0)",
         ("int({x}[{key}])", "int({x}.get({key}, 2.0))", "{x}.sum({key})", "{x}.count({key})"),

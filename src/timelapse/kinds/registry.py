@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from timelapse.kinds.extremum import Max, Min
     from timelapse.kinds.first import First
     from timelapse.kinds.frequent import Frequent
+    from timelapse.kinds.last import Last
     from timelapse.kinds.listof import ListOf
     from timelapse.kinds.mapof import MapOf
     from timelapse.kinds.mean import Mean
@@ -38,6 +39,7 @@ MODULES: dict[str, str] = {
     "Max": "timelapse.kinds.extremum",
     "Min": "timelapse.kinds.extremum",
     "First": "timelapse.kinds.first",
+    "Last": "timelapse.kinds.last",
     "Mean": "timelapse.kinds.mean",
     "SetOf": "timelapse.kinds.setof",
     "MapOf": "timelapse.kinds.mapof",
@@ -51,7 +53,7 @@ MODULES: dict[str, str] = {
 """The module of each kind."""
 
 __all__ = [
-    "Counter", "Decayed", "Distinct", "First", "Frequent", "ListOf", "MapOf", "Max", "Mean", "Min", "Quantiles", "Set",
+    "Counter", "Decayed", "Distinct", "First", "Frequent", "Last", "ListOf", "MapOf", "Max", "Mean", "Min", "Quantiles", "Set",
     "SetOf", "Smoothed", "Sum", "Value",
 ]  # fmt: skip
 

@@ -82,13 +82,13 @@ class Writer(Expressions):
 
     def _state(self, name: str) -> StateVar:
         rng = self.rng
-        kind = rng.choice(["Counter", "Counter", "Set", "Value", "Value", "Max", "Min", "First"])
+        kind = rng.choice(["Counter", "Counter", "Set", "Value", "Value", "Max", "Min", "First", "Last"])
         key = rng.choice([k for k in _KEYS if self._allowed(k)])
         if kind == "Counter":
             return StateVar(name, kind, key, "int" if key is None else None)
         if kind == "Set":
             return StateVar(name, kind, key or "int", None)
-        values = _VALUES if kind in ("Value", "First") else _ORDERED
+        values = _VALUES if kind in ("Value", "First", "Last") else _ORDERED
         value = rng.choice([v for v in values if self._allowed(v)])
         default = "" if value.endswith("?") else rng.choice(DEFAULT[value])
         return StateVar(name, kind, key, value, default)
@@ -279,7 +279,7 @@ class Writer(Expressions):
                 texts += [f"{x}.pop({key})", f"{x}.setdefault({key}, {one})"]
         else:
             texts = [f"{x}.add({key}, {one})" if key else f"{x}.add({one})"] * 3
-        if self.on("delete") and state.kind not in ("Set", "First"):
+        if self.on("delete") and state.kind not in ("Set", "First", "Last"):
             texts.append(f"del {at}")
         self._line(level, rng.choice(texts))
 

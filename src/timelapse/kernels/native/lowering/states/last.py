@@ -1,0 +1,45 @@
+"""Last, compiled, where its values are known."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from timelapse.kernels.native.lowering.states.base import one
+from timelapse.kernels.native.lowering.states.forms import Form
+from timelapse.kernels.native.lowering.states.sliding import View
+from timelapse.kernels.native.lowering.states.value import ValueLikeCode
+from timelapse.kernels.native.lowering.values import NONE, Value
+from timelapse.kinds.last import Last
+
+
+class LastCode(ValueLikeCode):
+    """`tl.Last`."""
+
+    parameters: ClassVar = {"get": ("default",), "add": ("value",)}
+
+    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
+        if name != "add":
+            return super()._method(name, key, given)
+        words = self.key(key)
+        new = self.words(one(given.get("value"), f"{self.spec.name}.add()"), self.kind)
+        if self.mode != "ignored":
+            row = self.claim(words)
+            self.stamp(row)
+            self.put(row, new)
+        return NONE
+
+
+class LastView(View, LastCode):
+    """Of a Last: what the latest write within the lag has left."""
+
+    parameters: ClassVar = {"get": ("default",)}
+    zeros: ClassVar = False
+
+    def _there(self, row: str) -> str:
+        return self._within(row)
+
+    def listing(self, first: str) -> str:
+        return self._listing_within(first)
+
+
+FORMS = {Last: Form(LastCode, LastView)}
