@@ -499,3 +499,45 @@ def test_the_moment_of_catching_up_is_said(tmp_path: Path, monkeypatch: pytest.M
     assert run.health.caught_up is not None
     assert sum("caught up behind epoch" in text and "120 rows in" in text for text in notes) == 1
     assert any("sources have more than is processed" in text and "rows wait here" in text for text in notes)
+
+
+class Hits(tl.Program):
+    n: tl.Counter[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[e.who] += e.size
+        self.emit(Seen(who=e.who, n=self.n[e.who]))
+
+
+def test_an_epoch_waits_for_rows_or_its_time(tmp_path: Path) -> None:
+    """By number: though the time is long, rows that are enough make an epoch, fewer wait. By time: fewer make one when it is over."""
+    events = hits(100)
+    push = tl.Push()
+    with tl.live(
+        Hits, {Hit: push}, tmp_path / "rows", idle=None, trigger="1h", trigger_rows=10, ahead=None
+    ) as run:
+        push.send(events[:4])
+        push.send(events[4:9])
+        time.sleep(0.3)
+        assert run.last is None
+        push.send(events[9:30])
+        run.until(lambda e: e.end_seq >= 28)
+        push.send(events[30:])
+        push.close()
+        run.wait()
+    packs = list(Reading.open(tmp_path / "rows").epochs())
+    assert len(packs) > 1
+    assert all(pack.about.rows >= 9 for pack in packs[:-1])
+    push = tl.Push()
+    with tl.live(
+        Hits, {Hit: push}, tmp_path / "time", idle=None, trigger="20ms", trigger_rows=1_000, ahead=None
+    ) as run:
+        for event in events:
+            push.send([event])
+        run.until(lambda e: e.end_seq >= 99)
+        push.close()
+        run.wait()
+    assert Reading.open(tmp_path / "time").digest == Reading.open(tmp_path / "rows").digest
+    with pytest.raises(UsageError, match="trigger_rows"):
+        tl.live(Hits, {Hit: tl.Push()}, tmp_path / "none", trigger_rows=0)

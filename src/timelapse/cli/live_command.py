@@ -56,6 +56,12 @@ def live(
         str, typer.Option(metavar="TIME", help="So much later than others of its partition a row may come.")
     ] = "0s",
     trigger: Annotated[str, typer.Option(metavar="TIME", help="An epoch is committed no oftener.")] = "500ms",
+    trigger_rows: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="An epoch is committed once there are so many rows, or after --trigger."
+        ),
+    ] = None,
     idle: Annotated[
         str,
         typer.Option(
@@ -239,7 +245,7 @@ def live(
     streams = {classes[kind]: _streams(own, layout[kind]) for kind, own in named.items()}
     with progress_for(as_json) as progress:
         run = begin(
-            made, streams, out, lateness=lateness, trigger=trigger, idle=None if idle == "never" else idle, late=late,  # type: ignore[arg-type]
+            made, streams, out, lateness=lateness, trigger=trigger, trigger_rows=trigger_rows, idle=None if idle == "never" else idle, late=late,  # type: ignore[arg-type]
             ahead=None if ahead == "any" else ahead, not_before=None if not_before is None else parse_time("--not-before", not_before),
             sinks=[sink_of(text) for text in to or ()],
             evolve=migration_of(evolve, rename, drop_state, convert), promote=promote, rebuild=rebuild,

@@ -60,7 +60,7 @@ Late = Literal["side", "drop", "correct"]
 
 def live(
     program: Program | type[Program], streams: Mapping[Any, Any], out: str | Path, *, lateness: Span = 0,
-    trigger: Span = "500ms", idle: Span | None = "10s", late: Late = "side", ahead: Span | None = "1h",
+    trigger: Span = "500ms", trigger_rows: int | None = None, idle: Span | None = "10s", late: Late = "side", ahead: Span | None = "1h",
     not_before: Moment | None = None, checkpoint: Span = "30s", quarantine: bool = False, max_quarantined: int = 1000,
     once: bool = False, correct_every: Span = "10s", correct_rows: int | None = None, correct_within: Span | None = "1d", start_from: Run | str | Path | None = None, sinks: Sequence[Sink] = (), standby: Span | None = None,
     evolve: bool | Migration = False, promote: str | None = None, rebuild: bool = False, allow_impure: bool = False, progress: Progress | None = None,
@@ -77,8 +77,8 @@ def live(
     counted with its place ("drop"), or put into its place after all ("correct"): the journal gets a new version, and what that changes is published as
     retractions and additions (`Live.feed`). That is done `correct_every`, or once there are `correct_rows` of them; rows that are `correct_within` or more behind
     their partition's mark are put aside (None: none is). Rows further than `ahead` ahead of now, or before `not_before`, are put aside before they
-    count. A partition without rows for `idle` no longer holds the others back (None: it does). An epoch is committed every `trigger` at most, a
-    checkpoint every `checkpoint`. Lengths of time are "500ms", "5s", "1h", or seconds.
+    count. A partition without rows for `idle` no longer holds the others back (None: it does). An epoch is committed every `trigger` at most; with `trigger_rows`
+    once there are so many rows, and `trigger` after it began in any case. A checkpoint is written every `checkpoint`. Lengths of time are "500ms", "5s", "1h", or seconds.
 
     With `quarantine` an event at which a handler raises is taken out, and the run goes on; at most `max_quarantined` of an epoch. `once`: what
     sources have now is processed to its end, and the run ends. `start_from`: a run that the live run goes on from: its log has all rows up to its
@@ -97,10 +97,12 @@ def live(
     given = as_program(program)
     if late not in ("side", "drop", "correct"):
         raise UsageError(f"late= (--late) is {late!r}", hint="side, drop or correct", code="TL810")
-    if correct_rows is not None and correct_rows < 1:
-        raise UsageError(
-            f"correct_rows= (--correct-rows) is {correct_rows}", hint="give 1 or more", code="TL810"
-        )
+    for name, rows in (
+        ("correct_rows= (--correct-rows)", correct_rows),
+        ("trigger_rows= (--trigger-rows)", trigger_rows),
+    ):
+        if rows is not None and rows < 1:
+            raise UsageError(f"{name} is {rows}", hint="give 1 or more", code="TL810")
     if late == "correct":
         refuse_seq(given)
         for sink in sinks:
@@ -121,6 +123,7 @@ def live(
     )  # fmt: skip
     timing = Timing(
         micros_of(trigger, "trigger= (--trigger)") / 1e6,
+        trigger_rows,
         None if idle is None else micros_of(idle, "idle= (--idle)") / 1e6,
         micros_of(checkpoint, "checkpoint= (--checkpoint)") / 1e6,
         micros_of(correct_every, "correct_every= (--correct-every)") / 1e6,

@@ -31,6 +31,8 @@ MOST_ROWS = 1_000_000
 """Rows that one epoch asks of its sources, about."""
 MOST_WAITING = 4 << 30
 """Bytes of rows that may wait for completeness before sources are no longer asked."""
+_LOOK = 0.05
+"""Seconds after which sources that do not say when rows come are asked again, where an epoch waits for rows."""
 _WHOLE_AFTER = 8
 """After so many checkpoints of changes a whole one is written."""
 _REMEMBERED = 512
@@ -45,9 +47,11 @@ _SINKS_WAIT = 30.0
 @dataclass(frozen=True)
 class Timing:
     """When things happen, in seconds of wall clock. `idle`: after so long without rows, at its end, a partition no longer
-    holds the others back (None: never). `correct`: so long after the first late row a correction begins, or once there are `correct_rows`."""
+    holds the others back (None: never). `trigger_rows`: an epoch waits until so many rows are there, for `trigger` at most (None: it takes what is there, and
+    the next one begins `trigger` after it began). `correct`: so long after the first late row a correction begins, or once there are `correct_rows`."""
 
     trigger: float = 0.5
+    trigger_rows: int | None = None
     idle: float | None = 10.0
     checkpoint: float = 30.0
     correct: float = 10.0
@@ -254,7 +258,7 @@ class Loop:
                 continue
             began = time.monotonic()
             self._wake.clear()
-            batches = self._poll(head)
+            batches = self._gather(head)
             ended = all(source.ended for _, source in self._sources)
             with self.lock:
                 before = 0 if head.last is None else head.last.end_seq
@@ -269,12 +273,16 @@ class Loop:
             if ended:
                 self._end("ended")
                 return
-            full = sum(len(b.ts) for b in batches) >= MOST_ROWS
-            self._keep_up(full=full, ended=ended)
+            full = _rows(batches) >= self._most_rows
+            self._keep_up(full=full and not self._at_end(), ended=ended)
             left = self._timing.trigger - (time.monotonic() - began)
-            if left > 0 and not full:
+            if left > 0 and not full and self._timing.trigger_rows is None:
                 self._stop.wait(left) if batches else self._wake.wait(left)
         raise Stopped
+
+    def _at_end(self) -> bool:
+        """Whether sources had no more than was taken."""
+        return all(source.at_end(name) for _, source in self._sources for name in source.partitions())
 
     def _keep_up(self, *, full: bool, ended: bool) -> None:
         """Say at which moment all that sources had is processed, and where they have more than is processed."""
@@ -292,9 +300,7 @@ class Loop:
                 self._full_since = None
             return
         self._full_since = None
-        if health.caught_up is None and (
-            ended or all(source.at_end(name) for _, source in self._sources for name in source.partitions())
-        ):
+        if health.caught_up is None and (ended or self._at_end()):
             health.caught_up = time.time()
             seconds = max(1e-3, health.caught_up - health.started)
             last = None if self.head is None else self.head.last
@@ -315,6 +321,25 @@ class Loop:
             if not ended or not head.late.rows:
                 return
 
+    @property
+    def _most_rows(self) -> int:
+        """Rows that one epoch asks of its sources, about."""
+        return min(MOST_ROWS, self._timing.trigger_rows or MOST_ROWS)
+
+    def _gather(self, head: Head) -> list[Batch]:
+        """The rows of the next epoch."""
+        began, batches = time.monotonic(), self._poll(head)
+        if self._timing.trigger_rows is None:
+            return batches
+        while _rows(batches) < self._most_rows and not all(source.ended for _, source in self._sources):
+            left = self._timing.trigger - (time.monotonic() - began)
+            if left <= 0 or self._stop.is_set() or not self._resumed.is_set():
+                break
+            self._wake.wait(min(left, _LOOK))
+            self._wake.clear()
+            batches += self._poll(head)
+        return batches
+
     def _poll(self, head: Head) -> list[Batch]:
         if head.waiting[1] > MOST_WAITING:
             self._tell_once(
@@ -322,7 +347,7 @@ class Loop:
             )
             return []
         found: list[Batch] = []
-        share = max(1, MOST_ROWS // max(1, len(self._sources)))
+        share = max(1, self._most_rows // max(1, len(self._sources)))
         began = time.monotonic()
         for entry, source in self._sources:
             for name in source.partitions():
@@ -422,3 +447,7 @@ class Loop:
         self._tell_once(what)
         self._stop.wait(seconds)
         self.health.state, self.health.problem = "running", ""
+
+
+def _rows(batches: Sequence[Batch]) -> int:
+    return sum(len(batch.ts) for batch in batches)
