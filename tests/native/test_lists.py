@@ -101,6 +101,48 @@ def test_the_final_pass_agrees() -> None:
     assert left < ran // 4
 
 
+DELTAS = (
+    HEAD
+    + """
+        k = e.a % 3
+        self.words.append(k, e.s)
+        self.words.append(k, "z")
+        self.numbers.append((k, e.s), e.b)
+        self.floats.append(e.f)
+        if e.b == 2:
+            del self.words[k]
+        if e.on:
+            self.flags.append(k, e.b > 1)
+            self.words.append(value=e.s, key=1)
+        else:
+            del self.numbers[k, "a"]
+"""
+)
+
+
+@pytest.mark.parametrize("edges", [False, True])
+def test_what_is_done_to_lists_that_a_pass_does_not_know_agrees(edges: bool) -> None:
+    ran, left = agree(DELTAS, count=100, only_final=False, edges=edges)
+    assert ran >= 200
+    assert left == 0
+
+
+def test_lists_that_a_pass_does_not_know_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rejection that another state decides takes back what was appended; a product that leaves int64 goes on as Python."""
+    monkeypatch.setenv(SWITCH, "native")
+    lines = """
+        self.members.add(e.b % 4, e.s)
+        if e.b * 2**62 % 3 == 1 and ((e.a % 4, "a") in self.members):
+            self.reject("no")
+"""
+    program = load_source(DELTAS + lines)
+    (event,) = spec_of(program).events
+    events = events_of(event, 60, 4)
+    assert check_replay(program, events, slices=(3,)).rejected_count
+    run = tl.replay(program, events, slices=3, spark=False)
+    assert set(run.certificate["passes"].values()) == {"compiled"}
+
+
 def test_values_at_the_limits_agree() -> None:
     """Sums leave int64, so that Python goes on with lists and counts where they are; floats are infinite and NaN."""
     ran, left = agree(EVERYTHING, count=80, edges=True, seed=5)

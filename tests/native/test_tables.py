@@ -15,7 +15,7 @@ from tests.native.oracle import same
 from timelapse.analysis import PassProgram
 from timelapse.kernels.native.lowering.lower import without_idle_saves
 from timelapse.kernels.native.memory.gathering import effects_of
-from timelapse.kernels.native.memory.layout import layout_of, stored_type
+from timelapse.kernels.native.memory.layout import BoundedList, layout_of, stored_type
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.memory.words import decode, encode, to_arrow, to_words
@@ -47,6 +47,8 @@ class States(tl.Program):
     best: tl.Max[int, float | None]
     least: tl.Min[int, int] = tl.state(default=0)
     first: tl.First[int, str] = tl.state(default="")
+    texts: tl.ListOf[int, str] = tl.state(last=2)
+    reals: tl.ListOf[float] = tl.state(last=3)
 
 
 SPECS = spec_of(States()).states
@@ -60,6 +62,8 @@ SCALARS: dict[str, Any] = {
 
 def values(kind: Any) -> st.SearchStrategy[Any]:
     """Values of a type."""
+    if isinstance(kind, BoundedList):  # an empty one is not there
+        return st.lists(values(kind.inner), min_size=1, max_size=kind.most).map(tuple)
     if hasattr(kind, "inner"):
         return st.none() | values(kind.inner)
     if hasattr(kind, "items"):
@@ -146,6 +150,7 @@ OPERATIONS = {
     "count": ["add", "set"], "total": ["add", "set"], "keys": ["set", "del"], "number": ["set", "del", "first", "add"],
     "text": ["set", "del", "first"], "real": ["up", "set", "del"], "point": ["set", "first", "del"], "pair": ["set", "first"],
     "single": ["down_always", "set"], "best": ["top", "del"], "least": ["bottom", "del"], "first": ["first"],
+    "texts": ["append", "del"], "reals": ["append", "del"],
 }  # fmt: skip
 
 
@@ -156,7 +161,7 @@ def test_a_delta_on_a_table(name: str, data: st.DataObject) -> None:
     """Effects, some undone: as a delta over dicts; also where a delta over dicts goes on from the table."""
     spec = SPECS[name]
     kind = stored_type(spec)
-    value = None if kind is None else values(kind)
+    value = None if kind is None else values(kind.inner if isinstance(kind, BoundedList) else kind)
     table = _table(spec, delta=True)
     ours: Journal = []
     theirs: Journal = []

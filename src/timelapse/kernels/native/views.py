@@ -219,6 +219,31 @@ class _Counts:
         _flag(self._rows.table, row, self._reset)
 
 
+class _Lists:
+    """A list's delta: whether it was emptied, and the values appended since."""
+
+    def __init__(self, rows: _Rows) -> None:
+        self._rows = rows
+
+    def get(self, key: Any, default: Any) -> Any:
+        row = self._rows.table.find(key)
+        if row < 0 or not self._rows.table.slots[row, 0] & self._rows.table.layout.touched:
+            return default
+        return _list_of(self._rows.table, row)
+
+    def __setitem__(self, key: Any, change: tuple[bool, tuple[Any, ...]]) -> None:
+        reset, values = change
+        row, table = self._rows.claim(key), self._rows.table
+        self._rows.write(row, table.layout.place, table.encode(values))
+        _flag(table, row, reset)
+
+
+def _list_of(table: NativeTable, row: int) -> tuple[bool, tuple[Any, ...]]:
+    """What was done to a list that a pass does not know."""
+    emptied = bool(table.slots[row, 0] & table.layout.present)
+    return emptied, table.value(row, table.layout.place)
+
+
 class _Steps:
     """The steps of the *func* form."""
 
@@ -287,7 +312,9 @@ def live_state(
         delta._last = _Last(rows)
     elif form == "count":
         delta._sums, delta._after = _Counts(rows, reset=False), _Counts(rows, reset=True)
-    else:
+    elif form == "list" and table.layout.live:
+        delta._lists = _Lists(rows)
+    elif form == "func":
         delta._steps = _Steps(rows)
     return delta
 
@@ -302,5 +329,7 @@ def fill(delta: Delta, table: NativeTable) -> None:
         for key, row in table.touched():
             into = found._after if table.slots[row, 0] & table.layout.present else found._sums
             into[key] = int(table.slots[row, place])
-    else:
+    elif table.layout.form == "list" and table.layout.live:
+        found._lists = {key: _list_of(table, row) for key, row in table.touched()}
+    elif table.layout.form == "func":
         found._steps = {key: table.step(row) for key, row in table.touched()}

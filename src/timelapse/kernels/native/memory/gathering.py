@@ -137,7 +137,9 @@ class _Group:
         """What the slice did to one of the states."""
         table = self.states[number]
         layout, spec = table.layout, table.spec
-        if layout.form == "list":  # no handler writes to it, or the pass would not be compiled
+        if (
+            layout.form == "list" and not layout.live
+        ):  # no handler writes to it, or the pass would not be compiled
             return effect_table(spec.kind.delta(spec, None)), None
         hashes, flags, keys, live, before = self._rows_of(number)
         present = flags[0] & layout.present != 0
@@ -160,6 +162,9 @@ class _Group:
         elif form == "count":
             names += ["reset", "n"]
             columns += [pa.array(present), pa.array(live[0])]
+        elif form == "list":
+            names += ["reset", "v"]
+            columns += [pa.array(present), self._values(table, live, np.zeros(len(present), np.bool_))]
         else:
             names.append("present")
             columns.append(pa.array(present))

@@ -1,8 +1,8 @@
 """How a state's row looks in a compiled pass: shared by the generated code and the table that it works on.
 
 A row is `flags, key words..., live words..., words of views...`, all int64. The live words
-are the value's (exact), nothing (a Set's delta), the sum (a Counter's), or the two branches of a step
-(`func`: the words for an absent key, the step's number, the step's words). Those of views (windows.py) are only there
+are the value's (exact), nothing (a Set's delta), the sum (a Counter's), the values appended (a list's, of bounded length), or
+the two branches of a step (`func`: the words for an absent key, the step's number, the step's words). Those of views (windows.py) are only there
 where a program has some. States that are used under the same keys share a table: then a row has the live words of
 each, one after the other, then the words of views of each, and two flags of each.
 
@@ -23,7 +23,8 @@ from timelapse.tables.table import key_types
 
 OCCUPIED, PRESENT, TOUCHED = 1, 2, 4
 """Flags, the last two for the first state of a table; the next one's are two bits further left. TOUCHED: written in
-this slice. In a Counter's delta PRESENT says that the key was set, in a step that the absent key becomes present."""
+this slice. In a delta PRESENT says that a Counter's key was set or a list was emptied, in a step that the absent key becomes
+present."""
 _BITS = 2
 LINKED = 1 << 61
 """A flag of rows of a SetOf whose members can be listed: the row's pair is among its key's members (linking.py)."""
@@ -101,8 +102,11 @@ class Layout:
 
     @property
     def live(self) -> int:
-        """The number of words that writes change. Of a list that the pass does not know none: its operations do not compile."""
-        return {"exact": self.size, "const": 0, "count": 1, "func": 2 * self.size + 1, "list": 0}[self.form]
+        """The number of words that writes change. Where what is done to a list has no bounds none: it does not compile."""
+        listed = self.size if isinstance(self.stored, BoundedList) else 0
+        return {"exact": self.size, "const": 0, "count": 1, "func": 2 * self.size + 1, "list": listed}[
+            self.form
+        ]
 
     @property
     def end(self) -> int:

@@ -21,7 +21,7 @@ def state_code(
     if form is None:
         raise Refused(f"the state kind {spec.kind.__name__} ({spec.name})")
     found = form.code
-    if mode == "delta" and layout.form == "list":
+    if mode == "delta" and layout.form == "list" and not layout.live:
         raise Refused(f"what is done to {spec.name}, a {spec.kind.__name__} that this pass does not know")
     if mode == "delta" and layout.form == "func":
         found = form.delta or FuncCode

@@ -17,7 +17,7 @@ _MANY = 2**40
 class ListOfCode(StateCode):
     """`tl.ListOf`. What is read is a copy: a later write does not change it."""
 
-    compiled = "with `tl.state(last=n)` up to 32 and values that are no optionals, all but `items`; not where the state is unknown"
+    compiled = "with `tl.state(last=n)` up to 32 and values that are no optionals, all but `items`"
     parameters: ClassVar = {"append": ("value",), "pop": (), "get": (), "tail": ("n",), "count": ()}
 
     def __init__(self, *args: Any) -> None:
@@ -67,6 +67,17 @@ class ListOfCode(StateCode):
             )
         return optional(there.code, first)
 
+    def _effect(self, effect: str, key: Value | None, args: list[Value]) -> None:
+        if effect == "_e_append" and len(args) == 1:
+            self._push(key, args[0], self.layout.touched)
+        elif effect == "_e_del" and not args:
+            row, layout = self.claim(self.key(key)), self.layout
+            self.save(row)
+            self._out.line(f"drop({self.table}, {row}, N{layout.place}, N{layout.size}, N{layout.present})")
+            self._out.line(f"{self.flags(row)} |= {layout.present}")
+        else:
+            raise Refused(f"{self.spec.name}.{effect}()")
+
     def _tail(self, key: Value | None, n: Value) -> Value:
         n = self._certain(n)
         if n.kind != "int":
@@ -78,15 +89,19 @@ class ListOfCode(StateCode):
         return Value("list", found.code, (first, count, element), bound=found.bound)
 
     def _append(self, key: Value | None, value: Value) -> Value:
+        self._push(key, value, self.layout.present | self.layout.touched)
+        return NONE
+
+    def _push(self, key: Value | None, value: Value, flags: int) -> None:
         (word,) = self.words(value, self._kind.inner)
         words = self.key(key)
         if self.mode == "ignored":
-            return NONE
-        row, layout = self.claim(words), self.layout
+            return
+        row = self.claim(words)
         self.save(row)
-        self._out.line(f"push_newest({self.table}, {row}, N{layout.place}, N{self._kind.most}, {word})")
-        self._out.line(f"{self.flags(row)} |= {layout.present | layout.touched}")
-        return NONE
+        given = f"{self.table}, {row}, N{self.layout.place}, N{self._kind.most}, {word}"
+        self._out.line(f"push_newest({given})")
+        self._out.line(f"{self.flags(row)} |= {flags}")
 
 
 def stored_list(stored: Any, name: str) -> BoundedList:
