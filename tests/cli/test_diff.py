@@ -139,6 +139,13 @@ def test_mistakes(place: Path, arguments: list[str], code: str, capsys: pytest.C
     assert capsys.readouterr().err.lstrip().splitlines()[-1].strip() == f"timelapse help {code}"
 
 
+def test_a_mistake_in_a_setting_names_its_option(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = "rules_to_compare.py:Rules"
+    twice = ["--set-b", "limit=3", "--set-b", "limit=4"]
+    assert run_cli(["diff", rules, rules, "log", "--local", *twice]) == 2
+    assert "--set-b limit is given twice" in capsys.readouterr().err
+
+
 def test_labels_that_judge_nothing_say_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An empty table, and one of other outputs."""
     told = []

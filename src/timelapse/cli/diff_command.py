@@ -304,7 +304,7 @@ def _both(
     from timelapse.run.request import Several
 
     opened = None if b is None else Log.open(Path(b))
-    side = _side(a, sets_a, opened)
+    side = _side(a, sets_a, opened, "--set-a")
     duration = None if ban is None else _span(ban)
     if not isinstance(side, Run) and opened is not None:
         asked.check([side, enforce(side, how, duration=duration, flags=flags or ())], opened)
@@ -367,7 +367,7 @@ def _sides(
         raise UsageError(
             "two programs are compared over a log", hint=f"timelapse diff {a} {b} LOG", code="TL800"
         )
-    first, second = _side(a, sets_a, opened), _side(b, sets_b, opened)
+    first, second = (_side(a, sets_a, opened, "--set-a"), _side(b, sets_b, opened, "--set-b"))
     programs = [side for side in (first, second) if isinstance(side, Program)]
     if len(programs) == 2 and opened is not None:
         asked.check(programs, opened)
@@ -394,7 +394,7 @@ def _is_run(reference: str) -> bool:
     return reference.startswith("@") or (place_path(reference, "run") / "run.json").is_file()
 
 
-def _side(reference: str, settings: list[str] | None, log: Log | None) -> Run | Program:
+def _side(reference: str, settings: list[str] | None, log: Log | None, option: str) -> Run | Program:
     """A finished run, or a program for the log."""
     from timelapse.cli.places import find_run
     from timelapse.cli.settings import build_program
@@ -405,7 +405,7 @@ def _side(reference: str, settings: list[str] | None, log: Log | None) -> Run | 
 
     if _is_run(reference):
         return Run.open(find_run(reference))
-    program = build_program(load_versioned(reference), settings or [])
+    program = build_program(load_versioned(reference), settings or [], option)
     assert log is not None
     log.bind(heard(spec_of(program), log.types))
     return program

@@ -13,8 +13,8 @@ from timelapse.model.program import ParamSpec, Program, spec_of
 _TRUE, _FALSE = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
 
 
-def build_program(cls: type[Program], settings: Iterable[str]) -> Program:
-    """The program with its parameters set. Raises UsageError (TL806) for what does not fit."""
+def build_program(cls: type[Program], settings: Iterable[str], option: str = "--set") -> Program:
+    """The program with its parameters set, by this option. Raises UsageError (TL806) for what does not fit."""
     spec = spec_of(cls)
     known = ", ".join(f"{p.name}: {p.text}" for p in spec.params.values()) or "none"
     values: dict[str, Any] = {}
@@ -22,7 +22,9 @@ def build_program(cls: type[Program], settings: Iterable[str]) -> Program:
         name, equals, text = setting.partition("=")
         name = name.strip()
         if not equals:
-            raise UsageError(f"--set {setting!r} has no value", hint="write --set ratio=3.0", code="TL806")
+            raise UsageError(
+                f"{option} {setting!r} has no value", hint=f"write {option} ratio=3.0", code="TL806"
+            )
         if name not in spec.params:
             raise UsageError(
                 f"{spec.name} has no parameter {name!r}",
@@ -30,7 +32,7 @@ def build_program(cls: type[Program], settings: Iterable[str]) -> Program:
                 code="TL806",
             )
         if name in values:
-            raise UsageError(f"--set {name} is given twice", hint="give it once", code="TL806")
+            raise UsageError(f"{option} {name} is given twice", hint="give it once", code="TL806")
         values[name] = read_value(spec.params[name], text)
     return cls(**values)
 

@@ -257,7 +257,7 @@ class _Picture:
             f"<title>{_e(e.reason)}</title></text>"
         )
         yield _text(_MARGIN, 57, _cut(doc, int((width - 2 * _MARGIN) / 6.4)), "soft", doc)
-        line = f"{time_text(e)}{f'; {advice}' if (advice := dict(summary(e)).get('advice')) else ''}"
+        line = f"{time_text(e).partition(':')[0]}{f'; {advice}' if (advice := dict(summary(e)).get('advice')) else ''}"
         yield _text(_MARGIN, 76, _cut(line, int((width - 2 * _MARGIN) / 6.4)), "soft", line)
         stages: dict[int, list[int]] = {}
         for stage in e.plan.stages:

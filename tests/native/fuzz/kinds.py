@@ -100,9 +100,11 @@ def _other_times(rng: random.Random, patch: pytest.MonkeyPatch) -> Iterator[str]
         text = _with_map(rng, text)
     if rng.random() < 0.7:
         text = looking(rng, text, dated=rng.choice((0.0, 0.3, 0.6)))
+        if rng.random() < 0.5:
+            text = _ticking(rng, text)
     if rng.random() < 0.5:
         text = raising(rng, text)
-    if rng.random() < 0.12:
+    if rng.random() < 0.2:
         text = deep(rng, text)
     program = load_source(text)
     yield from features_of(text, program)
@@ -182,6 +184,29 @@ def _with_map(rng: random.Random, text: str) -> str:
         "    limit: int = 2\n    s9: tl.MapOf[int, int, int] = tl.state(default=0)\n",
         1,
     )
+
+
+_TICK_WRITES = {
+    "Counter[int]": "self.{}[self.now % 4] += 1", "Value[int, int]": "self.{}[self.now % 4] = self.now % 7",
+    "Value[int, int | None]": "self.{}[self.now % 4] = self.now % 7", "Set[int]": "self.{}.add(self.now % 4)",
+    "Set[tuple[int, int]]": "self.{}.add((self.now % 4, self.now % 3))", "Max[int, int]": "self.{}.add(self.now % 4, self.now % 7)",
+    "Min[int, int]": "self.{}.add(self.now % 4, self.now % 7)", "First[int, int]": "self.{}.add(self.now % 4, self.now % 7)",
+    "SetOf[int, int]": "self.{}.add(self.now % 4, self.now % 3)", "Mean[int]": "self.{}.add(self.now % 4, self.now % 7)",
+    "MapOf[int, int, int]": "self.{}.set((self.now % 4, self.now % 3), self.now % 7)",
+    "ListOf[int, int]": "self.{}.append(self.now % 4, self.now % 7)",
+}  # fmt: skip
+
+
+def _ticking(rng: random.Random, text: str) -> str:
+    """With a tick that writes a state that handlers look back on, where there is one of a kind that is known here."""
+    declared = dict(re.findall(r"^    (s\d): tl\.(\S.*?\])(?: = .*)?$", text, re.MULTILINE))
+    seen = sorted(set(re.findall(r"self\.(s\d)\.(?:last|ago|past)\(", text)))
+    writes = [
+        _TICK_WRITES[declared[name]].format(name) for name in seen if declared.get(name) in _TICK_WRITES
+    ]
+    if not writes:
+        return text
+    return f"{text.rstrip()}\n\n    @tl.every({rng.choice((1, 2, 5, 8))})\n    def t9(self):\n        {rng.choice(writes)}\n"
 
 
 def features_of(text: str, program: type[tl.Program]) -> Iterator[str]:
