@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.checks.findings import Finding
-from timelapse.display import span
+from timelapse.display import many, span
 from timelapse.errors import UsageError, meant
 from timelapse.ids import INT64_MAX
 from timelapse.log import Log
@@ -48,7 +48,11 @@ def times_of_fields(log: Log, arrived: str | None) -> Iterator[Finding]:
                     {"type": kind.name, "field": name, "values": values, "after": after, "most": most},
                 )  # fmt: skip
     if not late:
-        yield Finding("fields", "ok", f"no time in a field lies after its event ({checked} Time fields)")
+        yield Finding(
+            "fields",
+            "ok",
+            f"no time in a field lies after its event ({many(checked, 'Time field', 'Time fields')})",
+        )
 
 
 def _ahead(table: pa.Table, name: str) -> I64:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from timelapse.checks.findings import Finding
-from timelapse.display import span
+from timelapse.display import many, span
 from timelapse.ids import HOUR
 from timelapse.log import Log
 from timelapse.log.part import PartLog
@@ -49,9 +49,11 @@ def settling(log: Log, whole: Run, run: Callable[[Log], Run], progress: Progress
         part = run(PartLog(log, reader.seq_at(begin - history), reader.seq_after(log.count)))
         with looking(progress, _COMPARING):
             mine = _outputs(part, begin)
-            wrong = sum(len(np.setxor1d(wanted[n], mine[n])) for n in wanted)
-        tried.append({"history": history, "differ": wrong, "share": wrong / rows})
-        if wrong:
+            # a changed output is one that went and one that came
+            gone = sum(len(np.setdiff1d(wanted[n], mine[n])) for n in wanted)
+            new = sum(len(np.setdiff1d(mine[n], wanted[n])) for n in wanted)
+        tried.append({"history": history, "differ": gone, "new": new, "share": gone / rows})
+        if gone or new:
             break
         settled = history
         if history < HOUR:
@@ -61,7 +63,8 @@ def settling(log: Log, whole: Run, run: Callable[[Log], Run], progress: Progress
         return Finding("warm-up", "note", "the log is too short to tell", "", details)
     worst = tried[-1]
     differing = (
-        f"with {span(worst['history'])} of earlier events {worst['differ']:,} of {rows:,} outputs differ"
+        f"with {span(worst['history'])} of earlier events {worst['differ']:,} of {many(rows, 'output', 'outputs')} "
+        f"are gone or changed, {worst['new']:,} new or changed"
     )
     if settled is None:
         return Finding(
@@ -70,7 +73,7 @@ def settling(log: Log, whole: Run, run: Callable[[Log], Run], progress: Progress
             "world did", details,
         )  # fmt: skip
     text = f"outputs settle after {span(settled)} or less"
-    if worst["differ"]:
+    if worst["differ"] or worst["new"]:
         text += f" ({differing})"
     return Finding("warm-up", "ok", f"{text}: before that they are understated", "", details)
 
