@@ -182,7 +182,7 @@ def test_plain_sends_are_looked_into_by_slices(monkeypatch: pytest.MonkeyPatch) 
     """Answers are those of the loop, without it: by what matters, and by going through slices."""
     run = replay(Sending, payments(5, 300), slices=3, spark=False)
     seqs = list(range(0, 300, 7))
-    mine = _without_slices([told(run, seqs, []), _outputs(run, 10)])
+    mine = without_slices([told(run, seqs, []), _outputs(run, 10)])
     told_by_loop = []
     for seq in seqs:
         step = timed.Target((seq,))
@@ -199,17 +199,17 @@ def _by_all(run: Run, seq: int, target: timed.Target) -> Any:
         found = _timed(run, timed.All(run), Tracer(run), "why-not", Found(seq), target, 2, 2)
     except RunError as error:
         return error.code
-    return _facts(_without_slices(alike(found.to_json())))
+    return _facts(without_slices(alike(found.to_json())))
 
 
 def _facts(found: Any) -> Any:
     return json.loads(json.dumps(found, default=repr))
 
 
-def _without_slices(found: Any) -> Any:
+def without_slices(found: Any) -> Any:
     if isinstance(found, dict):
-        return {k: _without_slices(v) for k, v in found.items() if k != "slice"}
-    return [_without_slices(v) for v in found] if isinstance(found, list) else found
+        return {k: without_slices(v) for k, v in found.items() if k != "slice"}
+    return [without_slices(v) for v in found] if isinstance(found, list) else found
 
 
 class Shopped(tl.Program):

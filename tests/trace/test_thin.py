@@ -14,6 +14,7 @@ from tests.native.fuzz.emulate import emulated
 from tests.native.window_programs import windowed_log, windowed_program
 from tests.trace.programs import Antispam, Friendship, Message
 from tests.trace.test_event import messages
+from tests.trace.test_few import without_slices
 from tests.trace.test_whole import told
 from tests.trace.test_why import all_writes
 from tests.trace.ways import by_the_loop, without_few
@@ -27,7 +28,7 @@ from timelapse.trace import focus as focus_module
 from timelapse.trace import thin
 from timelapse.trace import writers as writers_module
 from timelapse.trace.columns import Seqs
-from timelapse.trace.knowledge import Ask, Unfocused
+from timelapse.trace.knowledge import Ask, Uncompiled, Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.whole import WholePast
 from timelapse.trace.writers import writers
@@ -221,3 +222,79 @@ def test_a_long_stretch_is_not_thinned_where_most_of_it_matters() -> None:
     with pytest.raises(Unfocused, match="too many events may write all_said"):
         thin.Thinning(past, 0, 200).seqs([("all_said", ())], (), ())
     assert thin.thinned(past, 0, 200, [("said", 3)], ()) is None  # it is short
+
+
+class Edge(tl.Event):
+    a: int
+    b: int
+
+
+class Label(tl.Event):
+    node: int
+    label: int
+
+
+class Joined(tl.Record):
+    node: int
+    degree: int
+
+
+class Spreading(tl.Program, loop=100_000):
+    """What is sent sends again: of the states that it does not write it is known who does."""
+
+    label: tl.Value[int, int | None]
+    near: tl.SetOf[int, int]
+    busy: tl.Counter[int]
+
+    @tl.on(Edge)
+    def join(self, e: Edge) -> None:
+        self.near.add(e.a, e.b)
+        self.near.add(e.b, e.a)
+        if self.near.count(e.a) > 1:
+            self.busy[e.b] += 1
+        self.send(Label(node=e.b, label=e.a))
+
+    @tl.on(Label)
+    def hear(self, e: Label) -> None:
+        known = self.label[e.node]
+        if known is None or e.label < known:
+            self.label[e.node] = e.label
+            self.emit(Joined(node=e.node, degree=self.near.count(e.node)))
+            for other in self.near[e.node]:
+                self.send(Label(node=other, label=e.label))
+
+
+@pytest.mark.parametrize("slices", [1, 3])
+def test_what_is_sent_again_hides_only_what_it_writes(slices: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of states that are written before that are told from the events that matter, in slices from what matters of their starts."""
+    rng = random.Random(4)
+    events = [Edge(a=rng.randrange(40), b=rng.randrange(40))._at(n * tl.SECOND, n) for n in range(150)]
+    run = replay(Spreading, MemoryLog(events, [Edge]), slices=slices, spark=False)
+    joined = run.table("Joined")["seq"].to_pylist()
+
+    def answers() -> list[Any]:
+        return [
+            *(run.history("near", (events[n].a, events[n].b), last=5).to_json() for n in (3, 60, 120)),
+            *(run.history("busy", node, last=5).to_json() for node in range(6)),
+            *(run.history("busy", node, at=120 * tl.SECOND, last=5).to_json() for node in range(6)),
+            *(run.history("label", node, last=5).to_json() for node in range(3)),
+            *(without_slices(run.why(seq, depth=2).to_json()) for seq in joined[5:60:12]),
+        ]
+
+    with monkeypatch.context() as patch:
+        without_few(patch)
+        patch.setattr(Past, "focus", _shut(Unfocused))
+        patch.setattr(Past, "walk", _shut(Uncompiled))
+        wanted = answers()
+    monkeypatch.setattr(focus_module, "MOST", -1)
+    assert answers() == wanted
+    out = always(monkeypatch)
+    assert answers() == wanted
+    assert out() > 500
+
+
+def _shut(error: type[Exception]) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return refuse

@@ -86,6 +86,12 @@ def accesses(analysis: Analysis, targets: Iterable[str] | None = None) -> list[A
     return accesses_of(analysis, _needed(analysis, tuple(targets), frozenset(), Relaxed())[0])
 
 
+def functions(analysis: Analysis, targets: Iterable[str]) -> frozenset[FunctionIR]:
+    """The functions of which something has to run to write these states."""
+    keep, _ = _needed(analysis, tuple(targets), frozenset(), Relaxed())
+    return frozenset(vertex.fn for vertex in keep.vertices)
+
+
 def _needed(
     analysis: Analysis, targets: tuple[str, ...], delta: frozenset[str], relaxed: Relaxed
 ) -> tuple[Closure, frozenset[str]]:

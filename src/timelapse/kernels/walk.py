@@ -90,10 +90,13 @@ def walker(
     quarantine: int | None = None,
 ) -> SliceKernel:  # fmt: skip
     """A kernel to walk with, over so many events: it is not asked what a slice did."""
-    from timelapse.kernels.choose import SliceKernel
+    from timelapse.kernels.choose import FLAT_EVENTS, WARM_EVENTS, SliceKernel
 
+    # A question goes the same way several times, so machine code that is there is worth loading sooner.
+    share = WARM_EVENTS if events >= FLAT_EVENTS else events
     return SliceKernel(
-        program, work, starts, events, final=final, prefetch=cores() > 1, quarantine=quarantine, asked=(), rows=False
+        program, work, starts, events, final=final, prefetch=cores() > 1, quarantine=quarantine, asked=(), rows=False,
+        share=share,
     )  # fmt: skip
 
 

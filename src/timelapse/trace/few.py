@@ -61,7 +61,6 @@ class Few:
             raise Unfocused("events and writes are dated")
         self.known = past.stepwise
         self.matter = Matter(past, self.known, 0, end, (), MOST)
-        self.matter.read_columns(past.spec.states)
         self.refused = past.refused()
         self.asked: dict[int, Event] = {}
         """Events that are gone through as they are, with all their fields."""

@@ -111,7 +111,6 @@ class Focus:
 
     def writes(self, places: Collection[Place]) -> tuple[dict[Place, list[Wrote]], dict[Place, Any]]:
         """All events before `end` that wrote the places, oldest first; and what the places hold at the end."""
-        self._matter.read_columns({name for name, _ in places})
         found = self._settle(places, lambda: self._run(places))
         last = {p: self._stores[p[0]].data.get(p[1], ABSENT) for p in places}
         if self.end >= self.past.cuts[self.slice_id + 1]:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from timelapse.analysis import Analysis, analyse
 from timelapse.analysis.closed import function_of
+from timelapse.analysis.ir import FunctionIR
 from timelapse.analysis.keys import Access
 from timelapse.analysis.origins import origins
 from timelapse.analysis.result import PassProgram
-from timelapse.analysis.slicing import accesses, build_pass
+from timelapse.analysis.slicing import accesses, build_pass, functions
 from timelapse.kinds.base import UNKEYED, StateSpec
 from timelapse.kinds.grouped import Grouped, Under
 from timelapse.model.binding import bind
@@ -73,13 +74,22 @@ class Knowledge:
         self._analysis, self._any_kind = analyse(past.program), any_kind
         if self._analysis.opaque:
             raise Unfocused("analysis does not see through the program")
-        if any(use.what == "derive" for use in self.spec.times) and _goes_round(self._analysis):
-            raise Unfocused("what is sent sends again")
+        self._round = _going_round(self._analysis)
         self._parts: dict[frozenset[str], Part] = {}
         self._used_keys: dict[type[Event], tuple[Key, ...]] = {}
         self.bound = bind(
             self.program, dict.fromkeys(self.spec.states), {"emit": None, "reject": None, "now": 0}
         )
+
+    def writers_of(self, state: str) -> list[Pattern]:
+        """Which events may write a state, and from where the key comes. Raises Unfocused."""
+        if any(vertex.fn in self._round for vertex, _ in self._analysis.graph.writes[state]):
+            raise Unfocused("what is sent sends again")
+        return self.patterns[state]
+
+    def goes_round(self, cls: type[Event]) -> bool:
+        """Whether an event of a type may send what sends again."""
+        return any(cls in self._analysis.functions.reached[fn] for fn in self._round)
 
     @cached_property
     def patterns(self) -> dict[str, list[Pattern]]:
@@ -153,7 +163,7 @@ class Knowledge:
         """The columns that tell who writes these states and all that they depend on."""
         found: dict[str, set[str]] = {}
         for name in self.needed(states):
-            for pattern in self.patterns[name]:
+            for pattern in self.writers_of(name):
                 own = found.setdefault(pattern.type, set())
                 own.update(f for part in pattern.parts if part is not None for f in part.fields)
         return found
@@ -171,6 +181,8 @@ class Knowledge:
     def part(self, states: frozenset[str]) -> Part:
         """What has to run to write these states."""
         if states not in self._parts:
+            if not self._round.isdisjoint(functions(self._analysis, sorted(states))):
+                raise Unfocused("what is sent sends again")
             work = build_pass(self._analysis, "focus", sorted(states), ())
             for name in work.exact:
                 kind = self.spec.states[name].kind
@@ -198,20 +210,20 @@ class Knowledge:
         return {event: tuple(own.values()) for event, own in found.items()}
 
 
-def _goes_round(analysis: Analysis) -> bool:
-    """Whether a handler calls itself, or sends what it listens to, through whatever: then not every key is told."""
+def _going_round(analysis: Analysis) -> frozenset[FunctionIR]:
+    """The functions that call themselves, or are sent what they send, through whatever; and all that these call. Of what they do not every key
+    is told."""
     sites = analysis.functions.sites
-    callers = {fn: {caller.fn for caller, _ in sites[fn]} for fn in analysis.functions.all}
-    for fn in analysis.functions.all:
-        todo, seen = list(callers[fn]), set[Any]()
-        while todo:
-            one = todo.pop()
-            if one is fn:
-                return True
-            if one not in seen:
-                seen.add(one)
-                todo += callers[one]
-    return False
+    above = {fn: {caller.fn for caller, _ in sites[fn]} for fn in analysis.functions.all}
+    grown = True
+    while grown:
+        grown = False
+        for known in above.values():
+            more = set().union(*(above[fn] for fn in known)) - known
+            grown |= bool(more)
+            known |= more
+    round_ = {fn for fn, known in above.items() if fn in known}
+    return frozenset(fn for fn, known in above.items() if known & round_)
 
 
 def _stored(spec: StateSpec, key: Any) -> Iterator[Any]:

@@ -194,7 +194,7 @@ def likely(past: Past, lo: int, hi: int, places: Sequence[Place]) -> dict[Place,
 def _recent(past: Past, state: str, lo: int, hi: int) -> Seqs:
     """The newest events of the types that write a state without a key."""
     try:
-        kinds = {pattern.type for pattern in past.knowledge.patterns[state]}
+        kinds = {pattern.type for pattern in past.knowledge.writers_of(state)}
     except Unfocused:
         kinds = {e.__name__ for e in past.spec.events}
     wanted: dict[str, list[str]] = {t.name: [] for t in past.reader.types if t.name in kinds}

@@ -53,18 +53,25 @@ class Matter:
         self._rows: dict[tuple[int, tuple[str, ...]], Event] = {}
         self._classes: dict[int, type[Event]] = {}
         self._expected: set[str] = set()
+        self._readable: set[str] = set()
+        """The states of which columns tell who writes them."""
         self.events: dict[int, set[str]] = {}
         """By seq the states that an event may write, of those that matter."""
         self.places: set[Place] = set()
         """The keys that matter."""
 
     def read_columns(self, states: Iterable[str]) -> None:
-        """Have the columns that say who writes these states."""
-        self._columns = self._past.columns_of(self.lo, self.end, self._known.fields(states))
+        """Have the columns that say who writes these states, beside those that are there."""
+        fresh = self._known.needed(states) - self._readable
+        if fresh or self._columns is None:
+            fields = self._known.fields(self._readable | fresh)
+            self._columns = self._past.columns_of(self.lo, self.end, fields)
+            self._readable |= fresh
 
     def demand(self, places: Iterable[Place]) -> None:
         """These places matter, and whatever the events that write them read."""
         todo = [p for p in places if p not in self.places]
+        self.read_columns({name for name, _ in todo})
         while todo:
             found: dict[str, list[Any]] = {}
             for place in dict.fromkeys(todo):
@@ -86,7 +93,7 @@ class Matter:
         and are too many, before anything else is done in vain."""
         for name in set(states) - self._expected:
             self._expected.add(name)
-            own = {p.type for p in self._known.patterns[name] if not any(p.parts)}
+            own = {p.type for p in self._known.writers_of(name) if not any(p.parts)}
             logged = own & {t.name for t in self._past.reader.types}
             if sum(self._past.reader.rows(kind, self.lo, self.end) for kind in logged) > self._most:
                 raise Unfocused(f"too many events may write {name}")
@@ -104,7 +111,7 @@ class Matter:
     def _holding(self, name: str, parts: Sequence[tuple[Any, ...]]) -> Iterator[int]:
         """The events that may write keys that begin so."""
         assert self._columns is not None
-        for pattern in self._known.patterns[name]:
+        for pattern in self._known.writers_of(name):
             if pattern.type not in self._types:
                 raise Unfocused(f"ticks write {name}")
             wanted = Pattern(pattern.type, pattern.parts[: len(parts[0])])

@@ -15,7 +15,8 @@ from timelapse.errors import HandlerError, ReplayError, TimelapseError
 from timelapse.kernels.base import Tick
 from timelapse.kernels.source import Source
 from timelapse.kernels.walk import Visit, Walk, slower_start, walker
-from timelapse.kinds.grouped import Grouped
+from timelapse.kinds.base import ABSENT
+from timelapse.kinds.grouped import Grouped, Under
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
@@ -24,12 +25,16 @@ from timelapse.model.times import span_of
 from timelapse.progress import Progress, Silent
 from timelapse.run.run import Run
 from timelapse.run.takeout import reader_without
+from timelapse.tables.table import state_table
 from timelapse.trace import timed
 from timelapse.trace.columns import Columns, Seqs
 from timelapse.trace.focus import Focus
 from timelapse.trace.knowledge import Ask, Knowledge, Place, Uncompiled, Unfocused
 from timelapse.trace.telling import going
-from timelapse.trace.thin import thinned
+from timelapse.trace.thin import Thinned, thinned
+
+_ALONE = 2048
+"""Keys that are looked up one by one in what a slice begins with."""
 
 
 class Past:
@@ -192,6 +197,21 @@ class Past:
             known |= {n: self.run.table_at_cut(n, slice_id) for n in states if n not in known}
         return {name: known[name] for name in states if name in known}
 
+    def _starts_of(self, slice_id: int, work: PassProgram, thin: Thinned) -> dict[str, pa.Table]:
+        """What matters of the states at a slice's start."""
+        keys = {name: own for name, own in thin.places.items() if name not in thin.whole}
+        alone = {
+            name
+            for name, own in keys.items()
+            if len(own) <= _ALONE and not any(isinstance(k, Under) for k in own)
+        }
+        wanted = work.exact & (keys.keys() | thin.whole)
+        found = self.starts(slice_id, sorted(wanted - alone))
+        for name in wanted & alone if slice_id else ():
+            held = [(key, self.run.value_at_cut(name, key, slice_id)) for key in keys[name]]
+            found[name] = state_table(self.spec.states[name], [h for h in held if h[1] is not ABSENT])
+        return found
+
     def work(self, states: Collection[str] | None, events: int) -> PassProgram:
         """What runs where a slice is gone through for these states (None: for all): the statements that they need, without
         those that put something out. The whole program where events were taken out, which may fail in the rest, and where that
@@ -238,10 +258,15 @@ class Past:
             e.__name__: e for e in heard(self.spec, reader.types) if e.__name__ in columns
         }
         source = Source(reader, lo, hi, classes, columns)
-        starts = self.starts(slice_id, sorted(work.exact))
+        thin = reader if isinstance(reader, Thinned) else None
+        starts = (
+            self.starts(slice_id, sorted(work.exact))
+            if thin is None
+            else self._starts_of(slice_id, work, thin)
+        )
         kernel = walker(
             self.program, work, starts, hi - lo, final=work is self._work,
-            quarantine=self.quarantine if reader is self.reader else None,
+            quarantine=self.quarantine if thin is None else None,
         )  # fmt: skip
         walk = Walk(kernel, source)
         try:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from timelapse.kinds.grouped import Under
 from timelapse.log.part import reading
-from timelapse.log.reader import Chunk, EventReader, SameEvents
+from timelapse.log.reader import Chunk, SameEvents
 from timelapse.log.reader import Columns as Wanted
 from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
@@ -66,6 +66,8 @@ class Thinning:
         for name, key in places:
             self._ask(name, [key])
         for event in at:
+            if self._known.goes_round(type(event)):
+                raise Unfocused("what is sent sends again")
             for name in self._known.anywhere(type(event)):
                 self._ask(name, None)
             for name, key in self._known.places_at(event, told=True):
@@ -113,7 +115,7 @@ class Thinning:
             under = key_parts(spec.outer, [k.key for k in keys if isinstance(k, Under)])
             wanted = [under, key_parts(spec.key, [k for k in keys if not isinstance(k, Under)])]
         logged = {t.name for t in self._past.reader.types}
-        for pattern in self._known.patterns[name]:
+        for pattern in self._known.writers_of(name):
             if pattern.type not in self._types:
                 raise Unfocused(f"ticks write {name}")
             if pattern.type not in logged:
@@ -164,6 +166,9 @@ class Thinned(SameEvents):
     """A log of which some events (ascending) are left."""
 
     seqs: Seqs
+    places: Mapping[str, Collection[Any]]
+    """The keys that matter, by state; of states in `whole` all do."""
+    whole: Collection[str]
 
     @property
     def types(self) -> tuple[EventType, ...]:
@@ -197,14 +202,16 @@ def _joined(parts: Iterable[Seqs]) -> Seqs:
 
 def thinned(
     past: Past, lo: int, hi: int, places: Collection[Place], events: Collection[Event]
-) -> EventReader | None:
+) -> Thinned | None:
     """The log of the events lo <= seq < hi that matter to some places and to what is done at some events; None: it is not worth it."""
     if hi - lo < LEAST:
         return None
     try:
-        return Thinned(past.reader, Thinning(past, lo, hi).seqs(places, events, past.refused()))
+        thinning = Thinning(past, lo, hi)
+        seqs = thinning.seqs(places, events, past.refused())
     except Unfocused:
         return None
+    return Thinned(past.reader, seqs, thinning.places, thinning.whole)
 
 
 __all__ = ["LEAST", "Thinned", "Thinning", "thinned"]

@@ -147,7 +147,7 @@ class WholePast(Past):
         """Whether ticks may write some of these states."""
         logged = {t.name for t in self.reader.types}
         try:
-            return any(p.type not in logged for name in states for p in self.knowledge.patterns[name])
+            return any(p.type not in logged for name in states for p in self.knowledge.writers_of(name))
         except Unfocused:
             return True
 
@@ -196,7 +196,7 @@ class WholePast(Past):
         (parts,) = key_parts(spec.outer, [key.key]) if all_under else key_parts(spec.key, [key])
         found: list[Seqs] = [np.zeros(0, np.int64)]
         since = 0
-        for pattern in self.knowledge.patterns[spec.name]:
+        for pattern in self.knowledge.writers_of(spec.name):
             wanted = Pattern(pattern.type, pattern.parts[: len(parts)])
             for back in _BACK:
                 seqs = columns.holding(wanted, [parts], max(0, hi - back), hi, _MOST)

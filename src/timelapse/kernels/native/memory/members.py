@@ -32,8 +32,8 @@ class Members:
         self.reserve(len(rows))
         for at in range(0, len(rows), _AT_ONCE):
             some = rows[at : at + _AT_ONCE]
-            keys = np.unique(table.slots[some, 1 : 1 + heads.layout.width], axis=0)
-            keys = np.ascontiguousarray(keys)
+            keys = np.ascontiguousarray(table.slots[some, 1 : 1 + heads.layout.width])
+            # Keys come several times: telling them apart would cost more than all else here, and they have no values.
             heads.hash.load(heads.layout, keys, np.zeros((len(keys), 0), np.int64))
             link_rows(
                 self.nodes, self.marks, heads.slots, heads.mask, heads.layout.place, table.slots, some,

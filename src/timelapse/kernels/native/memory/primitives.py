@@ -223,7 +223,7 @@ def rehash(old, new, old_base, new_base, mask, width):  # type: ignore[no-untype
 
 @primitive()
 def load(slots, mask, width, keys, values, place, flag):  # type: ignore[no-untyped-def]
-    """Put distinct keys (rows of `keys`) with one state's values into a table, as present. Returns how many are new."""
+    """Put keys (rows of `keys`) with one state's values into a table, as present. Of a key that comes twice the last values stay. Returns how many are new."""
     new = 0
     for j in range(keys.shape[0]):
         i = row_of(slots, mask, keys, j, BARE, width)
