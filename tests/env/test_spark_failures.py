@@ -7,8 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ import pytest
 from tests.cli.run_cli import cli, command
 from timelapse.env.master import Unreachable, WrongMaster, check_master, local_cores
 from timelapse.env.spark_failures import SparkError, WrongPython, explained, is_sparks
+from timelapse.env.spark_session import _without_stack
 from timelapse.errors import UsageError
 
 EVENTS = """
@@ -60,6 +63,55 @@ def test_a_master_that_does_not_answer_is_said_at_once() -> None:
             open_.bind(("127.0.0.1", 0))
             open_.listen()
             check_master(f"spark://127.0.0.1:{port},127.0.0.1:{open_.getsockname()[1]}")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "a web server"),
+        (b"SSH-2.0-OpenSSH_9.6", "something that does not"),
+    ],
+)
+def test_who_answers_and_is_no_master_is_said_at_once(answer: bytes, said: str) -> None:
+    """Spark would try for 80 seconds, and then show a stack of Java's."""
+    with _answering(answer) as port, pytest.raises(Unreachable, match=said) as caught:
+        check_master(f"spark://127.0.0.1:{port}")
+    assert caught.value.code == "TL704"
+
+
+@pytest.mark.parametrize("answer", [b"", b"\0\0\0\0\0\0\0\x20\x08\0\0\0\x09timelapse", b"\x15\x03\x03\0\x02"])
+def test_a_master_may_answer_or_end_the_connection(answer: bytes) -> None:
+    """A frame of Spark's; one that wants a secret, or TLS, is not asked further."""
+    with _answering(answer) as port:
+        check_master(f"spark://127.0.0.1:{port}")
+
+
+@contextmanager
+def _answering(answer: bytes) -> Iterator[int]:
+    """A port at which somebody answers so, twice, and ends the connection."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+
+        def serve() -> None:
+            for _ in range(2):
+                with suppress(OSError):
+                    link, _ = server.accept()
+                    with link:
+                        link.settimeout(1)
+                        with suppress(OSError):
+                            link.recv(64)
+                        link.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        thread.join(5)
+
+
+def test_what_java_says_is_told_without_its_stack() -> None:
+    text = "An error occurred.\n: java.lang.Error: no\n\tat org.apache.A(B.scala:3)\n\tat org.apache.C(D.scala:4)"
+    assert _without_stack(text) == "An error occurred.\n      : java.lang.Error: no"
 
 
 def test_cores_of_local_masters() -> None:

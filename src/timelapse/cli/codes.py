@@ -176,7 +176,7 @@ TL703 Not a Spark master
 `--master` takes local[4], local[*], local-cluster[2,1,1024], spark://host:7077, k8s://https://host:443, or yarn (with HADOOP_CONF_DIR or YARN_CONF_DIR set).
 
 TL704 A Spark master that does not answer
-Nobody accepts a connection at the master's host and port. Check both, and that the master runs.
+Nobody accepts a connection at the master's host and port, or what does is no Spark master: a web page of it, say, whose port is another. Check both, and that the master runs.
 
 TL710 A place that cannot be written
 Check permissions and space, or choose another --out.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import struct
 from urllib.parse import urlsplit
 
 from timelapse.errors import SetupError, meant
@@ -70,12 +71,19 @@ def check_master(master: str) -> None:
             f"{master!r} is no Spark master",
             hint=f"{meant(master, ['local[2]', 'local[*]', 'local', 'yarn'])}masters: local[4], local[*], spark://host:7077, k8s://https://host:443, yarn",
         )  # fmt: skip
-    why = [_refusal(host, port) for host, port in hosts]
+    why = [
+        _refusal(host, port) or (_stranger(host, port) if scheme == "spark" else "") for host, port in hosts
+    ]
     if all(why):
-        raise Unreachable(
-            f"nobody answers at {master}: {'; '.join(filter(None, why))}",
-            hint="is the master running, and are host and port right? `--master 'local[2]'` runs on this machine",
-        )
+        raise unreachable(master, "; ".join(why))
+
+
+def unreachable(master: str, why: str) -> Unreachable:
+    """The error for a master that does not answer."""
+    return Unreachable(
+        f"no Spark master answers at {master}: {why}",
+        hint="is the master running, and are host and port right? `--master 'local[2]'` runs on this machine",
+    )
 
 
 def _hosts(scheme: str, rest: str) -> list[tuple[str, int]]:
@@ -100,3 +108,29 @@ def _refusal(host: str, port: int) -> str:
     except OSError as error:
         return f"{host}:{port}: {error.strerror or error}"
     return ""
+
+
+def _stranger(host: str, port: int) -> str:
+    """What is wrong with who answers there: something else than a Spark master. Empty where that is not certain.
+
+    Spark itself would try for 80 seconds. A master that is asked for a file that it does not have says so, in a frame of Spark's
+    protocol: its length, then its type. One that asks for a secret first may be silent, or end the connection.
+    """
+    asked = b"/files/timelapse"
+    frame = struct.pack(">QBI", 13 + len(asked), _STREAM_REQUEST, len(asked)) + asked
+    try:
+        with socket.create_connection((host, port), _SECONDS) as link:
+            link.settimeout(_SECONDS)
+            link.sendall(frame)
+            found = link.recv(9)
+    except OSError:
+        return ""
+    if len(found) < 9 or (found[:4] == bytes(4) and found[8] < _TYPES):
+        return ""
+    what = "a web server" if found.startswith(b"HTTP/") else "something"
+    return f"{host}:{port}: {what} that does not speak Spark's protocol"
+
+
+_STREAM_REQUEST = 6
+_TYPES = 32
+"""Frames have types below this."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import logging
 import os
 import shutil
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from timelapse.env.java import find
 from timelapse.env.machine import GIB, cores, memory_bytes
-from timelapse.env.master import check_master, wanted
+from timelapse.env.master import check_master, unreachable, wanted
 from timelapse.errors import SetupError
 from timelapse.store.scratch import process_folder
 
@@ -78,12 +79,27 @@ def session(
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = old
+        text = str(error)
+        if master.startswith("spark://") and any(sign in text for sign in _GIVEN_UP):
+            raise unreachable(master, "Spark tried for a while and gave up") from error
         raise SparkFailed(
-            f"Spark does not start: {type(error).__name__}: {error}",
+            f"Spark does not start: {type(error).__name__}: {_without_stack(text)}",
             hint=f"Java {java.text} in {java.home} ({java.origin}); `timelapse doctor` checks the machine",
         ) from error
 
 
+_GIVEN_UP = ("stopped SparkContext", "masters are unresponsive")
+"""What Spark says where no master has taken its application."""
+
+
+def _without_stack(text: str) -> str:
+    """What Java says, without where in its code."""
+    lines = itertools.takewhile(lambda line: not line.lstrip().startswith("at "), text.splitlines())
+    return "\n      ".join(line.strip() for line in list(lines)[:_SHOWN])
+
+
+_SHOWN = 6
+"""Lines of an error of Java's."""
 _WORKERS = "spark.sql.execution.pyspark.python"
 """Which Python workers run, where it is not PYSPARK_PYTHON of the server."""
 _HERE = ("localhost", "127.0.0.1", "::1", "[::1]")
