@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -91,12 +92,19 @@ class Job:
 
     def end_of(self, slice_id: int) -> int | None:
         """The time up to which a slice goes: its last event's, of whatever type, or `until`."""
-        last = self.reader.ts_before(self.cuts[slice_id + 1])
+        if slice_id not in self._last_times:
+            self._last_times[slice_id] = self.reader.ts_before(self.cuts[slice_id + 1])
+        last = self._last_times[slice_id]
         if slice_id == self.given - 1 and self.clock is not None:
             return self.clock if last is None else max(last, self.clock)
         if slice_id < self.slices - 1 or self.until is None:
             return last
         return self.until if last is None else max(last, self.until)
+
+    @cached_property
+    def _last_times(self) -> dict[int, int | None]:
+        """When slices' last events were, as far as it was asked: a cut within a block is found by reading the block."""
+        return {}
 
     def effects_path(self, attempt: str, slice_id: int, state: str) -> Path:
         """What one attempt at a pass found a slice to do to a state; by key, to one worker's part of it."""
