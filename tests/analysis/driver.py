@@ -14,6 +14,7 @@ from timelapse.kinds.distinct import with_member
 from timelapse.kinds.quantiles import bits_of, bucket_of
 from timelapse.model.binding import bind
 from timelapse.model.program import Rejection, rejection, spec_of
+from timelapse.model.types import ListType
 from timelapse.serial import DictStore
 
 State = dict[Any, Any]
@@ -203,8 +204,9 @@ def lies(rng: random.Random) -> Callable[[StateSpec, Any], Any]:
     def lie(spec: StateSpec, truth: Any) -> Any:
         if spec.kind in (tl.Set, tl.SetOf):
             return rng.random() < 0.5
-        if spec.kind is tl.ListOf:
-            return rng.choice([truth, (1,), (2, 3, 0)])
+        if isinstance(spec.value, ListType):
+            check = spec.value.inner.checker("a lie")
+            return rng.choice([truth, (check(1),), tuple(map(check, (2, 3, 0)))])
         if spec.kind in (tl.Smoothed, tl.Decayed) and isinstance(truth, tuple):
             return (rng.choice([truth[0], 1.0, 2.5]), *truth[1:])
         return rng.choice([truth, truth, 0, 1, 2, 3, 5, -1])

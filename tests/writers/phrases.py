@@ -89,6 +89,22 @@ FURTHER: dict[str, Phrases] = {
         ("sum({x}[{key}])", "len({x}.tail({key}, 2))", "{x}.count({key})", "({x}[{key}] or (0,))[-1]"),
         ("{x}.append({key}, {v})", "{x}.append({key}, {v})", "{x}.append(value={v}, key=1)", "{x}.pop({key})", "del {x}[{key}]"),
     ),
+    "recent": Phrases(
+        "tl.Recent[int] = tl.state(last=3)",
+        ("{x}.count({key})", "{x}.sum({key})", "int({x}.mean({key}, 2.0))", "({x}.least({key}) or 0)", "{x}.largest({key}, 3)",
+         "len({x}.items())", "int({x}.mean(default=1.5, key={key}))"),
+        ("{x}.add({key}, {v})", "{x}.add({key}, {v})", "{x}.add({key}, e.b)", "{x}.add(value={v}, key=1)", "del {x}[{key}]"),
+    ),
+    "recent_floats": Phrases(
+        "tl.Recent[int, float] = tl.state(last=2)",
+        ("int({x}.sum({key}))", "int({x}.mean({key}, 2.0))", "int({x}.least({key}, 0.5))", "(1 if {x}.largest({key}) is None else 2)"),
+        ("{x}.add({key}, {v})", "{x}.add({key}, 0.1 * {v})", "{x}.add({key}, -0.5)"),
+    ),
+    "recent_money": Phrases(
+        "tl.Recent[int, Money] = tl.state(last=4)",
+        ("(1 if {x}.sum({key}) > FEE else 0)", "int({x}.mean({key}, 2.0))", "(1 if {x}.least({key}, FEE) < e.m else 0)", "int({x}.largest({key}, FEE))"),
+        ("{x}.add({key}, e.m)", "{x}.add({key}, {v})", "{x}.add({key}, e.m + FEE)"),
+    ),
     "queue": Phrases(
         "tl.ListOf[int]",
         ("sum({x}.tail(2))", "{x}.count()", "len({x}.get())"),

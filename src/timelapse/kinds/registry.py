@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from timelapse.kinds.mapof import MapOf
     from timelapse.kinds.mean import Mean
     from timelapse.kinds.quantiles import Quantiles
+    from timelapse.kinds.recent import Recent
     from timelapse.kinds.set import Set
     from timelapse.kinds.setof import SetOf
     from timelapse.kinds.smoothed import Decayed, Smoothed
@@ -44,6 +45,7 @@ MODULES: dict[str, str] = {
     "SetOf": "timelapse.kinds.setof",
     "MapOf": "timelapse.kinds.mapof",
     "ListOf": "timelapse.kinds.listof",
+    "Recent": "timelapse.kinds.recent",
     "Smoothed": "timelapse.kinds.smoothed",
     "Decayed": "timelapse.kinds.smoothed",
     "Distinct": "timelapse.kinds.distinct",
@@ -53,8 +55,8 @@ MODULES: dict[str, str] = {
 """The module of each kind."""
 
 __all__ = [
-    "Counter", "Decayed", "Distinct", "First", "Frequent", "Last", "ListOf", "MapOf", "Max", "Mean", "Min", "Quantiles", "Set",
-    "SetOf", "Smoothed", "Sum", "Value",
+    "Counter", "Decayed", "Distinct", "First", "Frequent", "Last", "ListOf", "MapOf", "Max", "Mean", "Min", "Quantiles", "Recent",
+    "Set", "SetOf", "Smoothed", "Sum", "Value",
 ]  # fmt: skip
 
 
