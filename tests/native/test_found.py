@@ -9,6 +9,7 @@ import pytest
 import timelapse as tl
 from tests.native.oracle import compare
 from tests.native.programs import A, Note
+from timelapse import serial
 from timelapse.kernels.native import computed, decode
 
 
@@ -38,7 +39,33 @@ class ReadsItByGet(tl.Program):
         self.low.add(e.v)
 
 
-@pytest.mark.parametrize("program", [ReadsTheStateItself, ReadsItByGet], ids=lambda p: p.__name__)
+class ReadsItWithADefault(tl.Program):
+    """Where there is no key the first argument is the default, as it is the value of `add`."""
+
+    first: tl.First[int] = tl.state(default=0)
+    mean: tl.Smoothed = tl.state(alpha=0.5)
+    few: tl.Recent = tl.state(last=2)
+
+    @tl.on(A)
+    def go(self, e: A) -> None:
+        before = self.first.get(5) * 100 + self.few.largest(3)
+        if self.mean.get(0.5) > 1.0:
+            before += 10000
+        self.emit(Note(n=before, s=""))
+        if e.v > 1:
+            self.first.add(e.v)
+            self.mean.add(e.v)
+            self.few.add(e.v)
+
+
+def test_the_first_argument_is_the_default_where_there_is_no_key() -> None:
+    found = serial.run(ReadsItWithADefault, events(1, 2, 1))
+    assert [o.record.n for o in found.outputs] == [503, 503, 10202]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "program", [ReadsTheStateItself, ReadsItByGet, ReadsItWithADefault], ids=lambda p: p.__name__
+)
 def test_compiled_as_interpreted(program: type[tl.Program], monkeypatch: pytest.MonkeyPatch) -> None:
     compare(program, events(3, 1, 2), [0, 2, 3], monkeypatch)
 

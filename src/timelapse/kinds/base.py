@@ -278,6 +278,12 @@ class State:
             )  # fmt: skip
         return self._clock
 
+    def _or_else(self, key: Any, default: Any) -> tuple[Any, Any]:
+        """Key and default of `get(k, default)`, or of `get(default)` where the state has no key."""
+        if default is ABSENT and self._spec.key is None and key is not UNKEYED:
+            return UNKEYED, key
+        return key, default
+
     def _later(self, at: int, method: str, *arguments: Any) -> bool:
         """Have a write done at a time in the future. False when that is now: then it is done at once."""
         clock = self._time("at=")

@@ -193,9 +193,8 @@ class Recent(State, Generic[K, V]):
 
     def _asked(self, key: Any, default: Any) -> tuple[tuple[Any, ...], Any]:
         """The values, and what is given where there are none: `mean(k, 0.0)`, or `mean(0.0)` where the state has no key."""
-        if self._spec.key is None and default is None and key is not UNKEYED:
-            key, default = UNKEYED, key
-        return self._values(key), default
+        key, default = self._or_else(key, default)
+        return self._values(key), None if default is ABSENT else default
 
     def count(self, key: K = UNKEYED) -> int:  # type: ignore[assignment]
         """How many values there are: n at most."""
@@ -205,18 +204,18 @@ class Recent(State, Generic[K, V]):
         """The sum of the values, of their type; 0 without values."""
         return _sum(self._values(key), self._zero)
 
-    def mean(self, key: K = UNKEYED, default: Any = None) -> Any:  # type: ignore[assignment]
-        """The mean of the values; without values `default`."""
+    def mean(self, key: K = UNKEYED, default: Any = ABSENT) -> Any:  # type: ignore[assignment]
+        """The mean of the values; without values `default`, or None."""
         values, missing = self._asked(key, default)
         return _mean(values, self._zero, self._places) if values else missing
 
-    def least(self, key: K = UNKEYED, default: Any = None) -> Any:  # type: ignore[assignment]
-        """The least of the values; without values `default`."""
+    def least(self, key: K = UNKEYED, default: Any = ABSENT) -> Any:  # type: ignore[assignment]
+        """The least of the values; without values `default`, or None."""
         values, missing = self._asked(key, default)
         return min(values) if values else missing
 
-    def largest(self, key: K = UNKEYED, default: Any = None) -> Any:  # type: ignore[assignment]
-        """The largest of the values; without values `default`."""
+    def largest(self, key: K = UNKEYED, default: Any = ABSENT) -> Any:  # type: ignore[assignment]
+        """The largest of the values; without values `default`, or None."""
         values, missing = self._asked(key, default)
         return max(values) if values else missing
 

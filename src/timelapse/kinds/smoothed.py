@@ -152,7 +152,8 @@ class Smoothed(_Float[K]):
         return self.get(key)
 
     def get(self, key: K = UNKEYED, default: Any = ABSENT) -> Any:  # type: ignore[assignment]
-        """The average; where there is none `default`, or the declared default."""
+        """The average; where there is none `default`, or the declared default. Without a key: `get()`, `get(default)`."""
+        key, default = self._or_else(key, default)
         found = self._get(self._check_key(key), ABSENT)
         if found is ABSENT:
             return self._default if default is ABSENT else default

@@ -50,10 +50,11 @@ class ValueLike(State, Generic[K, V]):
         return value
 
     def get(self, key: K = UNKEYED, default: Any = ABSENT, *, at: int | None = None) -> Any:  # type: ignore[assignment]
-        """The value; where the key is missing `default`, or the declared default.
+        """The value; where the key is missing `default`, or the declared default. Without a key: `get()`, `get(default)`.
 
         With `at` as it was at that time (microseconds), after everything at it.
         """
+        key, default = self._or_else(key, default)
         missing = self._default if default is ABSENT else default
         return self._as_of(at)._get(self._check_key(key), missing)
 
