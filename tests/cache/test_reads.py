@@ -14,6 +14,8 @@ from tests.cache.test_states import same
 from timelapse.analysis import analyse, final_pass
 from timelapse.analysis.outputs import output_part
 from timelapse.cache import rerun
+from timelapse.engine import portions
+from timelapse.env import machine
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import choice
 from timelapse.run import Run
@@ -360,6 +362,22 @@ def test_compiled_passes_record_and_read(
     with written(tmp_path / "p", program=NATIVE) as module:
         log = tl.Log.from_events(tmp_path / "log", events(module), [module.Join, module.Say], block=64)
         assert three(module.Talk, log, [{}, {"limit": -4000}, {"limit": 10}], slices) == ["", ALL, ALL]
+
+
+@pytest.mark.parametrize("kernel", ["native", "python"])
+@pytest.mark.parametrize("slices", [1, 3])
+def test_slices_in_portions_record(
+    slices: int, kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read is no output where memory is short either, and is kept whole; columns get wider from portion to portion."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", kernel)
+    monkeypatch.setenv(machine.MEMORY, "1")
+    monkeypatch.setattr(portions, "LEAST", 7)
+    with written(tmp_path / "p", program=NATIVE) as module:
+        log = tl.Log.from_events(tmp_path / "log", events(module), [module.Join, module.Say], block=64)
+        assert three(module.Talk, log, [{}, {"limit": -4000}, {"limit": 10}], slices)[-1] == ALL
+        run = tl.replay(module.Talk(limit=11), log, slices=slices, spark=False)
+        assert list(run.counts) == ["Loud"]
 
 
 @pytest.mark.parametrize("every", [3, 29, 400])

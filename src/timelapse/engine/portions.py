@@ -31,11 +31,13 @@ from timelapse.engine.job import (
     same_name,
     schema_bytes,
 )
+from timelapse.engine.reads import is_reads, join_reads, narrowed
 from timelapse.engine.results import ParquetFile, write_quarantined
 from timelapse.engine.spill import MERGING
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.choose import event_bytes, runs_compiled
 from timelapse.kernels.lowered import lowered_pass
+from timelapse.model.events import Record
 from timelapse.model.failure import Quarantined
 from timelapse.model.program import Program, spec_of
 from timelapse.tables import merge
@@ -126,6 +128,7 @@ class Joined:
         self._specs = spec_of(job.program).states
         self._changes: dict[str, list[pa.Table]] = {}
         self._rows: dict[tuple[str, str], list[pa.Table]] = {}
+        self._reads: dict[type[Record], list[pa.Table]] = {}
         self._quarantined: list[Quarantined] = []
         self._files = ExitStack()
         self._open: dict[str, ParquetFile] = {}
@@ -157,7 +160,10 @@ class Joined:
             self._rows.setdefault(at, []).append(read_table(path))
         if self._final:
             for cls, table in done.outputs.items():
-                self._put_out(cls, table)
+                if is_reads(cls):
+                    self._keep_reads(cls, table)
+                else:
+                    self._put_out(cls, table)
             assert done.rejected is not None
             if done.rejected.num_rows:
                 self._write(rejected_path(self._attempt, report.slice), done.rejected)
@@ -176,6 +182,11 @@ class Joined:
     @property
     def _attempt(self) -> Path:
         return self._job.attempt_path(self.report.attempt)
+
+    def _keep_reads(self, cls: type[Record], table: pa.Table) -> None:
+        path = self._folder / f"{record_name(cls)}-{self._number:06d}.arrow"
+        write_table(narrowed(table, cls), path)
+        self._reads.setdefault(cls, []).append(read_table(path))
 
     def _put_out(self, cls: type, table: pa.Table) -> None:
         report, name = self.report, record_name(cls)
@@ -204,6 +215,8 @@ class Joined:
         for name, tables in sorted(self._changes.items()):
             self._merge(name, tables)
         if self._final:
+            for cls, found in self._reads.items():
+                join_reads(found, cls, self._attempt, report.slice)
             for name in self._specs:
                 report.moved.setdefault(name, SumRow.of(ZERO))
                 report.content.setdefault(name, SumRow.of(ZERO))

@@ -25,7 +25,7 @@ from timelapse.log.types import EventType
 from timelapse.model.events import Event, Field, Record
 from timelapse.model.types import OptionalType, ScalarType, Time, ValueType
 from timelapse.tables.rowhash import one_array
-from timelapse.tables.table import read_table, write_table
+from timelapse.tables.table import read_table, write_tables
 
 _PLAIN: dict[str, Any] = {"int": int, "float": float, "bool": bool, "str": str, "bytes": bytes, "Time": Time}
 _NARROW = [(pa.int8(), 7), (pa.int16(), 15), (pa.int32(), 31)]
@@ -84,16 +84,32 @@ def column_path(folder: Path, event: str, name: str, slice_id: int) -> Path:
 
 def write_reads(table: pa.Table, cls: type[Record], folder: Path, slice_id: int) -> None:
     """Write what a pass put out as reads: a file per column."""
+    join_reads([narrowed(table, cls)], cls, folder, slice_id)
+
+
+def narrowed(table: pa.Table, cls: type[Record]) -> pa.Table:
+    """What a pass put out as reads, without its places, integers as narrow as they fit."""
+    return pa.table({f.name: narrow(one_array(table.column(f.name))) for f in cls.__fields__})
+
+
+def join_reads(tables: Sequence[pa.Table], cls: type[Record], folder: Path, slice_id: int) -> None:
+    """Write what the portions of a slice put out as reads, one after the other: a file per column. They are `narrowed`."""
     event = cls.__reads__
     for f in cls.__fields__:
-        values = narrow(one_array(table.column(f.name)))
+        kind = max((t.schema.field(f.name).type for t in tables), key=_width)
         path = column_path(folder / "reads", event, f.name, slice_id)
         for parent in (
             folder / "reads",
             folder / "reads" / event,
         ):  # not the job's own folder: it may be gone
             parent.mkdir(exist_ok=True)
-        write_table(pa.table({"v": values}), path)
+        parts = (pa.table({"v": t.column(f.name).cast(kind)}) for t in tables)
+        write_tables(parts, pa.schema([("v", kind)]), path)
+
+
+def _width(kind: pa.DataType) -> int:
+    """Of integers the bits; other columns of a field have one type."""
+    return int(kind.bit_width) if pa.types.is_integer(kind) else 0
 
 
 def narrow(values: pa.Array) -> pa.Array:

@@ -231,10 +231,16 @@ def locate(spec: StateSpec, table: pa.Table, wanted: pa.Table) -> tuple[npt.NDAr
 
 def write_table(table: pa.Table, path: Path, *, lasting: bool = False) -> Part:
     """Write an Arrow IPC file, atomically; durably if it is `lasting`."""
+    return write_tables([table], table.schema, path, lasting=lasting)
+
+
+def write_tables(tables: Iterable[pa.Table], schema: pa.Schema, path: Path, *, lasting: bool = False) -> Part:
+    """Write tables one after the other into one Arrow IPC file."""
     path.parent.mkdir(exist_ok=True)  # one level: a job's folder that is gone is not made again
     with PartWriter(path, lasting=lasting) as file:
-        with pa.PythonFile(file, "w") as sink, pyarrow.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
+        with pa.PythonFile(file, "w") as sink, pyarrow.ipc.new_file(sink, schema) as writer:
+            for table in tables:
+                writer.write_table(table)
     return file.part()
 
 
