@@ -103,6 +103,14 @@ def live(
     max_quarantined: Annotated[
         int, typer.Option(min=1, metavar="N", help="Of an epoch at most so many.")
     ] = 1000,
+    filters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            metavar="'TYPE: CONDITION'",
+            help="Put rows aside before the program sees them: 'Message: sender == 512'. May repeat; holds until it is given anew; none: no filter.",
+        ),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Process what sources have now, and end.")] = False,
     start_from: Annotated[
         str | None,
@@ -249,7 +257,7 @@ def live(
             ahead=None if ahead == "any" else ahead, not_before=None if not_before is None else parse_time("--not-before", not_before),
             sinks=[sink_of(text) for text in to or ()],
             evolve=migration_of(evolve, rename, drop_state, convert), promote=promote, rebuild=rebuild,
-            standby=standby, correct_every=correct_every, correct_rows=correct_rows,
+            filters=[] if filters == ["none"] else filters, standby=standby, correct_every=correct_every, correct_rows=correct_rows,
             correct_within=None if correct_within == "any" else correct_within,
             checkpoint=checkpoint, quarantine=quarantine, max_quarantined=max_quarantined, once=once, start_from=None if start_from is None else find_run(start_from), allow_impure=allow_impure, progress=progress,
         )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from timelapse.engine.job import SumRow
+from timelapse.streaming.filters import Filter
 from timelapse.streaming.streams import Partition, StreamEntry
 
 FORMAT = 1
@@ -114,6 +115,8 @@ class Epoch(msgspec.Struct, frozen=True):
     last_change: int = 0
     """The newest epoch up to this one at which the program changed; 0 where none did. Counts and sums of outputs are from there on."""
     change: Change | None = None
+    filters: list[Filter] = []
+    """Which rows were put aside as they came (filters.py)."""
 
     @property
     def end_seq(self) -> int:

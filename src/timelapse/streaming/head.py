@@ -27,6 +27,7 @@ from timelapse.moments import time_text
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import Held, Taken, arrivals
 from timelapse.streaming.correction import Pending, Plan, Prepared, sections_of, to_correct
+from timelapse.streaming.filters import Filter, Filters
 from timelapse.streaming.format import Change, Checkpoint, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.kernel import OpenKernel
@@ -36,12 +37,7 @@ from timelapse.streaming.recovery import Recovery, Running, begun_in
 from timelapse.streaming.rows import Batch, bad_rows, late_as_asked, parted
 from timelapse.streaming.rules import Rules
 from timelapse.streaming.stand import Stand
-from timelapse.streaming.streams import (
-    Partition,
-    StreamEntry,
-    admit,
-    completeness,
-)
+from timelapse.streaming.streams import Partition, StreamEntry, admit, completeness
 from timelapse.streaming.sums import Sums, by_name
 
 FORGOTTEN = 1 << 28
@@ -80,6 +76,8 @@ class Head:
         self.recovered = 0
         """Rows of the journal that ran again when it was opened."""
         self._changed_at: int | None = None
+        self.filters = Filters((), types)
+        """Which rows are put aside as they come."""
         self.late = Pending(types)
         """Late rows that a correction will put into their places."""
         self._open(change)
@@ -96,6 +94,7 @@ class Head:
             self._hash = pack.hash
             self.streams = list(about.streams)
             self.partitions = {(p.stream, p.name): p for p in about.partitions}
+            self.filters = Filters(about.filters, self._types)
             if self.rules.late == "correct":
                 for earlier in chain.epochs(self._place, about.corrected + 1, number):
                     self.late.follow(earlier)
@@ -195,6 +194,7 @@ class Head:
         self.last, self._hash = about, pack.hash
         self.streams = list(about.streams)
         self.partitions = {(p.stream, p.name): p for p in about.partitions}
+        self.filters = Filters(about.filters, self._types)
 
     # --- an epoch -----------------------------------------------------------------------------------
 
@@ -224,6 +224,10 @@ class Head:
             found = self.partitions[stream, name] = Partition(stream, number, name, floor=self.complete)
         return found
 
+    def keep_out(self, entries: Sequence[Filter]) -> None:
+        """From the next epoch on, which records it, rows that one of these fits are put aside as they come. Raises UsageError."""
+        self.filters = self.filters.then(entries)
+
     def epoch(
         self, batches: Sequence[Batch], now: int, *, idle: Sequence[tuple[int, str]] = (), active: Sequence[int] | None = None,
         ended: bool = False,
@@ -233,7 +237,7 @@ class Head:
         `idle`: partitions that no longer hold the others back. `active`: the streams that are read now (None: all). `ended`: nothing comes any more, so all that
         waits is processed. None, and nothing written, where nothing has happened. Rows up to a partition's position are skipped.
         """
-        decisions: list[str] = []
+        decisions = self.filters.take_told()
         sections: dict[str, list[pa.Table]] = {}
         before = [(p.position, p.cursor) for p in self.partitions.values()]
         for batch in batches:
@@ -291,6 +295,7 @@ class Head:
             decisions.append(f"{self._shown(partition)} is active again")
         found = admit(partition, ts, self.rules.lateness, self.rules.limits, now)
         stale = None
+        found, filtered = self.filters.applied(partition, kind, ts, fields, found)
         if self.rules.late == "correct" and found.late.any():
             found, stale = to_correct(
                 self._program, ts, found, complete=self.complete, begin=None if self.last is None else self.last.begin,
@@ -302,7 +307,7 @@ class Head:
         partition.cursor = batch.cursor or partition.cursor
         if len(ts):
             table = arrivals(kind, ts, fields, partition.stream, partition.number, offsets)
-            for name, rows in parted(kind.name, table, found, stale):
+            for name, rows in parted(kind.name, table, found, stale, filtered):
                 sections.setdefault(name, []).append(rows)
         if bad:
             rows = bad_rows(bad, partition, kind.name)
@@ -380,7 +385,7 @@ class Head:
             **{
                 "version": 0 if last is None else last.version, "last_correction": 0 if last is None else last.last_correction,
                 "last_change": 0 if last is None else last.last_change,
-                "corrected": self.late.upto(number), **further,
+                "corrected": self.late.upto(number), "filters": list(self.filters.entries), **further,
             },
         )  # fmt: skip
 

@@ -36,6 +36,7 @@ from timelapse.store.scratch import scratch_folder
 from timelapse.streaming import chain
 from timelapse.streaming.correction import refuse_seq
 from timelapse.streaming.evolution import Migration
+from timelapse.streaming.filters import Filter, read_filter
 from timelapse.streaming.format import EPOCHS, FORMAT, RUN, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.head import Head
@@ -63,7 +64,7 @@ def live(
     trigger: Span = "500ms", trigger_rows: int | None = None, idle: Span | None = "10s", late: Late = "side", ahead: Span | None = "1h",
     not_before: Moment | None = None, checkpoint: Span = "30s", quarantine: bool = False, max_quarantined: int = 1000,
     once: bool = False, correct_every: Span = "10s", correct_rows: int | None = None, correct_within: Span | None = "1d", start_from: Run | str | Path | None = None, sinks: Sequence[Sink] = (), standby: Span | None = None,
-    evolve: bool | Migration = False, promote: str | None = None, rebuild: bool = False, allow_impure: bool = False, progress: Progress | None = None,
+    evolve: bool | Migration = False, promote: str | None = None, rebuild: bool = False, filters: Sequence[str] | None = None, allow_impure: bool = False, progress: Progress | None = None,
 ) -> Live:  # fmt: skip
     """Run a program on streams. Returns when it has begun; it goes on in the background until it is stopped.
 
@@ -87,6 +88,9 @@ def live(
     `sinks` take outputs besides the run's own files (timelapse.streaming.sinks): each epoch exactly once, behind the run at their own pace.
 
     `standby`: follow the process that runs this live run, serve reads, and take over once it has not been heard of for so long ("3s").
+
+    `filters`: rows that are put aside as they come, before the program sees them: "Message: sender == 512", and others (None: as the run that is there has
+    recorded; (): none). `Live.keep_out` changes it while the run goes on.
 
     `evolve`: this is the next version of the program of the live run that is there: an epoch records the change, and states of the same name and declaration go on;
     a Migration says what becomes of others. What is unsafe is refused (TL847). `promote`: the same, with the states of the shadow of this name, which has seen all of the journal.
@@ -179,6 +183,8 @@ def live(
     sources = _numbered(made, _streams_before(place))
     followers = [Follower(sink, place, run.run, heard_by.note) for sink in sinks]
     loop = Loop(make_head, place, given, sources, timing, heard_by, followers)
+    if filters is not None:
+        loop.keep_out([read_filter(text, known) for text in filters])
     loop.cleanup = lambda: shutil.rmtree(folder, ignore_errors=True)
     found = Live(place.root, given, loop)
     loop.thread.start()
@@ -339,6 +345,24 @@ class Live(Reading):
                 )
             with self._loop.changed:
                 self._loop.changed.wait(0.05)
+
+    def keep_out(self, *filters: str, timeout: float = 10.0) -> bool:
+        """From the next epoch on, put aside rows that one of these fits as they come, and no others: "Message: sender == 512".
+
+        Rows that have come before are processed. Returns whether an epoch has recorded it yet: not while the run is paused. Raises UsageError (TL808).
+        """
+        wanted = [read_filter(text, types_of(self._run)) for text in filters]
+        self._loop.keep_out(wanted)
+        with suppress(TimeoutError):
+            self.until(lambda e: e.filters == wanted, timeout)
+            return True
+        return False
+
+    @property
+    def filters(self) -> list[Filter]:
+        """What rows are put aside for, as of the last epoch."""
+        last = self.last_here
+        return [] if last is None else last.filters
 
     def stop(self) -> None:
         """Stop after the epoch that is being made, and write a checkpoint. Raises what made it fail."""

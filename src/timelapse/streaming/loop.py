@@ -16,6 +16,7 @@ from timelapse.progress import Progress
 from timelapse.streaming import lease
 from timelapse.streaming.checkpoints import compact
 from timelapse.streaming.correcting import Corrector
+from timelapse.streaming.filters import Filter
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.head import Head
 from timelapse.streaming.place import RunPlace
@@ -120,6 +121,7 @@ class Loop:
         self._compacting: threading.Thread | None = None
         self._full_since: float | None = None
         self._full_rows = 0
+        self._filters: tuple[Filter, ...] | None = None
         self._corrector = Corrector(timing.correct, timing.correct_rows)
         self.thread = threading.Thread(target=self._run, name="timelapse-live", daemon=True)
 
@@ -130,6 +132,11 @@ class Loop:
         self._stop.set()
         self._wake.set()
         self._resumed.set()
+
+    def keep_out(self, filters: Sequence[Filter]) -> None:
+        """Have the next epoch, and those after it, put aside rows that one of these fits."""
+        self._filters = tuple(filters)
+        self._wake.set()
 
     def pause(self) -> None:
         """Ask sources for nothing more until `resume`."""
@@ -261,6 +268,9 @@ class Loop:
             batches = self._gather(head)
             ended = all(source.ended for _, source in self._sources)
             with self.lock:
+                if self._filters is not None:
+                    head.keep_out(self._filters)
+                    self._filters = None
                 before = 0 if head.last is None else head.last.end_seq
                 epoch = head.epoch(
                     batches, time.time_ns() // 1000, idle=self._idle(), active=[e.number for e, _ in self._sources], ended=ended
@@ -333,7 +343,7 @@ class Loop:
             return batches
         while _rows(batches) < self._most_rows and not all(source.ended for _, source in self._sources):
             left = self._timing.trigger - (time.monotonic() - began)
-            if left <= 0 or self._stop.is_set() or not self._resumed.is_set():
+            if left <= 0 or self._stop.is_set() or not self._resumed.is_set() or self._filters is not None:
                 break
             self._wake.wait(min(left, _LOOK))
             self._wake.clear()

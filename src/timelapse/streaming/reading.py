@@ -160,11 +160,11 @@ class Reading:
         return pa.concat_tables(found, promote_options="permissive") if found else None
 
     def aside(self) -> dict[str, pa.Table]:
-        """Rows that were put aside: `bad`, and by event type those of an absurd time."""
+        """Rows that were put aside: `bad`, and by event type those of an absurd time and those that a filter fits."""
         found: dict[str, list[pa.Table]] = {}
         for pack in self.epochs():
             for name in pack.sections:
-                if name == "bad" or name.startswith("absurd/"):
+                if name == "bad" or name.startswith(("absurd/", "filtered/")):
                     found.setdefault(name, []).append(pack.table(name))
         return {name: pa.concat_tables(tables) for name, tables in found.items()}
 

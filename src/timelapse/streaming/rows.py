@@ -37,13 +37,14 @@ class Batch:
 
 
 def parted(
-    name: str, table: pa.Table, found: Admitted, stale: Bools | None = None
+    name: str, table: pa.Table, found: Admitted, stale: Bools | None = None, filtered: Bools | None = None
 ) -> list[tuple[str, pa.Table]]:
-    """Rows by what becomes of them. `stale`: late rows that are not corrected any more."""
+    """Rows by what becomes of them. `stale`: late rows that are not corrected any more. `filtered`: rows that are kept from the run."""
     if found.accepted.all():
         return [(f"held/{name}", table)]
     parts = [("held", found.accepted), ("late", found.late), ("absurd", found.absurd)]
     parts += [] if stale is None else [("stale", stale)]
+    parts += [] if filtered is None else [("filtered", filtered)]
     return [(f"{part}/{name}", table.filter(pa.array(mask))) for part, mask in parts if mask.any()]
 
 

@@ -59,6 +59,8 @@ class Partition(msgspec.Struct):
     cursor: str = ""
     stale: int = 0
     """Late rows that were older than the horizon of corrections."""
+    filtered: int = 0
+    """Rows that a filter kept from the run (filters.py)."""
 
     def mark(self, lateness: int) -> int:
         """Up to here no more rows come that are not late."""

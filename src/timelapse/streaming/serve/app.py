@@ -106,6 +106,7 @@ class _App:
             self._route("/api/outputs/{record}", self._outputs, "read"),
             self._route("/api/outputs/{record}/stream", self._follow, "read"),
             self._route("/api/why", self._why, "read", "POST"),
+            self._route("/api/filters", self._filters, "operate", "POST"),
             self._route("/push/{type}", self._push, "push", "POST"),
             self._route("/push/{type}/{stream}", self._push, "push", "POST"),
             self._route("/api/{what}", self._operate, "operate", "POST"),
@@ -225,6 +226,15 @@ class _App:
         table = await run_in_threadpool(_rows, push, body, kind)
         counted = await run_in_threadpool(push.send, table, id=key)
         return JSONResponse({"rows": table.num_rows, "counted": counted})
+
+    async def _filters(self, request: Request) -> Response:
+        """Which rows are put aside from the next epoch on."""
+        try:
+            asked = msgspec.json.decode(await _body(request, MOST_QUESTION), type=list[str])
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ValueError(f"send a list of filters, as ['Message: sender == 512']: {error}") from None
+        recorded = await run_in_threadpool(self._run.keep_out, *asked)
+        return JSONResponse({"filters": asked, "recorded": recorded})
 
     async def _operate(self, request: Request) -> Response:
         what = request.path_params["what"]

@@ -55,7 +55,7 @@ function show(s) {
     ["rows per second", number(s.rows_per_second)], ["rows in all", number(s.rows)], ["epochs", number(s.epoch)],
     ["ms to commit (p50 / p99)", p99 === undefined ? "–" : number(1000 * s.commit_seconds.p50) + " / " + number(1000 * p99)],
     ["seconds behind the clock", number(s.behind_seconds, 1)], ["rows that wait", number(s.waiting_rows)], ["late rows", number(s.late)],
-    ["put aside", number(s.aside)], ["rejected", number(s.rejected)], ["taken out", number(s.quarantined)],
+    ["put aside", number(s.aside)], ["put aside by filters", number(s.filtered)], ["rejected", number(s.rejected)], ["taken out", number(s.quarantined)],
     ["handlers run as", s.compiled ? "machine code" : "Python"], ["digest", (s.digest || "–").slice(0, 12)],
   ];
   $("figures").replaceChildren(...figures.map(([name, value]) => { const box = element("div", ""); box.append(element("b", value), element("span", name)); return box; }));
@@ -69,6 +69,7 @@ function show(s) {
   }));
   $("sinks").replaceChildren(...s.sinks.map((k) => element("li", `${k.sink}: up to epoch ${number(k.epoch)}` + (k.error ? " – " + k.error : ""), k.error ? "bad" : "")));
   $("sinks-box").hidden = !s.sinks.length;
+  filters(s.filters || []);
   options($("states"), s.states);
   options($("records"), Object.keys(s.records || {}));
 }
@@ -116,12 +117,35 @@ $("look").addEventListener("submit", async (event) => {
   try { $("value").textContent = JSON.stringify(await get(`/api/state/${state}` + (key ? "?key=" + encodeURIComponent(key) : "?limit=20")), null, 2); }
   catch (error) { $("value").textContent = error.message; }
 });
+let kept = [];
+function filters(now) {
+  if (JSON.stringify(now) === JSON.stringify(kept) && $("filters").childElementCount === now.length) return;
+  kept = now;
+  $("filters").replaceChildren(...now.map((text) => {
+    const line = document.createElement("li"), button = element("button", "no longer");
+    button.addEventListener("click", () => filter(kept.filter((other) => other !== text)));
+    line.append(button, element("span", text));
+    return line;
+  }));
+}
+
+async function operate(path, body) {
+  const answer = await fetch(path, { method: "POST", body, headers: { Authorization: "Bearer " + $("operator").value.trim() } });
+  const found = await answer.json();
+  return [answer.ok, found];
+}
+
+async function filter(wanted) {
+  const [good, found] = await operate("/api/filters", JSON.stringify(wanted));
+  $("done").textContent = !good ? found.error : found.recorded ? "filters: recorded" : "filters: recorded with the next epoch";
+}
+
+$("filter").addEventListener("submit", (event) => { event.preventDefault(); filter([...kept, $("condition").value.trim()]); });
 $("close").addEventListener("click", () => { question++; $("answer").hidden = true; });
 $("operate").addEventListener("submit", async (event) => {
   event.preventDefault();
   const what = event.submitter.value;
-  const answer = await fetch("/api/" + what, { method: "POST", headers: { Authorization: "Bearer " + $("operator").value.trim() } });
-  const found = await answer.json();
-  $("done").textContent = answer.ok ? what + ": done" : found.error;
+  const [good, found] = await operate("/api/" + what);
+  $("done").textContent = good ? what + ": done" : found.error;
 });
 turn();

@@ -41,13 +41,14 @@ def status(run: Live) -> dict[str, Any]:
             "complete_text": None if last.complete is None else time_text(last.complete),
             "behind_seconds": None if last.complete is None else now - last.complete / 1e6,
             "late": sum(p.late for p in last.partitions), "aside": sum(p.aside for p in last.partitions), "skipped": sum(p.skipped for p in last.partitions),
+            "filtered": sum(p.filtered for p in last.partitions), "filters": [f.text for f in last.filters],
             "rejected": last.rejected.rows, "quarantined": last.quarantined,
             "records": {name: row.rows for name, row in sorted(last.outputs.items())},
             "partitions": [
                 {
                     "stream": names[p.stream].text, "source": names[p.stream].source, "partition": p.name, "position": p.position,
                     "greatest": None if p.greatest is None else time_text(p.greatest), "idle": p.idle, "rows": p.rows, "late": p.late,
-                    "aside": p.aside,
+                    "aside": p.aside, "filtered": p.filtered,
                 }
                 for p in last.partitions
             ],
@@ -101,7 +102,12 @@ def metrics(run: Live) -> str:
     put("waiting_bytes", "gauge", "The memory they take.", [("", found["waiting_bytes"])])
     put("checkpoints_total", "counter", "Checkpoints written since the start.", [("", found["checkpoints"])])
     partitions = found.get("partitions", [])
-    for name, what in (("rows", "Rows read"), ("late", "Late rows"), ("aside", "Rows put aside")):
+    for name, what in (
+        ("rows", "Rows read"),
+        ("late", "Late rows"),
+        ("aside", "Rows put aside"),
+        ("filtered", "Rows put aside by filters"),
+    ):
         put(
             f"partition_{name}_total", "counter", f"{what}, by stream and partition.",
             [(f'{{stream="{_label(p["stream"])}",partition="{_label(p["partition"])}"}}', p[name]) for p in partitions],
