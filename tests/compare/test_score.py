@@ -259,7 +259,7 @@ def test_what_recall_counts_is_said() -> None:
     assert "at their label's time" in texts[1]
     timeless = judge(DIFF, table([r[:2] for r in rows], "n", "label"))
     assert timeless.placed == "nowhere"
-    assert "whether or not the log has them" in notes_of(timeless)[0][1]
+    assert "whether or not the log has them, and on no single day" in notes_of(timeless)[0][1]
     assert notes_of(judge(DIFF, table([(0, True)], "n", "label"))) == []  # nothing was missed
 
 

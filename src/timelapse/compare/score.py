@@ -402,7 +402,8 @@ def notes_of(judged: Judgement) -> list[tuple[bool, str]]:
         elif judged.placed == "label":
             found.append((True, f"{missed} at their label's time, as their own is not known; {ask}"))
         else:
-            found.append((True, f"{missed}, whether or not the log has them: the labels have no time; {ask}"))
+            where = "whether or not the log has them, and on no single day"
+            found.append((True, f"{missed}, {where}: the labels have no time; {ask}"))
     if judged.ignored:
         found.append((False, f"columns of the labels that were not used: {', '.join(judged.ignored)}"))
     return found
