@@ -275,7 +275,8 @@ class Past:
                 if walk.compiled
                 else "the slice is gone through as Python, for the program does not run compiled"
             )
-            with going(self.progress, f"through slice {slice_id}", hi - lo, slowly=slowly) as tick:
+            count = hi - lo if thin is None else len(thin.seqs)
+            with going(self.progress, f"through slice {slice_id}", count, slowly=slowly) as tick:
                 self._go(walk, stops, visit, tick)
         except HandlerError as error:
             raise ReplayError(
