@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 
 class Crash(BaseException):
@@ -47,6 +47,17 @@ class SimulatedPlace:
             return self.disk.files[name]
         except KeyError:
             raise FileNotFoundError(2, name) from None
+
+    def pieces(self, name: str, start: int = 0) -> Iterator[bytes]:
+        data = self.read(name)
+        for at in range(start, len(data), 64):
+            yield data[at : at + 64]
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            if self.rng.random() < self.crash:
+                raise Crash(f"before {name} is removed")
+            self.disk.files.pop(name, None)
 
     def exists(self, name: str) -> bool:
         return name in self.disk.files

@@ -21,6 +21,7 @@ from timelapse.model.program import as_program
 from timelapse.run import run_serial
 from timelapse.streaming.chain import Overtaken
 from timelapse.streaming.checkpoints import compact
+from timelapse.streaming.collecting import collect
 from timelapse.streaming.correction import refuse_seq
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.reading import Reading
@@ -169,6 +170,7 @@ def drive(
                 head.checkpoint()
             if rng.random() < 0.1:
                 compact(place, program)
+                collect(place, corrected=rules.late == "correct", horizon=rules.horizon)
             if ended and not head.late.rows:
                 return tried
             if rng.random() < 0.1:

@@ -22,6 +22,7 @@ from timelapse.run import run_serial
 from timelapse.streaming import chain
 from timelapse.streaming.chain import Overtaken
 from timelapse.streaming.checkpoints import compact
+from timelapse.streaming.collecting import collect
 from timelapse.streaming.format import FORMAT, Epoch, LiveRun
 from timelapse.streaming.head import Head
 from timelapse.streaming.pack import Pack, hash_of
@@ -291,6 +292,7 @@ def drive(
                 head.checkpoint()
             if rng.random() < 0.1:
                 compact(place, program)
+                collect(place, corrected=rules.late == "correct", horizon=rules.horizon)
             if ended:
                 return told
             if rng.random() < 0.1:

@@ -15,6 +15,7 @@ from timelapse.model.program import Program
 from timelapse.progress import Progress
 from timelapse.streaming import lease
 from timelapse.streaming.checkpoints import compact
+from timelapse.streaming.collecting import collect
 from timelapse.streaming.correcting import Corrector
 from timelapse.streaming.filters import Filter
 from timelapse.streaming.format import Epoch
@@ -446,6 +447,7 @@ class Loop:
             assert self.head is not None
             compact(self._place, self._program, self.head.base)
             self.head.whole_at(name)
+            collect(self._place, corrected=self.head.rules.late == "correct", horizon=self.head.rules.horizon)
         except (OSError, StorageError) as error:
             self._progress.note(f"checkpoints were not put together: {error}")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
 
 import msgspec
@@ -65,6 +65,16 @@ def _stream(table: pa.Table) -> bytes:
 def hash_of(header: bytes) -> str:
     """The hash by which the next pack of a chain names this one."""
     return hashlib.blake2b(header, digest_size=16).hexdigest()
+
+
+def header(name: str, pieces: Iterator[bytes], kind: type[H], remedy: str) -> H:
+    """What a pack says of itself, from as many of its first bytes as it takes. Raises StorageError (TL931)."""
+    data = b""
+    for piece in pieces:
+        data += piece
+        if len(data) >= _FIXED and len(data) >= _FIXED + int.from_bytes(data[8:12], "little"):
+            break
+    return Pack(name, data, kind, remedy).about
 
 
 class Pack(Generic[H]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from timelapse.store.place import FolderPlace as LocalPlace
@@ -19,6 +19,12 @@ class RunPlace(Protocol):
 
     def read(self, name: str) -> bytes:
         """Raises FileNotFoundError."""
+
+    def pieces(self, name: str, start: int = 0) -> Iterator[bytes]:
+        """A file from a byte on, piece by piece. Raises FileNotFoundError."""
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files. Those that are not there count as removed."""
 
     def exists(self, name: str) -> bool: ...
     def hint(self, name: str, data: bytes) -> None:

@@ -1,0 +1,100 @@
+"""Checkpoints that nothing needs are removed, and those that something needs are there."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import timelapse as tl
+from tests.streaming.test_asking import Adding, Put
+from tests.streaming.test_live import FAST
+from timelapse.streaming import loop
+from timelapse.streaming.collecting import _spread, collect
+from timelapse.streaming.format import CHECKPOINTS
+from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.reading import Reading
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+
+
+def ran(out: Path, first: int, count: int, **options: Any) -> Reading:
+    """A live run with a checkpoint after each few rows."""
+    push = tl.Push()
+    with tl.live(
+        Adding, {Put: push}, out, idle=None, checkpoint="1ms", **{**FAST, "trigger": "1ms", **options}
+    ) as run:
+        for n in range(first, first + count):
+            push.send([Put(who=n % 3, size=n % 5, ts=1000 + 10 * n)])
+            run.until(lambda e, ts=1000 + 10 * n - 1: e.complete is not None and e.complete >= ts)  # type: ignore[misc]
+        push.close()
+        run.wait()
+    return Reading.open(out)
+
+
+@pytest.mark.parametrize("horizon", [None, 300])
+def test_what_is_kept_lies_further_and_further_apart(horizon: int | None) -> None:
+    """However often it is collected: few are kept, and for each age one that is not much older."""
+    rng = random.Random(1)
+    kept: list[int] = []
+    now = 0
+    for _ in range(3_000):
+        now += rng.randrange(1, 5)
+        kept = [*kept, now]
+        names = _spread([(str(at), now - at) for at in reversed(kept)], horizon)
+        kept = sorted(int(name) for name in names)
+        assert len(kept) <= 3 + 2 * now.bit_length()
+        for age in (1, 7, 50, 299, 2_000):
+            if age < now - 4 and (horizon is None or age < horizon):
+                older = min(now - at for at in kept if now - at >= age)
+                assert older <= 2 * age + 8, (now, age, kept)
+        if horizon is not None:
+            assert sum(now - at >= horizon for at in kept) <= 1
+
+
+def test_a_run_keeps_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of many checkpoints keeps two whole ones and what came since; it goes on from them, also where the newest is damaged."""
+    monkeypatch.setattr(loop, "_WHOLE_AFTER", 2)
+    out = tmp_path / "out"
+    ran(out, 0, 60)
+    collect(LocalPlace(out), corrected=False)
+    files = sorted((out / CHECKPOINTS).iterdir())
+    assert 2 <= len(files) <= 12
+    newest = files[-1]
+    newest.write_bytes(newest.read_bytes()[:-3])
+    reading = ran(out, 60, 5)
+    assert reading.parity().same
+    last = reading.last
+    assert last is not None
+    assert last.end_seq == 65
+
+
+def test_corrections_find_one_from_before_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Late rows of long ago are put into their places from a checkpoint of about then; those beyond the horizon need none."""
+    monkeypatch.setattr(loop, "_WHOLE_AFTER", 1)
+    out, late = tmp_path / "out", {"late": "correct", "correct_every": "1ms", "correct_within": None}
+    ran(out, 0, 80, **late)
+    assert len(list((out / CHECKPOINTS).iterdir())) < 40
+    push = tl.Push()
+    with tl.live(Adding, {Put: push}, out, idle=None, **{**FAST, **late}) as run:
+        push.send([Put(who=7, size=1, ts=1595)])
+        last = run.until(lambda e: e.correction is not None)
+        push.close()
+        run.wait()
+    assert last.correction is not None
+    assert last.correction.start > 0, "it was replayed from the journal's first row"
+    assert Reading.open(out).parity().same
+
+
+def test_nothing_is_removed_where_there_is_nothing_to_go_on_from(tmp_path: Path) -> None:
+    assert collect(LocalPlace(tmp_path), corrected=False) == []
+    out = tmp_path / "out"
+    ran(out, 0, 3)
+    before = sorted((out / CHECKPOINTS).iterdir())
+    collect(LocalPlace(out), corrected=False)
+    assert sorted((out / CHECKPOINTS).iterdir()) == before
