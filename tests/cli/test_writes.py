@@ -68,3 +68,19 @@ def test_what_is_no_report_is_not_replaced(command: str, tmp_path: Path) -> None
     assert found.code == 2
     assert "TL830" in found.err
     assert letter.read_text() == "<p>Dear Sir</p>"
+
+
+@pytest.mark.parametrize(("arguments", "option", "suffix"), COMMANDS)
+@pytest.mark.parametrize("given", ["new/", "there", "there/", "./new/", ""])
+def test_a_folder_is_no_file(
+    arguments: tuple[str, ...], option: str, suffix: str, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    found = cli(*arguments, option, given)
+    assert found.code == 2
+    assert "TL809" in found.err
+    if given:
+        assert f"{option}: this is a folder" in found.err
+        assert f"{option} {given.rstrip('/')}/" in found.err  # a file in it
+    assert [p.name for p in tmp_path.iterdir()] == ["there"]

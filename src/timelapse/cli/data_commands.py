@@ -19,6 +19,7 @@ from timelapse.cli.options import (
     parse_time,
     type_names,
 )
+from timelapse.cli.writes import file_of
 from timelapse.display import many
 
 if TYPE_CHECKING:
@@ -269,7 +270,12 @@ def show_log(
         typer.Option(metavar="N", help="--program: the first N events (0: all; 100,000 by default)."),
     ] = None,
     page: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="--profile: write it as a page, too.")
+        Path | None,
+        typer.Option(
+            parser=file_of("--page", "profile.html"),
+            metavar="FILE.html",
+            help="--profile: write it as a page, too.",
+        ),
     ] = None,
     overwrite: Overwrite = False,
     as_json: Json = False,

@@ -11,6 +11,7 @@ import typer
 
 from timelapse.cli.labels_option import LabelColumn, LabelKey, LabelTime
 from timelapse.cli.options import Engine, Json, Local, Master, examples
+from timelapse.cli.writes import file_of
 
 if TYPE_CHECKING:
     from timelapse.compare import Condition, Counterfactual, Diff, Judgement
@@ -136,7 +137,9 @@ def diff(
     report: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write the comparison as an HTML file too: see `timelapse report`."
+            parser=file_of("--report", "diff.html"),
+            metavar="FILE",
+            help="Write the comparison as an HTML file too: see `timelapse report`.",
         ),
     ] = None,
     redact: Annotated[

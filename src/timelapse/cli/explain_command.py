@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timelapse.cli.options import Json, ProgramArg, Sets, examples
+from timelapse.cli.writes import file_of
 
 if TYPE_CHECKING:
     from timelapse.explanation import Explanation
@@ -37,7 +38,12 @@ def explain(
     ] = None,
     settings: Sets = None,
     svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the dependency graph as a picture.")
+        Path | None,
+        typer.Option(
+            parser=file_of("--svg", "plan.svg"),
+            metavar="FILE",
+            help="Write the dependency graph as a picture.",
+        ),
     ] = None,
     max_strategy: Annotated[
         str | None, typer.Option(metavar="scan|chain", help="Exit 1 when a state needs a slower strategy.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from timelapse.cli.options import Engine, Json, Local, LogArg, Master, ProgramArg, Sets, Without, examples
+from timelapse.cli.writes import file_of
 
 if TYPE_CHECKING:
     from timelapse.training import Features
@@ -44,7 +45,13 @@ def features(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="A .parquet or .csv file; by default the first rows are shown."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            parser=file_of("--out", "features.parquet"),
+            help="A .parquet or .csv file; by default the first rows are shown.",
+        ),
     ] = None,
     settings: Sets = None,
     without: Without = None,

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from timelapse.cli.options import Json, Overwrite, examples
+from timelapse.cli.writes import file_of
 
 
 def register(app: typer.Typer) -> None:
@@ -41,7 +42,14 @@ def report(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The file; by default <run>.html here.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            parser=file_of("--out", "report.html"),
+            metavar="FILE",
+            help="The file; by default <run>.html here.",
+        ),
     ] = None,
     redact: Annotated[
         list[str] | None,

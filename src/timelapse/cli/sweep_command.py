@@ -11,6 +11,7 @@ import typer
 
 from timelapse.cli.labels_option import LabelColumn, LabelKey, LabelTime
 from timelapse.cli.options import Engine, Json, Local, LogArg, Master, ProgramArg, Sets, examples
+from timelapse.cli.writes import file_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,10 +65,10 @@ def sweep(
         str | None, typer.Option("--labels-until", metavar="TIME", help="Until when labels are complete.")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw outputs, or precision against recall, into a .svg, .png or .pdf.")
+        Path | None, typer.Option(metavar="FILE", parser=file_of("--plot", "sweep.svg"), help="Draw outputs, or precision against recall, into a .svg, .png or .pdf.")
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the sweep as an HTML file too: see `timelapse report`.")
+        Path | None, typer.Option(parser=file_of("--report", "sweep.html"), metavar="FILE", help="Write the sweep as an HTML file too: see `timelapse report`.")
     ] = None,
     redact: Annotated[
         list[str] | None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timelapse.cli.options import Json, examples
+from timelapse.cli.writes import file_of
 
 if TYPE_CHECKING:
     from timelapse.cli.progress_view import LateProgress
@@ -147,7 +148,12 @@ def state(
     ] = 20,
     limit: Annotated[int, typer.Option(min=0, metavar="N", help="Without --key: rows to show.")] = 20,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --key: its history as .svg, .png or .pdf.")
+        Path | None,
+        typer.Option(
+            parser=file_of("--plot", "history.svg"),
+            metavar="FILE",
+            help="With --key: its history as .svg, .png or .pdf.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from timelapse.errors import Place, UsageError
 
 PLOTS = (".svg", ".png", ".pdf")
+
+
+def file_of(option: str, example: str) -> Callable[[str], Path]:
+    """The parser of an option that names a file. A path forgets the slash at its end, so it is seen here.
+
+    Raises UsageError (TL809) for the path of a folder, whether it is there or not.
+    """
+
+    def parsed(text: str) -> Path:
+        if not text or text.endswith(("/", os.sep)) or Path(text).name in ("", "..") or Path(text).is_dir():
+            raise UsageError(
+                f"{option}: this is a folder" if text else f"{option}: no file is named", place=Place(text),
+                hint=f"name a file in it: {option} {os.path.join(text, example)}", code="TL809",  # keeps ./
+            )  # fmt: skip
+        return Path(text)
+
+    parsed.__name__ = "FILE"
+    return parsed
 
 
 def check_file(
