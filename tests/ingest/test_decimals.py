@@ -29,6 +29,12 @@ class Paid(tl.Event):
     parts: list[Money]
 
 
+class Tipped(tl.Event):
+    account: int
+    amount: Money
+    tip: Money | None
+
+
 class Sum(tl.Record):
     account: int
     total: Money
@@ -157,3 +163,33 @@ def test_the_example_adds_up_to_the_cent() -> None:
     assert len(run.table("Suspicious")) > 0
     balances = sum(run.state("balance")["value"].to_pylist())
     assert balances == -run.state("fees")["value"].to_pylist()[0] == -Decimal("0.25") * len(events)
+
+
+def test_the_hint_for_floats_fits_the_table(tmp_path: Path) -> None:
+    """What it names is done, and the table is then taken."""
+    import pandas as pd
+    import polars as pl
+    import pyarrow.compute as pc
+
+    rows = {"ts": [0, 1], "account": [1, 2], "amount": [1.1, 2.25], "tip": [None, 0.5]}
+    tables = {"df": [pd.DataFrame(rows), pl.DataFrame(rows)], "table": [pa.table(rows)]}
+    for name, kinds in tables.items():
+        for n, given in enumerate(kinds):
+            table: Any = given
+            if name == "df" and n == 0:
+                table["tip"] = table["tip"].astype(float)
+            for column in ("amount", "tip"):
+                with pytest.raises(IngestError, match="float is hardly ever") as refused:
+                    tl.Log.write(tmp_path / "no", {Tipped: table})
+                assert refused.value.code == "TL413"
+                hint = refused.value.hint or ""
+                assert column in hint
+                _, _, way = hint.partition("yourself: ")
+                scope = {name: table, "pl": pl, "pa": pa, "pc": pc}
+                if table.__class__.__module__.startswith("pandas"):
+                    exec(way, scope)
+                    table = scope[name]
+                else:
+                    table = eval(way, scope)
+            log = tl.Log.write(tmp_path / f"{name}{n}", {Tipped: table})
+            assert [(str(e.amount), str(e.tip)) for e in log.events(Tipped)] == [("1.10", "None"), ("2.25", "0.50")]  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 
 from timelapse.errors import IngestError, Place, TimelapseError
 from timelapse.model.decimals import of_text
+from timelapse.model.events import Field
 from timelapse.model.types import DecimalType, ListType, OptionalType, ValueType
 
 
@@ -20,6 +22,39 @@ class Unfit(ValueError):
 
 def short(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+ROUND = "give the column as text or as a decimal; or round it yourself"
+
+
+def how_to_round(table: object, column: str, scale: int) -> str:
+    """How a table's column of floats is rounded, in the words of its library; empty for libraries that are not known."""
+    name = json.dumps(column, ensure_ascii=False)
+    ways = {
+        "pandas": f'df[{name}] = df[{name}].map("{{:.{scale}f}}".format, na_action="ignore")',
+        "polars": f"df.with_columns(pl.col({name}).round({scale}).cast(pl.Decimal(18, {scale})))",
+        "pyarrow": f"table.set_column(table.column_names.index({name}), {name}, "
+        f"pc.round(table[{name}], {scale}).cast(pa.decimal128(18, {scale})))",
+        "pyspark": f'df.withColumn({name}, df[{name}].cast("decimal(18,{scale})"))',
+    }
+    return ways.get(type(table).__module__.partition(".")[0], "")
+
+
+def refuse_floats(
+    table: object, fields: Iterable[tuple[Field, str]], floats: Mapping[str, str], what: str
+) -> None:
+    """Raise IngestError (TL413) for a decimal field whose column is of floats. `floats`: these columns' types."""
+    for own, column in fields:
+        kind = own.type.inner if isinstance(own.type, OptionalType) else own.type
+        if isinstance(kind, DecimalType) and column in floats:
+            how = how_to_round(table, column, kind.scale)
+            raise IngestError(
+                _hardly(own.name, floats[column], kind), place=Place(what=what), code="TL413", hint=f"{ROUND}: {how}" if how else ROUND
+            )  # fmt: skip
+
+
+def _hardly(name: str, given: object, kind: ValueType) -> str:
+    return f"the column for {name} is {given}, and {name} is {kind.text}: a float is hardly ever the amount that was meant"
 
 
 def no_way(name: str, given: pa.DataType, kind: ValueType) -> IngestError:
@@ -63,10 +98,7 @@ def from_column(name: str, column: pa.Array, kind: DecimalType) -> tuple[pa.Arra
     given = column.type
     if pa.types.is_floating(given):
         raise IngestError(
-            f"the column for {name} is {given}, and {name} is {kind.text}: a float is hardly ever the amount that was meant",
-            place=Place(what=name), code="TL413",
-            hint="read the column as text or as a decimal; or round it yourself: "
-            f"df.withColumn(..., col.cast('decimal(18,{kind.scale})'))",
+            _hardly(name, given, kind), place=Place(what=name), code="TL413", hint=ROUND
         )  # fmt: skip
     if not (pa.types.is_decimal(given) or pa.types.is_integer(given)):
         raise no_way(name, given, kind)

@@ -20,6 +20,7 @@ from timelapse.ingest.private import Private, check_names
 from timelapse.ingest.source import Source
 from timelapse.ingest.times import Times
 from timelapse.log.types import EventType
+from timelapse.model.events import Field
 from timelapse.model.types import (
     BOOL,
     BYTES,
@@ -146,6 +147,11 @@ class Plan:
             return self
         chosen = [next((c for c in choice if c in have), choice[0]) for choice in self.choices]
         return replace(self, ts=chosen[0], columns=tuple(chosen[1:]))
+
+    @property
+    def read_fields(self) -> list[tuple[Field, str]]:
+        """Fields with the columns that they are read from as they are: none where a function is between."""
+        return [] if self.applied is not None else list(zip(self.kind.fields, self.columns, strict=True))
 
     @property
     def needed(self) -> list[str]:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest import lines as text_lines
 from timelapse.ingest import table_files
+from timelapse.ingest.amounts import refuse_floats
 from timelapse.ingest.batches import Batch
 from timelapse.ingest.convert import convert
 from timelapse.ingest.convert import without_zone as has_no_zone
@@ -223,6 +224,8 @@ def prepare_table(number: int, kind: EventType, source: Source, floor: int | Non
     plan.check_columns(have, what)
     plan.check_mapped(have, what)
     plan = plan.reading(tuple(have))
+    floats = {f.name: str(f.type) for f in table.schema if pa.types.is_floating(f.type)}
+    refuse_floats(source.data, plan.read_fields, floats, what)
     for column in source.order_by:
         if column not in have:
             raise IngestError(

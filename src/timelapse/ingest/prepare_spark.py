@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from timelapse.errors import IngestError, Place, meant
 from timelapse.ingest import lines as text_lines
+from timelapse.ingest.amounts import refuse_floats
 from timelapse.ingest.known import take_prints
 from timelapse.ingest.parse import plainly
 from timelapse.ingest.plan import Plan
@@ -69,6 +70,9 @@ def _prepare_frame(kind: EventType, source: Source, floor: int | None, rows: int
     plan.check_columns([*have, *usable], f"DataFrame for {kind.name}")
     plan.check_mapped([*have, *usable], f"DataFrame for {kind.name}")
     plan = plan.reading(tuple(usable))
+    shape = {f.name: f.dataType.simpleString() for f in frame.schema.fields}
+    floats = {name: kind for name, kind in shape.items() if kind in ("float", "double")}
+    refuse_floats(frame, plan.read_fields, floats, f"DataFrame for {kind.name}")
     for column in source.order_by:
         if column not in usable:
             raise IngestError(
@@ -82,7 +86,6 @@ def _prepare_frame(kind: EventType, source: Source, floor: int | None, rows: int
     )
     count = frame.count() if rows is None else rows
     without = dict.fromkeys(plan.without_column(usable), 1)
-    shape = {f.name: f.dataType.simpleString() for f in frame.schema.fields}
     return Prepared(plan, source, [], count, [], selected, without=without, shapes=[shape])
 
 
