@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 import timelapse as tl
 from timelapse.store import scratch
 from timelapse.store.scratch import (
+    hand_over,
     in_memory,
     is_dead,
     owner,
@@ -144,3 +146,72 @@ def test_a_child_does_not_remove_its_parents_folder(tmp_path: Path, monkeypatch:
     assert folder.is_dir()
     scratch._remove(folder, os.getpid())
     assert not folder.exists()
+
+
+HANDING = """
+import sys, time
+from pathlib import Path
+from typing import cast
+from timelapse.store.scratch import hand_over, scratch_folder
+folder = scratch_folder("compile")
+print(folder, flush=True)
+print(hand_over(folder, int(sys.stdin.readline())), flush=True)
+"""
+
+
+def test_a_folder_that_another_process_was_given_goes_with_that_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as heir:
+        with subprocess.Popen(
+            [sys.executable, "-c", HANDING], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as giver:
+            out, _ = giver.communicate(str(heir.pid))
+        old, new = map(Path, out.split())
+        assert not old.exists()
+        assert hand_over(old, heir.pid) == new  # done again by the other of the two
+        here(tmp_path, monkeypatch)
+        assert sweep() == 0
+        assert new.is_dir()
+        heir.kill()
+        heir.wait()
+    monkeypatch.setattr(scratch, "_swept", set())
+    assert sweep() == 1
+    assert not new.exists()
+
+
+def test_a_compiler_that_nobody_waits_for_owns_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from timelapse.kernels.native import parallel
+    from timelapse.kernels.native.unit import Unit
+
+    here(tmp_path, monkeypatch)
+    monkeypatch.setattr(parallel, "is_compiled", lambda unit: False)
+    monkeypatch.setattr(parallel, "write_source", lambda unit, folder: folder / "a.py")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*files: Path, folder: Path) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
+        return started[0]
+
+    monkeypatch.setattr(parallel, "_start", start)
+    parallel.compile_later([cast("Unit", object())])
+    (folder,) = tmp_path.iterdir()
+    assert owner(started[0].pid) in folder.name
+    started[0].kill()
+    started[0].wait()
+    monkeypatch.setattr(scratch, "_swept", set())
+    assert sweep() == 1
+
+
+def test_the_doctor_says_where_large_ones_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from timelapse.env.doctor import run
+
+    here(tmp_path, monkeypatch)
+    monkeypatch.setattr(scratch, "_mounts", lambda: {"/": "ext4", str(tmp_path.resolve()): "tmpfs"})
+    monkeypatch.setenv("TIMELAPSE_SCRATCH", str(tmp_path.parent / "not" / "yet"))
+    found = {c.name: c for c in run(tmp_path, spark=False)}
+    assert f"({tmp_path}, in memory)" in found["disk for small temporary files"].value
+    assert f"({tmp_path.parent / 'not' / 'yet'})" in found["disk for large temporary files"].value

@@ -6,7 +6,6 @@ import os
 import platform
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from uuid import uuid4
 from timelapse.env.java import NoJava, bundled, find, installed
 from timelapse.env.machine import GIB, cache_dir, cores, memory_bytes
 from timelapse.errors import SetupError
+from timelapse.store.scratch import in_memory, scratch_root
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +63,7 @@ def run(path: str | Path = ".", *, spark: bool = True) -> Iterator[Check]:
         ("Java", _java),
         ("cores", lambda: [Check("cores", "ok", str(cores()))]),
         ("memory", lambda: [_memory()]),
-        ("disk", lambda: [_disk("disk here", Path.cwd()), _disk("disk for temporary files", Path(tempfile.gettempdir()))]),
+        ("disk", lambda: [_disk("disk here", Path.cwd()), *_temporary()]),
         ("storage", lambda: [storage(Path(path))]),
         ("cache", lambda: [Check("cache folder", "ok", str(cache_dir()))]),
     ]  # fmt: skip
@@ -133,9 +133,19 @@ def _memory() -> Check:
     return Check("memory", "ok", value)
 
 
+def _temporary() -> list[Check]:
+    """Where temporary files go, and large ones, which are kept out of memory where there is a disk."""
+    usual, large = scratch_root(), scratch_root(large=True)
+    if large == usual:
+        return [_disk("disk for temporary files", usual)]
+    return [_disk("disk for small temporary files", usual), _disk("disk for large temporary files", large)]
+
+
 def _disk(name: str, place: Path) -> Check:
-    free = shutil.disk_usage(place).free
-    value = f"{free / GIB:.1f} GiB free ({place})"
+    there = next(p for p in (place, *place.absolute().parents) if p.exists())
+    free = shutil.disk_usage(there).free
+    kind = ", in memory" if in_memory(there) else ""
+    value = f"{free / GIB:.1f} GiB free ({place}{kind})"
     if free < GIB:
         return Check(
             name, "warn", value, "ingest and replay need about three times the log's size for a while"

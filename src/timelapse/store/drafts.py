@@ -112,7 +112,7 @@ def here(folder: Path) -> Path:
     """A folder whose files all are on this machine: itself, or a copy that lasts as long as this process."""
     if not isinstance(folder, RemotePath):
         return folder
-    made = process_folder("copy")
+    made = process_folder("copy", large=True)
     for path in folder.rglob("*"):
         if path.is_file():
             target = made / path.relative_to(folder).as_posix()

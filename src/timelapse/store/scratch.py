@@ -13,6 +13,7 @@ import shutil
 import socket
 import tempfile
 import uuid
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -29,9 +30,10 @@ _swept: set[tuple[int, Path]] = set()
 # --- owners -------------------------------------------------------------------------------------------------
 
 
-def owner() -> str:
-    """This machine, process and its start, without a space: `1f2e3d4c-811.93412`."""
-    return f"{_host()}-{os.getpid()}.{_started(os.getpid()) or 0}"
+def owner(pid: int | None = None) -> str:
+    """This machine, a process (this one) and its start, without a space: `1f2e3d4c-811.93412`."""
+    pid = os.getpid() if pid is None else pid
+    return f"{_host()}-{pid}.{_started(pid) or 0}"
 
 
 def is_dead(named: str) -> bool:
@@ -97,6 +99,18 @@ def scratch_folder(what: str, *, large: bool = False) -> Path:
         root.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)
     return folder
+
+
+def hand_over(folder: Path, pid: int) -> Path:
+    """Make a temporary folder another process's, which goes on after this one. Returns where it is then.
+
+    Both may do so, in either order: who comes second finds it done.
+    """
+    what, unique = "-".join(folder.name.split("-")[:-3]), folder.name.rpartition("-")[2]
+    target = folder.with_name(f"{what}-{owner(pid)}-{unique}")
+    with suppress(FileNotFoundError):
+        folder.rename(target)
+    return target
 
 
 def process_folder(what: str, *, large: bool = False) -> Path:

@@ -162,7 +162,7 @@ def live(
             place=Place(str(place)), code="TL943", hint="give them in the same order, with the same fields",
         )  # fmt: skip
     heard_by = Silent() if progress is None else progress
-    folder = scratch_folder("live")
+    folder = scratch_folder("live", large=True)
     change = successor(place, run, known, given, evolve, promote, origin, heard_by.note)
 
     def make_head(wait: Callable[[str, float], None]) -> Head:

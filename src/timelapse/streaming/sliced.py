@@ -38,7 +38,9 @@ def replayed(
     log, upto = journal(place.root, last.number)
     if upto is None or upto.number != last.number:
         return None
-    aside = (scratch_folder("rebuilt") if folder is None else folder) / f"rebuilt-{uuid.uuid4().hex}"
+    aside = (
+        scratch_folder("rebuilt", large=True) if folder is None else folder
+    ) / f"rebuilt-{uuid.uuid4().hex}"
     run = replay(
         program, log, aside, until=last.complete, quarantine=quarantine, cache=False, resumable=True, allow_impure=True, start_from=start
     )  # fmt: skip

@@ -12,8 +12,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from pathlib import Path
 
 from timelapse.kernels.native.build import NotCompiled, compile_file
+from timelapse.store.scratch import hand_over
 
 
 def main(files: list[str]) -> int:
@@ -25,13 +27,14 @@ def main(files: list[str]) -> int:
         return main(files[1:])
     if files[:1] == ["--remove"]:
         os.nice(10)
+        folder = hand_over(Path(files[1]), os.getpid())
         try:
             from timelapse.kernels.rehearsal import rehearse
 
             rehearse()
-            return main(files[2:])
+            return main([str(folder / Path(file).name) for file in files[2:]])
         finally:
-            shutil.rmtree(files[1], ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
     status = 0
     for file in files:
         try:

@@ -6,17 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from timelapse.errors import StorageError
 from timelapse.kernels.native.build import is_compiled, write_source
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.usual import are_compiled
-from timelapse.store.scratch import scratch_folder
+from timelapse.store.scratch import hand_over, scratch_folder
 
 
 class Compiling:
@@ -114,8 +114,11 @@ def compile_later(units: Sequence[Unit]) -> None:
     todo = [unit for unit in units if not is_compiled(unit)]
     if not todo:
         return
+    folder: Path | None = None
     try:
-        folder = Path(tempfile.mkdtemp(prefix="timelapse-compile-"))
-        _start(*[write_source(unit, folder) for unit in todo], folder=folder)
-    except OSError:
-        return
+        folder = scratch_folder("compile")
+        process = _start(*[write_source(unit, folder) for unit in todo], folder=folder)
+        hand_over(folder, process.pid)  # else it would go with this process, at another one's start
+    except (OSError, StorageError):
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
