@@ -10,9 +10,9 @@ from tests.streaming.postgres_server import BINARIES, Server
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server() -> Iterator[Server]:
     if BINARIES is None:
         pytest.skip("no PostgreSQL here: apt-get install postgresql")
-    one = Server(tmp_path_factory.mktemp("postgres"))
+    one = Server()
     yield one
-    one.stop("fast")
+    one.close()

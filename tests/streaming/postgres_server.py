@@ -8,6 +8,7 @@ import pwd
 import shutil
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 BINARIES = next(iter(sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)), None) or (
@@ -27,18 +28,14 @@ def _as_user() -> list[str]:
 class Server:
     """One server, on a free port of localhost."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         assert BINARIES is not None
-        self._data = folder / "data"
-        self._data.mkdir(mode=0o700)
-        user = _as_user()
+        # Not below pytest's folders: another session shuts these against other users, of whom the server is one where root runs tests.
+        kept = tempfile.TemporaryDirectory(prefix="timelapse-postgres-")
+        self._kept, self._data = kept, Path(kept.name)
+        self._run = user = _as_user()
         if user:
-            owner = user[1].partition("=")[2]
-            shutil.chown(self._data, owner)
-            for parent in self._data.parents:
-                if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o001:
-                    parent.chmod(parent.stat().st_mode | 0o011)
-        self._run = user
+            shutil.chown(self._data, user[1].partition("=")[2])
         subprocess.run([*user, f"{BINARIES}/initdb", "-D", str(self._data), "-A", "trust", "-U", "tester", "-N"], check=True, capture_output=True, cwd="/")  # fmt: skip
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -57,3 +54,8 @@ class Server:
     def stop(self, how: str = "immediate") -> None:
         """End as if it were killed."""
         subprocess.run([*self._run, f"{BINARIES}/pg_ctl", "-D", str(self._data), "-m", how, "-w", "stop"], check=False, capture_output=True, cwd="/")  # fmt: skip
+
+    def close(self) -> None:
+        """End, and leave nothing."""
+        self.stop()
+        self._kept.cleanup()

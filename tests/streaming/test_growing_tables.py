@@ -26,12 +26,12 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server() -> Iterator[Server]:
     if BINARIES is None:
         pytest.skip("no PostgreSQL on this machine: apt install postgresql")
-    found = Server(tmp_path_factory.mktemp("database"))
+    found = Server()
     yield found
-    found.stop()
+    found.close()
 
 
 def connect(server: Server) -> Any:

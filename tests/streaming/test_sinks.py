@@ -29,12 +29,12 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def database() -> Iterator[Server]:
     if BINARIES is None:
         pytest.skip("no PostgreSQL on this machine: apt install postgresql")
-    server = Server(tmp_path_factory.mktemp("database"))
+    server = Server()
     yield server
-    server.stop()
+    server.close()
 
 
 class Faulty:
