@@ -17,11 +17,14 @@ import pytest
 import timelapse as tl
 from tests.depth import deep
 from tests.streaming.simulator import Disk, SimulatedPlace
+from tests.streaming.test_head import STREAMS, Row, Timed, World, check, declare, opened
 from tests.streaming.test_head import Plain as HeadPlain
-from tests.streaming.test_head import Timed, World, check, declare, opened
 from tests.streaming.test_live import FAST, Hit, Plain, hits, lines, put
 from timelapse.model.program import as_program
 from timelapse.run import run_serial
+from timelapse.streaming.checkpoints import compact
+from timelapse.streaming.collecting import collect
+from timelapse.streaming.head import Head
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.rules import Rules
 
@@ -53,6 +56,43 @@ def test_heads_that_follow_each_other(seed: int, program: type[tl.Program]) -> N
         if ended:
             break
     check(disk, world, as_program(program), rules)
+
+
+@pytest.mark.parametrize("seed", range(deep(5)))
+def test_who_takes_over_goes_on_from_a_checkpoint_that_is_there(seed: int) -> None:
+    """A standby has followed for long, and the checkpoint that it began from was removed: what it writes can be gone on from."""
+    rng = random.Random(seed)
+    rules, world = Rules(), World(rng)
+    place: Any = SimulatedPlace(Disk(), rng)
+    for stream in STREAMS:
+        rows = [Row(stream.number, "0", n, 1_000 + n, n % 4, n % 5, False) for n in range(1_000)]
+        world.rows[stream.number, "0"] = rows
+
+    def saved(head: Head) -> str:
+        """A checkpoint after further rows."""
+        if not head.partitions:
+            declare(head, world)
+        before = 0 if head.last is None else head.last.end_seq
+        while head.last is None or head.last.end_seq == before:
+            head.epoch(world.batches({at: p.position for at, p in head.partitions.items()}), 1_000)
+        name = head.checkpoint()
+        assert name is not None
+        return name
+
+    first = opened(place, as_program(HeadPlain), rules, [])
+    begun = saved(first)
+    standby = opened(place, as_program(HeadPlain), rules, [])
+    for _ in range(3):
+        saved(first)
+        compact(place, as_program(HeadPlain))
+    collect(place, corrected=False)
+    assert not place.exists(begun)
+    standby.follow()
+    saved(standby)
+    told: list[str] = []
+    again = opened(place, as_program(HeadPlain), rules, told)
+    assert (told, again.recovered) == ([], 0)
+    assert compact(place, as_program(HeadPlain)) is not None
 
 
 def test_it_takes_over_when_the_other_is_killed(tmp_path: Path) -> None:

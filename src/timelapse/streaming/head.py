@@ -463,13 +463,11 @@ class Head:
 
         Raises OSError and StorageError, after which the next one has what this one lacks.
         """
-        if (
-            not self._recovery.restorable
-            or self.last is None
-            or self.last.complete is None
-            or self.last.begin is None
-        ):
+        last = self.last
+        if not self._recovery.restorable or last is None or last.complete is None or last.begin is None:
             return None
+        if self.on.checkpoint and not self._place.exists(self.on.checkpoint):
+            self._begin_kernel(compiled=True)  # removed while this followed or corrected (collecting.py)
         try:
             changes = self.kernel.changes()
         except Abandoned as why:
@@ -477,7 +475,7 @@ class Head:
             self._begin_kernel(compiled=False)
             changes = self.kernel.changes()
         about = Checkpoint(
-            self.run.run, self.last.number, self._hash, self.last.complete, self._fingerprint, whole=False
+            self.run.run, last.number, self._hash, last.complete, self._fingerprint, whole=False
         )
         return self.on.save(self._place, about, changes)
 
