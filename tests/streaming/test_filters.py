@@ -124,6 +124,7 @@ def test_a_row_that_fails_is_kept_out_and_the_run_goes_on(tmp_path: Path) -> Non
     [
         ("Pat: who == 1", "no event type"), ("who == 1", "names no event type"), ("Put: whom == 1", "no field"), ("Put: seq == 3", "no seq"),
         ("Put: who == ", "does not parse"), ("Put: who", "not a comparison"), ('Put: who == "ann"', "differs in type"), ("Put:", "parse"),
+        (f"Put: who == {10**30}", "too large"), (f"Put: ts < {10**30}", "too large"), ("Put: ts < 1e400", "infinity"),
         ('Put: __import__("os").system("x") == 1', "no field '__import__'"),
     ],
 )  # fmt: skip

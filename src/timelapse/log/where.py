@@ -81,7 +81,7 @@ class Where:
         except pa.ArrowNotImplementedError:
             told = ", ".join(f"{f.name} is {f.type.text}" for f in kind.fields if f.name in self.names)
             raise _bad(self._said, f"what is compared differs in type: in {kind.name} {told}") from None
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError) as error:
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError, OverflowError) as error:
             raise _bad(self._said, str(error).splitlines()[0]) from None
 
 
