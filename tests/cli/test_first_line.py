@@ -13,6 +13,7 @@ from tests.cli.run_cli import cli
 from timelapse.ids import SECOND
 from timelapse.progress import Silent
 from timelapse.progress.patience import looking, until_told
+from timelapse.trace.knowledge import Unfocused
 
 PROGRAM = """
 import timelapse as tl
@@ -90,6 +91,29 @@ def test_a_check_says_what_comes_behind_its_replays(place: Path) -> None:
         "looking at what 40 events read ...",
     ]
     assert [text for text in dict.fromkeys(said) if text in behind] == behind
+
+
+def test_a_check_says_how_far_it_is_with_what_events_read(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unfocused(*_: object) -> None:
+        raise Unfocused("its slice is gone through")
+
+    monkeypatch.setattr("timelapse.trace.moments.Past.focus", unfocused)
+    said = lines("check", "p.py:P", "log", "--local", "--sample", "40")
+    begun = said.index("looking at what 40 events read ...")
+    assert any(text.startswith("through slice") for text in said[begun:])
+
+
+def test_features_say_a_line_before_anything_is_loaded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading the program and the libraries takes longer than a second on a busy machine."""
+    monkeypatch.setattr("timelapse.cli.progress_view.threading.Timer", AtOnce)
+    found = cli("features", "nowhere.py:P", "log", "--local")
+    assert found.code == 2
+    assert found.err.splitlines()[0] == "getting ready ..."
+    said = lines("features", "p.py:P", "log", "--local", "--out", "rows.parquet")
+    assert said[0] == "getting ready ..."
+    assert "writing the rows ..." in said
 
 
 class Heard(Silent):

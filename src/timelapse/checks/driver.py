@@ -106,7 +106,7 @@ def _findings(
     if warm_up:
         yield settling(log, whole, run, progress)
     with looking(progress, f"looking at what {sample:,} events read"):
-        reads = list(missing_reads(program, log, whole, sample))
+        reads = list(missing_reads(program, log, whole, sample, progress))
     yield from reads
 
 

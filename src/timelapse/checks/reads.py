@@ -11,6 +11,7 @@ from timelapse.log import Log
 from timelapse.log.types import heard
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import VIEWS
+from timelapse.progress import Progress
 from timelapse.run import Run
 
 _MOST = 1_000_000
@@ -19,7 +20,7 @@ _TOGETHER = 20
 """Events of the sample that follow one another: a block of the log is read whole anyway."""
 
 
-def missing_reads(program: Program, log: Log, run: Run, sample: int) -> Iterator[Finding]:
+def missing_reads(program: Program, log: Log, run: Run, sample: int, progress: Progress) -> Iterator[Finding]:
     """Per state the share of reads that found nothing, over events of the log's second half.
 
     Reads that only serve to write (`x[k] += 1`) do not count. A state whose every read finds nothing is a warning.
@@ -38,7 +39,7 @@ def missing_reads(program: Program, log: Log, run: Run, sample: int) -> Iterator
     for group in range(groups):
         lo = log.reader.seq_after(half + (log.count - half) * group // groups)
         seqs += [e.seq for e in log.reader.events(lo, lo + min(_TOGETHER, sample), classes)]
-    traced = trace.events(run, sorted(set(seqs)))
+    traced = trace.events(run, sorted(set(seqs)), progress=progress)
     counts = {name: [0, 0] for name in spec.declared}
     lines: dict[str, set[int]] = {name: set() for name in spec.declared}
     for one in traced.values():

@@ -69,21 +69,24 @@ def features(
     each before everything at its time. Else they name outputs by the record's key. See docs/training.md.
     """
     from timelapse.cli.console import print_json
-    from timelapse.cli.options import choose_spark, leave_out
     from timelapse.cli.progress_view import progress_for
-    from timelapse.cli.settings import build_program
     from timelapse.cli.writes import check_file
-    from timelapse.log import Log
-    from timelapse.model.versions import load_named
-    from timelapse.training import features as make_features
-    from timelapse.training.rows import check_target
 
-    if out is not None:
-        check_target(out)
-        check_file("--out", out)
-    made = build_program(load_named(program), settings or [])
-    opened = leave_out(Log.open(log), without)
+    check_file("--out", out)
     with progress_for(as_json) as progress:
+        # What takes long to load does so here, where a line says soon that something is going on.
+        from timelapse.cli.options import choose_spark, leave_out
+        from timelapse.cli.settings import build_program
+        from timelapse.log import Log
+        from timelapse.model.versions import load_named
+        from timelapse.progress.patience import looking
+        from timelapse.training import features as make_features
+        from timelapse.training.rows import check_target
+
+        if out is not None:
+            check_target(out)
+        made = build_program(load_named(program), settings or [])
+        opened = leave_out(Log.open(log), without)
         spark = choose_spark(opened.count, progress, master=master, local=local, engine=engine)
         found = make_features(
             made,
@@ -97,7 +100,8 @@ def features(
             engine=engine,
         )
         if out is not None:
-            found.write(out)
+            with looking(progress, "writing the rows"):
+                found.write(out)
     if as_json:
         print_json(
             {

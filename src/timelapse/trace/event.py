@@ -10,6 +10,7 @@ from timelapse.ids import Phase
 from timelapse.kernels.walk import Moment
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
+from timelapse.progress import Progress
 from timelapse.run.run import Run
 from timelapse.trace import timed
 from timelapse.trace.knowledge import Uncompiled, Unfocused
@@ -33,9 +34,9 @@ def event(run: Run, seq: int) -> EventTrace:
 
 
 @in_usual_context
-def events(run: Run, seqs: Iterable[int]) -> dict[int, EventTrace]:
-    """The same for several events, by seq: each slice is run once."""
-    wanted, tracer, past = sorted(set(seqs)), Tracer(run), past_of(run)
+def events(run: Run, seqs: Iterable[int], *, progress: Progress | None = None) -> dict[int, EventTrace]:
+    """The same for several events, by seq: each slice is run once. `progress` is told how far that is."""
+    wanted, tracer, past = sorted(set(seqs)), Tracer(run), past_of(run, progress)
     if not wanted:
         return {}
     return answered(
