@@ -131,6 +131,25 @@ def test_a_row_that_fails_is_kept_out_and_the_run_goes_on(tmp_path: Path) -> Non
 def test_what_is_no_filter_is_refused(text: str, wrong: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=wrong):
         tl.live(Adding, {Put: tl.Push()}, tmp_path / "out", filters=[text])
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_said_of_rows_as_they_lie_in_files(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Arrow warns of columns that are not aligned, on the run's standard error."""
+    push = tl.Push()
+    with tl.live(Adding, {Put: push}, tmp_path / "out", idle=None, **FAST) as run:
+        run.pause()
+        while run.health.state != "paused":
+            pass
+        for n in range(1, 10):
+            push.send([Put(who=1, size=1, ts=1000 + n)] * n)
+    with tl.live(
+        Adding, {Put: tl.Push()}, tmp_path / "out", idle=None, filters=["Put: who == 1"], **FAST
+    ) as run:
+        run.until(lambda e: sum(p.filtered for p in e.partitions) >= 45)
+    assert capfd.readouterr().err == ""
 
 
 def test_over_http(tmp_path: Path) -> None:
@@ -172,3 +191,20 @@ def test_a_paused_run_records_it_when_it_goes_on(tmp_path: Path) -> None:
         assert not run.keep_out("Put: who == 2", timeout=0.1)
         run.resume()
         run.until(lambda e: bool(e.filters))
+        assert run.keep_out("Put: who == 1", "Put: who == 1")
+
+
+def test_what_was_asked_for_last_holds_when_another_process_takes_over(tmp_path: Path) -> None:
+    """A standby was started with filters; those that the run got later are newer."""
+    out, old, new = tmp_path / "out", "Put: who == 1", "Put: who == 2"
+    options: dict[str, Any] = {**FAST, "idle": None}
+    with tl.live(Adding, {Put: tl.Push()}, out, filters=[old], **options) as first:
+        first.until(lambda e: bool(e.filters))
+        push = tl.Push()
+        with tl.live(Adding, {Put: push}, out, filters=[old], standby="60s", **options) as second:
+            assert first.keep_out(new)
+            second.until(lambda e: [f.text for f in e.filters] == [new])
+            first.stop()
+            push.send([Put(who=n, size=1, ts=1000) for n in (1, 2)])
+            second.until(lambda e: sum(p.rows for p in e.partitions) >= 2)
+            assert [f.text for f in second.filters] == [new]

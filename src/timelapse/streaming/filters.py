@@ -108,7 +108,8 @@ _ROW = "@row"
 
 
 def _table(ts: I64, fields: pa.Table) -> pa.Table:
-    columns: dict[str, Any] = {n: fields.column(n) for n in fields.column_names if n != "ts"}
-    return pa.table(
-        {**columns, "ts": pa.array(ts, pa.int64()), _ROW: pa.array(np.arange(len(ts)), pa.int64())}
-    )
+    """A copy: rows that lie in a file as it was read are not aligned, of which Arrow warns for each batch."""
+    rows = pa.array(np.arange(len(ts)), pa.int64())
+    copied = fields.take(rows)
+    columns: dict[str, Any] = {n: copied.column(n) for n in copied.column_names if n != "ts"}
+    return pa.table({**columns, "ts": pa.array(ts.copy(), pa.int64()), _ROW: rows})

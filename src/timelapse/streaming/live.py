@@ -141,6 +141,7 @@ def live(
             code="TL810",
         )
     types = _types_of(given, streams)
+    wanted = None if filters is None else [read_filter(text, event_types(types)) for text in filters]
     place = LocalPlace(absolute_path(out, "live run"))
     origin = None if start_from is None else Origin(Run.of(start_from), given)
     made = _made(streams, place, once=once, trigger=timing.trigger)
@@ -183,8 +184,8 @@ def live(
     sources = _numbered(made, _streams_before(place))
     followers = [Follower(sink, place, run.run, heard_by.note) for sink in sinks]
     loop = Loop(make_head, place, given, sources, timing, heard_by, followers)
-    if filters is not None:
-        loop.keep_out([read_filter(text, known) for text in filters])
+    if wanted is not None:
+        loop.keep_out(wanted)
     loop.cleanup = lambda: shutil.rmtree(folder, ignore_errors=True)
     found = Live(place.root, given, loop)
     loop.thread.start()
@@ -351,7 +352,7 @@ class Live(Reading):
 
         Rows that have come before are processed. Returns whether an epoch has recorded it yet: not while the run is paused. Raises UsageError (TL808).
         """
-        wanted = [read_filter(text, types_of(self._run)) for text in filters]
+        wanted = list(dict.fromkeys(read_filter(text, types_of(self._run)) for text in filters))
         self._loop.keep_out(wanted)
         with suppress(TimeoutError):
             self.until(lambda e: e.filters == wanted, timeout)
@@ -449,8 +450,7 @@ class Live(Reading):
     @property
     def compiled(self) -> bool | None:
         """Whether handlers run as machine code; None before it has begun."""
-        head = self._loop.head
-        return None if head is None else head.kernel.compiled
+        return None if self._loop.head is None else self._loop.head.kernel.compiled
 
     @property
     def why_python(self) -> str:

@@ -122,7 +122,8 @@ class Loop:
         self._compacting: threading.Thread | None = None
         self._full_since: float | None = None
         self._full_rows = 0
-        self._filters: tuple[Filter, ...] | None = None
+        self._filters: deque[Sequence[Filter]] = deque(maxlen=1)
+        """What was asked for and is not recorded yet: the last of it, whichever thread asks."""
         self._corrector = Corrector(timing.correct, timing.correct_rows)
         self.thread = threading.Thread(target=self._run, name="timelapse-live", daemon=True)
 
@@ -136,7 +137,7 @@ class Loop:
 
     def keep_out(self, filters: Sequence[Filter]) -> None:
         """Have the next epoch, and those after it, put aside rows that one of these fits."""
-        self._filters = tuple(filters)
+        self._filters.append(filters)
         self._wake.set()
 
     def pause(self) -> None:
@@ -235,8 +236,11 @@ class Loop:
         while watch.alive():
             if self._stop.is_set():
                 raise Stopped
+            before = head.filters.entries
             with self.lock:
                 followed = head.follow()
+            if head.filters.entries != before:  # it is newer than what this process was started with
+                self._filters.clear()
             if followed:
                 with self.changed:
                     self.changed.notify_all()
@@ -269,9 +273,8 @@ class Loop:
             batches = self._gather(head)
             ended = all(source.ended for _, source in self._sources)
             with self.lock:
-                if self._filters is not None:
-                    head.keep_out(self._filters)
-                    self._filters = None
+                if self._filters:
+                    head.keep_out(self._filters.pop())
                 before = 0 if head.last is None else head.last.end_seq
                 epoch = head.epoch(
                     batches, time.time_ns() // 1000, idle=self._idle(), active=[e.number for e, _ in self._sources], ended=ended
@@ -344,7 +347,7 @@ class Loop:
             return batches
         while _rows(batches) < self._most_rows and not all(source.ended for _, source in self._sources):
             left = self._timing.trigger - (time.monotonic() - began)
-            if left <= 0 or self._stop.is_set() or not self._resumed.is_set() or self._filters is not None:
+            if left <= 0 or self._stop.is_set() or not self._resumed.is_set() or self._filters:
                 break
             self._wake.wait(min(left, _LOOK))
             self._wake.clear()

@@ -137,6 +137,7 @@ async function operate(path, body) {
 
 async function filter(wanted) {
   const [good, found] = await operate("/api/filters", JSON.stringify(wanted));
+  if (good) filters(found.filters);  // a further one is added to these, not to those of the last look
   $("done").textContent = !good ? found.error : found.recorded ? "filters: recorded" : "filters: recorded with the next epoch";
 }
 
