@@ -23,6 +23,7 @@ from timelapse.errors import UsageError
 from timelapse.reporting import Report, report
 from timelapse.reporting.fields import FieldTop, Keys, Spread, field_part, field_top
 from timelapse.reporting.redact import HIDDEN, Redaction, shown
+from timelapse.reporting.states import state_parts
 from timelapse.reporting.tables import reasons
 from timelapse.run.run import RunContext
 
@@ -64,6 +65,18 @@ class _Texts(HTMLParser):
     def handle_data(self, data: str) -> None:
         if not self._quiet:
             self.text += data
+
+
+class Seen(tl.Event):
+    k: int
+
+
+class Counting(tl.Program):
+    seen: tl.Counter[int]
+
+    @tl.on(Seen)
+    def see(self, e: Seen) -> None:
+        self.seen[e.k] += 1
 
 
 def test_a_run_says_what_ran_and_what_proves_it(runs: tuple[tl.Run, tl.Run]) -> None:
@@ -292,6 +305,11 @@ def test_values_are_counted_whatever_their_type() -> None:
             [f"n{n // 2}" for n in range(40)] + ["x", "y"],
             "22 different values, the most frequent 20 of them in 2 outputs each",
         ),
+        (
+            ["n0", *(f"n{n}" for n in range(30))],
+            "30 different values, nearly alike: in 2 outputs at most, and 1 in the middle",
+        ),
+        (["a", "a", "b", "c"], "3 different values, in 1 or 2 outputs each: a, b, c"),
     ],
 )
 def test_values_that_are_all_alike_are_not_ranked(values: list[str], why: str) -> None:
@@ -299,6 +317,32 @@ def test_values_that_are_all_alike_are_not_ranked(values: list[str], why: str) -
     found = field_top("R", "f", pa.chunked_array([values]), Redaction())
     assert found.rows == ()
     assert found.why == why
+
+
+def test_what_stands_out_is_ranked() -> None:
+    """One value three times among single ones; shares of a few values."""
+    for values in (
+        ["a", "a", *(f"n{n}" for n in range(30)), "a"],
+        ["a", "a", "a", "b", "c"],
+        ["a", "a", "b"],
+    ):
+        found = field_top("R", "f", pa.chunked_array([values]), Redaction())
+        assert found.rows
+        assert found.rows[0].text == "a"
+
+
+@pytest.mark.parametrize(
+    ("keys", "twice", "shown"),
+    [(30, 1, "spread"), (30, 0, "1 under each of 30 keys"), (5, 1, "1 or 2 under each of 5 keys"), (5, 0, "1 under each of 5 keys"), (30, 2, "top"), (2, 1, "top")],
+)  # fmt: skip
+def test_keys_that_are_nearly_alike_are_not_ranked(keys: int, twice: int, shown: str) -> None:
+    """`twice`: so many more events of the first key."""
+    run = tl.replay(Counting, [Seen(k=max(0, n - twice), ts=n) for n in range(keys + twice)], spark=False)
+    (part,) = state_parts(run, Redaction())
+    assert (part.keys, bool(part.top), part.spread is not None) == (keys, shown == "top", shown == "spread")
+    assert part.value == (shown if " " in shown else "")
+    if part.spread is not None:
+        assert "keys are not ranked: the largest values are nearly alike" in part.spread.notes
 
 
 def test_numbers_are_spread_and_keys_are_ranked() -> None:

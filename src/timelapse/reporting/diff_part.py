@@ -18,7 +18,7 @@ from timelapse.display import clean, date, many, moment, one_line, took
 from timelapse.errors import UsageError, meant
 from timelapse.reporting.fields import Keys, Spread, countable, field_part, measured
 from timelapse.reporting.redact import HIDDEN, PLACE, Redaction, shown
-from timelapse.reporting.tables import TOP
+from timelapse.reporting.tables import TOP, nearly_alike
 
 if TYPE_CHECKING:
     from timelapse.compare.records import At
@@ -231,12 +231,17 @@ def _entity(record: RecordDiff, field: str, redaction: Redaction) -> Entity:
         )
         for v, gone, new in top
     )
-    differing = len(
-        pc.unique(pa.chunked_array([*record.gone.column(field).chunks, *record.new.column(field).chunks]))
-    )
+    counts = pc.value_counts(
+        pa.chunked_array([*record.gone.column(field).chunks, *record.new.column(field).chunks])
+    ).field("counts")
+    differing = len(counts)
     if len({gone + new for _, gone, new in top}) == 1 and differing > len(top):
         each = many(sum(top[0][1:]), "output", "outputs")
         why = f"{differing:,} values differ, each in {each} at most"
+        return Entity(field, found.a, found.b, len(found.freed), len(found.hit), (), why)
+    largest = max((gone + new for _, gone, new in top), default=0)
+    if differing > TOP and (middle := nearly_alike(largest, counts)) is not None:
+        why = f"{differing:,} values differ, nearly alike: each in {many(largest, 'output', 'outputs')} at most, {middle:,} in the middle"
         return Entity(field, found.a, found.b, len(found.freed), len(found.hit), (), why)
     return Entity(field, found.a, found.b, len(found.freed), len(found.hit), rows)
 

@@ -18,7 +18,7 @@ from timelapse.display import clean, many, moment, share
 from timelapse.errors import TimelapseError
 from timelapse.model import decimals
 from timelapse.reporting.redact import HIDDEN, PLACE, Redaction, field_names
-from timelapse.reporting.tables import TOP, Ranked
+from timelapse.reporting.tables import TOP, Ranked, nearly_alike
 
 if TYPE_CHECKING:
     from timelapse.run import Run
@@ -165,6 +165,9 @@ def field_top(record: str, name: str, column: pa.ChunkedArray, redaction: Redact
     if top == least:
         shown = [redaction.value(record, name, v) for v, _ in ranked]
         return FieldTop(name, len(counts), (), _alike(len(counts), len(close), top, len(column), shown))
+    if (middle := nearly_alike(top, number)) is not None:
+        shown = [redaction.value(record, name, v) for v, _ in ranked]
+        return FieldTop(name, len(counts), (), _nearly(len(counts), top, middle, shown))
     return FieldTop(
         name, len(counts),
         tuple(Ranked(redaction.value(record, name, v), n, round(100 * n / top, 2)) for v, n in ranked),
@@ -183,6 +186,13 @@ def _alike(distinct: int, tied: int, times: int, rows: int, shown: list[str]) ->
     if tied == distinct:
         return f"{distinct:,} different values, in {each} each"
     return f"{distinct:,} different values, the most frequent {tied:,} of them in {each} each"
+
+
+def _nearly(distinct: int, most: int, middle: int, shown: list[str]) -> str:
+    """Why there is no ranking of values that are nearly as frequent as each other."""
+    if distinct <= TOP:
+        return f"{distinct:,} different values, in {most - 1:,} or {many(most, 'output', 'outputs')} each: {', '.join(dict.fromkeys(shown))}"
+    return f"{distinct:,} different values, nearly alike: in {many(most, 'output', 'outputs')} at most, and {middle:,} in the middle"
 
 
 def _counts(column: pa.ChunkedArray) -> pa.StructArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from timelapse.errors import TimelapseError
 from timelapse.kinds.sum import Sum, amounts
 from timelapse.reporting.fields import Spread, measured, spread
 from timelapse.reporting.redact import Redaction, shown
-from timelapse.reporting.tables import TOP, Ranked
+from timelapse.reporting.tables import TOP, Ranked, nearly_alike
 
 if TYPE_CHECKING:
     from timelapse.kinds.base import StateSpec
@@ -34,7 +34,7 @@ class StatePart:
     value: str = ""
     top: tuple[Ranked, ...] = ()
     spread: Spread | None = None
-    """How the values are spread, where the largest are about as large as each other and a ranking would say nothing."""
+    """How the values are spread, where a ranking would say nothing: the largest are alike, or at most twice the middle one."""
 
 
 def state_parts(run: Run, redaction: Redaction) -> list[StatePart]:
@@ -80,12 +80,20 @@ def _part(run: Run, spec: StateSpec, redaction: Redaction) -> StatePart:
     if pa.types.is_timestamp(values.type):
         return StatePart(spec.name, spec.text, len(values), spread=spread(spec.name, [values]))
     top = _top(table, keys)
-    if len(top) < TOP or (top[-1].percent < _ALIKE and top[0].count != top[-1].count):
+    known = table.column("v")
+    same = len(top) > 2 and top[0].count == top[-1].count
+    alike = len(top) == TOP and top[-1].percent >= _ALIKE
+    if not (same or alike) and (not top or nearly_alike(top[0].count, known) is None):
         return StatePart(spec.name, spec.text, len(values), top=top)
+    if len(known) <= TOP and not same:
+        text = f"{shown(top[-1].count)} or {shown(top[0].count)} under each of {len(values):,} keys"
+        return StatePart(spec.name, spec.text, len(values), text)
     if pc.count_distinct(values, mode="all").as_py() == 1:
         text = f"{shown(top[0].count)} under each of {len(values):,} keys"
         return StatePart(spec.name, spec.text, len(values), text)
-    return StatePart(spec.name, spec.text, len(values), spread=spread(spec.name, [values]))
+    found = spread(spec.name, [values])
+    why = "keys are not ranked: the largest values are nearly alike"
+    return StatePart(spec.name, spec.text, len(values), spread=replace(found, notes=(*found.notes, why)))
 
 
 def _top(table: pa.Table, keys: list[str]) -> tuple[Ranked, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from timelapse.reporting.redact import HIDDEN, PLACE, Redaction, shown
 
@@ -22,6 +23,28 @@ class Ranked:
     text: str
     count: float | Decimal
     percent: float
+
+
+def nearly_alike(largest: Any, values: pa.Array | pa.ChunkedArray) -> Any:
+    """The middle one of all values where a ranking of the largest says nothing: the first is at most twice as large. Else None.
+
+    Few values are all shown; of these it is so where they are at most one apart.
+    """
+    count = len(values)
+    if count < 3:
+        return None
+    at = (count - 1) // 2
+    if pa.types.is_decimal(values.type):
+        middle = values.take(pc.sort_indices(values)[at : at + 1])[0].as_py()
+    else:
+        middle = np.partition(np.asarray(values), at)[at].item()
+    if count > TOP:
+        return middle if middle > 0 and largest <= 2 * middle else None
+    return (
+        middle
+        if middle > 0 and largest - pc.min(values).as_py() <= 1 and pa.types.is_integer(values.type)
+        else None
+    )
 
 
 @dataclass(frozen=True)
