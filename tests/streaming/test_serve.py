@@ -152,14 +152,13 @@ def test_why_a_row_was_put_out(served: tuple[Live, Client]) -> None:
     assert client.ask("/api/why", b"{}", right="push")[0] in (401, 403)
 
 
-def test_an_asker_who_leaves_ends_the_process(
-    served: tuple[Live, Client], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A question takes as long as a replay: nobody pays for one that nobody waits for."""
+def asked(
+    client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> tuple[http.client.HTTPConnection, int]:
+    """A question whose answer takes for ever, and the number of the process that is to give it."""
     began = tmp_path / "began"
     monkeypatch.setattr(asking, "__name__", "tests.streaming.slow_answer")
     monkeypatch.setenv("SLOW_ANSWER", str(began))
-    _, client = served
     connection = http.client.HTTPConnection(client.host, timeout=60)
     row = {"ts": 1, "phase": 3, "seq": 0, "ordinal": 0, "name": "ann", "n": 0}
     body = json.dumps({"record": "Told", "row": row})
@@ -168,11 +167,38 @@ def test_an_asker_who_leaves_ends_the_process(
     while not (began.exists() and began.read_text()):
         assert time.monotonic() < end
         time.sleep(0.05)
-    connection.close()
-    number = int(began.read_text())
+    return connection, int(began.read_text())
+
+
+def await_end(number: int) -> None:
+    end = time.monotonic() + 60
     while Path(f"/proc/{number}").exists():
         assert time.monotonic() < end, "the process that answers goes on"
         time.sleep(0.05)
+
+
+def test_an_asker_who_leaves_ends_the_process(
+    served: tuple[Live, Client], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A question takes as long as a replay: nobody pays for one that nobody waits for."""
+    connection, number = asked(served[1], monkeypatch, tmp_path)
+    connection.close()
+    await_end(number)
+
+
+def test_a_server_that_ends_says_so_to_who_has_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It showed a stack on the run's standard error, and hung up."""
+    with tl.live(Names, {Named: tl.Push()}, tmp_path / "out", idle=None, **FAST) as run:
+        server = Server(run, "127.0.0.1:0")
+        connection, number = asked(Client(server), monkeypatch, tmp_path)
+        server.close()
+        response = connection.getresponse()
+        assert (response.status, "no longer" in response.read().decode()) == (503, True)
+        connection.close()
+        await_end(number)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_arrow_json_and_what_is_no_event(served: tuple[Live, Client]) -> None:

@@ -51,9 +51,9 @@ class Server:
                 hint="give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy",
             )  # fmt: skip
         self.tokens = tokens_at(run.path)
-        app = _App(run, Guard(self.tokens, host)).starlette()
+        self._app = _App(run, Guard(self.tokens, host))
         config = uvicorn.Config(
-            app, host=host, port=port, log_level="warning", access_log=False, lifespan="off", ssl_certfile=certificate,
+            self._app.starlette(), host=host, port=port, log_level="warning", access_log=False, lifespan="off", ssl_certfile=certificate,
             ssl_keyfile=key, timeout_graceful_shutdown=2, server_header=False,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
@@ -72,6 +72,7 @@ class Server:
 
     def close(self) -> None:
         """Answer what was asked, and end."""
+        self._app.asking.closed = True
         self._server.should_exit = True
         self._thread.join(5)
         self._socket.close()
@@ -92,7 +93,7 @@ def _shown(host: str) -> str:
 class _App:
     def __init__(self, run: Live, guard: Guard) -> None:
         self._run, self._guard = run, guard
-        self._asking = Asking(run.path)
+        self.asking = Asking(run.path)
 
     def starlette(self) -> Starlette:
         """The application."""
@@ -205,7 +206,7 @@ class _App:
     async def _why(self, request: Request) -> Response:
         """Why a row that was put out was, from a replay of the journal in another process."""
         asked = read_row(await _body(request, MOST_QUESTION))
-        found = await self._asking.ask(asked, request.is_disconnected)
+        found = await self.asking.ask(asked, request.is_disconnected)
         if found.error:
             raise ValueError(found.error)
         return JSONResponse({"text": found.text, "explanation": found.explanation})

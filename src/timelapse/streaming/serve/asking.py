@@ -112,6 +112,8 @@ class Asking:
         self._path = path
         self._turn: asyncio.Lock | None = None
         self._waiting = 0
+        self.closed = False
+        """Whether the server ends: questions are answered no more, whichever thread says so."""
 
     async def ask(self, asked: Row, gone: Callable[[], Awaitable[bool]]) -> Answer:
         """The answer. `gone`: whether nobody waits for it any more. Raises Refused."""
@@ -126,6 +128,7 @@ class Asking:
             self._waiting -= 1
 
     async def _answered(self, asked: Row, gone: Callable[[], Awaitable[bool]]) -> Answer:
+        self._check_open()
         pipe = asyncio.subprocess.PIPE
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", __name__, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL
@@ -135,6 +138,7 @@ class Asking:
         end = asyncio.get_running_loop().time() + LONGEST
         try:
             while not (await asyncio.wait([talk], timeout=_LOOK))[0]:
+                self._check_open()
                 if await gone():
                     raise Refused(499, "nobody waits for the answer")
                 if asyncio.get_running_loop().time() > end:
@@ -154,6 +158,10 @@ class Asking:
                 f"the process that looked into the run ended with {child.returncode}: ask with timelapse why",
             )
         return msgspec.json.decode(found, type=Answer)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Refused(503, "the run is served no longer")
 
 
 def main() -> None:
