@@ -73,6 +73,18 @@ def test_it_goes_on_as_files_come_and_names_what_fails(tmp_path: Path, spark: Sp
             run.wait(60)
 
 
+def test_an_epoch_does_not_wait_for_rows_that_spark_keeps_back(tmp_path: Path, spark: SparkSession) -> None:
+    """Spark gives no further micro-batch before the one that was taken is committed: an epoch waited out its whole time."""
+    folder = tmp_path / "hits"
+    folder.mkdir()
+    for at in range(3):
+        put(folder / f"{at}.jsonl", lines(hits(20, at * 20)))
+    options: dict[str, Any] = {"trigger": "1h", "trigger_rows": 1_000, "once": True, "ahead": None}
+    with tl.live(Plain, {Hit: stream(spark, folder)}, tmp_path / "out", **options) as run:
+        assert run.wait(90)
+    assert run.digest == run_serial(Plain, hits(60)).digest
+
+
 def test_what_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     folder = tmp_path / "hits"
     folder.mkdir()

@@ -27,6 +27,7 @@ from timelapse.streaming.sources.base import LiveSource
 from timelapse.streaming.sources.delta import DeltaSource
 from timelapse.streaming.sources.files import Files
 from timelapse.streaming.sources.push import Push
+from timelapse.streaming.sources.spark_feed import SparkFeed
 from timelapse.streaming.streams import StreamEntry
 
 MOST_ROWS = 1_000_000
@@ -345,7 +346,7 @@ class Loop:
         began, batches = time.monotonic(), self._poll(head)
         if self._timing.trigger_rows is None:
             return batches
-        while _rows(batches) < self._most_rows and not all(source.ended for _, source in self._sources):
+        while _rows(batches) < self._most_rows and any(_may_give(source) for _, source in self._sources):
             left = self._timing.trigger - (time.monotonic() - began)
             if left <= 0 or self._stop.is_set() or not self._resumed.is_set() or self._filters:
                 break
@@ -462,6 +463,11 @@ class Loop:
         self._tell_once(what)
         self._stop.wait(seconds)
         self.health.state, self.health.problem = "running", ""
+
+
+def _may_give(source: LiveSource) -> bool:
+    """Whether further rows may come before an epoch is committed."""
+    return not (source.ended or (isinstance(source, SparkFeed) and source.waits))
 
 
 def _rows(batches: Sequence[Batch]) -> int:

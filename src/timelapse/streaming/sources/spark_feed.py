@@ -189,6 +189,11 @@ class SparkFeed:
         return not query.isActive or not query.status["isDataAvailable"]
 
     @property
+    def waits(self) -> bool:
+        """Whether nothing more comes before what it gave is committed: of a micro-batch all rows come at once, and of the next one none."""
+        return bool(self._taken)
+
+    @property
     def ended(self) -> bool:
         query = self._query
         over = query is not None and not query.isActive and self._waiting.empty() and not self._taken
