@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +134,17 @@ def test_a_run_whose_program_was_changed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="changed at epoch") as caught:
         Reading.open(tmp_path / "out").replay()
     assert caught.value.code == "TL943"
+
+
+def test_several_ask_at_once(tmp_path: Path) -> None:
+    """The page, commands and a standby's page: each brings the journal up to now, the first one makes it."""
+    reading = ran(tmp_path / "out", [Put(who=n % 3, size=n % 5, ts=1000 + n) for n in range(100)])
+    together = threading.Barrier(8)
+
+    def count(_: int) -> int:
+        together.wait()
+        return reading.journal().count
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(count, range(8))) == {100}
+    assert not list((tmp_path / "out").glob(".journal*"))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from timelapse.errors import LogError
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.log import Log
 from timelapse.log import manifest as stored
@@ -40,20 +44,52 @@ def journal(out: Path, upto: int | None = None) -> tuple[Log, Epoch | None]:
     run, _ = chain.read_run(place)
     folder, types = out / FOLDER, types_of(run)
     if not (folder / stored.NAME).is_file():
-        if folder.exists():
-            shutil.rmtree(folder)
-        Log.from_events(folder, [], _classes(types))
-    newest = chain.newest(place)
-    number = newest if upto is None else min(upto, newest)
-    if not number:
-        return Log.open(folder), None
-    last = chain.read_epoch(place, number).about
-    with locked(folder):
+        _create(folder, types)
+    with _turn(folder):
+        newest = chain.newest(place)
+        number = newest if upto is None else min(upto, newest)
+        if not number:
+            return Log.open(folder), None
+        last = chain.read_epoch(place, number).about
         current = stored.read(folder)
         covered = _covered(folder).get(str(current.version), 0)
         if covered < number:
             _extend(folder, types, place, run.first_seq, current, covered, last)
-    return Log.open(folder), last
+        return Log.open(folder), last
+
+
+def _create(folder: Path, types: tuple[EventType, ...]) -> None:
+    """An empty log, whole from the moment that it is there: other processes ask for the journal, too."""
+    made = folder.with_name(f".{FOLDER}-{uuid.uuid4().hex}")
+    Log.from_events(made, [], _classes(types))
+    try:
+        made.rename(folder)
+    except OSError:
+        if (folder / stored.NAME).is_file():  # another process was quicker
+            shutil.rmtree(made)
+            return
+        shutil.rmtree(folder)  # what is no log is of nobody who works
+        made.rename(folder)
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """One process at a time adds epochs. Raises LogError (TL406) where another one still does after a while."""
+    end = time.monotonic() + _PATIENCE
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(locked(folder))
+                break
+            except LogError:
+                if time.monotonic() > end:
+                    raise
+            time.sleep(_LOOK)
+        yield
+
+
+_PATIENCE, _LOOK = 60.0, 0.05
+"""Seconds for which it is waited for another process that adds epochs, and between two looks."""
 
 
 def _extend(
