@@ -100,7 +100,10 @@ def test_the_serial_loop_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) ->
     by_the_loop(monkeypatch)
     heard = Listening()
     run.why_not(150, progress=heard)
-    assert heard.said == ["the serial loop 160"] * 2
+    assert heard.said == ["the serial loop 151"] * 2  # what comes after the event is not gone through
+    heard = Listening()
+    run.why_not(3, progress=heard)
+    assert heard.said == ["the serial loop 4"] * 2
     heard = Listening()
     run.history("by_hour", (1, 2), progress=heard)
     assert heard.said == ["the serial loop 160"]
@@ -171,19 +174,28 @@ def test_why_nothing_quicker_tells_is_no_failure_of_a_handler(monkeypatch: pytes
     run = replay(
         EveryKey, [Paid(who=n % 5, shop=1, amount=1, ts=n * tl.SECOND // 4) for n in range(60)], spark=False
     )
-    monkeypatch.setattr("timelapse.trace.ways.Through", _no_way)
     whys: list[str] = []
     plain = timed.All.__init__
 
-    def heard(self: timed.All, run: tl.Run, progress: Silent | None = None, why: str = "") -> None:
+    def heard(
+        self: timed.All, run: tl.Run, progress: Silent | None = None, why: str = "", *, end: int | None = None
+    ) -> None:
         whys.append(why)
-        plain(self, run, progress, why)
+        plain(self, run, progress, why, end=end)
 
     monkeypatch.setattr(timed.All, "__init__", heard)
     run.why_not(50)
+    assert whys
+    assert all(why.endswith("; for so few events machine code is not worth loading") for why in whys)
+    whys.clear()
+    monkeypatch.setattr("timelapse.trace.ways.Through", _no_way)
+    run.why_not(50)
     assert whys == [why for why in whys if "paid" in why and "fail" not in why and "TL" not in why]
     assert whys
+    assert all(
+        why.endswith("; ticks are in the way") for why in whys
+    )  # and not that it does not run compiled
 
 
 def _no_way(*_: object) -> None:
-    raise Uncompiled
+    raise Uncompiled("ticks are in the way")

@@ -295,6 +295,6 @@ def test_what_is_sent_again_hides_only_what_it_writes(slices: int, monkeypatch: 
 
 def _shut(error: type[Exception]) -> Callable[..., Any]:
     def refuse(*_: Any, **__: Any) -> Any:
-        raise error
+        raise error("a test says so")
 
     return refuse

@@ -27,7 +27,7 @@ def by_the_loop(patch: pytest.MonkeyPatch) -> None:
     """From here on programs that reach into other times are looked into by the serial loop."""
 
     def refuse(*_: Any, **__: Any) -> Any:
-        raise Uncompiled
+        raise Uncompiled("a test says so")
 
     without_few(patch)
     patch.setattr(WholePast, "walk", refuse)

@@ -113,6 +113,7 @@ class Walk:
         self._python, self._native = kernel.parts
         self.compiled = self._native is not None
         """Whether it begins compiled."""
+        self.why_python = kernel.why_python
         self._seqs: Iterator[int] = iter(())
         self._next: int | None = None
         self._tick: Tick = lambda events: None

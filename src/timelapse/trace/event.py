@@ -116,7 +116,7 @@ def _seen_at(
 
 def _nowhere() -> list[timed.Told]:
     """Slices alone do not tell steps apart that are no log events."""
-    raise Uncompiled
+    raise Uncompiled("it is no event of the log")
 
 
 def trace_all(

@@ -52,7 +52,10 @@ class Key(NamedTuple):
 
 
 class Uncompiled(Exception):
-    """The log is not gone through compiled."""
+    """The log is not gone through compiled: why, in a few words."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
 
 
 @dataclass(frozen=True)

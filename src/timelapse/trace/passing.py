@@ -148,7 +148,7 @@ class Passing:
             try:
                 self.kernel.walk_steps(self._source, here, tick)
             except Abandoned as why:
-                raise Uncompiled from why
+                raise Uncompiled(why.reason) from why
             except HandlerError as failure:
                 raise ReplayError(
                     "a handler failed where it did not fail before", hint=str(failure), code="TL607"
@@ -171,7 +171,7 @@ def newest_writes(
 ) -> dict[timed.Ask, list[timed.Written]]:
     """For each question at least the newest `last` writes, oldest first; all before everything at a time. Raises Uncompiled."""
     if any(isinstance(ask.place[1], Under) for ask in asks):
-        raise Uncompiled
+        raise Uncompiled("all that stands under a key is asked for")
     return _Newest(past, asks, before, last).found()
 
 
@@ -205,7 +205,7 @@ class _Newest:
                 gone = {s for s in own if s in unclear}
                 inside = [s for s in found[place] if any(g.a <= s.a and s.b <= g.b for g in gone)]
                 stretches[place] = sorted([*(s for s in own if s not in gone), *inside], key=lambda s: s.a)
-        raise Uncompiled
+        raise Uncompiled("the writes are not told apart by going through the log a few times")
 
     def _before(self, stretches: Mapping[Place, Sequence[_Stretch]], ask: timed.Ask) -> list[_Stretch]:
         """Those that end before a question's end. There is a stop at each end."""
@@ -271,7 +271,7 @@ class _Newest:
         """Go through the log: between which stops each place was written, in order."""
         passing = Passing(self._past, self._hi, self._end)
         if passing.kernel.unit.ticks and self._past.ticks_write({name for name, _ in self._places}):
-            raise Uncompiled  # they are no steps of a batch
+            raise Uncompiled("ticks may have written it")  # they are no steps of a batch
         found: dict[Place, list[_Stretch]] = {place: [] for place in self._places}
         ends = set(self._ends.values())
         self._cuts = dict.fromkeys(ends, 0)

@@ -32,7 +32,7 @@ class Through:
     def __init__(self, past: WholePast, end: int) -> None:
         """`end`: events from there on are not asked about."""
         if not past.steps:
-            raise Uncompiled
+            raise Uncompiled(past.why_no_steps)
         self._past, self._end = past, end
         self._ticks = False
 
@@ -47,11 +47,11 @@ class Through:
         elif target.seqs or target.ticks:
             steps = self._logged(tracer, target, wanted(), enough)
         else:
-            raise Uncompiled
+            raise Uncompiled("the step is neither a tick nor stems from an event that is named")
         found: list[timed.Told] = []
         for one in steps:
             if any(shown is not None for shown in one.trace.shown.values()):
-                raise Uncompiled  # which operation a window shows is counted otherwise here
+                raise Uncompiled("a window shows single operations")  # which one is counted otherwise here
             found.append(one)
             if enough(found):
                 break
@@ -104,7 +104,7 @@ class Through:
         end = min(last, past.last_step if target.before is None else min(past.last_step, target.before - 1))
         passing = Passing(past, past.reader.seq_at(end + 1), end)
         if target.ticks and passing.kernel.unit.ticks:
-            raise Uncompiled  # they are no steps of a batch
+            raise Uncompiled("ticks are looked at together with events")  # they are no steps of a batch
         wanted = np.asarray(sorted(target.seqs), np.int64)
         ordinals: dict[tuple[int, int, int], int] = {}
 
@@ -127,7 +127,7 @@ class Through:
 
         passing.go(stops)
         if not enough(found) and any(not self._is_step(event) for event in given.values()):
-            raise Uncompiled  # only `after=` handlers listen to it: at its own time there is no step
+            raise Uncompiled("only after= handlers listen to the event")  # at its own time there is no step
         return found
 
     def _is_step(self, event: Event) -> bool:

@@ -372,9 +372,12 @@ class Way(Protocol):
 class All:
     """By the serial loop over all of the log, from its beginning."""
 
-    def __init__(self, run: Run, progress: Progress | None = None, why: str = "") -> None:
-        """`why`: why nothing quicker tells, in a few words."""
+    def __init__(
+        self, run: Run, progress: Progress | None = None, why: str = "", *, end: int | None = None
+    ) -> None:
+        """`why`: why nothing quicker tells, in a few words. `end`: events from there on are not asked about."""
         self._run, self._progress, self._why = run, progress or Silent(), why
+        self._events = run.events if end is None else min(end, run.events)
 
     @contextmanager
     def _loop(self) -> Iterator[Watched]:
@@ -383,7 +386,7 @@ class All:
         slowly = "this goes by the serial loop, as Python, from the log's beginning" + (
             self._why and f" ({self._why})"
         )
-        with going(self._progress, "the serial loop", self._run.events, slowly=slowly) as loop.tick:
+        with going(self._progress, "the serial loop", self._events, slowly=slowly) as loop.tick:
             yield loop
 
     def observed(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TypeVar
 
 from timelapse.trace import timed
@@ -29,20 +28,24 @@ def answered(
     `end`: events from there on are not asked about. `by_slices`: what answers where nothing happens but log events. `most`: TooLong is
     raised where the serial loop would have to go through more events.
     """
-    why = ""
+    why = uncompiled = ""
     if isinstance(past, WholePast):
         try:
             return ask(Few(past, end))
         except Unfocused as reason:
             why = str(reason)
-        with suppress(Uncompiled):
+        try:
             return ask(Through(past, end))
+        except Uncompiled as reason:
+            uncompiled = str(reason)
     if not isinstance(past, WholePast) or past.looks_only:
-        with suppress(Uncompiled):
+        try:
             return by_slices()
+        except Uncompiled as reason:
+            uncompiled = str(reason)
     if most is not None and past.run.events > most:
         raise TooLong(why)
-    return ask(timed.All(past.run, past.progress, f"{why}; it does not run compiled" if why else ""))
+    return ask(timed.All(past.run, past.progress, "; ".join(filter(None, [why, uncompiled])), end=end))
 
 
 class TooLong(Exception):

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from timelapse.analysis import PassProgram
 from timelapse.env.machine import cores
 from timelapse.kernels.base import Abandoned, Tick
-from timelapse.kernels.choose import SliceKernel
+from timelapse.kernels.choose import FLAT_EVENTS, WARM_EVENTS, SliceKernel, choice, repeated
 from timelapse.kernels.source import Source
 from timelapse.kernels.walk import Visit, Walk
 from timelapse.kinds.grouped import Under
@@ -37,6 +38,8 @@ from timelapse.trace.telling import going
 if TYPE_CHECKING:
     from timelapse.kernels.native.kernel import NativeKernel
 
+_WAYS = 3
+"""So often a question goes through the log, about."""
 _LONGEST = 1 << 24
 """Events of a log whose columns are kept in memory, to find who may have written a key."""
 _MOST = 4096
@@ -92,7 +95,7 @@ class WholePast(Past):
     ) -> None:  # fmt: skip
         """Raises Uncompiled, also where there is more than the log's events."""
         if not self.looks_only:
-            raise Uncompiled
+            raise Uncompiled("not only the log's events happen")
         super().walk(slice_id, stops, visit, states=states, whole=whole, places=places, events=events)
 
     # --- all steps ------------------------------------------------------------------------------------
@@ -108,15 +111,35 @@ class WholePast(Past):
         what = {use.what for use in self.spec.times}
         return bool(what & {"after", "every"}) and what <= {*VIEWS, "after", "every", "derive"}
 
+    @property
+    def why_no_steps(self) -> str:
+        """Why steps are not gone through compiled, where `steps` is not so."""
+        told = {*VIEWS, "after", "every", "derive"}
+        dated = next((use for use in self.spec.times if use.what not in told), None)
+        return "there are only windows and looks back" if dated is None else f"it uses {dated.text_of_what}"
+
+    def _why_python(self, work: PassProgram, found: str) -> str:
+        """Why a pass does not run compiled. `found`: what trying has shown."""
+        refused = choice(self.program, work, final=True).reason
+        return (
+            f"it does not run compiled: {refused}"
+            if refused
+            else found or "for so few events machine code is not worth loading"
+        )
+
     def stepping(self, hi: int, end: int) -> tuple[NativeKernel, Source]:
         """A kernel for all steps up to a time, and what it reads: events seq < `hi`. Raises Uncompiled."""
         work = self._work
-        kernel = SliceKernel(
-            self.program, work, {}, hi, final=True, prefetch=cores() > 1, alone=True, rows=False, asked=()
-        )  # fmt: skip
+        # A question goes this way several times, and what is left else is the serial loop: machine code that is there is
+        # worth loading sooner, and the compiler worth waiting for.
+        share = max(hi, WARM_EVENTS) if hi >= FLAT_EVENTS else hi
+        with repeated(_WAYS if hi >= WARM_EVENTS else 1):
+            kernel = SliceKernel(
+                self.program, work, {}, hi, final=True, prefetch=cores() > 1, alone=True, rows=False, asked=(), share=share
+            )  # fmt: skip
         _, native = kernel.parts
         if native is None or not native.unit.steps:
-            raise Uncompiled
+            raise Uncompiled(self._why_python(work, kernel.why_python))
         classes = {c.__name__: c for c in heard(self.spec, self.reader.types) if c.__name__ in work.columns}
         return native, Source(self.reader, 0, hi, classes, work.columns, begin=self.reader.ts_first, end=end)
 
@@ -153,11 +176,11 @@ class WholePast(Past):
 
     def _go(self, walk: Walk, stops: Sequence[int], visit: Visit, tick: Tick) -> None:
         if not walk.compiled:
-            raise Uncompiled
+            raise Uncompiled(self._why_python(self._work, walk.why_python))
         try:
             walk.run(stops, visit, tick)
         except Abandoned as why:
-            raise Uncompiled from why
+            raise Uncompiled(why.reason) from why
 
     # --- who may have written a key -------------------------------------------------------------------
 

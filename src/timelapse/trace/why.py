@@ -87,7 +87,7 @@ def _answer(
 
     def by_slices() -> Explanation:
         if found.named is not None or found.dated is not None:
-            raise Uncompiled  # a step that is told from others by its time
+            raise Uncompiled("the step is one of several of its event, told by its time")
         return _compiled(past, tracer, asked, found, depth, last)
 
     return answered(
@@ -170,7 +170,7 @@ def _under(past: Past, asks: Sequence[Ask], last: int) -> dict[Ask, Writers]:
             try:
                 found |= writers(past, [ask], last + 1)
             except Untold as why:
-                raise Uncompiled from why
+                raise Uncompiled(str(why)) from why
     return found
 
 
