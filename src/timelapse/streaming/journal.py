@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -56,6 +57,11 @@ def journal(out: Path, upto: int | None = None) -> tuple[Log, Epoch | None]:
         if covered < number:
             _extend(folder, types, place, run.first_seq, current, covered, last)
         return Log.open(folder), last
+
+
+def taking_out(log: Log, *, asked: bool) -> dict[str, Any]:
+    """Options of a replay of the journal that takes out what fails, where that is asked for: as much as it is, since a live run bounds it by epoch."""
+    return {"quarantine": True, "max_quarantined": max(1, log.count)} if asked else {}
 
 
 def _create(folder: Path, types: tuple[EventType, ...]) -> None:

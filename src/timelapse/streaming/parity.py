@@ -14,7 +14,7 @@ from timelapse.model.program import Program
 from timelapse.run import replay
 from timelapse.streaming import chain
 from timelapse.streaming.format import Epoch
-from timelapse.streaming.journal import journal, types_of
+from timelapse.streaming.journal import journal, taking_out, types_of
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.recovery import Recovery
 from timelapse.streaming.sums import digest_of
@@ -58,8 +58,8 @@ def parity(out: Path, program: Program, *, spark: Any = False, upto: int | None 
     begun = last.begin is not None
     start = chain.read_run(LocalPlace(out))[0].start_from
     run = replay(
-        program, log, spark=spark, until=last.complete if begun else None, quarantine=last.quarantined > 0, cache=False,
-        allow_impure=True, start_from=start,
+        program, log, spark=spark, until=last.complete if begun else None, cache=False, allow_impure=True, start_from=start,
+        **taking_out(log, asked=last.quarantined > 0),
     )  # fmt: skip
     ours = {name: row.rows for name, row in last.outputs.items()}
     names = sorted({*ours, *run.counts})

@@ -20,7 +20,7 @@ from timelapse.run.run import Run
 from timelapse.store.places import absolute_path
 from timelapse.streaming import chain
 from timelapse.streaming.format import Epoch, LiveRun
-from timelapse.streaming.journal import journal
+from timelapse.streaming.journal import journal, taking_out
 from timelapse.streaming.pack import Pack
 from timelapse.streaming.parity import Parity, parity
 from timelapse.streaming.place import LocalPlace
@@ -194,7 +194,8 @@ class Reading:
                 hint="timelapse parity checks what came since; timelapse replay PROGRAM OUT/journal tells what one version does with all of it",
             )  # fmt: skip
         if last is not None:
-            options = {"quarantine": last.quarantined > 0, "allow_impure": True, "cache": False, **options}
+            own = taking_out(log, asked=last.quarantined > 0)
+            options = {**own, "allow_impure": True, "cache": False, **options}
         until = None if last is None or last.begin is None else last.complete
         return replay(self.program, log, until=until, start_from=self._run.start_from, **options)
 
