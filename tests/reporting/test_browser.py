@@ -177,6 +177,21 @@ def test_an_opened_plan_is_whole_on_paper(browser: Browser, files: dict[str, Pat
     assert not browser.evaluate("[...document.querySelectorAll('details')].some(d => d.open)")
 
 
+def test_a_tall_picture_is_on_one_page_of_paper(browser: Browser, files: dict[str, Path]) -> None:
+    """Of programs with many states: it was cut through its boxes, behind a page with nothing but its heading. Nor are rows cut."""
+    browser.open(files["run"], width=700)
+    browser.call("Emulation.setEmulatedMedia", media="print", features=[])
+    picture = "document.querySelector('.picture svg')"
+    browser.evaluate(
+        f"(s => {{s.setAttribute('viewBox', '0 0 900 6000'); s.setAttribute('width', 900); s.setAttribute('height', 6000)}})({picture})"
+    )
+    width, height = browser.evaluate(f"(r => [r.width, r.height])({picture}.getBoundingClientRect())")
+    assert 600 < height < 800  # CSS pixels: 212 mm
+    assert width <= 700
+    for one in (".picture", "tr"):
+        assert browser.evaluate(f"getComputedStyle(document.querySelector('{one}')).breakInside") == "avoid"
+
+
 def test_it_prints(browser: Browser, files: dict[str, Path]) -> None:
     """On paper it is dark on light, whatever the screen prefers, and some pages long."""
     browser.open(files["run"], dark=True)
