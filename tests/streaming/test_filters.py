@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.streaming.test_asking import Adding, Put
 from tests.streaming.test_live import FAST
 from tests.streaming.test_serve import Client
 from timelapse.errors import HandlerError, UsageError
+from timelapse.log.looking import first_events
 from timelapse.streaming.live import Live
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.serve.app import Server
@@ -208,3 +210,46 @@ def test_what_was_asked_for_last_holds_when_another_process_takes_over(tmp_path:
             push.send([Put(who=n, size=1, ts=1000) for n in (1, 2)])
             second.until(lambda e: sum(p.rows for p in e.partitions) >= 2)
             assert [f.text for f in second.filters] == [new]
+
+
+class Paid(tl.Event):
+    who: str
+    price: Annotated[Decimal, tl.scale(2)]
+    day: tl.Time | None
+
+
+class Paying(tl.Program):
+    n: tl.Counter[str]
+
+    @tl.on(Paid)
+    def paid(self, e: Paid) -> None:
+        self.n[e.who] += 1
+
+
+@pytest.mark.parametrize(
+    ("where", "fits"),
+    [
+        ("price == 3", "b"), ("price < 0", "a"), ("price > 0 and price < 3", ""), ("price >= 2.5", "b"), ("price in (3, -1)", "ab"),
+        ("price == 99999999999999999999", ""), ("day is None", "a"), ("ts < day", "b"), ("day == ts", "c"), ('day > "1970-01-02"', "b"),
+        ("day in (30,)", "c"), ("not day > 30", "c"),
+    ],
+)  # fmt: skip
+def test_decimals_and_times(where: str, fits: str, tmp_path: Path) -> None:
+    """An integer beside a decimal was refused, and two times that are compared were accepted and ended the run."""
+    push = tl.Push()
+    events = [
+        Paid(who="a", price=Decimal("-1.00"), day=None, ts=10),
+        Paid(who="b", price=Decimal("3.00"), day=10**15, ts=20),
+        Paid(who="c", price=Decimal("0.00"), day=30, ts=30),
+    ]
+    with tl.live(
+        Paying, {Paid: push}, tmp_path / "out", idle=None, filters=[f"Paid: {where}"], **FAST
+    ) as run:
+        push.send(events)
+        push.close()
+        run.wait()
+        aside = [row["who"] for table in run.aside().values() for row in table.to_pylist()]
+    assert "".join(sorted(aside)) == fits
+    log = tl.Log.from_events(tmp_path / "log", events, [Paid])
+    found = first_events(log, 10, (), where)
+    assert "".join(sorted(e.who for e in found)) == fits  # type: ignore[attr-defined]

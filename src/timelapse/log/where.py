@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -86,7 +87,13 @@ class Where:
 
 
 def _columns(kind: EventType) -> dict[str, pa.DataType]:
-    return {"ts": pa.timestamp("us"), "seq": pa.int64(), **{f.name: f.type.arrow for f in kind.fields}}
+    """What fields are compared as. Times have no zone here: those of a log have none, those that come to a live run have."""
+    own = {f.name: f.type.arrow for f in kind.fields}
+    times = {name: _TIME for name, type_ in own.items() if pa.types.is_timestamp(type_)}
+    return {"ts": _TIME, "seq": pa.int64(), **own, **times}
+
+
+_TIME = pa.timestamp("us")
 
 
 class _Reading:
@@ -149,8 +156,10 @@ class _Reading:
 
     def _operand(self, node: ast.expr, beside: pa.DataType | None) -> pc.Expression:
         if isinstance(node, ast.Name):
-            return pc.field(node.id).cast(pa.timestamp("us")) if node.id == "ts" else pc.field(node.id)
+            return pc.field(node.id).cast(_TIME) if self._kind(node) == _TIME else pc.field(node.id)
         value = self._constant(node, beside)
+        if beside is not None and pa.types.is_decimal(beside) and type(value) is int:
+            value = Decimal(value)  # Arrow takes an integer for one of 19 digits
         return pc.scalar(
             pa.scalar(value, beside) if beside is not None and pa.types.is_timestamp(beside) else value
         )
