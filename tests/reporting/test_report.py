@@ -319,6 +319,15 @@ def test_values_that_are_all_alike_are_not_ranked(values: list[str], why: str) -
     assert found.why == why
 
 
+def test_a_folder_is_no_place_for_a_report(tmp_path: Path) -> None:
+    made = report(tl.replay(Counting, [Seen(k=1, ts=1)], spark=False))
+    for place in (tmp_path, f"{tmp_path}/new/"):
+        with pytest.raises(UsageError, match="this is a folder") as refused:
+            made.save(place, overwrite=True)
+        assert refused.value.code == "TL809"
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_stands_out_is_ranked() -> None:
     """One value three times among single ones; shares of a few values."""
     for values in (

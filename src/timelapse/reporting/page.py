@@ -53,8 +53,13 @@ class Report:
     html: str
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the file. Raises UsageError (TL830) where something else than a report is in the way."""
+        """Write the file. Raises UsageError (TL830) where something else than a report is in the way, (TL809) for a folder."""
         target = local_path(path, "report")
+        if target.is_dir() or str(path).endswith("/"):  # a path forgets the slash
+            raise UsageError(
+                "a report is one file, and this is a folder", place=Place(str(path)), code="TL809",
+                hint=f"name a file in it: {target / 'report.html'}",
+            )  # fmt: skip
         if not overwrite:
             check_place(target)
         target.parent.mkdir(parents=True, exist_ok=True)
