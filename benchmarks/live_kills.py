@@ -58,6 +58,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--standby", action="store_true")
+    parser.add_argument(
+        "--pause", type=float, default=2.0, help="seconds at most between two looks at whom to kill"
+    )
     args = parser.parse_args()
     rng = random.Random(args.seed)
     folder = Path(tempfile.mkdtemp(prefix="live-kills-"))
@@ -92,7 +95,7 @@ def main() -> None:
         if args.standby and len(children) < 2:
             children.append(start("1s"))
         running = waited(children, running)
-        time.sleep(rng.random() * 0.3)
+        time.sleep(rng.random() ** 2 * args.pause)
         if rng.random() < 0.5:
             victim = rng.choice([c for c in children if c in running] or children)
             children.remove(victim)
@@ -128,6 +131,9 @@ def main() -> None:
         "outputs": sum(s.rows for s in last.outputs.values()), "parity": parity.same, "serial": whole.digest == opened.digest, "seconds": round(time.monotonic() - began, 1),
     }  # fmt: skip
     print(json.dumps(found))
+    assert last.number > args.kills // 4, (
+        "processes were killed before they had done anything: give a longer --pause"
+    )
     assert parity.same
     assert whole.digest == opened.digest
     assert log.count + found["late"] == count
