@@ -541,3 +541,26 @@ def test_an_epoch_waits_for_rows_or_its_time(tmp_path: Path) -> None:
     assert Reading.open(tmp_path / "time").digest == Reading.open(tmp_path / "rows").digest
     with pytest.raises(UsageError, match="trigger_rows"):
         tl.live(Hits, {Hit: tl.Push()}, tmp_path / "none", trigger_rows=0)
+
+
+def test_files_that_were_read_before_a_whole_checkpoint_are_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process goes on over a whole checkpoint, and notes further files: the next process knows those of before as well."""
+    monkeypatch.setattr(loop, "_WHOLE_AFTER", 1_000)
+    folder, out = tmp_path / "hits", tmp_path / "out"
+    folder.mkdir()
+    with tl.live(Plain, {Hit: folder}, out, idle="20ms", checkpoint="1ms", **FAST) as run:
+        for number in range(6):
+            put(folder / f"{number:02}.jsonl", lines(hits(10, number * 10)))
+            run.until(lambda e, rows=10 * number + 10: sum(p.rows for p in e.partitions) == rows)  # type: ignore[misc]
+            if number == 2:
+                run.until(lambda e: any((out / "checkpoints").iterdir()))
+                assert compact(LocalPlace(out), Plain()) is not None
+    put(folder / "06.jsonl", lines(hits(10, 60)))
+    with tl.live(Plain, {Hit: folder}, out, once=True, **FAST) as run:
+        run.wait(30)
+    last = run.last
+    assert last is not None
+    assert [(p.rows, p.late) for p in last.partitions] == [(70, 0)]
+    assert run.digest == run_serial(Plain, hits(70)).digest

@@ -74,7 +74,7 @@ class Found:
     def noted(self) -> tuple[int, list[tuple[int, str]]]:
         """What sources have noted up to some epoch, and that epoch."""
         first = self._packs[-1].about
-        return (first.epoch, first.notes) if first.whole else (0, [])
+        return (first.epoch, first.notes) if first.whole and first.noted else (0, [])
 
     @property
     def changes(self) -> int:
@@ -195,9 +195,11 @@ def compact(place: RunPlace, program: Program, base: Callable[[], Stand] = Stand
     if found is None or found.about.whole:
         return None
     stand = found.stand(program, base).trimmed(program)
+    before, notes = found.noted
     about = msgspec.structs.replace(
-        found.about, whole=True, parent="", seen=[part.end for part in stand.seen]
-    )
+        found.about, whole=True, parent="", seen=[part.end for part in stand.seen],
+        notes=[*notes, *noted(place, before + 1, found.about.epoch)], noted=True,
+    )  # fmt: skip
     name, _ = write_whole(place, about, stand)
     return name
 

@@ -142,6 +142,8 @@ class Checkpoint(msgspec.Struct, frozen=True):
     """Of a whole one: the ends of the parts whose rows windows may still see."""
     notes: list[tuple[int, str]] = []
     """Of a whole one: what sources have noted in all epochs so far."""
+    noted: bool = False
+    """Whether `notes` has all that. Without it all epochs are asked."""
 
 
 def epoch_name(number: int) -> str:

@@ -93,7 +93,7 @@ class Running:
             number, stand = self.whole
             base = msgspec.structs.replace(
                 about, epoch=number, hash=chain.read_epoch(place, number).hash, complete=stand.complete or 0, whole=True,
-                seen=[part.end for part in stand.seen], notes=checkpoints.noted(place, 1, number),
+                seen=[part.end for part in stand.seen], notes=checkpoints.noted(place, 1, number), noted=True,
             )  # fmt: skip
             self.checkpoint, _ = checkpoints.write_whole(place, base, stand)
             self.whole, self.changes, self.noted = None, 0, (number, base.notes)
