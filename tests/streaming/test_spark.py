@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,8 +78,10 @@ def test_an_epoch_does_not_wait_for_rows_that_spark_keeps_back(tmp_path: Path, s
     """Spark gives no further micro-batch before the one that was taken is committed: an epoch waited out its whole time."""
     folder = tmp_path / "hits"
     folder.mkdir()
+    now = time.time()
     for at in range(3):
         put(folder / f"{at}.jsonl", lines(hits(20, at * 20)))
+        os.utime(folder / f"{at}.jsonl", (now - 100 + at, now - 100 + at))  # Spark takes files by their times
     options: dict[str, Any] = {"trigger": "1h", "trigger_rows": 1_000, "once": True, "ahead": None}
     with tl.live(Plain, {Hit: stream(spark, folder)}, tmp_path / "out", **options) as run:
         assert run.wait(90)
