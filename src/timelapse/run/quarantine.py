@@ -59,8 +59,8 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
         )
     chain = _in_order(request, plan)
     gone: dict[int, Quarantined] = {}
-    rounds, spent, began = 0, 0.0, time.perf_counter()
-    while rounds < _AGAIN or spent < _STEP * request.source.reader.count:
+    rounds, began = 0, time.perf_counter()
+    while rounds < _AGAIN or time.perf_counter() - began < _STEP * request.source.reader.count:
         rounds += 1
         try:
             return attempt(_without(request, gone), chain, _rows(gone), True)
@@ -78,7 +78,6 @@ def replay_without_failing(request: Request, plan: Plan, attempt: Attempt) -> Ru
             )
             if failure.ts > (request.source.reader.ts_first or 0) and not _is_cheap(request):
                 break
-        spent = time.perf_counter() - began
     most = most_failures(request.settings.max_quarantined, request.source.reader.count)
     rows = taken_out(
         request.program, request.source.reader, most=most, until=request.settings.until,

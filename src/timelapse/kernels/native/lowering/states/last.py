@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from timelapse.kernels.native.lowering.states.base import one
 from timelapse.kernels.native.lowering.states.forms import Form
-from timelapse.kernels.native.lowering.states.sliding import View
-from timelapse.kernels.native.lowering.states.value import ValueLikeCode
+from timelapse.kernels.native.lowering.states.value import LatestView, ValueLikeCode
 from timelapse.kernels.native.lowering.values import NONE, Value
 from timelapse.kinds.last import Last
 
@@ -29,17 +28,8 @@ class LastCode(ValueLikeCode):
         return NONE
 
 
-class LastView(View, LastCode):
-    """Of a Last: what the latest write within the lag has left."""
-
-    parameters: ClassVar = {"get": ("default",)}
-    zeros: ClassVar = False
-
-    def _there(self, row: str) -> str:
-        return self._within(row)
-
-    def listing(self, first: str) -> str:
-        return self._listing_within(first)
+class LastView(LatestView, LastCode):
+    """Of a Last."""
 
 
 FORMS = {Last: Form(LastCode, LastView)}

@@ -142,8 +142,8 @@ class ValueCode(ValueLikeCode):
         return found
 
 
-class ValueView(View, ValueCode):
-    """Of a Value: what the latest operation within the lag has left."""
+class LatestView(View, ValueLikeCode):
+    """Of what holds a value: what the latest operation within the lag has left."""
 
     parameters: ClassVar = {"get": ("default",)}
     zeros: ClassVar = False
@@ -153,6 +153,10 @@ class ValueView(View, ValueCode):
 
     def listing(self, first: str) -> str:
         return self._listing_within(first)
+
+
+class ValueView(LatestView, ValueCode):
+    """Of a Value."""
 
 
 def ordered(name: str, kind: ValueType) -> None:
