@@ -92,8 +92,10 @@ class Filters:
 
     def _fits(self, kind: EventType, ts: I64, fields: pa.Table) -> Bools:
         mask = np.zeros(len(ts), np.bool_)
-        for where in self._of.get(kind.name, ()):
-            mask[np.asarray(where.keep(kind, _table(ts, fields)).column(_ROW))] = True
+        if own := self._of.get(kind.name):
+            table = _table(ts, fields)
+            for where in own:
+                mask[np.asarray(where.keep(kind, table).column(_ROW))] = True
         return mask
 
 
