@@ -39,10 +39,10 @@ test: install
 test-fast: install
 	$(BIN)/python -m pytest $(IN_TWO) --first-cases -m "not (spark or process or compiled or slow)" $(ARGS)
 
-# The files that take long come first (tests/conftest.py), so pytest-xdist is not to sort them. Code that is compiled is kept:
+# Whole groups of tests (tests/groups.py), those that take long first (tests/conftest.py). Code that is compiled is kept:
 # without it each of two processes rewrites the assertions of all tests, and each process that a test starts compiles all modules.
 test test-fast: export PYTHONDONTWRITEBYTECODE =
-IN_TWO := -n 2 --dist loadgroup --no-loadscope-reorder --durations 25
+IN_TWO := -n 2 --dist loadgroup --durations 25
 
 lint: install
 	$(BIN)/ruff check src tests benchmarks

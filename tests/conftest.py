@@ -7,11 +7,12 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import groups
 from tests.marks import derived, takes_session
 
 if TYPE_CHECKING:
@@ -42,19 +43,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks what follows from what tests take, and tells `--dist loadgroup` what stays in one process.
+    """Marks what follows from what tests take, and tells what stays in one process (`tests/groups.py`).
 
-    All tests that take the session run in one process: a second process would start a second JVM. The other tests stay
-    together by file, since a file's tests share what was compiled. Spark's and the long files come first, so that no
-    process is left with a long one when the other has ended; pytest-xdist's own order, by number of tests, would do the opposite.
+    Spark's and the long files come first, so that no process is left with a long one when the other has ended.
     """
     first: dict[str, pytest.Item] = {}
     long = {item.location[0] for item in items if item.get_closest_marker("slow")}
     for item in items:
         for name in derived(item):
             item.add_marker(name)
-        group = "spark" if takes_session(item) else item.location[0]
-        item.add_marker(pytest.mark.xdist_group(group))
         if not list(item.iter_markers("spark")):
             first.setdefault(item.nodeid.partition("[")[0], item)
     items.sort(key=lambda item: (not takes_session(item), item.location[0] not in long))
@@ -62,6 +59,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = set(first.values())
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    groups.tell(session.config, session.items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    groups.ask(node)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return groups.scheduler(config, log)
 
 
 @pytest.fixture(autouse=True)
@@ -75,8 +87,9 @@ def _what_is_there_is_not_looked_at_again() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A real local session: two cores, two partitions or more, and a time zone that is not UTC."""
+    groups.only_here(request.config, tmp_path_factory.getbasetemp().parent)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from timelapse.env.spark_session import session
 

@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.groups import SPARK, group_of
 from timelapse.kernels.choose import SWITCH
+
+HOOKS = """
+from tests.conftest import *
+
+@pytest.fixture
+def spark():
+    return "spark"
+"""
+FILE = """
+from pathlib import Path
+import os
+import pytest
+import time
+
+def note(group, number):
+    with open(Path(__file__).with_name("ran"), "a") as file:
+        file.write(f"{group} {number} {os.getpid()}\\n")
+    time.sleep(0.01)
+
+@pytest.mark.parametrize("number", range(5))
+def test_plain(number):
+    note(Path(__file__).stem[-1], number)
+
+@pytest.fixture
+def data():
+    return Path(__file__).stem[-1]
+
+@pytest.mark.parametrize("number", range(5))
+def test_other(number, session):
+    if session == "spark":
+        note(session, number)
+"""
 
 
 def _asked() -> int:
@@ -20,7 +55,7 @@ def asking() -> int:
 
 
 def _marks(request: pytest.FixtureRequest) -> set[str]:
-    return {mark.name for mark in request.node.iter_markers()} - {"xdist_group", "parametrize", "usefixtures"}
+    return {mark.name for mark in request.node.iter_markers()} - {"parametrize", "usefixtures"}
 
 
 @pytest.mark.parametrize("spark", [None])
@@ -48,7 +83,27 @@ def test_compiling_is_seen_in_a_cases_values(
 
 @pytest.mark.parametrize("on", [pytest.param(True, marks=pytest.mark.spark)])
 def test_a_marked_case_is_in_sparks_process(request: pytest.FixtureRequest, on: bool) -> None:
-    group = request.node.get_closest_marker("xdist_group")
     assert on
-    assert group is not None
-    assert group.args == ("spark",)
+    assert group_of(request.node) == SPARK
+
+
+def test_processes_are_handed_whole_groups(tmp_path: Path) -> None:
+    """Two processes, four files, two of which have tests that take the session: no group is in both, each in its order."""
+    (tmp_path / "conftest.py").write_text(HOOKS)
+    for name in ("a", "b", "c", "d"):
+        (tmp_path / f"test_{name}.py").write_text(
+            FILE.replace("session", "spark" if name in "bd" else "data")
+        )
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider", str(tmp_path)],
+        check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
+    groups: dict[str, list[tuple[str, str]]] = {"a": [], "b": [], "c": [], "d": [], "spark": []}
+    for group, number, process in ran:
+        groups[group].append((number, process))
+    assert {group: [number for number, _ in found] for group, found in groups.items()} == {
+        **{group: [*"01234"] for group in "abcd"}, "spark": [*"0123401234"]
+    }  # fmt: skip
+    assert {len({process for _, process in found}) for found in groups.values()} == {1}
+    assert len({process for _, _, process in ran}) == 2
