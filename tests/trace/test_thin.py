@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import timelapse as tl
@@ -22,12 +25,13 @@ from tests.writers.sources import load_source
 from timelapse.kernels.choose import SWITCH
 from timelapse.kernels.native import build
 from timelapse.log import MemoryLog
+from timelapse.log.reader import Chunk
 from timelapse.model.program import spec_of
 from timelapse.run import replay
 from timelapse.trace import focus as focus_module
 from timelapse.trace import thin
 from timelapse.trace import writers as writers_module
-from timelapse.trace.columns import Seqs
+from timelapse.trace.columns import Columns, Seqs
 from timelapse.trace.knowledge import Ask, Uncompiled, Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.whole import WholePast
@@ -221,7 +225,7 @@ def test_a_long_stretch_is_not_thinned_where_most_of_it_matters() -> None:
     past = WholePast(replay(Names, MemoryLog(events, [Told, Named]), spark=False))
     with pytest.raises(Unfocused, match="too many events may write all_said"):
         thin.Thinning(past, 0, 200).seqs([("all_said", ())], (), ())
-    assert thin.thinned(past, 0, 200, [("said", 3)], ()) is None  # it is short
+    assert thin.thinned(past, 0, 200, [("said", 3)], (), {}) is None  # it is short
 
 
 class Edge(tl.Event):
@@ -298,3 +302,48 @@ def _shut(error: type[Exception]) -> Callable[..., Any]:
         raise error("a test says so")
 
     return refuse
+
+
+def test_columns_in_memory_are_what_the_log_gives(tmp_path: Path) -> None:
+    """Those that are had later stand beside those that were there; of what is left of the log nothing is read again, but texts that
+    do not repeat."""
+    rng = random.Random(9)
+    events: list[tl.Event] = [
+        (Told(who=rng.randrange(9), text=f"{n} {rng.random()}") if n % 3 else Named(text="ab"[n % 2]))._at(
+            n, n
+        )
+        for n in range(500)
+    ]
+    log = tl.Log.write(
+        tmp_path / "log", {cls: _table(cls, events) for cls in (Told, Named)}, ts="at", unit="us"
+    )
+    columns = Columns(log.reader, 20, 480, {"Told": {"who"}})
+    columns.add({"Named": {"text"}, "Told": {"who"}})
+    columns.add({"Told": {"text", "ts"}})
+    wanted = {"Told": ["who", "text"], "Named": ["text"]}
+    for lo, hi in ((20, 480), (100, 101), (99, 300)):
+        mine = [c for c in columns.chunks(lo, hi, wanted) if c.tables]
+        theirs = [c for c in log.reader.chunks(lo, hi, wanted) if c.tables]
+        assert [_rows_of(c) for c in mine] == [_rows_of(c) for c in theirs]
+    few = Columns(log.reader, 0, 500, {"Told": {"who"}})
+    assert few.light(wanted) == {"Told": ["who"], "Named": ["text"]}
+    few.add(few.light(wanted))
+    seqs = np.asarray([3, 7, 8, 9, 250, 499], np.int64)
+    for kinds, fields in ((("Told", "Named"), {"Told": ["who"], "Named": ["text"]}), (("Told",), wanted)):
+        rest = thin.Thinned(log.reader, seqs, few, frozenset(kinds), {}, ())
+        found = [row for c in rest.chunks(0, 500, fields) for row in _rows_of(c)]
+        assert found == [
+            row for seq in seqs.tolist()
+            for c in log.reader.chunks(seq, seq + 1, {k: fields[k] for k in kinds}) for row in _rows_of(c)
+        ]  # fmt: skip
+
+
+def _table(cls: type[tl.Event], events: list[tl.Event]) -> pa.Table:
+    own = [e for e in events if type(e) is cls]
+    fields = {f.name: [getattr(e, f.name) for e in own] for f in cls.__fields__}
+    return pa.table({**fields, "at": [e.ts for e in own]})
+
+
+def _rows_of(chunk: Chunk) -> list[Any]:
+    rows = [(row["seq"], name, row) for name, table in chunk.tables.items() for row in table.to_pylist()]
+    return sorted(rows, key=lambda row: row[0])

@@ -46,7 +46,7 @@ def _candidates(past: Past, state: str, key: Any, ts: int, before: int) -> Seque
     lo, hi = past.reader.seq_at(ts), min(past.reader.seq_at(ts + 1), before)
     if 1 < hi - lo <= _MOST:
         ask = Ask((state, key), hi)
-        likely = past.likely([ask])
+        likely = past.likely([ask], lo, hi)
         if likely is not None:
             return likely[ask][np.searchsorted(likely[ask], lo) :].tolist()  # type: ignore[no-any-return]
     return range(lo, hi)

@@ -23,6 +23,7 @@ from timelapse.model.events import Event
 
 Seqs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+NONE: Seqs = np.zeros(0, np.int64)
 A = TypeVar("A")
 B = TypeVar("B")
 
@@ -45,22 +46,67 @@ class Columns:
 
     def __init__(self, reader: EventReader, lo: int, hi: int, fields: Mapping[str, Collection[str]]) -> None:
         self._reader, self._lo, self._hi = reader, lo, hi
-        self.fields = {name: tuple(f for f in own if f not in ("ts", "seq")) for name, own in fields.items()}
-        self._tables: list[dict[str, pa.Table]] = []
+        self.fields: dict[str, tuple[str, ...]] = {}
+        self._parts: list[Chunk] = []
         bases = [s.base for s in reader.segments] if isinstance(reader, LogReader) else []
         self._bases = np.asarray(bases, np.int64)
-        cuts = [lo, *(b for b in bases if lo < b < hi), hi]
-        for found in _together(
-            lambda bounds: [dict(c.tables) for c in self._chunks(*bounds, self.fields)], pairwise(cuts)
-        ):
-            self._tables += found
+        self.add(fields)
+
+    def add(self, fields: Mapping[str, Collection[str]]) -> None:
+        """Have these fields too: what is there is not read again."""
+        fresh = {
+            name: tuple(f for f in own if f not in ("ts", "seq", *self.fields.get(name, ())))
+            for name, own in fields.items()
+        }
+        fresh = {name: own for name, own in fresh.items() if own or name not in self.fields}
+        if not fresh and self._parts:
+            return
+        cuts = [self._lo, *(b for b in self._bases.tolist() if self._lo < b < self._hi), self._hi]
+        found = [c for own in _together(lambda b: list(self._chunks(*b, fresh)), pairwise(cuts)) for c in own]
+        self._parts = (
+            [_joined(*both) for both in zip(self._parts, found, strict=True)] if self._parts else found
+        )
+        self.fields |= {name: (*self.fields.get(name, ()), *own) for name, own in fresh.items()}
+
+    def light(self, fields: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+        """Those that take little memory: numbers, and texts of which there are few. By the first events of a type."""
+        found: dict[str, list[str]] = {}
+        for name, own in fields.items():
+            wanted = [f for f in own if f not in ("ts", "seq")]
+            chunks = self._chunks(self._lo, self._hi, {name: wanted})
+            table = next((c.tables[name] for c in chunks if name in c.tables), None) if wanted else None
+            found[name] = [f for f in wanted if table is None or _is_light(table.schema.field(f).type)]
+        return found
+
+    def chunks(self, lo: int, hi: int, fields: Mapping[str, Collection[str]]) -> Iterator[Chunk]:
+        """The events lo <= seq < hi with these fields, as a log gives them."""
+        names = {
+            name: ["seq", "ts", *(f for f in own if f not in ("ts", "seq"))] for name, own in fields.items()
+        }
+        for chunk in self._parts:
+            first, last = max(lo, chunk.seq_lo), min(hi, chunk.seq_hi)
+            if first < last:
+                own = {
+                    n: _between(chunk.tables[n].select(names[n]), first, last)
+                    for n in names
+                    if n in chunk.tables
+                }
+                yield Chunk(first, last, {name: table for name, table in own.items() if table.num_rows})
+
+    @property
+    def _tables(self) -> Iterator[dict[str, pa.Table]]:
+        return (chunk.tables for chunk in self._parts)
 
     def _chunks(self, lo: int, hi: int, fields: Mapping[str, Sequence[str]]) -> Iterator[Chunk]:
         return reading(self._reader, encoded=True).chunks(lo, hi, fields)
 
+    def within(self, lo: int, hi: int) -> bool:
+        """Whether all events of a stretch are among them."""
+        return self._lo <= lo and hi <= self._hi
+
     def covers(self, lo: int, hi: int, fields: Mapping[str, Collection[str]]) -> bool:
         """Whether these are among them."""
-        return self._lo <= lo and hi <= self._hi and all(
+        return self.within(lo, hi) and all(
             name in self.fields and set(own) - {"ts", "seq"} <= set(self.fields[name]) for name, own in fields.items()
         )  # fmt: skip
 
@@ -79,9 +125,7 @@ class Columns:
         tests = [w for w in wanted if w is not None and not w.always]
         cover = _cover(tests, [[k[n] for n in at] for k in keys]) if len(tests) > 1 else []
         exact = len(tests) > 1 and len(keys) > 1 and np.prod([float(t.count + 1) for t in tests]) < 2**62
-        codes = (
-            np.unique([_code(tests, [k[n] for n in at]) for k in keys]) if exact else np.zeros(0, np.int64)
-        )
+        codes = _codes(tests, list(zip(*([k[n] for n in at] for k in keys), strict=True))) if exact else NONE
         found: list[Seqs] = []
         count = 0
         for tables in self._tables:
@@ -106,7 +150,7 @@ class Columns:
             if count > most:
                 return None
             found.append(hits)
-        return np.concatenate([np.zeros(0, np.int64), *found])
+        return np.concatenate([NONE, *found])
 
     def distinct(self, name: str, seqs: Seqs, fields: Sequence[str]) -> Seqs:
         """Of these events of a type one for each combination of values in some fields."""
@@ -138,6 +182,28 @@ class Columns:
 
         for tables in _together(read, [g for g in groups if len(g)]):
             yield from _rows(cls, seqs, fields, tables)
+
+
+def _joined(one: Chunk, other: Chunk) -> Chunk:
+    """A chunk with the columns of another of the same events."""
+    tables = dict(one.tables)
+    for name, table in other.tables.items():
+        if name in tables:
+            for field in table.column_names[2:]:
+                tables[name] = tables[name].append_column(table.schema.field(field), table.column(field))
+        else:
+            tables[name] = table
+    return Chunk(one.seq_lo, one.seq_hi, tables)
+
+
+def _between(table: pa.Table, lo: int, hi: int) -> pa.Table:
+    seqs = table.column("seq").to_numpy()
+    first, last = np.searchsorted(seqs, [lo, hi]).tolist()
+    return table.slice(first, last - first)
+
+
+def _is_light(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(kind) or pa.types.is_dictionary(kind))
 
 
 def _rows(cls: type[Event], seqs: Seqs, fields: Sequence[str], tables: Iterable[pa.Table]) -> Iterator[Event]:
@@ -184,12 +250,12 @@ def contained(values: Seqs, others: Seqs) -> Mask:
     return found
 
 
-def _code(tests: Sequence[_Wanted], values: Sequence[Any]) -> int:
-    """A number for the values of a key's parts."""
-    code = 0
-    for test, value in zip(tests, values, strict=True):
-        code = code * (test.count + 1) + test.place(value)
-    return code
+def _codes(tests: Sequence[_Wanted], values: Sequence[Sequence[Any]]) -> Seqs:
+    """A number for each key, ascending: `values` has those of each part."""
+    code = np.zeros(len(values[0]), np.int64)
+    for test, own in zip(tests, values, strict=True):
+        code = code * (test.count + 1) + np.fromiter(map(test.place, own), np.int64, len(own))
+    return np.sort(code)
 
 
 def _together_of(tests: Sequence[_Wanted], codes: Seqs, table: pa.Table) -> Mask:

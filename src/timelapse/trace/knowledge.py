@@ -164,8 +164,12 @@ class Knowledge:
 
     def fields(self, states: Iterable[str]) -> dict[str, set[str]]:
         """The columns that tell who writes these states and all that they depend on."""
+        return self.fields_of(self.needed(states))
+
+    def fields_of(self, states: Iterable[str]) -> dict[str, set[str]]:
+        """The columns that tell who writes these states themselves."""
         found: dict[str, set[str]] = {}
-        for name in self.needed(states):
+        for name in states:
             for pattern in self.writers_of(name):
                 own = found.setdefault(pattern.type, set())
                 own.update(f for part in pattern.parts if part is not None for f in part.fields)

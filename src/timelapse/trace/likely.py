@@ -27,7 +27,7 @@ _NEAR = 1 << 20
 """So many events before the one that is asked about are looked at for likely writers in the first walk."""
 _RECENT = 1 << 14
 """So many of the newest events are looked at for those that write a state without a key."""
-_FEW = 24
+_FEW = 64
 """Likely writers of each place that are stopped at in it, where one event is asked about; of many events fewer."""
 _FEWER = 6
 
@@ -91,7 +91,8 @@ class Guess:
         few = _FEW * past.patience if len(events) == 1 else _FEWER * past.patience
         self.likely = Newest()
         stops: dict[Place, set[int]] = {}
-        for ask, seqs in candidates(past, lo, self._asks, back=_NEAR).items():
+        hi = max((ask.end for ask in self._asks), default=lo)
+        for ask, seqs in candidates(past, lo, hi, self._asks, back=_NEAR).items():
             # What is written once, is written first.
             near = {*seqs[-few:].tolist(), *seqs[:2].tolist()}
             stops.setdefault(ask.place, set()).update({lo, ask.end}, near, (s + 1 for s in near))
@@ -149,18 +150,19 @@ def _of_fields(past: Past, event: Event) -> Iterator[Place]:
 _TYPES = {"int": int, "str": str, "bytes": bytes, "Time": int}
 
 
-def candidates(past: Past, lo: int, asks: Collection[Ask], back: int | None = None) -> dict[Ask, Seqs]:
-    """For each question events from `lo` on that are likely to have written the place, ascending: at least the newest.
+def candidates(
+    past: Past, lo: int, hi: int, asks: Collection[Ask], back: int | None = None
+) -> dict[Ask, Seqs]:
+    """For each question events lo <= seq < hi that are likely to have written the place, ascending: at least the newest.
 
     `back`: so many events before the end of each are looked at, where all fields have to be compared.
     """
-    found = past.likely(asks)
+    found = past.likely(asks, lo, hi)
     if found is not None:
-        return {ask: seqs[np.searchsorted(seqs, lo) :] for ask, seqs in found.items()}
+        return dict(found)
     ends: dict[int, list[Ask]] = {}
-    last = max((ask.end for ask in asks), default=lo)
     for ask in asks:
-        ends.setdefault(last if back is None else ask.end, []).append(ask)
+        ends.setdefault(hi if back is None else min(ask.end, hi), []).append(ask)
     made: dict[Ask, Seqs] = {}
     for end, own in ends.items():
         seqs = likely(past, lo if back is None else max(lo, end - back), end, [ask.place for ask in own])

@@ -14,14 +14,18 @@ from timelapse.kinds.base import StateSpec
 from timelapse.kinds.grouped import Under
 from timelapse.model.events import Event
 from timelapse.model.types import TupleType, ValueType
-from timelapse.trace.columns import Columns, Pattern
-from timelapse.trace.knowledge import Knowledge, Part, Place, Unfocused
+from timelapse.trace.columns import NONE, Columns, Pattern, Seqs
+from timelapse.trace.knowledge import Ask, Knowledge, Part, Place, Unfocused
 
 if TYPE_CHECKING:
     from timelapse.trace.moments import Past
 
 LONGEST = 1 << 24
 """Events of a stretch whose columns are kept in memory."""
+_MOST = 4096
+"""Events that are found for one key."""
+_BACK = (1 << 62, 1 << 20, 1 << 16, _MOST)
+"""How far back they are looked for: less far where there are more of them."""
 
 
 def under(spec: StateSpec, stored: Any) -> Under:
@@ -152,9 +156,41 @@ class Matter:
             yield seq, self._rows[seq, names], parts[seq]
 
 
+def newest(known: Knowledge, columns: Columns, asks: Collection[Ask], lo: int, hi: int) -> dict[Ask, Seqs]:
+    """For each question events lo <= seq < hi that may have written the place, ascending: at least the newest. Raises Unfocused."""
+    ends: dict[Place, list[int]] = {}
+    for ask in asks:
+        ends.setdefault(ask.place, []).append(min(ask.end, hi))
+    all_ = {place: _back_from(known, columns, place, lo, max(own)) for place, own in ends.items()}
+    found = {}
+    for ask in asks:
+        (seqs, since), end = all_[ask.place], min(ask.end, hi)
+        if lo < end <= since:  # so far back it was not looked
+            seqs, _ = _back_from(known, columns, ask.place, lo, end)
+        found[ask] = seqs[: np.searchsorted(seqs, end)]
+    return found
+
+
+def _back_from(known: Knowledge, columns: Columns, place: Place, lo: int, hi: int) -> tuple[Seqs, int]:
+    """The events from `lo` to before `hi` that may have written a place, from an event on."""
+    spec, key = known.spec.states[place[0]], place[1]
+    (parts,) = key_parts(spec.outer, [key.key]) if isinstance(key, Under) else key_parts(spec.key, [key])
+    found: list[Seqs] = [NONE]
+    since = lo
+    for pattern in known.writers_of(spec.name):
+        wanted = Pattern(pattern.type, pattern.parts[: len(parts)])
+        for back in _BACK:
+            seqs = columns.holding(wanted, [parts], max(lo, hi - back), hi, _MOST)
+            if seqs is not None:
+                found.append(seqs)
+                since = max(since, hi - back)
+                break
+    return np.unique(np.concatenate(found)), since
+
+
 def key_parts(kind: ValueType | None, keys: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Keys of a type as tuples of their parts."""
     return [() if kind is None else k if isinstance(kind, TupleType) else (k,) for k in keys]
 
 
-__all__ = ["LONGEST", "Matter", "key_parts", "place_of", "under"]
+__all__ = ["LONGEST", "Matter", "key_parts", "newest", "place_of", "under"]

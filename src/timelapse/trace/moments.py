@@ -30,6 +30,7 @@ from timelapse.trace import timed
 from timelapse.trace.columns import Columns, Seqs
 from timelapse.trace.focus import Focus
 from timelapse.trace.knowledge import Ask, Knowledge, Place, Uncompiled, Unfocused
+from timelapse.trace.matter import LONGEST, newest
 from timelapse.trace.telling import going
 from timelapse.trace.thin import Thinned, thinned
 
@@ -95,11 +96,12 @@ class Past:
             self._focus = None
 
     def columns_of(self, lo: int, hi: int, fields: Mapping[str, Collection[str]]) -> Columns:
-        """These columns of a stretch of the log, as far as it has such types. The last ones that were asked for are kept."""
+        """These columns of a stretch of the log, as far as it has such types. Those of the last stretch are kept."""
         logged = {t.name for t in self.reader.types}
         fields = {name: own for name, own in fields.items() if name in logged}
-        if self._columns is None or not self._columns.covers(lo, hi, fields):
+        if self._columns is None or not self._columns.within(lo, hi):
             self._columns = Columns(self.reader, lo, hi, fields)
+        self._columns.add(fields)
         return self._columns
 
     @cached_property
@@ -111,10 +113,22 @@ class Past:
     patience = 1
     """So many times as many stops are worth making, rather than going through a slice again."""
 
-    def likely(self, asks: Collection[Ask]) -> Mapping[Ask, Seqs] | None:
-        """For each question the newest events that may have written the place, if that can be said."""
-        del asks
-        return None
+    def likely(self, asks: Collection[Ask], lo: int, hi: int) -> Mapping[Ask, Seqs] | None:
+        """For each question events lo <= seq < hi that may have written the place, at least the newest, if that can be said."""
+        if hi - lo > LONGEST:
+            return None
+        try:
+            known, names = self.stepwise, {ask.place[0] for ask in asks}
+            if not all(map(self._tells, names)):
+                return None
+            return newest(known, self.columns_of(lo, hi, known.fields_of(names)), asks, lo, hi)
+        except Unfocused:
+            return None
+
+    def _tells(self, state: str) -> bool:
+        """Whether analysis tells more of who writes a state than what fields that are equal to a key do."""
+        key = self.spec.states[state].key
+        return key is None or all(any(p.parts) for p in self.stepwise.writers_of(state))
 
     def used_at(self, event: Event) -> Collection[Place]:
         """The keys that an event is likely to use, as far as that can be said."""
@@ -237,7 +251,8 @@ class Past:
         """
         reader = None
         if stops and places is not None:
-            reader = thinned(self, self.cuts[slice_id], stops[-1], places, events)
+            work = self._work if whole else self.work(states, stops[-1] - self.cuts[slice_id])
+            reader = thinned(self, self.cuts[slice_id], stops[-1], places, events, work.columns)
         if reader is not None:
             try:
                 self._pass(slice_id, reader, stops, visit, states, whole=whole)

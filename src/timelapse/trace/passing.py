@@ -241,7 +241,7 @@ class _Newest:
         most = max(_NEAR, _LIKELY // len(asks))
         found = None
         with suppress(Unfocused):
-            found = self._past.likely(asks)
+            found = self._past.likely(asks, 0, self._hi)
         return np.unique(np.concatenate([none, *(seqs[-most:] for seqs in (found or {}).values())]))
 
     def _unclear(self, stretches: Sequence[_Stretch]) -> list[_Stretch]:

@@ -23,7 +23,7 @@ from timelapse.log.reader import Columns as Wanted
 from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
-from timelapse.trace.columns import Columns, Pattern, Seqs, contained
+from timelapse.trace.columns import NONE, Columns, Pattern, Seqs, contained
 from timelapse.trace.knowledge import Key, Place, Unfocused
 from timelapse.trace.matter import LONGEST, key_parts
 
@@ -38,7 +38,6 @@ _KEYS = 50_000
 """Keys that are told for one state; where there are more, all of the state matters."""
 _NEAR = 1 << 16
 """Events that are so near to one another are read in one go."""
-NONE: Seqs = np.zeros(0, np.int64)
 
 
 class Thinning:
@@ -91,6 +90,19 @@ class Thinning:
             for event, asked in self._known.part(frozenset({name})).asks.items():
                 fields.setdefault(event.__name__, set()).update(*(key.fields for key in asked))
         self._columns = self._past.columns_of(self._lo, self._hi, fields)
+
+    def left(self, seqs: Seqs, events: Collection[Event], wanted: Wanted) -> Thinned:
+        """The log of these events, which are read once: where fields that are `wanted` take little memory, they are kept beside
+        those that say who writes what."""
+        assert self._columns is not None
+        types = {kind for _, kind in self._found} | {type(event).__name__ for event in events}
+        fields = {n: own for n, own in wanted.items() if n in types and own is not None and self._logs(n)}
+        light = self._columns.light(fields)
+        self._columns.add(light)
+        return Thinned(self._past.reader, seqs, self._columns, frozenset(types), self.places, self.whole)
+
+    def _logs(self, name: str) -> bool:
+        return any(t.name == name for t in self._past.reader.types)
 
     def _ask(self, name: str, keys: Iterable[Any] | None) -> None:
         """These keys of a state matter, or all of them."""
@@ -166,6 +178,10 @@ class Thinned(SameEvents):
     """A log of which some events (ascending) are left."""
 
     seqs: Seqs
+    kept: Columns
+    """Columns that are in memory."""
+    kinds: frozenset[str]
+    """The types of these events."""
     places: Mapping[str, Collection[Any]]
     """The keys that matter, by state; of states in `whole` all do."""
     whole: Collection[str]
@@ -176,12 +192,23 @@ class Thinned(SameEvents):
 
     def chunks(self, lo: int, hi: int, columns: Wanted) -> Iterator[Chunk]:
         own = self.seqs[np.searchsorted(self.seqs, lo) : np.searchsorted(self.seqs, hi)]
+        columns = {name: fields for name, fields in columns.items() if name in self.kinds}
+        if len(own) and all(fields is not None for fields in columns.values()):
+            fields = {name: fields or () for name, fields in columns.items()}
+            if self.kept.covers(int(own[0]), int(own[-1]) + 1, fields):
+                yield from (self._picked(chunk, own) for chunk in self.kept.chunks(lo, hi, fields))
+                return
         base = reading(self.base, encoded=True)
         for group in np.split(own, np.flatnonzero(np.diff(own) > _NEAR) + 1):
             if len(group):
                 for chunk in base.chunks(int(group[0]), int(group[-1]) + 1, columns):
-                    tables = {name: _picked(table, group) for name, table in chunk.tables.items()}
-                    yield chunk._replace(tables={name: own for name, own in tables.items() if own.num_rows})
+                    yield self._picked(chunk, group)
+
+    @staticmethod
+    def _picked(chunk: Chunk, seqs: Seqs) -> Chunk:
+        """The rows of those of the events that are in a chunk."""
+        tables = {name: picked(table, seqs) for name, table in chunk.tables.items()}
+        return chunk._replace(tables={name: own for name, own in tables.items() if own.num_rows})
 
     def events(
         self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Wanted | None = None
@@ -189,9 +216,14 @@ class Thinned(SameEvents):
         return rows_of(self, lo, hi, classes, columns)
 
 
-def _picked(table: pa.Table, seqs: Seqs) -> pa.Table:
+def picked(table: pa.Table, seqs: Seqs) -> pa.Table:
     """The rows of those of the events that are of the table's type."""
-    return table.filter(pa.array(contained(table.column("seq").to_numpy(), seqs)))
+    own = table.column("seq").to_numpy()
+    near = seqs[np.searchsorted(seqs, own[0]) : np.searchsorted(seqs, own[-1], "right")]
+    if not len(near):
+        return table.slice(0, 0)
+    at = np.searchsorted(own, near)
+    return table.take(pa.array(at[own[at] == near]))
 
 
 def _joined(parts: Iterable[Seqs]) -> Seqs:
@@ -201,9 +233,10 @@ def _joined(parts: Iterable[Seqs]) -> Seqs:
 
 
 def thinned(
-    past: Past, lo: int, hi: int, places: Collection[Place], events: Collection[Event]
+    past: Past, lo: int, hi: int, places: Collection[Place], events: Collection[Event], wanted: Wanted
 ) -> Thinned | None:
-    """The log of the events lo <= seq < hi that matter to some places and to what is done at some events; None: it is not worth it."""
+    """The log of the events lo <= seq < hi that matter to some places and to what is done at some events, of which some fields are
+    wanted; None: it is not worth it."""
     if hi - lo < LEAST:
         return None
     try:
@@ -211,7 +244,7 @@ def thinned(
         seqs = thinning.seqs(places, events, past.refused())
     except Unfocused:
         return None
-    return Thinned(past.reader, seqs, thinning.places, thinning.whole)
+    return thinning.left(seqs, events, wanted)
 
 
 __all__ = ["LEAST", "Thinned", "Thinning", "thinned"]

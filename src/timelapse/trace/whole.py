@@ -6,12 +6,11 @@ slice here. What does not run compiled, or reaches into other times in other way
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from timelapse.analysis import PassProgram
@@ -20,7 +19,6 @@ from timelapse.kernels.base import Abandoned, Tick
 from timelapse.kernels.choose import FLAT_EVENTS, WARM_EVENTS, SliceKernel, choice, repeated
 from timelapse.kernels.source import Source
 from timelapse.kernels.walk import Visit, Walk
-from timelapse.kinds.grouped import Under
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
@@ -28,10 +26,8 @@ from timelapse.model.program import spec_of
 from timelapse.model.times import VIEWS, span_of, width_of
 from timelapse.progress import Progress
 from timelapse.run.run import Run
-from timelapse.trace.columns import Columns, Pattern, Seqs
 from timelapse.trace.focus import Focus
-from timelapse.trace.knowledge import Ask, Place, Uncompiled, Unfocused
-from timelapse.trace.matter import key_parts
+from timelapse.trace.knowledge import Place, Uncompiled, Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.telling import going
 
@@ -40,12 +36,6 @@ if TYPE_CHECKING:
 
 _WAYS = 3
 """So often a question goes through the log, about."""
-_LONGEST = 1 << 24
-"""Events of a log whose columns are kept in memory, to find who may have written a key."""
-_MOST = 4096
-"""Events that are found for one key."""
-_BACK = (1 << 62, 1 << 20, 1 << 16, _MOST)
-"""How far back they are looked for: less far where there are more of them."""
 
 
 def past_of(run: Run, progress: Progress | None = None) -> Past:
@@ -182,49 +172,5 @@ class WholePast(Past):
         except Abandoned as why:
             raise Uncompiled(why.reason) from why
 
-    # --- who may have written a key -------------------------------------------------------------------
-
-    def likely(self, asks: Collection[Ask]) -> Mapping[Ask, Seqs] | None:
-        if self.cuts[-1] > _LONGEST:
-            return None
-        try:
-            columns = self.columns_of(0, max((ask.end for ask in asks), default=0), self._key_fields)
-        except Unfocused:
-            return None
-        ends: dict[Place, list[int]] = {}
-        for place, end, _ in asks:
-            ends.setdefault(place, []).append(end)
-        all_ = {place: self._newest(columns, place, max(own)) for place, own in ends.items()}
-        found = {}
-        for ask in asks:
-            seqs, since = all_[ask.place]
-            if ask.end <= since:  # so far back it was not looked
-                seqs, _ = self._newest(columns, ask.place, ask.end)
-            found[ask] = seqs[: np.searchsorted(seqs, ask.end)]
-        return found
-
-    @cached_property
-    def _key_fields(self) -> dict[str, set[str]]:
-        """The columns that keys of writes come from."""
-        fields: dict[str, set[str]] = {}
-        for pattern in (p for found in self.knowledge.patterns.values() for p in found):
-            own = fields.setdefault(pattern.type, set())
-            own.update(f for part in pattern.parts if part is not None for f in part.fields)
-        return fields
-
-    def _newest(self, columns: Columns, place: Place, hi: int) -> tuple[Seqs, int]:
-        """The events before `hi` that may have written a place, from an event on."""
-        spec, key = self.spec.states[place[0]], place[1]
-        all_under = isinstance(key, Under)
-        (parts,) = key_parts(spec.outer, [key.key]) if all_under else key_parts(spec.key, [key])
-        found: list[Seqs] = [np.zeros(0, np.int64)]
-        since = 0
-        for pattern in self.knowledge.writers_of(spec.name):
-            wanted = Pattern(pattern.type, pattern.parts[: len(parts)])
-            for back in _BACK:
-                seqs = columns.holding(wanted, [parts], max(0, hi - back), hi, _MOST)
-                if seqs is not None:
-                    found.append(seqs)
-                    since = max(since, hi - back)
-                    break
-        return np.unique(np.concatenate(found)), since
+    def _tells(self, state: str) -> bool:
+        return True

@@ -17,7 +17,7 @@ import numpy as np
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.grouped import Under
-from timelapse.trace.columns import Seqs
+from timelapse.trace.columns import NONE, Seqs, contained
 from timelapse.trace.knowledge import Ask, Place, Unfocused
 from timelapse.trace.likely import Guess, Stretch, Watch, candidates
 from timelapse.trace.moments import Past
@@ -148,7 +148,7 @@ class _Search:
             found[ask] = [Stretch(self._lo, end, open=True)] if guessed is None else guessed
         open_ = [ask for ask in found if self._unclear(found[ask], wanted[ask])]
         if open_:
-            self._likely = candidates(self._past, self._lo, open_)
+            self._likely = candidates(self._past, self._lo, self._hi, open_)
             self._known.held.update(ask.place for ask, seqs in self._likely.items() if len(seqs))
         for ask in whole:
             if self._passed_over(ask):
@@ -170,7 +170,7 @@ class _Search:
             fields = self._likely.get(ask)
             if fields is None and self._guess is not None:
                 fields = self._guess.likely[ask.place]
-            if not np.isin(wrote, [] if fields is None else fields).all():
+            if not contained(np.asarray(wrote, np.int64), NONE if fields is None else fields).all():
                 self._known.computed.add(ask.place)
         return {
             ask: [Written(s.a, shown_side(s.before), shown_side(s.after)) for s in own if self._single(s)][
