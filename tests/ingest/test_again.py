@@ -20,6 +20,7 @@ import timelapse as tl
 from tests.cli.run_cli import cli
 from timelapse.errors import IngestError
 from timelapse.log import Log, Source
+from timelapse.log.changed import first_changed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,10 +172,54 @@ def test_corrections_in_any_order_are_the_log_of_the_files_as_they_are(seed: int
     write("c")
     assert cli("ingest", path).code == 0
     for _ in range(5):
+        before = Log.open(tmp_path / "log")
         for name in rng.sample(names, rng.randrange(1, 3)):
             write(name)
         done = cli("ingest", path)
         assert done.code == 0, done.err
+        log = Log.open(tmp_path / "log")
+        if log.version > before.version and (last := log.manifest.ingests[-1]).replaced:
+            was, now = _told(before), _told(log)
+            alike = next(
+                (n for n, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now))
+            )
+            assert last.rewritten == (None if alike == len(was) else alike)
+            assert first_changed(before.manifest, log.manifest) == last.rewritten or last.rewritten is None
+    assert cli("ingest", path, tmp_path / "whole").code == 0
+    assert _told(Log.open(tmp_path / "log")) == _told(Log.open(tmp_path / "whole"))
+
+
+def test_a_correction_writes_from_the_first_event_on_that_is_another(tmp_path: Path) -> None:
+    """A file that is taken in again mostly has the events that it had: segments before the first other one are the same files, and
+    runs of slices before it hold. One that has all of them writes no segment, of however many others it has to be told apart."""
+    path = _definition(tmp_path)
+    for part in range(4):
+        _rows(tmp_path / "raw" / f"{part}.csv", [(100 * part + n // 3, 100 * part + n, n) for n in range(60)])
+        assert cli("ingest", path).code == 0
+    rows: list[tuple[object, object, object]] = [(100 * n // 60, 5000 + n, n) for n in range(240)]
+    _rows(tmp_path / "raw" / "9.csv", rows)
+    assert cli("ingest", path).code == 0
+    _rows(tmp_path / "raw" / "99.csv", [(1000 + n, n, n) for n in range(10)])
+    assert cli("ingest", path).code == 0
+    before = Log.open(tmp_path / "log")
+    folders = [s.folder for s in before.manifest.segments]
+    assert len(folders) > 1
+    _rows(tmp_path / "raw" / "9.csv", [*rows, (1000, 7, 7)])  # behind all that it had
+    done = cli("ingest", path)
+    assert done.code == 0, done.err
+    log = Log.open(tmp_path / "log")
+    assert [s.folder for s in log.manifest.segments][: len(folders) - 1] == folders[:-1]
+    assert log.manifest.ingests[-1].rewritten == 480
+    assert "up to event 480 all stand where they stood" in " ".join(done.out.split())
+    (tmp_path / "raw" / "9.csv").write_text((tmp_path / "raw" / "9.csv").read_text() + "\n")
+    folders = [s.folder for s in log.manifest.segments]
+    done = cli("ingest", path)
+    log = Log.open(tmp_path / "log")
+    assert [s.folder for s in log.manifest.segments] == folders
+    assert log.manifest.ingests[-1].rewritten is None
+    assert "all events that were there stand where they stood" in " ".join(done.out.split())
+    _rows(tmp_path / "raw" / "9.csv", rows)  # a kept segment knows whose events it has
+    assert cli("ingest", path).code == 0
     assert cli("ingest", path, tmp_path / "whole").code == 0
     assert _told(Log.open(tmp_path / "log")) == _told(Log.open(tmp_path / "whole"))
 
@@ -197,7 +242,7 @@ def test_a_correction_brings_back_what_was_a_duplicate(tmp_path: Path) -> None:
     assert [e.id for e in Log.open(tmp_path / "log").events(Pay)] == [7, 8, 9]
     said = " ".join(done.out.split())
     assert f"corrected {tmp_path}/raw/1.csv was taken in again: 2 events" in said
-    assert "read again 1 files that are as they were" in said
+    assert "read again 1 file that is as it was" in said
     assert "2.csv was" not in said
     assert "nothing new: all 2 files" in cli("ingest", path).out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -150,6 +151,8 @@ def test_a_log_follows_an_iceberg_table(tmp_path: Path, spark: SparkSession) -> 
     log = Log.open(tmp_path / "log")
     assert _ids(log) == [1, 2, 3]
     snapshot = _said(log)["snapshot"]
+    told = json.loads(cli("log", tmp_path / "log", "--json").out)["ingests"][-1]
+    assert told["sources"][0]["source"]["snapshot"] == snapshot
     assert "sqlite" not in str(_said(log))
     assert "nothing new" in cli("ingest", path).out
     table = catalog.load_table("shop.pay")

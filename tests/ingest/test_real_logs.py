@@ -10,6 +10,7 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -452,6 +453,39 @@ def test_private_fields_are_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
     assert [e.mail for e in dropped.events(Seen)] == [None, None]
     assert [e.user for e in dropped.events(Seen)] == [first.user, second.user]
+
+
+def test_who_is_forgotten_by_name_is_told_the_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that has hashes holds no event of the name itself: the hint has what it is there, where the key is at hand."""
+    monkeypatch.setenv("TIMELAPSE_HASH_KEY", "k")
+    Log.write(tmp_path / "log", {Seen: Source(_seen(tmp_path / "a.csv", [1, 2]), hash=["user"])})
+    (first, _) = Log.open(tmp_path / "log").events(Seen)
+    refused = cli("log", tmp_path / "log", "--forget", "user == 'u'")
+    assert refused.code == 2
+    assert "this log has hashes of user" in refused.err
+    assert f"'u' is {first.user!r} there" in refused.err
+    monkeypatch.delenv("TIMELAPSE_HASH_KEY")
+    assert "export the key of its hashes" in cli("log", tmp_path / "log", "--forget", "user == 'u'").err
+    done = cli("log", tmp_path / "log", "--forget", f"user == {first.user!r}", "--below", tmp_path)
+    assert done.code == 0, done.err
+    assert "still in version 1" in done.out
+
+
+def test_json_has_all_that_was_decided(tmp_path: Path) -> None:
+    """What `timelapse log` prints of an ingest, and refers to as being there."""
+    Log.write(
+        tmp_path / "log",
+        {
+            Seen: Source(
+                _seen(tmp_path / "a.csv", [1, 2, 90]), max_ts=datetime(1970, 1, 1, 0, 0, 0, 50, tzinfo=UTC)
+            )
+        },
+    )
+    (ingest,) = json.loads(cli("log", tmp_path / "log", "--json").out)["ingests"]
+    (source,) = ingest["sources"]
+    assert (source["read"], source["rows"], source["outside"]) == (3, 2, 1)
+    assert source["source"]["max_ts"] == 50
+    assert list(source["taken"]) == [str(tmp_path / "a.csv")]
 
 
 def test_folders_do_not_tell_what_is_private(tmp_path: Path) -> None:

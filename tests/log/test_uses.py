@@ -137,7 +137,7 @@ def test_retention_by_age(tmp_path: Path) -> None:
     assert (done["kept_out"], done["removed"]) == (15, [1, 2])
     assert run_serial(Sums, list(Log.open(log.path).events(Pay))).events == 6
     bad = _log(tmp_path / "bad", bad="70000000,u3,many\n")
-    assert "1 rows of the quarantine, of any age" in cli("log", bad.path, "--keep", "5s").out
+    assert "1 row of the quarantine, of any age" in cli("log", bad.path, "--keep", "5s").out
     assert cli("log", log.path, "--keep", "soon").code == 2
     assert cli("log", log.path, "--keep", "1d", "--forget", "user == 'u1'").code == 2
 

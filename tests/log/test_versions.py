@@ -105,3 +105,11 @@ def test_gaps_are_told_with_their_place() -> None:
     assert gaps_of(_days([rng.randrange(80, 120) for _ in range(28)]), ["A"]) == []
     assert gaps_of(_days([3, 0, 1, 2, 0, 5]), ["A"]) == []  # few events: by chance
     assert gaps_of(_days([5, 100, 100, 100, 9]), ["A"]) == []  # parts of days
+
+
+def test_gaps_are_judged_where_the_events_are_when_some_times_are_absurd() -> None:
+    """One in the year 1 is told with the times; it said that the type ended then."""
+    days = {"0001-01-01": {"A": 30}, "1899-12-30": {"A": 30}, "9999-12-31": {"B": 3}} | _days(
+        [100, 100, 7, 100, 100, 100]
+    )
+    assert gaps_of(days, ["A", "B"]) == gaps_of(_days([100, 100, 7, 100, 100, 100]), ["A", "B"]) != []

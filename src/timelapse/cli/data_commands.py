@@ -102,6 +102,7 @@ def synth(
     Up to a million events are made in this process, more on Spark.
     """
     from timelapse.cli.console import line, print_json
+    from timelapse.cli.log_json import log_json
     from timelapse.cli.progress_view import progress_for
     from timelapse.cli.view import took
     from timelapse.log import Log
@@ -128,7 +129,7 @@ def synth(
     if as_json:
         print_json(
             {
-                **_log_json(log.info()),
+                **log_json(log.info()),
                 "seconds": seconds,
                 "users": network.users,
                 "addresses": network.addresses,
@@ -282,6 +283,7 @@ def show_log(
 ) -> None:
     """Show a log: types, counts, span, events per day, sizes, what ingest left out; its first events; or its versions."""
     from timelapse.cli.console import print_json
+    from timelapse.cli.log_json import log_json
     from timelapse.log import Log
 
     if verify:
@@ -320,7 +322,7 @@ def show_log(
     info = log.info()
     rows = log.quarantine().slice(0, max(bad, 0)).to_pylist() if bad else []
     if as_json:
-        body = _log_json(info)
+        body = log_json(info)
         if bad:
             body["quarantine"] = rows
         print_json(body)
@@ -482,17 +484,3 @@ def _print_bad(rows: list[dict[str, Any]]) -> None:
             f"{row['type']}: {one_line(row['reason'])}  ",
             (one_line(row["raw"]), "dim"),
         )
-
-
-def _log_json(info: LogInfo) -> dict[str, Any]:
-    from timelapse.cli.columns_view import columns_json
-
-    return {
-        "path": info.path, "id": info.id, "version": info.version, "events": info.count,
-        "ts_first": info.ts_first, "ts_last": info.ts_last, "bytes": info.bytes, "segments": info.segments,
-        "bad": info.bad, "skipped": info.skipped, "days": info.days, "missing_days": info.missing_days, "gaps": info.gaps,
-        "types": [
-            {"name": t.name, "events": t.count, "bytes": t.bytes, "fields": dict(t.fields)} for t in info.types
-        ],
-        "columns": columns_json(info.ingests, [kind.name for kind in info.types]),
-    }  # fmt: skip

@@ -313,15 +313,15 @@ def _of_definition(
 
 def _nothing_new(log: Log, *, as_json: bool) -> None:
     from timelapse.cli.console import line, print_json
-    from timelapse.cli.data_commands import _log_json
+    from timelapse.cli.log_json import log_json
     from timelapse.ingest.known import Taken
 
     if as_json:
-        print_json({**_log_json(log.info()), "seconds": 0.0, "added": 0})
+        print_json({**log_json(log.info()), "seconds": 0.0, "added": 0})
         return
     files = len({path for _, path in Taken(log.manifest.ingests).files})
     line(
-        f"nothing new: all {files:,} files are in {log.path} already, version {log.version}, {log.count:,} events"
+        f"nothing new: {'the file is' if files == 1 else f'all {files:,} files are'} in {log.path} already, version {log.version}, {log.count:,} events"
     )
 
 

@@ -20,7 +20,8 @@ def print_summary(log: Log, seconds: float, events: str, *, as_json: bool) -> No
     """Tell what an ingest did. `events`: the file with the event classes."""
     from timelapse.cli.columns_view import columns_json, print_columns
     from timelapse.cli.console import line, print_json
-    from timelapse.cli.data_commands import _log_json, print_gaps, print_noticed
+    from timelapse.cli.data_commands import print_gaps, print_noticed
+    from timelapse.cli.log_json import log_json
     from timelapse.cli.view import share, size, skipped_as, span, took
 
     info = log.info()
@@ -28,7 +29,7 @@ def print_summary(log: Log, seconds: float, events: str, *, as_json: bool) -> No
     bad = sum(s.bad for s in last.sources)
     skipped = sum(s.skipped for s in last.sources)
     if as_json:
-        body = {**_log_json(info), "seconds": seconds, "added": last.events}
+        body = {**log_json(info), "seconds": seconds, "added": last.events}
         body["ingest"] = {"bad": bad, "skipped": skipped, "sources": [
             {"type": s.type, "rows": s.rows, "bad": s.bad, "skipped": s.skipped, "outside": s.outside, "read": s.read, "filtered": s.filtered, "duplicates": s.duplicates, "conflicts": s.conflicts, "bad_in": s.bad_in, "late": s.late, "layouts": s.layouts, "without": s.without, "source": s.source} for s in last.sources
         ], "columns": columns_json([last])}  # fmt: skip
@@ -70,15 +71,20 @@ def _print_sums(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
         if told:
             line(("rows      ", "dim"), f"{source.type}: {source.read:,} = {source.rows:,} events{told}")
     _print_replaced(ingest, before)
-    if ingest.rewritten is not None and ingest.replaced:
+    if ingest.replaced:
+        first = (
+            "all events that were there"
+            if ingest.rewritten is None
+            else f"up to event {ingest.rewritten:,} all"
+        )
         line(
             ("", ""),
-            f"          up to event {ingest.rewritten:,} all stand where they stood; runs over earlier versions stay as they are",
+            f"          {first} stand where they stood, as they were; runs over earlier versions stay as they are",
         )
     elif ingest.rewritten is not None:
         line(
             ("late      ", "yellow"),
-            f"{ingest.late:,} events are before the log's end as it was: this version has them in their places. Its first {ingest.rewritten:,} "
+            f"{many(ingest.late, 'event is', 'events are')} before the log's end as it was: this version has what is late in its place. Its first {ingest.rewritten:,} "
             "events are where they were; runs over earlier versions stay as they are",
         )
 
@@ -93,12 +99,14 @@ def _print_replaced(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
     for path, gone in ingest.replaced.items():
         now = {key: of for key, of in new.files.items() if key[1] == path}
         if not now:
-            corrected.append(f"{path} is not in its table any more: its {gone:,} events are gone")
+            corrected.append(
+                f"{path} is not in its table any more: its {many(gone, 'event is', 'events are')} gone"
+            )
         elif all(old.same(key, of) for key, of in now.items()):
             same += 1
         else:
             corrected.append(
-                f"{path} was taken in again: {gone:,} events of its old version are gone, with its bad rows"
+                f"{path} was taken in again: {many(gone, 'event of its old version is', 'events of its old version are')} gone, with its bad rows"
             )
     for text in corrected[:_SHOWN]:
         line(("corrected ", "yellow"), text)
@@ -107,7 +115,7 @@ def _print_replaced(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
     if same:
         line(
             ("read again", "dim"),
-            f" {same:,} files that are as they were: of rows that had been left out as duplicates some may count now",
+            f" {many(same, 'file that is as it was', 'files that are as they were')}: of rows that had been left out as duplicates some may count now",
         )
 
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from timelapse.errors import UsageError
+from timelapse.display import many
+from timelapse.errors import LogError, UsageError
 
 if TYPE_CHECKING:
     from timelapse.log import Log
@@ -72,7 +73,10 @@ def _forget(log: Log, forget: str, folders: list[Path], *, as_json: bool) -> dic
     from timelapse.log.versions import forget as forgotten
     from timelapse.run.citing import entries_over, runs_over
 
-    found = forgotten(log.path, forget)
+    try:
+        found = forgotten(log.path, forget)
+    except LogError as error:
+        raise _of_hashes(error, log, forget) from None
     newest = log.open(log.path)
     store = open_store()
     entries = [] if store is None else [entry for _, entry in entries_over(newest, store)]
@@ -87,24 +91,25 @@ def _forget(log: Log, forget: str, folders: list[Path], *, as_json: bool) -> dic
             "runs": [{"run": r.place, "version": r.version} for r in runs], "searched": [str(p) for p in places],
         }  # fmt: skip
     line(
-        (f"{found.events:,} events", "bold"),
-        f" are not in version {newest.version}; events behind them have other numbers",
+        (many(found.events, "event", "events"), "bold"),
+        f" {'is' if found.events == 1 else 'are'} not in version {newest.version}; events behind have other numbers",
     )
     if found.looked:
         line(
-            f"{found.hidden:,} rows of the quarantine told such a value: their text and reason were taken out"
+            f"{many(found.hidden, 'row', 'rows')} of the quarantine told such a value: text and reason were taken out"
         )
     else:
         line(
             ("warning  ", "yellow"),
             " the condition names no value to look for in the quarantine: its rows stay as they are",
         )
-    line(f"{len(entries):,} entries of the cache over this log were removed")
+    line(f"{many(len(entries), 'entry', 'entries')} of the cache over this log removed")
     older = [v.number for v in newest.versions()[:-1]]
     if older:
         line(
-            ("warning  ", "yellow"), f" versions {', '.join(map(str, older))} still have them: timelapse log {log.path} --expire 0d",
-        )  # fmt: skip
+            ("warning  ", "yellow"),
+            f" still in {'version' if len(older) == 1 else 'versions'} {', '.join(map(str, older))}: timelapse log {log.path} --expire 0d",
+        )
     for run in runs:
         line(
             ("warning  ", "yellow"),
@@ -118,6 +123,30 @@ def _forget(log: Log, forget: str, folders: list[Path], *, as_json: bool) -> dic
         ),
     )
     return {}
+
+
+def _of_hashes(error: LogError, log: Log, forget: str) -> LogError:
+    """The error, with what a condition on fields that were hashed has to name."""
+    from timelapse.ingest.private import hashed
+    from timelapse.log.where import Where
+
+    told = {}
+    condition = Where(forget, "--forget")
+    for source in (one for entry in log.manifest.ingests for one in entry.sources):
+        for name in source.source.get("hash", []) if error.code == "TL409" else []:
+            values = condition.values_of(name)
+            for value in values:
+                told[name, value] = hashed(value, source.source.get("hash_key"))
+    if not told:
+        return error
+    known = [f"{value!r} is {hash_!r} there" for (_, value), hash_ in told.items() if hash_ is not None]
+    hint = (
+        "; ".join(known) if known else "export the key of its hashes, and this says what the values are there"
+    )
+    fields = ", ".join(sorted({name for name, _ in told}))
+    return LogError(
+        f"{error.message}; this log has hashes of {fields}", place=error.place, code=error.code, hint=hint
+    )
 
 
 def _default_folders(log: Log) -> list[Path]:
@@ -163,11 +192,14 @@ def _tell_kept(log: Log, gone: int, keep: str) -> None:
         line(f"all events are of the last {keep}")
         return
     line(
-        (f"{gone:,} events", "bold"),
-        f" more than {keep} before the log's end are not in version {log.version}",
+        (many(gone, "event", "events"), "bold"),
+        f" more than {keep} before the log's end {'is' if gone == 1 else 'are'} not in version {log.version}",
     )
     if bad := log.quarantine().num_rows:
-        line(("remains  ", "dim"), f" {bad:,} rows of the quarantine, of any age: they have no time")
+        line(
+            ("remains  ", "dim"),
+            f" {many(bad, 'row', 'rows')} of the quarantine, of any age, for want of a time",
+        )
     line(
         ("warning  ", "yellow"),
         " a replay of it begins with empty states at its first event; events have other numbers",

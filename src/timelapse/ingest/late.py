@@ -1,7 +1,8 @@
 """Late events: those that are before a log's end are put in their places, in a new version of the log.
 
 Segments that end before the first of them stay as they are, and those behind are written anew. Both sides are in log
-order, so they are merged range by range, in bounded memory.
+order, so they are merged range by range, in bounded memory. Files that are taken in again mostly have the events that they had:
+what is merged is first compared with the log as it is, and only from the first event that is another on segments are written.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from timelapse.log import manifest as stored
-from timelapse.log.beside import BESIDE, FILE, ranks_of, with_beside
+from timelapse.log.beside import BESIDE, FILE, LATE, ranks_of, with_beside
 from timelapse.log.manifest import IngestEntry, Manifest, SegmentEntry
 from timelapse.log.reader import LogReader
 from timelapse.log.segment import (
@@ -28,18 +29,19 @@ from timelapse.log.segment import (
     next_block,
 )
 from timelapse.log.types import EventType
+from timelapse.tables.rowhash import both_lanes, one_array, seed_of
 
 I64 = npt.NDArray[np.int64]
 
 
 class Merged(NamedTuple):
     """Segments of the new version: those that stay, and new ones; `late`: how many events are before the end as it was; `first`: events
-    before this one stand where they stood."""
+    before this one stand where they stood (None: all of the log's do)."""
 
     kept: list[SegmentEntry]
     made: list[SegmentEntry]
     late: int
-    first: int
+    first: int | None
 
 
 def merge(
@@ -62,15 +64,20 @@ def merge(
     old = replace(LogReader.of(log, current, tuple(gone)), beside=True)
     new = replace(LogReader.of(staging, stored.build(types, list(segments), [])), beside=True)
     by_type = bool(current.ingests and current.ingests[0].sources)
-    behind = current.segments[place:]
-    ends = sorted({t for s in (*behind, *new.segments) for t in s.ts_last})
-    order = _Order(types, ranks_of([*current.ingests, entry]) if by_type else None)
+    ranks = ranks_of([*current.ingests, entry])
+    sides = _Sides(old, new, _Order(types, ranks if by_type else None))
+    begin = _Begin(place, current.segments[place].base, 0)
+    changed: int | None = min([*gone[:1], *(LogReader.of(log, current).seq_at(first) for first in starts)])
+    if gone:
+        changed, begin = _first_other(
+            sides, current, replace(LogReader.of(log, current), beside=True), begin, ranks
+        )
+    behind = current.segments[begin.segment :]
     beside = sorted({name for s in (*behind, *segments) for f in s.files for name in f.beside})
-    made = list(_write(out, types, _ranges(old, behind[0].base, new, ends, order), beside))
+    made = list(_write(out, types, sides.ranges(begin), beside))
     end = current.ts_last
     late = 0 if end is None else new.seq_at(end + 1)
-    changed = [*gone[:1], *(LogReader.of(log, current).seq_at(first) for first in starts)]
-    return Merged(list(current.segments[:place]), made, late, min(changed))
+    return Merged(list(current.segments[: begin.segment]), made, late, changed)
 
 
 class _Range(NamedTuple):
@@ -88,14 +95,90 @@ class _Order(NamedTuple):
     ranks: I64 | None
 
 
-def _ranges(old: LogReader, at: int, new: LogReader, ends: Sequence[int], order: _Order) -> Iterator[_Range]:
-    done = 0
-    types = order.types
-    for end in ends:
-        old_to, new_to = old.seq_at(end + 1), new.seq_at(end + 1)
-        sides = [_read(old, at, old_to, types), _read(new, done, new_to, types)]
-        at, done = old_to, new_to
-        yield _in_order(sides, order)
+class _Begin(NamedTuple):
+    """Where merging begins: a segment of the log, its first seq, and the first of the new events that are not before it."""
+
+    segment: int
+    old: int
+    new: int
+
+
+class _Sides(NamedTuple):
+    """What is merged: the log without the events that go, and the new events."""
+
+    old: LogReader
+    new: LogReader
+    order: _Order
+
+    def ranges(self, begin: _Begin) -> Iterator[_Range]:
+        """All events from there on, in the order of the new version."""
+        _, at, done = begin
+        ends = sorted(
+            {t for s in (*self.old.segments[begin.segment :], *self.new.segments) for t in s.ts_last}
+        )
+        for end in ends:
+            old_to, new_to = max(at, self.old.seq_at(end + 1)), max(done, self.new.seq_at(end + 1))
+            types = self.order.types
+            yield _in_order(
+                [_read(self.old, at, old_to, types), _read(self.new, done, new_to, types)], self.order
+            )
+            at, done = old_to, new_to
+
+
+def _first_other(
+    sides: _Sides, current: Manifest, whole: LogReader, begin: _Begin, ranks: I64
+) -> tuple[int | None, _Begin]:
+    """The first seq at which the new version has another event than the log as it is (`whole`; None: it has all of the log's events,
+    and perhaps more behind them), and where segments have to be written from: there, or where an event has another file or arrival.
+    """
+    seq, types = begin.old, sides.order.types
+    found: _Begin | None = None
+    for one in sides.ranges(begin):
+        was = _in_order([_read(whole, seq, seq + len(one.ts), types), {}], _Order(types, None))
+        both = min(len(one.ts), len(was.ts))
+        differs = _marks(one, types, ranks)[:, :both] != _marks(was, types, ranks)[:, :both]
+        event, beside = (_first(lanes.any(axis=0)) for lanes in (differs[:2], differs))
+        if found is None and beside < len(one.ts):
+            found = _from(sides, current, [*one.ts[beside : beside + 1], *was.ts[beside : beside + 1]])
+        seq += event
+        if event < len(one.ts):
+            break
+    if found is None and seq < current.count:
+        found = _from(sides, current, [_time_of(whole, seq, types)])
+    return None if seq == current.count else seq, found or _Begin(len(current.segments), seq, sides.new.count)
+
+
+def _first(differs: npt.NDArray[np.bool_]) -> int:
+    """The first place at which something differs; the length where nothing does."""
+    return int(differs.argmax()) if differs.any() else len(differs)
+
+
+def _from(sides: _Sides, current: Manifest, times: Sequence[int]) -> _Begin:
+    """Writing begins with the segment that has the times of the first event that differs: what is before it is the same."""
+    first, segments = min(map(int, times)), current.segments
+    place = next((n for n, s in enumerate(segments) if s.ts_last[-1] >= first), len(segments))
+    while 0 < place < len(segments) and segments[place].ts_first[0] == segments[place - 1].ts_last[-1]:
+        place -= 1  # events of one time are merged together
+    if place == len(segments):
+        return _Begin(place, current.count, sides.new.seq_at(first))
+    return _Begin(place, segments[place].base, sides.new.seq_at(min(first, segments[place].ts_first[0])))
+
+
+def _time_of(reader: LogReader, seq: int, types: Sequence[EventType]) -> int:
+    return int(next(t["ts"].cast(pa.int64())[0].as_py() for t in _read(reader, seq, seq + 1, types).values()))
+
+
+def _marks(one: _Range, types: Sequence[EventType], ranks: I64) -> npt.NDArray[np.uint64]:
+    """For each event two lanes of a hash of its type, time and fields; and two of these with its file, by its place among all, and
+    how late it arrived."""
+    found = np.zeros((4, len(one.ts)), np.uint64)
+    for number, table in one.tables.items():
+        own, kind, rows = one.kinds == number, types[number], table.num_rows
+        columns = [pa.array(one.ts[own]), *(one_array(table[f.name]) for f in kind.fields)]
+        event = both_lanes(columns, rows, seed_of(str(kind)))
+        beside = [pa.array(ranks[table[FILE].to_numpy()]), one_array(table[LATE])]
+        found[:, own] = [*event, *both_lanes(beside, rows, 0, event)]
+    return found
 
 
 def _read(reader: LogReader, lo: int, hi: int, types: Sequence[EventType]) -> dict[int, pa.Table]:

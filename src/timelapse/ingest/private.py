@@ -96,8 +96,18 @@ class Private:
         return column if length is None else pc.utf8_slice_codeunits(column, 0, length)
 
     def _hash(self, value: Any) -> Any:
-        digest = hmac.new(self.key, str(value).encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
-        return digest.hex()[:32] if isinstance(value, str) else int.from_bytes(digest[:8], "big") & _MASK
+        return _hash_of(self.key, value)
+
+
+def _hash_of(key: bytes, value: Any) -> Any:
+    digest = hmac.new(key, str(value).encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
+    return digest.hex()[:32] if isinstance(value, str) else int.from_bytes(digest[:8], "big") & _MASK
+
+
+def hashed(value: str | int, variable: str | None) -> str | int | None:
+    """The hash of a value under the key of the environment; None where that has no key. `variable`: None for the usual one."""
+    key = os.environ.get(variable or HASH_KEY, "")
+    return _hash_of(key.encode(), value) if key else None
 
 
 def _inner(kind: ValueType) -> ValueType:

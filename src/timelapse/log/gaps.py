@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from statistics import median
 
+from timelapse.display import many
+
 _FEW = 0.3
 """A day with less than this share of what the days around it have is a sudden drop."""
 _WEEK = 7
+_MOST, _APART = 20_000, 366
+"""Of a log that spans more days than the first, the days are judged that lie together, with fewer than the second between two."""
 _LEAST = 20
 """Events per day below which days differ by chance."""
 
@@ -26,18 +30,24 @@ def gaps_of(days: Mapping[str, Mapping[str, int]], types: Sequence[str]) -> list
         first, last = (date.fromisoformat(d) for d in (min(days), max(days)))
     except ValueError:
         return found
-    every = [first + timedelta(days=n) for n in range(min((last - first).days + 1, 20_000))]
+    if (
+        last - first
+    ).days > _MOST:  # years lie between some of them: what is missing there is told with the times
+        days = _most_of(days)
+        first, last = (date.fromisoformat(d) for d in (min(days), max(days)))
+    every = [first + timedelta(days=n) for n in range((last - first).days + 1)]
     for name in types:
         counts = [days.get(d.isoformat(), {}).get(name, 0) for d in every]
         there = [n for n, count in enumerate(counts) if count]
         if not there or median([c for c in counts if c]) < _LEAST:
             continue
         if there[-1] < len(counts) - 1:
-            found.append(
-                f"{name} ends on {every[there[-1]]}, {len(counts) - 1 - there[-1]} days before the log does"
-            )
+            left = many(len(counts) - 1 - there[-1], "day", "days")
+            found.append(f"{name} ends on {every[there[-1]]}, {left} before the log does")
         if there[0] > 0:
-            found.append(f"{name} begins on {every[there[0]]}, {there[0]} days after the log does")
+            found.append(
+                f"{name} begins on {every[there[0]]}, {many(there[0], 'day', 'days')} after the log does"
+            )
         for n in range(max(1, there[0]), min(len(counts) - 1, there[-1] + 1)):
             around = [
                 counts[k]
@@ -50,6 +60,17 @@ def gaps_of(days: Mapping[str, Mapping[str, int]], types: Sequence[str]) -> list
                     f"{name} has {counts[n]:,} events on {every[n]}, and about {usual:,.0f} on the days around it"
                 )
     return found
+
+
+def _most_of(days: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, int]]:
+    """Of groups of days with a year or more between them the one that has most events."""
+    groups: list[list[str]] = []
+    for day in sorted(days):
+        if not groups or (date.fromisoformat(day) - date.fromisoformat(groups[-1][-1])).days >= _APART:
+            groups.append([])
+        groups[-1].append(day)
+    most = max(groups, key=lambda group: sum(sum(days[day].values()) for day in group))
+    return {day: days[day] for day in most}
 
 
 Emptied = Mapping[str, tuple[int, int]]

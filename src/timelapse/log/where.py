@@ -63,6 +63,16 @@ class Where:
                     found[str(part.value), not within] = None
         return tuple(one for one in found if one[0])
 
+    def values_of(self, name: str) -> list[str | int]:
+        """The texts and whole numbers that stand in comparisons with a field."""
+        return [
+            part.value
+            for node in ast.walk(self._node)
+            if isinstance(node, ast.Compare) and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))
+            for part in ast.walk(node)
+            if isinstance(part, ast.Constant) and isinstance(part.value, str | int) and not isinstance(part.value, bool)
+        ]  # fmt: skip
+
     def types(self, types: Mapping[str, EventType]) -> list[str]:
         """The types that have all the fields asked for. Raises UsageError where none has."""
         found = [name for name, kind in types.items() if set(self.names) <= _columns(kind).keys()]

@@ -116,7 +116,7 @@ def _load(name: str, catalog: tuple[tuple[str, str], ...], snapshot: int | None)
         schema = schema_to_pyarrow(scan.projection(), include_field_ids=False)
     except Exception as error:  # pyiceberg's own errors share no class
         raise unreadable(
-            f"iceberg:{name}", error, "catalog names one that pyiceberg is configured for, or has its properties: type, uri, warehouse"
+            f"iceberg:{name}", error, "catalog names one that pyiceberg is configured for, or has its properties: type, uri, warehouse, and name where it is not default"
         ) from error  # fmt: skip
     columns = {field.name: field.type for field in schema}
     return _Loaded(table, scan, chosen, tasks, columns)
