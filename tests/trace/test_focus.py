@@ -22,7 +22,9 @@ from timelapse.model.load import load_program
 from timelapse.model.program import spec_of
 from timelapse.run import Run, replay
 from timelapse.trace import focus as focus_module
+from timelapse.trace import matter as matter_module
 from timelapse.trace.event import events
+from timelapse.trace.focus import Focus
 from timelapse.trace.knowledge import Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.steps import MISSING
@@ -119,7 +121,7 @@ def test_many_events_take_as_many_rounds_as_one(monkeypatch: pytest.MonkeyPatch)
         raise AssertionError("the slice was gone through")
 
     monkeypatch.setattr(Past, "walk", walk)
-    monkeypatch.setattr(focus_module, "_ROUNDS", 12)
+    monkeypatch.setattr(matter_module, "_ROUNDS", 12)
     assert len(seqs) > 30
     assert [repr(found) for found in events(run, seqs).values()] == alone
 
@@ -269,3 +271,48 @@ class Count(tl.Program):
         if self.n[e.k] == 2:
             self.emit(Seen(k=e.k))
 """
+
+
+class Moved(tl.Event):
+    source: int
+    target: int
+
+
+class Chain(tl.Program):
+    """What is written depends on what stands under a key that another state tells."""
+
+    at: tl.Value[int, int] = tl.state(default=0)
+    sums: tl.Value[int, int] = tl.state(default=1)
+
+    @tl.on(Moved)
+    def move(self, e: Moved) -> None:
+        self.sums[e.target] = self.sums[self.at[e.source]] + 1
+        self.at[e.source] = e.target
+
+
+def test_of_a_long_stretch_it_is_soon_given_up_to_find_reads_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not begun again for the same states: the slice is gone through, with the same answers."""
+    rng = random.Random(5)
+    moves = [Moved(source=rng.randrange(30), target=rng.randrange(30), ts=n) for n in range(300)]
+    run = replay(Chain, MemoryLog(moves, [Moved]), slices=1, spark=False)
+    asked = [run.history("sums", key, last=5).text for key in range(6)]
+    monkeypatch.setattr(matter_module, "_LONG", 100)
+    attempts = 0
+    attempt = Focus._run
+
+    def counting(self: Focus, *args: Any) -> Any:
+        nonlocal attempts
+        attempts += 1
+        return attempt(self, *args)
+
+    monkeypatch.setattr(Focus, "_run", counting)
+    past = Past(run)
+    for key in range(6):
+        places = [("sums", key)]
+        with pytest.raises(Unfocused, match="too deeply"):
+            past.focus(0, 300).writes(places)
+        assert "sums" in past.deep
+    assert attempts == 6 + 5
+    assert [run.history("sums", key, last=5).text for key in range(6)] == asked

@@ -27,8 +27,12 @@ NONE: Seqs = np.zeros(0, np.int64)
 A = TypeVar("A")
 B = TypeVar("B")
 
-_NEAR = 1 << 14
+_NEAR = 1 << 16
 """Events that are so near to one another are read together."""
+_BLOCK = 1 << 16
+"""Events that are stored together, about."""
+_FREE = 32 * _BLOCK
+"""So many may be read anyway."""
 _MANY, _FEW = 16, 4
 """Of more keys than these it is worth to look for so few values of which each has one."""
 
@@ -48,6 +52,7 @@ class Columns:
         self._reader, self._lo, self._hi = reader, lo, hi
         self.fields: dict[str, tuple[str, ...]] = {}
         self._parts: list[Chunk] = []
+        self._read = 0
         bases = [s.base for s in reader.segments] if isinstance(reader, LogReader) else []
         self._bases = np.asarray(bases, np.int64)
         self.add(fields)
@@ -92,6 +97,11 @@ class Columns:
                     if n in chunk.tables
                 }
                 yield Chunk(first, last, {name: table for name, table in own.items() if table.num_rows})
+
+    @property
+    def spent(self) -> float:
+        """How often as much as the whole stretch was read, for the fields of single events."""
+        return self._read / (_FREE + self._hi - self._lo)
 
     @property
     def _tables(self) -> Iterator[dict[str, pa.Table]]:
@@ -170,11 +180,15 @@ class Columns:
     def events(self, cls: type[Event], seqs: Seqs, fields: Sequence[str]) -> Iterator[Event]:
         """These events with these fields, in order: from memory where the fields are, else from the log."""
         name = cls.__name__
+        if self.spent > 0.3 and self.light({name: fields})[name] == list(fields):
+            self.add({name: fields})
         if set(fields) <= set(self.fields.get(name, ())):
             yield from _rows(cls, seqs, fields, (t[name] for t in self._tables if name in t))
             return
         far = np.flatnonzero(np.diff(seqs) > _NEAR) + 1
         groups = np.split(seqs, np.union1d(far, np.searchsorted(seqs, self._bases)))
+        whole = self._hi - self._lo
+        self._read += sum(min(whole, _BLOCK + int(g[-1] - g[0])) for g in groups if len(g))
 
         def read(group: Seqs) -> list[pa.Table]:
             chunks = self._chunks(int(group[0]), int(group[-1]) + 1, {name: list(fields)})

@@ -36,8 +36,6 @@ T = TypeVar("T")
 
 MOST = 60_000
 """Events that are run for one question."""
-_ROUNDS = 40
-"""Reads that are found out one after the other."""
 _ALONE = ("last", "ago", "after", "every", "derive")
 """What programs may do that are looked into so."""
 
@@ -96,7 +94,8 @@ class Few:
     def _settled(self, places: Iterable[Place], attempt: Callable[[FewLoop], T], tick: int | None) -> T:
         """Try until nothing is read that is not known."""
         self.matter.demand(places)
-        for _ in range(_ROUNDS):
+        unknown: list[Place] = []
+        for _ in self.matter.rounds(unknown):
             loop = FewLoop(self, tick)
             try:
                 result = attempt(loop)
@@ -108,8 +107,9 @@ class Few:
                 if not loop.unknown:
                     own = _unfocused(error)
                     raise Unfocused(str(own) if own else f"it does not run alone: {error}") from error
-            self.matter.demand(loop.unknown)
-        raise Unfocused("reads depend on one another too deeply")
+            unknown[:] = loop.unknown
+            self.matter.demand(unknown)
+        raise AssertionError("rounds end with an error")
 
     def events(self, steps: Iterable[timed.Step]) -> dict[int, Event]:
         """The events of steps with all their fields, by number."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 MOST = 20_000
 """Events that are run for one question; more are quicker gone through compiled."""
-_ROUNDS = 40
-"""Reads that are found out one after the other."""
 
 
 class _Unknown(BaseException):
@@ -136,7 +134,7 @@ class Focus:
 
     def _settled(self, places: Collection[Place], attempt: Callable[[], Any]) -> Any:
         self._demand(places)
-        for _ in range(_ROUNDS):
+        for _ in self._matter.rounds(self._unknown):
             self._unknown.clear()
             try:
                 result = attempt()
@@ -148,7 +146,7 @@ class Focus:
                 if not self._unknown:
                     raise Unfocused(f"it does not run alone: {error}") from error
             self._demand(self._unknown)
-        raise Unfocused("reads depend on one another too deeply")
+        raise AssertionError("rounds end with an error")
 
     def _demand(self, places: Collection[Place]) -> None:
         """These places matter: what they hold at the slice's start, and who may write them."""

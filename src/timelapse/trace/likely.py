@@ -131,15 +131,16 @@ def _guessed(past: Past, event: Event) -> Iterator[Place]:
 
 
 def _of_fields(past: Past, event: Event) -> Iterator[Place]:
-    """Keys made of the event's fields: one, or two in either order; single values."""
+    """Keys made of the event's fields: one, or what is in a list, or two in either order; single values."""
     values = [getattr(event, f.name) for f in type(event).__fields__]
     plain = [v for v in values if isinstance(v, int | str | bytes)]
+    listed = [v for own in values if isinstance(own, tuple | list) for v in own]
     for name, spec in past.spec.states.items():
         if spec.key is None:
             yield name, UNKEYED
             continue
         parts = spec.key.items if isinstance(spec.key, TupleType) else (spec.key,)
-        keys = itertools.permutations(plain, 2) if len(parts) == 2 else ((v,) for v in plain)
+        keys = itertools.permutations(plain, 2) if len(parts) == 2 else ((v,) for v in (*plain, *listed))
         if len(parts) > 2:
             continue
         for key in itertools.islice(dict.fromkeys(keys), _GUESSES):

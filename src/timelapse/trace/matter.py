@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 LONGEST = 1 << 24
 """Events of a stretch whose columns are kept in memory."""
+_OFTEN = 0.6
+"""So much of a stretch is read for single events of it, at most: beyond, going through it costs no more."""
+_ROUNDS, _FEWER, _LONG = 40, 6, 1 << 20
+"""Reads that are found out one after the other; fewer in a stretch of more events than that, which is searched each time."""
 _MOST = 4096
 """Events that are found for one key."""
 _BACK = (1 << 62, 1 << 20, 1 << 16, _MOST)
@@ -63,6 +67,20 @@ class Matter:
         """By seq the states that an event may write, of those that matter."""
         self.places: set[Place] = set()
         """The keys that matter."""
+
+    def rounds(self, unknown: Collection[Place]) -> Iterator[None]:
+        """As often as it is worth to run what is known and see what is read beside that: `unknown` has it after each time.
+
+        Raises Unfocused beyond; of a long stretch also, later on, as soon as one of the same states is read so.
+        """
+        deep, long = self._past.deep, self.end - self.lo > _LONG
+        for _ in range(_FEWER if long else _ROUNDS):
+            yield
+            if any(name in deep for name, _ in unknown):
+                break
+        if long:
+            deep.update(name for name, _ in unknown)
+        raise Unfocused("reads depend on one another too deeply")
 
     def read_columns(self, states: Iterable[str]) -> None:
         """Have the columns that say who writes these states, beside those that are there."""
@@ -149,6 +167,8 @@ class Matter:
             if (seq, names) not in self._rows:
                 missing.setdefault((cls, names), []).append(seq)
         for (cls, names), own in missing.items():
+            if self._columns.spent > _OFTEN:
+                raise Unfocused("what matters lies far apart")
             for event in self._columns.events(cls, np.asarray(own, np.int64), names):
                 self._rows[event.seq, names] = event
         for seq in seqs:

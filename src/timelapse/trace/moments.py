@@ -53,6 +53,8 @@ class Past:
         self._starts: dict[int, dict[str, pa.Table]] = {}
         self._columns: Columns | None = None
         self._focus: Focus | None = None
+        self.deep: set[str] = set()
+        """States of which it was given up to find out read by read what is read of them."""
 
     def _log(self) -> tuple[EventReader, Sequence[int]]:
         """The log and its slices."""
