@@ -195,7 +195,8 @@ def expected(world: World, lateness: int, limits: Limits) -> tuple[list[Row], li
 
 
 def run_of(program: tl.Program) -> LiveRun:
-    return LiveRun(FORMAT, "0", "run", "P", None, fingerprint(program), {}, [], "")
+    types = [(kind.name, list(kind.texts)) for kind in TYPES]
+    return LiveRun(FORMAT, "0", "run", "P", None, fingerprint(program), {}, types, "")
 
 
 def opened(place: SimulatedPlace, program: tl.Program, rules: Rules, told: list[str]) -> Head:
@@ -304,6 +305,22 @@ def drive(
             told.append("overtaken")
             heads[number] = None
     raise AssertionError("it does not end")
+
+
+def test_what_was_committed_stands_while_rows_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads the last epoch of a run that was opened again sees nothing of one that is not committed."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    rng = random.Random(3)
+    disk, world, rules = Disk(), World.of(rng, 60, 8), Rules()
+    drive(world, disk, as_program(Plain), rules, rivals=1)
+    there = list(packs(disk))[-1].about
+    more = World.of(random.Random(4), 90, 8)
+    place: Any = SimulatedPlace(disk, rng, 0.0, 0.0)
+    head = opened(place, as_program(Plain), rules, [])
+    monkeypatch.setattr(chain, "put", lambda *_: (_ for _ in ()).throw(Crash()))
+    with pytest.raises(Crash):
+        head.epoch(more.batches({at: p.position for at, p in head.partitions.items()}), 1_000, ended=True)
+    assert head.last == there
 
 
 @pytest.mark.parametrize("program", [Plain, Timed])

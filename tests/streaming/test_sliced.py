@@ -14,8 +14,8 @@ from tests.streaming.test_evolution import FAST, First, Hit, Second, fed, hits
 from timelapse.run import replay
 from timelapse.streaming import chain, recovery, sliced
 from timelapse.streaming.checkpoints import newest_whole
+from timelapse.streaming.declared import types_of
 from timelapse.streaming.format import RUN, Epoch
-from timelapse.streaming.journal import types_of
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.recovery import Recovery
@@ -42,7 +42,7 @@ def test_slices_hand_over_at_every_epoch(late: Any, tmp_path: Path) -> None:
     fed(First(), out, events[44:], parts=3, late=late, correct_every="1ms")
     place = LocalPlace(out)
     about, _ = chain.read_run(place)
-    types = types_of(about)
+    types = types_of(place, about, None)
     last = chain.read_epoch(place, chain.newest(place)).about
     told: list[str] = []
     handed = 0

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from timelapse.ids import INT64_MIN
 from timelapse.log.types import EventType
+from timelapse.streaming.declared import fitted
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.pack import Pack
 from timelapse.streaming.streams import I64, journal_order
@@ -55,6 +56,7 @@ class Held:
 
     def __init__(self, types: Sequence[EventType]) -> None:
         self._types = list(types)
+        self._kinds = {t.name: t for t in types}
         self._runs: dict[str, list[pa.Table]] = {t.name: [] for t in types}
         self._came: deque[tuple[int, int]] = deque()
         """Epochs in which rows arrived that may still wait, with the greatest time among these."""
@@ -93,7 +95,8 @@ class Held:
         """Take over the rows of an epoch that wait at a time."""
         left = {}
         for name in pack.names("held"):
-            table = pack.table(f"held/{name}")
+            kind = self._kinds[name]
+            table = fitted(kind, pack.table(f"held/{name}")).cast(arrivals_schema(kind))
             waits = np.asarray(table.column("ts")) > (INT64_MIN if complete is None else complete)
             left[f"held/{name}"] = table.filter(pa.array(waits))
             self.add(name, left[f"held/{name}"])

@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from timelapse.errors import Place, RunError
 from timelapse.kinds.base import StateSpec
 from timelapse.model.events import Event
 from timelapse.model.pending import PENDING, WRITES
 from timelapse.model.program import Program, spec_of
 from timelapse.model.times import VIEWS, kept
+from timelapse.streaming.declared import unsafe
 from timelapse.streaming.kernel import is_restorable
 from timelapse.streaming.stand import Seen, Stand
 from timelapse.tables.table import state_table, to_dict
@@ -96,16 +96,6 @@ def migrated(old: Program, new: Program, stand: Stand, migration: Migration) -> 
     )
     seen = tuple(part for part in seen if part.rows)
     return Stand(states, seen, _renamed(stand.stood, moved), stand.complete), done
-
-
-def unsafe(program: Program, what: str, hint: str) -> RunError:
-    """A change of the program that is refused."""
-    return RunError(
-        f"a live run cannot go on with this {spec_of(program).name}: {what}",
-        place=Place(),
-        hint=hint,
-        code="TL847",
-    )
 
 
 def _check_names(old: Program, new: Program, migration: Migration) -> None:

@@ -66,6 +66,8 @@ class Change(msgspec.Struct, frozen=True):
     """The change before; 0 where there was none."""
     seen: list[int]
     """The ends of the parts whose rows windows may still see."""
+    types: list[tuple[str, list[tuple[str, str]]]] = []
+    """The event types from here on, where they change (declared.py)."""
 
 
 class Epoch(msgspec.Struct, frozen=True):

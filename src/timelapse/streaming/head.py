@@ -27,6 +27,7 @@ from timelapse.moments import time_text
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import Held, Taken, arrivals
 from timelapse.streaming.correction import Pending, Plan, Prepared, sections_of, to_correct
+from timelapse.streaming.declared import fitted, types_of
 from timelapse.streaming.filters import Filter, Filters
 from timelapse.streaming.format import Change, Checkpoint, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
@@ -42,7 +43,6 @@ from timelapse.streaming.sums import Sums, by_name
 
 FORGOTTEN = 1 << 28
 """Bytes of texts beyond twice what it began with that a kernel may hold before it is made anew."""
-
 
 Successor = Callable[[Epoch], tuple[Change, Stand, list[str], int]]
 """What a program that follows another one begins with behind an epoch; what was done, for people; the wall clock, microseconds."""
@@ -60,7 +60,7 @@ class Head:
         wait: Callable[[str, float], None], tell: Callable[[str], None], folder: Path | None = None, origin: Origin | None = None,
         change: Successor | None = None, rebuild: bool = False,
     ) -> None:  # fmt: skip
-        self._place, self._program, self._types = place, program, list(types)
+        self._place, self._program, self._types = place, program, tuple(types)
         self.run, self.rules = run, rules
         self._wait, self._tell, self._folder, self._origin = wait, tell, folder, origin
         self.writer = uuid.uuid4().hex
@@ -93,7 +93,7 @@ class Head:
                 raise RunError("the epochs are of another live run", place=Place(pack.name), code="TL940")
             self._hash = pack.hash
             self.streams = list(about.streams)
-            self.partitions = {(p.stream, p.name): p for p in about.partitions}
+            self.partitions = {(p.stream, p.name): msgspec.structs.replace(p) for p in about.partitions}
             self.filters = Filters(about.filters, self._types)
             if self.rules.late == "correct":
                 for earlier in chain.epochs(self._place, about.corrected + 1, number):
@@ -106,12 +106,16 @@ class Head:
         begun = self.run.fingerprint
         if self.last is not None and self.last.last_change:
             begun, self._changed_at = begun_in(chain.read_epoch(self._place, self.last.last_change))
-        if self._fingerprint != begun:
+        if self._is_another(begun, self.last):
             if change is None or self.last is None or self.last.complete is None:
                 raise self._another(Place(str(self._place)))
             self._change(change, self.last)
         self._begin_kernel(compiled=True)
         self._recovery.checkpoints = True
+
+    def _is_another(self, digest: str, last: Epoch | None) -> bool:
+        """Whether the program that ran at the end of an epoch, or its event types, are not this one's."""
+        return digest != self._fingerprint or self._types != types_of(self._place, self.run, last)
 
     def _another(self, place: Place) -> RunError:
         return RunError(
@@ -175,7 +179,7 @@ class Head:
 
     def _follow(self, pack: Pack[Epoch]) -> None:
         about = pack.about
-        if about.change is not None and about.change.fingerprint != self._fingerprint:
+        if about.change is not None and self._is_another(about.change.fingerprint, about):
             raise self._another(Place(pack.name))
         self._changed_at = self._changed_at if about.change is None else about.complete
         if about.correction is not None or about.change is not None:
@@ -193,7 +197,7 @@ class Head:
         self.late.follow(pack)
         self.last, self._hash = about, pack.hash
         self.streams = list(about.streams)
-        self.partitions = {(p.stream, p.name): p for p in about.partitions}
+        self.partitions = {(p.stream, p.name): msgspec.structs.replace(p) for p in about.partitions}
         self.filters = Filters(about.filters, self._types)
 
     # --- an epoch -----------------------------------------------------------------------------------
@@ -280,13 +284,13 @@ class Head:
     ) -> None:
         partition = self.partition(batch.stream, batch.partition)
         entry = next(s for s in self.streams if s.number == batch.stream)
-        kind = next(t for t in self._types if t.name == entry.type)
+        kind = self.kind(entry.type)
         new = batch.offsets > partition.position
         if self._origin is not None and self._origin.complete is not None:
             in_log = new & (batch.ts <= self._origin.complete)
             partition.skipped += int(in_log.sum())
             new &= ~in_log
-        ts, fields, offsets = batch.ts, batch.fields, batch.offsets
+        ts, fields, offsets = batch.ts, fitted(kind, batch.fields), batch.offsets
         if not new.all():
             ts, fields, offsets = ts[new], fields.filter(pa.array(new)), offsets[new]
         bad = [b for b in batch.bad if b.offset > partition.position]

@@ -24,16 +24,12 @@ from timelapse.log.segment import SEGMENT_EVENTS, fields_table, write_ordered
 from timelapse.log.types import EventType
 from timelapse.store.parts import sync, write_part
 from timelapse.streaming import chain
-from timelapse.streaming.format import Epoch, LiveRun
+from timelapse.streaming.declared import types_of
+from timelapse.streaming.format import Epoch
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.versions import Inserted, corrections, journalled
 
 FOLDER = "journal"
-
-
-def types_of(run: LiveRun) -> tuple[EventType, ...]:
-    """The event types of a live run, by number."""
-    return tuple(EventType.parse(name, fields) for name, fields in run.types)
 
 
 def journal(out: Path, upto: int | None = None) -> tuple[Log, Epoch | None]:
@@ -43,16 +39,16 @@ def journal(out: Path, upto: int | None = None) -> tuple[Log, Epoch | None]:
     """
     place = LocalPlace(out)
     run, _ = chain.read_run(place)
-    folder, types = out / FOLDER, types_of(run)
+    folder = out / FOLDER
     if not (folder / stored.NAME).is_file():
-        _create(folder, types)
+        _create(folder, types_of(place, run, None))
     with _turn(folder):
         newest = chain.newest(place)
         number = newest if upto is None else min(upto, newest)
         if not number:
             return Log.open(folder), None
         last = chain.read_epoch(place, number).about
-        current = stored.read(folder)
+        types, current = types_of(place, run, last), stored.read(folder)
         covered = _covered(folder).get(str(current.version), 0)
         if covered < number:
             _extend(folder, types, place, run.first_seq, current, covered, last)
@@ -102,6 +98,8 @@ def _extend(
     folder: Path, types: tuple[EventType, ...], place: LocalPlace, begins: int, current: stored.Manifest, covered: int, last: Epoch
 ) -> None:  # fmt: skip
     """Add the epochs behind one to the log; where rows were inserted, what stands behind the first of them is written anew."""
+    if current.event_types != types:
+        covered = 0  # its rows have other fields: all are written anew
     later = corrections(place, last, covered) if covered else []
     cuts = [p.about.correction.cut for p in later if p.about.correction is not None]
     kept = [s for s in current.segments if covered and s.ts_last[-1] < min(cuts, default=INT64_MAX)]
@@ -110,7 +108,7 @@ def _extend(
         first = _first_reaching(place, kept[-1].ts_last[-1], last.number) if kept else 1
     else:
         first = covered + 1
-    if last.end_seq - begins == current.count and not cuts:
+    if covered and last.end_seq - begins == current.count and not cuts:
         _cover(folder, current.version, last.number)
         return
     segments = _write(folder, types, place, first, last, begins + rows)

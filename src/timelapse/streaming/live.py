@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import shutil
 import time
-import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -14,46 +12,44 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-import msgspec
 import pyarrow as pa
 
-from timelapse import __version__
-from timelapse.analysis import analyse
-from timelapse.analysis.result import Severity
-from timelapse.errors import ImpureProgram, Place, RunError, SourceError, UsageError
-from timelapse.log.types import event_types, heard
-from timelapse.model.events import Event
+from timelapse.errors import Place, RunError, SourceError, UsageError
+from timelapse.log.types import event_types
 from timelapse.model.fingerprint import fingerprint
-from timelapse.model.kept import keep_sources
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.moments import Moment, micros
 from timelapse.progress import Progress, Silent
-from timelapse.run.describe import source_of
-from timelapse.run.parameters import params_text
 from timelapse.run.run import Run
 from timelapse.store.places import absolute_path
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming import chain
 from timelapse.streaming.correction import refuse_seq
+from timelapse.streaming.declared import Unfit, differences, grown, joined, types_of, unsafe
 from timelapse.streaming.evolution import Migration
 from timelapse.streaming.filters import Filter, read_filter
-from timelapse.streaming.format import EPOCHS, FORMAT, RUN, Epoch, LiveRun
+from timelapse.streaming.format import Epoch
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.head import Head
-from timelapse.streaming.journal import types_of
 from timelapse.streaming.lease import EVERY
 from timelapse.streaming.loop import Health, Loop, Timing
+from timelapse.streaming.opening import (
+    begin_run,
+    event_classes,
+    newest_epoch,
+    numbered,
+    refuse_impure,
+    sources_of,
+    streams_before,
+)
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.reading import Reading, program_of
 from timelapse.streaming.rules import Rules
 from timelapse.streaming.sinks.base import Follower, Sink
 from timelapse.streaming.sinks.callback import Callback
-from timelapse.streaming.sources.base import LiveSource
-from timelapse.streaming.sources.choose import source_of as live_source
 from timelapse.streaming.sources.push import Push
-from timelapse.streaming.sources.spark_feed import SparkFeed
 from timelapse.streaming.spans import Span, micros_of
-from timelapse.streaming.streams import Limits, StreamEntry
+from timelapse.streaming.streams import Limits
 from timelapse.streaming.successor import successor
 
 Late = Literal["side", "drop", "correct"]
@@ -115,7 +111,7 @@ def live(
                     f"{sink.text} cannot take retractions, which corrections of late rows bring", code="TL846",
                     hint="leave late rows aside (--late side), or read the feed: Live.feed",
                 )  # fmt: skip
-    _refuse_impure(given, allowed=allow_impure)
+    refuse_impure(given, allowed=allow_impure)
     rules = Rules(
         micros_of(lateness, "lateness= (--lateness)"), late,
         Limits(
@@ -140,12 +136,13 @@ def live(
             hint="give 1s or more",
             code="TL810",
         )
-    types = _types_of(given, streams)
-    wanted = None if filters is None else [read_filter(text, event_types(types)) for text in filters]
+    types = event_classes(given, streams)
+    declared = event_types(types)
+    wanted = None if filters is None else [read_filter(text, declared) for text in filters]
     place = LocalPlace(absolute_path(out, "live run"))
     origin = None if start_from is None else Origin(Run.of(start_from), given)
-    made = _made(streams, place, once=once, trigger=timing.trigger)
-    run, run_hash = _begin(place, given, types, origin)
+    made = sources_of(streams, place, once=once, trigger=timing.trigger)
+    run, run_hash = begin_run(place, given, types, origin)
     if origin is None and run.start_from is not None:
         origin = Origin(
             Run.open(run.start_from),
@@ -156,15 +153,20 @@ def live(
             "the live run that is there goes on from another run, or from none", place=Place(str(place)), code="TL943",
             hint="leave start_from= (--start-from) out, or write to another directory",
         )  # fmt: skip
-    known = types_of(run)
-    if known != event_types(types):
+    before = types_of(place, run, newest_epoch(place))
+    try:
+        known = grown(before, declared)
+    except Unfit as error:
+        raise unsafe(given, error.what, error.hint) from None
+    if known != before and promote is None and not evolve:
         raise RunError(
-            f"the live run has the event types {', '.join(t.name for t in known)}, and these streams {', '.join(t.__name__ for t in types)}",
-            place=Place(str(place)), code="TL943", hint="give them in the same order, with the same fields",
+            f"the live run has other event types: {'; '.join(differences(before, known, declared))}",
+            place=Place(str(place)), code="TL943",
+            hint="say that this is the next version with evolve=True (--evolve), or write to another directory",
         )  # fmt: skip
     heard_by = Silent() if progress is None else progress
     folder = scratch_folder("live", large=True)
-    change = successor(place, run, known, given, evolve, promote, origin, heard_by.note)
+    change = successor(place, run, before, known, declared, given, evolve, promote, origin, heard_by.note)
 
     def make_head(wait: Callable[[str, float], None]) -> Head:
         for attempt in range(_CHANGES):
@@ -181,101 +183,14 @@ def live(
     for sink in sinks:
         if isinstance(sink, Callback):
             sink.use(place.root)
-    sources = _numbered(made, _streams_before(place))
+    sources = numbered(made, streams_before(place))
     followers = [Follower(sink, place, run.run, heard_by.note) for sink in sinks]
-    loop = Loop(make_head, place, given, sources, timing, heard_by, followers)
+    loop = Loop(make_head, place, given, sources, timing, heard_by, followers, types=declared)
     if wanted is not None:
         loop.keep_out(wanted)
     loop.cleanup = lambda: shutil.rmtree(folder, ignore_errors=True)
     found = Live(place.root, given, loop)
     loop.thread.start()
-    return found
-
-
-def _refuse_impure(program: Program, *, allowed: bool) -> None:
-    bad = [d for d in analyse(program).diagnostics if d.severity is Severity.ERROR]
-    if bad and not allowed:
-        raise ImpureProgram(
-            bad[0].message, place=bad[0].place, code=bad[0].code,
-            hint=f"{bad[0].remedy.removesuffix('.')}. allow_impure=True (--allow-impure) runs it all the same, and its journal cannot be replayed",
-        )  # fmt: skip
-
-
-def _types_of(program: Program, streams: Mapping[Any, Any]) -> list[type[Event]]:
-    """The event types, in order: those of the streams. Raises UsageError where one has none."""
-    for cls in streams:
-        if not (isinstance(cls, type) and issubclass(cls, Event)):
-            raise UsageError(f"{cls!r} is no event type", hint="give {Message: source}", code="TL810")
-    spec = spec_of(program)
-    if not streams:
-        names = ", ".join(e.__name__ for e in spec.events)
-        raise UsageError("there are no streams", hint=f"give a source for {names}", code="TL810")
-    types = list(streams)
-    for cls in heard(spec, event_types(types)):
-        if cls not in types:
-            raise UsageError(
-                f"{spec.name} listens to {cls.__name__}, and no stream has it", code="TL810",
-                hint=f"give a source for {cls.__name__}; an empty folder will do",
-            )  # fmt: skip
-    return types
-
-
-def _begin(
-    place: LocalPlace, program: Program, types: list[type[Event]], origin: Origin | None
-) -> tuple[LiveRun, str]:
-    """The live run at a place: the one that is there, or a new one."""
-    root = place.root
-    if not (root / RUN).is_file():
-        if root.exists() and (not root.is_dir() or any(root.iterdir())):
-            raise RunError(
-                "there is already something at the live run's place", place=Place(str(root)), code="TL940",
-                hint="give an empty or new directory, or that of a live run",
-            )  # fmt: skip
-        run = LiveRun(
-            FORMAT, __version__, uuid.uuid4().hex, spec_of(program).name, source_of(program), fingerprint(program),
-            params_text(program), [(t.name, list(t.texts)) for t in event_types(types)],
-            datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            None if origin is None else str(origin.path.absolute()), 0 if origin is None else origin.count,
-        )  # fmt: skip
-        (root / EPOCHS).mkdir(parents=True, exist_ok=True)
-        keep_sources(type(program), source_of(program), root)
-        with suppress(FileExistsError):  # another process has begun it at the same moment
-            place.create(RUN, msgspec.json.format(msgspec.json.encode(run), indent=2))
-    return chain.read_run(place)
-
-
-def _streams_before(place: LocalPlace) -> list[StreamEntry]:
-    number = chain.newest(place)
-    return list(chain.read_epoch(place, number).about.streams) if number else []
-
-
-def _made(
-    streams: Mapping[Any, Any], place: LocalPlace, *, once: bool, trigger: float
-) -> list[tuple[str, str, LiveSource]]:
-    """The sources, with their types and names. Raises UsageError."""
-    found: list[tuple[str, str, LiveSource]] = []
-    for cls, given in streams.items():
-        named = given if isinstance(given, Mapping) else {"": given}
-        for name, one in named.items():
-            source = live_source(one, cls, once=once)
-            if isinstance(source, Push):
-                source.use(place)
-            elif isinstance(source, SparkFeed):
-                source.use(place.root)
-                source.trigger = trigger
-            found.append((cls.__name__, name, source))
-    return found
-
-
-def _numbered(
-    made: list[tuple[str, str, LiveSource]], before: list[StreamEntry]
-) -> list[tuple[StreamEntry, LiveSource]]:
-    """The sources with their numbers: a stream that was there before keeps its own."""
-    numbers = {(s.type, s.name): s.number for s in before}
-    found = []
-    for kind, name, source in made:
-        number = numbers.setdefault((kind, name), max(numbers.values(), default=-1) + 1)
-        found.append((StreamEntry(number, kind, name, source.text), source))
     return found
 
 
@@ -352,7 +267,9 @@ class Live(Reading):
 
         Rows that have come before are processed. Returns whether an epoch has recorded it yet: not while the run is paused. Raises UsageError (TL808).
         """
-        wanted = list(dict.fromkeys(read_filter(text, types_of(self._run)) for text in filters))
+        wanted = list(
+            dict.fromkeys(read_filter(text, types_of(self._place, self._run, self.last)) for text in filters)
+        )
         self._loop.keep_out(wanted)
         with suppress(TimeoutError):
             self.until(lambda e: e.filters == wanted, timeout)
@@ -420,7 +337,7 @@ class Live(Reading):
             number -= 1
         if not found:
             return pa.ipc.read_schema(pa.py_buffer(last.schemas[record])).empty_table(), last
-        whole = pa.concat_tables(reversed(found))
+        whole = joined(found[::-1])
         return whole.take(
             pa.array(range(whole.num_rows - 1, max(-1, whole.num_rows - 1 - most), -1), pa.int64())
         ), last

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from timelapse.errors import StorageError, TimelapseError
+from timelapse.log.types import EventType
 from timelapse.model.program import Program
 from timelapse.progress import Progress
 from timelapse.streaming import lease
@@ -101,9 +102,10 @@ class Loop:
     def __init__(
         self, make_head: Callable[[Callable[[str, float], None]], Head], place: RunPlace, program: Program,
         sources: Sequence[tuple[StreamEntry, LiveSource]], timing: Timing, progress: Progress,
-        sinks: Sequence[Follower] = (),
+        sinks: Sequence[Follower] = (), *, types: Sequence[EventType],
     ) -> None:  # fmt: skip
         self._make_head, self._place, self._program = make_head, place, program
+        self._kinds = {kind.name: kind for kind in types}
         self._sources, self._timing, self._progress = list(sources), timing, progress
         self.followers: list[Callable[[Epoch, Mapping[str, Any]], None]] = []
         self.sinks = list(sinks)
@@ -218,7 +220,7 @@ class Loop:
             head.stream(entry)
             own = [p for p in head.partitions.values() if p.stream == entry.number]
             notes = head.notes(entry.number) if isinstance(source, Files | DeltaSource) else []
-            source.start(entry.number, head.kind(entry.type), own, notes, self._wake.set)
+            source.start(entry.number, self._kinds[entry.type], own, notes, self._wake.set)
             if warning := getattr(source, "warning", ""):
                 self._progress.note(f"{entry.text}, {source.text}: {warning}; they are read as they appear")
             for name in source.partitions():

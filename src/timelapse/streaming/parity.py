@@ -13,8 +13,9 @@ from timelapse.engine.digest import run_digest
 from timelapse.model.program import Program
 from timelapse.run import replay
 from timelapse.streaming import chain
+from timelapse.streaming.declared import types_of
 from timelapse.streaming.format import Epoch
-from timelapse.streaming.journal import journal, taking_out, types_of
+from timelapse.streaming.journal import journal, taking_out
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.recovery import Recovery
 from timelapse.streaming.sums import digest_of
@@ -77,7 +78,7 @@ def _since_change(out: Path, program: Program, last: Epoch, began: float) -> Par
     recovery = Recovery(
         place,
         program,
-        types_of(run),
+        types_of(place, run, last),
         quarantine=_ANY if last.quarantined else None,
         tell=lambda _: None,
         checkpoints=False,

@@ -19,6 +19,7 @@ from timelapse.model.program import Program
 from timelapse.run.run import Run
 from timelapse.store.places import absolute_path
 from timelapse.streaming import chain
+from timelapse.streaming.declared import joined
 from timelapse.streaming.format import Epoch, LiveRun
 from timelapse.streaming.journal import journal, taking_out
 from timelapse.streaming.pack import Pack
@@ -101,7 +102,7 @@ class Reading:
             found = [] if published is None else [with_seq(published)]
         else:
             found = self._sections(f"out/{name}", after)
-        return pa.concat_tables(found) if found else self._none_of(name, last)
+        return joined(found) if found else self._none_of(name, last)
 
     def _none_of(self, name: str, last: Epoch | None) -> pa.Table:
         """No outputs of a record type. Raises UsageError where there is none of that name."""
@@ -132,7 +133,7 @@ class Reading:
                 found.append(_change(pack.table(f"out/{name}"), pack.about.number, 1, None))
         if not found:
             return _change(self._none_of(name, last), 0, 1, None)
-        return pa.concat_tables(found)
+        return joined(found)
 
     def newest(self, record: type[Record]) -> pa.Table:
         """Of the outputs that count now, the newest of each key of the record (`class R(tl.Record, key=...)`), in the order of outputs.
@@ -157,7 +158,7 @@ class Reading:
         """Late rows of an event type, with their places; None where there are none."""
         name = event if isinstance(event, str) else event.__name__
         found = self._sections(f"late/{name}", 0)
-        return pa.concat_tables(found, promote_options="permissive") if found else None
+        return joined(found) if found else None
 
     def aside(self) -> dict[str, pa.Table]:
         """Rows that were put aside: `bad`, and by event type those of an absurd time and those that a filter fits."""
@@ -166,7 +167,7 @@ class Reading:
             for name in pack.sections:
                 if name == "bad" or name.startswith(("absurd/", "filtered/")):
                     found.setdefault(name, []).append(pack.table(name))
-        return {name: pa.concat_tables(tables) for name, tables in found.items()}
+        return {name: joined(tables) for name, tables in found.items()}
 
     def _sections(self, name: str, after: int) -> list[pa.Table]:
         return [pack.table(name) for pack in self.epochs(after + 1) if name in pack.sections]

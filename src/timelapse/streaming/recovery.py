@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -21,6 +21,7 @@ from timelapse.model.failure import Quarantined
 from timelapse.model.program import Program
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import PLACE, Taken
+from timelapse.streaming.declared import Records, fitted, put_out, refuse_other
 from timelapse.streaming.format import Checkpoint, Epoch
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.kernel import OpenKernel, is_restorable, lag_of
@@ -76,14 +77,22 @@ class Running:
     unsaved: list[tuple[Checkpoint, PassResult]] = field(default_factory=list)
     """Checkpoints that could not be written yet, in order."""
 
+    earlier: Records = field(default_factory=dict)
+    """What versions of the program before this one have put out."""
+
     def put(self, taken: Taken, complete: int) -> PassResult:
-        """Process further rows of the journal, up to a time. Raises HandlerError, Abandoned."""
+        """Process further rows of the journal, up to a time. Raises HandlerError, Abandoned, RunError (TL847)."""
         first = self.journal.count
         self.journal.add(taken.tables, taken.rows)
         result = self.kernel.run(first, first + taken.rows, complete)
         self.journal.forget(complete)
         self.complete = complete
-        self.sums = self.sums.then(by_name(result), result)
+        outputs = by_name(result)
+        if self.earlier:
+            new = {name: t for name, t in outputs.items() if name not in self.sums.schemas}
+            fields = {name: {f.name: f.type for f in table.schema} for name, table in new.items()}
+            refuse_other(self.kernel.program, self.earlier, fields)
+        self.sums = self.sums.then(outputs, result)
         return result
 
     def save(self, place: RunPlace, about: Checkpoint, changes: PassResult) -> str:
@@ -190,6 +199,8 @@ class Recovery:
         )  # fmt: skip
         self.stood = stand if self.keep else None
         made = Running(kernel, journal, sums, begin, stand.complete, start, journal.count)
+        if self._changed:
+            made.earlier = put_out(self._place, chain.read_epoch(self._place, self._changed).about)
         if found is not None:
             made.checkpoint, made.changes, made.noted = found.name, found.changes, found.noted
         return made
@@ -246,7 +257,11 @@ class Recovery:
         origin = self._origin
         if origin is None or origin.complete is None or not self._lag:
             return ()
-        return origin.blocks((origin.complete if since is None else since) - self._lag)
+        kinds = {kind.name: kind for kind in self._types}
+        return [
+            replace(block, tables={n: fitted(kinds[n], t) for n, t in block.tables.items() if n in kinds})
+            for block in origin.blocks((origin.complete if since is None else since) - self._lag)
+        ]
 
     def _recall(self, epoch: Epoch, journal: JournalEnd) -> set[int]:
         """Read the end of the journal, as far as `after=` handlers will still be called. Returns the events taken out of it."""

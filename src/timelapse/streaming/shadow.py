@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,14 +21,14 @@ from timelapse.engine.digest import run_digest
 from timelapse.engine.job import SumRow
 from timelapse.errors import Place, RunError, StorageError, UsageError
 from timelapse.kernels.base import Abandoned
-from timelapse.log.types import EventType, heard
+from timelapse.log.types import event_types, heard
 from timelapse.model.events import Record
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.store.places import absolute_path
 from timelapse.streaming import chain, checkpoints
+from timelapse.streaming.declared import Types, Unfit, grown, types_of
 from timelapse.streaming.format import REMEDY, Checkpoint, Epoch
-from timelapse.streaming.journal import types_of
 from timelapse.streaming.kernel import is_restorable, lag_of
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import LocalPlace
@@ -109,8 +109,8 @@ class Shadow:
         self.place = LocalPlace(root)
         self.run, _ = chain.read_run(self.place)
         self.name, self.path = name, root / FOLDER / name
-        self._types: Sequence[EventType] = types_of(self.run)
-        heard(spec_of(self.program), self._types)
+        newest = chain.newest(self.place)
+        self._types = self._types_at(chain.read_epoch(self.place, newest).about if newest else None)
         if self.run.start_from is not None:
             raise _unfit(
                 "the live run goes on from a replay, whose events are not in the journal",
@@ -157,6 +157,9 @@ class Shadow:
         if not newest:
             return 0
         last = chain.read_epoch(self.place, newest).about
+        if (types := self._types_at(last)) != self._types:
+            self.save()
+            self._types, self.on = types, None
         if self.on is None:
             self._begin(last)
         done = 0
@@ -168,6 +171,14 @@ class Shadow:
                 end = newest
             done += self._go(chain.read_epoch(self.place, end).about)
         return done
+
+    def _types_at(self, last: Epoch | None) -> Types:
+        """The run's event types at the end of an epoch, with what the program declares besides: of this the journal has nothing."""
+        known = types_of(self.place, self.run, last)
+        try:
+            return grown(known, event_types(heard(spec_of(self.program), known)))
+        except Unfit as error:
+            raise _unfit(error.what, error.hint) from None
 
     def _begin(self, last: Epoch, *, compiled: bool = True) -> None:
         """Stand at the newest place that counts, and forget what was put out behind it."""
@@ -277,6 +288,8 @@ class Shadow:
 
     def stand(self, last: Epoch) -> Stand:
         """Where the program stands at the end of one of the run's epochs, for who goes on with it. Raises as `follow` does."""
+        if (types := self._types_at(last)) != self._types:
+            self._types, self.on = types, None
         if self.on is None:
             self._begin(last)
         while self.epoch < last.number:

@@ -12,7 +12,8 @@ from timelapse.model.kept import keep_sources
 from timelapse.model.program import Program, as_program, spec_of
 from timelapse.run.describe import source_of
 from timelapse.run.parameters import params_text
-from timelapse.streaming.evolution import Migration, migrated, unsafe
+from timelapse.streaming.declared import declared_records, differences, put_out, refuse_other, unsafe
+from timelapse.streaming.evolution import Migration, migrated
 from timelapse.streaming.format import Change, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.head import Successor
@@ -24,10 +25,13 @@ from timelapse.streaming.stand import Stand
 
 
 def successor(
-    place: LocalPlace, run: LiveRun, types: Sequence[EventType], new: Program, evolve: bool | Migration, promote: str | None,
-    origin: Origin | None, tell: Callable[[str], None],
+    place: LocalPlace, run: LiveRun, types: Sequence[EventType], then: Sequence[EventType], given: Sequence[EventType], new: Program,
+    evolve: bool | Migration, promote: str | None, origin: Origin | None, tell: Callable[[str], None],
 ) -> Successor | None:  # fmt: skip
-    """What the program begins with, should it be another one than the run's: from the old one's states, or from a shadow's."""
+    """What the program begins with, should it be another one than the run's: from the old one's states, or from a shadow's.
+
+    `types`: the run's event types; `then`: from here on; `given`: as the program declares them.
+    """
     if promote is not None and evolve:
         raise UsageError(
             "evolve= (--evolve) and promote= (--promote) exclude each other",
@@ -40,6 +44,7 @@ def successor(
     migration = evolve if isinstance(evolve, Migration) else Migration()
 
     def begin(last: Epoch) -> tuple[Change, Stand, list[str], int]:
+        refuse_other(new, put_out(place, last), declared_records(new))
         if promote is None:
             old = program_now(place, run, last) if migration.before is None else as_program(migration.before)
             if fingerprint(old) != last.fingerprint:
@@ -51,7 +56,8 @@ def successor(
             if not recovery.restorable:
                 raise unsafe(new, "the version before runs as the serial loop", "begin another live run")
             stand, done = migrated(old, new, recovery.stand(last), migration)
-            done.insert(0, f"the program changes: {spec_of(new).name} follows {spec_of(old).name}")
+            if fingerprint(old) != fingerprint(new):
+                done.insert(0, f"the program changes: {spec_of(new).name} follows {spec_of(old).name}")
         else:
             # Asked again where the version before has committed meanwhile: then only the epochs since are missing.
             if promote not in kept:
@@ -68,7 +74,9 @@ def successor(
             params_text(new),
             last.last_change,
             [part.end for part in stand.seen],
+            [(kind.name, list(kind.texts)) for kind in then] if then != types else [],
         )
+        done += differences(types, then, given)
         return about, stand, done, time.time_ns() // 1000
 
     return begin

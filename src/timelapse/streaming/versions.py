@@ -19,6 +19,7 @@ from timelapse.ids import INT64_MIN
 from timelapse.log.types import EventType
 from timelapse.streaming import chain
 from timelapse.streaming.arrivals import Taken, arrivals_schema, ordered
+from timelapse.streaming.declared import fitted, joined
 from timelapse.streaming.format import Checkpoint, Epoch
 from timelapse.streaming.pack import Pack
 from timelapse.streaming.place import RunPlace
@@ -135,6 +136,7 @@ class Inserted:
 def bare(kind: EventType, table: pa.Table) -> pa.Table:
     """Rows as they arrived: time, place, fields; whether a column may be null is not said."""
     names = arrivals_schema(kind).names
+    table = fitted(kind, table)
     return pa.table([table.column(name) for name in names], names)
 
 
@@ -150,7 +152,11 @@ def journalled(
     among = inserted.between(after, complete)
     if not among:
         moved = first_seq - about.first_seq
-        tables = {name: _moved(pack.table(f"journal/{name}"), moved) for name in pack.names("journal")}
+        tables = {
+            kind.name: _moved(fitted(kind, pack.table(f"journal/{kind.name}")), moved)
+            for kind in types
+            if f"journal/{kind.name}" in pack.sections
+        }
         first = min((int(t.column("ts")[0].as_py()) for t in tables.values()), default=0)
         return Taken(tables, about.rows, first)
     for number, kind in enumerate(types):
@@ -234,7 +240,7 @@ class Feed:
         if not parts:
             return None
         return Published(
-            pa.concat_tables([p.table for p in parts]).combine_chunks(),
+            joined([p.table for p in parts]).combine_chunks(),
             np.concatenate([p.seq for p in parts]),
             np.concatenate([p.epoch for p in parts]),
         )

@@ -13,8 +13,6 @@ from timelapse.log.reader import Chunk, Columns
 from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
-from timelapse.streaming.format import Epoch
-from timelapse.streaming.pack import Pack
 
 BLOCK = 64 * 1024
 """Rows that a chunk has at most."""
@@ -134,9 +132,3 @@ def _between(table: pa.Table, lo: int, hi: int) -> pa.Table:
     """The rows with lo <= seq < hi."""
     first, last = np.searchsorted(table.column("seq").to_numpy(), [lo, hi]).tolist()
     return table.slice(first, last - first)
-
-
-def add_epoch(journal: JournalEnd, pack: Pack[Epoch]) -> None:
-    """Add an epoch's rows to the end of the journal."""
-    tables = {name: pack.table(f"journal/{name}") for name in pack.names("journal")}
-    journal.add(tables, pack.about.rows)

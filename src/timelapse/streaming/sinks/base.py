@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from timelapse.errors import Place, TimelapseError
 from timelapse.streaming import chain
+from timelapse.streaming.declared import joined
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.pack import Pack
 from timelapse.streaming.place import RunPlace
@@ -137,7 +138,7 @@ class Follower:
         last = packs[-1]
         if last.about.number <= have or not own:
             return
-        table = pa.concat_tables([p.table(f"out/{record}") for p in own])
+        table = joined([p.table(f"out/{record}") for p in own])
         now = Marker(self._run, last.about.number, last.hash)
         try:
             self.sink.put(record, table, before, now)

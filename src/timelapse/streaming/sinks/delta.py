@@ -67,7 +67,8 @@ class Delta:
         try:
             write_deltalake(
                 there if there is not None else str(self._folder / record), table,
-                mode="append" if there is not None else "error", commit_properties=properties,
+                mode="append" if there is not None else "error", schema_mode="merge" if there is not None else None,
+                commit_properties=properties,
             )  # fmt: skip
         except CommitFailedError as error:
             raise OSError(f"the commit failed: {error}") from None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _MARKERS = "timelapse_marker"
 _READ = "SELECT run, epoch, hash FROM {}.{} WHERE record = %s"
 _READ_LOCKED = "SELECT run, epoch, hash FROM {}.{} WHERE record = %s FOR UPDATE"
+_COLUMNS = "SELECT column_name, is_nullable FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -33,7 +34,7 @@ class Postgres:
         self._dsn, self._schema, self._tables = dsn, schema, dict(tables or {})
         self._connection: psycopg.Connection[Any] | None = None
         self._run = ""
-        self._made: set[str] = set()
+        self._made: dict[str, pa.Schema] = {}
 
     @property
     def text(self) -> str:
@@ -94,8 +95,9 @@ class Postgres:
                     f"another process has put outputs there, up to epoch {held and held.epoch}", place=Place(what=f"{record} in {self.text}"),
                     hint="one process runs a live run at a time",
                 )  # fmt: skip
-            if name not in self._made:
+            if self._made.get(name) != table.schema:
                 connection.execute(self._create(name, table.schema))
+                self._widen(connection, name, table.schema)
             columns = self._sql(", ".join(["{}"] * len(table.schema.names)), *table.schema.names)
             from psycopg import sql
 
@@ -113,7 +115,7 @@ class Postgres:
                 ),
                 (now.run, now.epoch, now.hash, record),
             )
-        self._made.add(name)
+        self._made[name] = table.schema
 
     def _create(self, name: str, schema: pa.Schema) -> Any:
         from psycopg import sql
@@ -129,6 +131,21 @@ class Postgres:
         return sql.SQL("CREATE TABLE IF NOT EXISTS {}.{} ({})").format(
             sql.Identifier(self._schema), sql.Identifier(name), sql.SQL(", ").join(columns)
         )
+
+    def _widen(self, connection: Any, name: str, schema: pa.Schema) -> None:
+        """Give a table the columns that a later version of the program has besides; what it no longer has may be missing."""
+        had = dict(connection.execute(_COLUMNS, (self._schema, name)).fetchall())
+        for field in schema:
+            if field.name not in had:
+                self._alter(connection, name, f"ADD COLUMN {{}} {_type_of(field)}", field.name)
+            elif had[field.name] == "NO" and field.nullable:
+                self._alter(connection, name, "ALTER COLUMN {} DROP NOT NULL", field.name)
+        for column, nullable in had.items():
+            if nullable == "NO" and column not in schema.names:
+                self._alter(connection, name, "ALTER COLUMN {} DROP NOT NULL", column)
+
+    def _alter(self, connection: Any, name: str, what: str, column: str) -> None:
+        connection.execute(self._sql("ALTER TABLE {}.{} " + what, self._schema, name, column))
 
     def close(self) -> None:
         if self._connection is not None:

@@ -1,0 +1,124 @@
+"""What a live run begins with: its description, event types, sources and their numbers."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from timelapse import __version__
+from timelapse.analysis import analyse
+from timelapse.analysis.result import Severity
+from timelapse.errors import ImpureProgram, Place, RunError, UsageError
+from timelapse.log.types import event_types, heard
+from timelapse.model.events import Event
+from timelapse.model.fingerprint import fingerprint
+from timelapse.model.kept import keep_sources
+from timelapse.model.program import Program, spec_of
+from timelapse.run.describe import source_of
+from timelapse.run.parameters import params_text
+from timelapse.streaming import chain
+from timelapse.streaming.format import EPOCHS, FORMAT, RUN, Epoch, LiveRun
+from timelapse.streaming.handover import Origin
+from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.sources.base import LiveSource
+from timelapse.streaming.sources.choose import source_of as live_source
+from timelapse.streaming.sources.push import Push
+from timelapse.streaming.sources.spark_feed import SparkFeed
+from timelapse.streaming.streams import StreamEntry
+
+
+def refuse_impure(program: Program, *, allowed: bool) -> None:
+    bad = [d for d in analyse(program).diagnostics if d.severity is Severity.ERROR]
+    if bad and not allowed:
+        raise ImpureProgram(
+            bad[0].message, place=bad[0].place, code=bad[0].code,
+            hint=f"{bad[0].remedy.removesuffix('.')}. allow_impure=True (--allow-impure) runs it all the same, and its journal cannot be replayed",
+        )  # fmt: skip
+
+
+def event_classes(program: Program, streams: Mapping[Any, Any]) -> list[type[Event]]:
+    """The event types, in order: those of the streams. Raises UsageError where one has none."""
+    for cls in streams:
+        if not (isinstance(cls, type) and issubclass(cls, Event)):
+            raise UsageError(f"{cls!r} is no event type", hint="give {Message: source}", code="TL810")
+    spec = spec_of(program)
+    if not streams:
+        names = ", ".join(e.__name__ for e in spec.events)
+        raise UsageError("there are no streams", hint=f"give a source for {names}", code="TL810")
+    types = list(streams)
+    for cls in heard(spec, event_types(types)):
+        if cls not in types:
+            raise UsageError(
+                f"{spec.name} listens to {cls.__name__}, and no stream has it", code="TL810",
+                hint=f"give a source for {cls.__name__}; an empty folder will do",
+            )  # fmt: skip
+    return types
+
+
+def begin_run(
+    place: LocalPlace, program: Program, types: list[type[Event]], origin: Origin | None
+) -> tuple[LiveRun, str]:
+    """The live run at a place: the one that is there, or a new one."""
+    root = place.root
+    if not (root / RUN).is_file():
+        if root.exists() and (not root.is_dir() or any(root.iterdir())):
+            raise RunError(
+                "there is already something at the live run's place", place=Place(str(root)), code="TL940",
+                hint="give an empty or new directory, or that of a live run",
+            )  # fmt: skip
+        run = LiveRun(
+            FORMAT, __version__, uuid.uuid4().hex, spec_of(program).name, source_of(program), fingerprint(program),
+            params_text(program), [(t.name, list(t.texts)) for t in event_types(types)],
+            datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            None if origin is None else str(origin.path.absolute()), 0 if origin is None else origin.count,
+        )  # fmt: skip
+        (root / EPOCHS).mkdir(parents=True, exist_ok=True)
+        keep_sources(type(program), source_of(program), root)
+        with suppress(FileExistsError):  # another process has begun it at the same moment
+            place.create(RUN, msgspec.json.format(msgspec.json.encode(run), indent=2))
+    return chain.read_run(place)
+
+
+def newest_epoch(place: LocalPlace) -> Epoch | None:
+    number = chain.newest(place)
+    return chain.read_epoch(place, number).about if number else None
+
+
+def streams_before(place: LocalPlace) -> list[StreamEntry]:
+    last = newest_epoch(place)
+    return [] if last is None else list(last.streams)
+
+
+def sources_of(
+    streams: Mapping[Any, Any], place: LocalPlace, *, once: bool, trigger: float
+) -> list[tuple[str, str, LiveSource]]:
+    """The sources, with their types and names. Raises UsageError."""
+    found: list[tuple[str, str, LiveSource]] = []
+    for cls, given in streams.items():
+        named = given if isinstance(given, Mapping) else {"": given}
+        for name, one in named.items():
+            source = live_source(one, cls, once=once)
+            if isinstance(source, Push):
+                source.use(place)
+            elif isinstance(source, SparkFeed):
+                source.use(place.root)
+                source.trigger = trigger
+            found.append((cls.__name__, name, source))
+    return found
+
+
+def numbered(
+    made: list[tuple[str, str, LiveSource]], before: list[StreamEntry]
+) -> list[tuple[StreamEntry, LiveSource]]:
+    """The sources with their numbers: a stream that was there before keeps its own."""
+    numbers = {(s.type, s.name): s.number for s in before}
+    found = []
+    for kind, name, source in made:
+        number = numbers.setdefault((kind, name), max(numbers.values(), default=-1) + 1)
+        found.append((StreamEntry(number, kind, name, source.text), source))
+    return found
