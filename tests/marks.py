@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -32,16 +33,26 @@ def derived(item: pytest.Item) -> Iterator[str]:
     function = getattr(item, "function", None)
     if not isinstance(function, types.FunctionType):
         return
-    reached = _reached(item, function)
-    names = {name for f in reached for name in _names(f.__code__)}
-    if any(_is_process(f.__globals__.get(name)) for f in reached for name in _names(f.__code__)):
+    info: Any = getattr(item, "_fixtureinfo", None)
+    fixtures = [d.func for found in info.name2fixturedefs.values() for d in found[-1:]] if info else []
+    process, native, emulated = _found(
+        function, tuple(f for f in fixtures if isinstance(f, types.FunctionType))
+    )
+    if process:
         yield "process"
     case = getattr(item, "callspec", None)
-    said = {c for f in reached for c in _texts(f.__code__)} | set(
-        map(str, case.params.values() if case else ())
-    )
-    if "native" in said and _EMULATED not in names:
+    if (native or "native" in map(str, case.params.values() if case else ())) and not emulated:
         yield "compiled"
+
+
+@cache
+def _found(function: types.FunctionType, fixtures: tuple[types.FunctionType, ...]) -> tuple[bool, bool, bool]:
+    """Of what a test reaches: whether it uses processes, names compiled passes, and emulates. All cases of a test have the same."""
+    reached = _reached(function, fixtures)
+    names = {name for f in reached for name in _names(f.__code__)}
+    process = any(_is_process(f.__globals__.get(name)) for f in reached for name in _names(f.__code__))
+    native = any(text == "native" for f in reached for text in _texts(f.__code__))
+    return process, native, _EMULATED in names
 
 
 def _is_process(value: Any) -> bool:
@@ -49,12 +60,12 @@ def _is_process(value: Any) -> bool:
     return module in ("subprocess", "multiprocessing")
 
 
-def _reached(item: pytest.Item, function: types.FunctionType) -> list[types.FunctionType]:
+def _reached(
+    function: types.FunctionType, fixtures: tuple[types.FunctionType, ...]
+) -> list[types.FunctionType]:
     """A test, its fixtures, and the functions of the tests that they name."""
-    info: Any = getattr(item, "_fixtureinfo", None)
-    fixtures = [d.func for found in info.name2fixturedefs.values() for d in found[-1:]] if info else []
     found: dict[types.FunctionType, None] = {}
-    left = [function, *(f for f in fixtures if isinstance(f, types.FunctionType))]
+    left = [function, *fixtures]
     while left:
         one = left.pop()
         while (inner := getattr(one, "__wrapped__", None)) is not None:

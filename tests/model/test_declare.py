@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 import textwrap
@@ -12,6 +13,7 @@ import pytest
 
 import timelapse as tl
 from timelapse.errors import DefinitionError
+from timelapse.model.source import statements
 
 HEAD = """\
 import timelapse as tl
@@ -250,3 +252,37 @@ def test_a_program_without_handlers_is_not_run(tmp_path: Path) -> None:
             tl.replay(given, [module.E(ts=1, x=1, s="a")], spark=False)
         assert found.value.code == "TL105"
         assert "@tl.on(EventType)" in str(found.value)
+
+
+NESTED = """
+match x:
+    case [1, 2] if (lambda: y)():
+        def f(): pass
+    case _:
+        class A: pass
+try:
+    a
+except* ValueError:
+    b
+else:
+    async def g():
+        async with c as d:
+            async for e in [i for i in h]:
+                k
+        else_ = l if m else n
+finally:
+    while o:
+        p
+    else:
+        q
+"""
+
+
+def test_statements_are_those_of_ast_in_its_order() -> None:
+    """Whatever statements stand within: those that `ast.walk` finds among all nodes."""
+    files = (Path(__file__).parents[2] / "src" / "timelapse" / "analysis").rglob("*.py")
+    for text in [NESTED, *(path.read_text() for path in files)]:
+        tree = ast.parse(text)
+        expected = [n for n in ast.walk(tree) if isinstance(n, ast.stmt)]
+        assert expected
+        assert [*map(id, statements(tree))] == [*map(id, expected)]

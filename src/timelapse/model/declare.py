@@ -24,7 +24,7 @@ from timelapse.model.events import Event, Record
 from timelapse.model.pending import pending_states
 from timelapse.model.program import RUNTIME_NAMES, HandlerSpec, Listens, ParamSpec, Program, ProgramSpec
 from timelapse.model.resource import Resource
-from timelapse.model.source import function_source
+from timelapse.model.source import function_source, statements
 from timelapse.model.types import TupleType, parse_value
 
 _RESERVED = {*RUNTIME_NAMES, *(n for n in dir(Program) if not n.startswith("__"))}
@@ -446,7 +446,7 @@ def _place(function: types.FunctionType, what: str) -> Place:
 def _classes(text: str) -> tuple[ast.ClassDef, ...]:
     """The class statements of a file. Kept, because every declaration in it asks for them."""
     try:
-        return tuple(n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ClassDef))
+        return tuple(n for n in statements(ast.parse(text)) if isinstance(n, ast.ClassDef))
     except SyntaxError:
         return ()
 

@@ -6,10 +6,12 @@ import ast
 import inspect
 import types
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from timelapse.model.load import is_user_module
 from timelapse.model.program import Program
+from timelapse.model.source import statements
 from timelapse.model.versions import load_apart, split_revision
 from timelapse.store.drafts import here
 
@@ -83,17 +85,30 @@ def _root(module: str, file: Path) -> Path:
 def _imported(file: Path, text: bytes, root: Path) -> Iterator[Path]:
     """The files below `root` that a file's import statements may load."""
     package = list(file.parent.relative_to(root).parts)
-    for node in ast.walk(ast.parse(text)):
-        names: list[list[str]] = []
+    places: dict[Path, None] = {}
+    for level, parts in _import_names(text):
+        base = package[: len(package) + 1 - level] if level else []
+        for length in range(1, len(base) + len(parts) + 1):
+            places[root.joinpath(*[*base, *parts][:length])] = None
+    for place in places:
+        for candidate in (place.with_suffix(".py"), place / "__init__.py"):
+            if candidate.is_file():
+                yield candidate
+
+
+@lru_cache(maxsize=256)
+def _import_names(text: bytes) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """What a file's import statements name: levels above its own folder, and a module or what may be one.
+
+    Kept, because each replay of a process asks for the same files.
+    """
+    found: dict[tuple[int, tuple[str, ...]], None] = {}
+    for node in statements(ast.parse(text)):
         if isinstance(node, ast.Import):
-            names = [alias.name.split(".") for alias in node.names]
+            for alias in node.names:
+                found[0, tuple(alias.name.split("."))] = None
         elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) + 1 - node.level] if node.level else []
-            base = [*base, *(node.module or "").split(".")] if node.module else base
-            names = [[*base, alias.name] for alias in node.names]
-        for parts in names:
-            for length in range(1, len(parts) + 1):
-                place = root.joinpath(*parts[:length])
-                for candidate in (place.with_suffix(".py"), place / "__init__.py"):
-                    if candidate.is_file():
-                        yield candidate
+            module = node.module.split(".") if node.module else []
+            for alias in node.names:
+                found[node.level, (*module, alias.name)] = None
+    return tuple(found)

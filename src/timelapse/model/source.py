@@ -7,6 +7,7 @@ import dis
 import inspect
 import linecache
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -51,6 +52,21 @@ def _module(
     return tree, found, lambdas
 
 
+def statements(root: ast.AST) -> Iterator[ast.stmt]:
+    """All statements below a node, in the order of `ast.walk`; expressions, which are most of a tree, are not gone through."""
+    found = [root]
+    for node in found:
+        if isinstance(node, ast.stmt) and node is not root:
+            yield node
+        for name in _INNER:
+            value = getattr(node, name, None)
+            if isinstance(value, list):  # an expression's body is none
+                found += value
+
+
+_INNER = ("body", "handlers", "cases", "orelse", "finalbody")
+
+
 def _same(a: types.CodeType, b: types.CodeType) -> bool:
     """Whether two code objects do the same (positions and file names aside)."""
     if (a.co_code, a.co_names, a.co_varnames, a.co_freevars, a.co_cellvars, a.co_flags, a.co_argcount) != (
@@ -88,7 +104,7 @@ def _find(code: types.CodeType, file: str, text: str) -> FunctionSource:
         compiled = next((c for (_, n), c in codes.items() if n == line and c.co_name == code.co_name), None)
     if compiled is None or not _same(code, compiled):
         return FunctionSource(file, line, None, "its source differs from the code that runs")
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, FunctionNode) and node.name == code.co_name:
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             if first == line:
