@@ -132,6 +132,38 @@ def test_types_of_tables_and_of_values_in_json(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_an_append_is_compared_with_the_days_before(tmp_path: Path) -> None:
+    """A file a day: each is the only one of its ingest. What changes is said then too, of the day before its own, with the types."""
+    day = iter(range(9))
+
+    def write(columns: str, cells: str) -> Path:
+        n = next(day)
+        path = tmp_path / f"day-{n}.csv"
+        path.write_text(f"ts,{columns}\n{FIRST + n * DAY},{cells}\n")
+        return path
+
+    def said(log: Log) -> list[str]:
+        return [text.removeprefix(f"Pay: from {tmp_path}/") for text in source_of(log).layouts]
+
+    log = Log.write(tmp_path / "log", {Pay: write("id,device", "1,a")})
+    back = write("id", "9")
+    log = log.append({Pay: write("id,device", "2,a")})
+    assert said(log) == []
+    log = log.append({Pay: write("id,device,shop", "3,a,s")})
+    assert said(log) == ["day-3.csv on with 'shop' (not used)"]
+    log = log.append({Pay: write("id", "4")})
+    assert said(log) == ["day-4.csv on without 'device', 'shop' (not used)"]
+    log = log.append({Pay: back})  # late: of the day after the first
+    assert said(log) == ["day-1.csv on without 'device'"]
+    table = tmp_path / "day-5.parquet"
+    pq.write_table(pa.table({"ts": [FIRST + 5 * DAY], "id": pa.array([5], pa.int32())}), table)
+    log = log.append({Pay: table})
+    assert said(log) == [
+        "day-5.parquet on 'ts' is int64, not text",
+        "day-5.parquet on 'id' is int32, not text",
+    ]
+
+
 def test_commands_show_them_and_an_append_adds_its_own(tmp_path: Path) -> None:
     rules = tmp_path / "rules.py"
     rules.write_text("import timelapse as tl\n\nclass Pay(tl.Event):\n    id: int\n    device: str | None\n")

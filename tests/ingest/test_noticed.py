@@ -177,7 +177,7 @@ def test_bounds_on_the_command_line(tmp_path: Path) -> None:
     done = cli(
         "ingest", events, str(tmp_path / "log"), f"Txn={path}", "--unit", "ms", "--min-ts", "2025-01-01"
     )
-    assert "1 rows of Txn are beyond --min-ts and --max-ts" in done.out
+    assert "1 row of Txn beyond --min-ts and --max-ts" in done.out
     assert cli("log", str(tmp_path / "log"), "--bad", "3").out.count("before 2025-01-01") == 1
     wrong = cli("ingest", events, str(tmp_path / "b"), f"Txn={path}", "--min-ts", "soon")
     assert wrong.code == 2

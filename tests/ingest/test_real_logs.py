@@ -267,7 +267,18 @@ def test_what_existed_before_stands_in_front(tmp_path: Path) -> None:
         (start, "Seen", "v", None),
         (start, "Pay", 2, 2),
     ]
-    assert "Pay: 2 = 1 events + 1 beyond the bounds" in done.out.replace("\n", " ")
+    assert "Pay: 2 = 1 event + 1 beyond the bounds" in done.out.replace("\n", " ")
+
+
+def test_what_existed_before_is_no_gap(tmp_path: Path) -> None:
+    """All of it is at the log's start: that it ends there says nothing."""
+    users = tmp_path / "users.csv"
+    users.write_text("user,mail\n" + "u,m\n" * 50)
+    pays = _csv(tmp_path / "pay.csv", [(n * 3_600_000_000, n, 0, None) for n in range(100)])
+    log = Log.write(tmp_path / "log", {Seen: Source(users, at=datetime(1970, 1, 1, tzinfo=UTC)), Pay: pays})
+    assert log.info().gaps == ()
+    users.write_text("ts,user,mail\n" + "0,u,m\n" * 50)
+    assert len(Log.write(tmp_path / "other", {Seen: users, Pay: pays}).info().gaps) == 1
 
 
 # --- duplicates and late rows ---------------------------------------------------------------------------

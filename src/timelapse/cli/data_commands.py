@@ -445,12 +445,12 @@ def print_noticed(ingest: IngestEntry) -> None:
         if source.conflicts:
             line(
                 ("conflicts", "yellow"),
-                f" {source.conflicts:,} rows of {source.type} have the {', '.join(source.source.get('unique', []))} of another event and differ: in the quarantine",
+                f" {many(source.conflicts, 'row', 'rows')} of {source.type} with the {', '.join(source.source.get('unique', []))} of another event, unlike it: in the quarantine",
             )
         if source.outside:
             line(
                 ("outside  ", "yellow"),
-                f" {source.outside:,} rows of {source.type} are beyond --min-ts and --max-ts: in the quarantine",
+                f" {many(source.outside, 'row', 'rows')} of {source.type} beyond --min-ts and --max-ts: in the quarantine",
             )
         for warning in source.warnings:
             line(("warning  ", "yellow"), " " + clean(warning))

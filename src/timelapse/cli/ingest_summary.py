@@ -69,7 +69,10 @@ def _print_sums(ingest: IngestEntry, before: Sequence[IngestEntry]) -> None:
         }  # fmt: skip
         told = "".join(f" + {count:,} {name}" for name, count in parts.items() if count)
         if told:
-            line(("rows      ", "dim"), f"{source.type}: {source.read:,} = {source.rows:,} events{told}")
+            line(
+                ("rows      ", "dim"),
+                f"{source.type}: {source.read:,} = {many(source.rows, 'event', 'events')}{told}",
+            )
     _print_replaced(ingest, before)
     if ingest.replaced:
         first = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from timelapse.log.columns import Layout, layouts_of
 
 if TYPE_CHECKING:
     from timelapse.ingest.prepare import Prepared
+    from timelapse.log.manifest import IngestEntry, SourceEntry
 
 _DATE = re.compile(r"(?<!\d)((?:19|20)\d\d)([-_]?)(\d\d)\2(\d\d)(?!\d)")
 _EPOCH = datetime.date(1970, 1, 1)
@@ -50,6 +52,42 @@ def layouts(one: Prepared, noticed: Noticed, base: int) -> tuple[list[Layout], l
     names = {name for columns, _ in found for name in columns}
     unused = sorted(names - used) if plan.applied is None else []
     return layouts_of(found), unused, " and ".join(dict.fromkeys(told))
+
+
+def unlike_before(one: Prepared, entry: SourceEntry, earlier: Sequence[IngestEntry]) -> list[str]:
+    """How the columns of a source's first new file differ from those that its files of that day, or the last day before it, had in
+    earlier ingests. JSON lines tell only which columns their rows had: they may lack one by chance.
+    """
+    if not one.shapes or not one.files or one.plan.format == "json" or one.plan.applied is not None:
+        return []
+    now, path = one.shapes[0], one.files[0].path
+    day = next((own.days[0][0] for own in entry.columns if own.columns == now and own.days), None)
+    known = [
+        (min(last, day or last), number, layout, source)
+        for number, source in enumerate(s for e in earlier for s in e.sources)
+        if (source.type, source.position) == (entry.type, entry.position)
+        for layout in source.columns
+        for first, last in layout.days
+        if day is None or first <= day
+    ]
+    if not known or any(path in e.replaced for e in earlier):
+        return []
+    _, _, layout, source = max(known, key=lambda one: one[:2])
+    was, unused = layout.columns, {*source.unused, *entry.unused}
+    texts = [
+        *_named("without", [name for name in was if name not in now], unused),
+        *_named("with", [name for name in now if name not in was], unused),
+    ]
+    said = [f"{entry.type}: from {path} on {' and '.join(texts)}"] if texts else []
+    for name in (name for name in was if now.get(name, was[name]) != was[name]):
+        mark = " (not used)" if name in unused else ""
+        said.append(f"{entry.type}: from {path} on {name!r}{mark} is {now[name]}, not {was[name]}")
+    return said
+
+
+def _named(word: str, names: Sequence[str], unused: Collection[str]) -> list[str]:
+    told = ", ".join(f"{name!r}{' (not used)' if name in unused else ''}" for name in names)
+    return [f"{word} {told}"] if told else []
 
 
 def _day_of(file: SourceFile) -> tuple[int | None, str]:

@@ -13,6 +13,7 @@ import msgspec
 from timelapse.errors import IngestError, LogError, Place
 from timelapse.ingest import late as late_events
 from timelapse.ingest import making
+from timelapse.ingest.drift import unlike_before
 from timelapse.ingest.known import gone_with
 from timelapse.ingest.source import Source, as_sources, by_class
 from timelapse.log import manifest as stored
@@ -104,7 +105,11 @@ def append_to(
             making.refuse_early(reports, current.ts_last)
             segments, entry = making.accepted(prepared, reports, max_bad, current.version + 1)
             segments = [making.renumbered(s, numbers) for s in segments]
-            entry = msgspec.structs.replace(entry, replaced=replaced)
+            told = [
+                msgspec.structs.replace(s, layouts=[*unlike_before(p, s, current.ingests), *s.layouts])
+                for p, s in zip(prepared, entry.sources, strict=True)
+            ]
+            entry = msgspec.structs.replace(entry, replaced=replaced, sources=told)
             before = list(current.segments)
             early = (
                 bool(segments) and current.ts_last is not None and segments[0].ts_first[0] <= current.ts_last

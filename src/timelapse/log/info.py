@@ -66,13 +66,20 @@ def info_of(path: Path, manifest: Manifest, only: Collection[str] | None = None)
     sources = [s for i in manifest.ingests for s in i.sources]
     silent = silent_fields({name: own for name, own in _empties(manifest).items() if name in some})
     by_day = {day_text(day): per_day[day] for day in present}
+    # what existed before the log has one time, and ends nowhere
+    begin = {
+        name
+        for name in some
+        if (made := [s for s in sources if s.type == name]) and all("at" in s.source for s in made)
+    }
+    going = [t.name for t in shown if t.name not in begin]
     return LogInfo(
         path=str(path), id=manifest.id, version=manifest.version, count=manifest.count,
         ts_first=manifest.ts_first, ts_last=manifest.ts_last,
         types=tuple(
             TypeInfo(t.name, tuple(t.fields), t.count, sizes[t.name]) for t in shown
         ),
-        days=by_day, missing_days=tuple(map(day_text, absent)), gaps=(*gaps_of(by_day, [t.name for t in shown]), *silent),
+        days=by_day, missing_days=tuple(map(day_text, absent)), gaps=(*gaps_of(by_day, going), *silent),
         bytes=sum(sizes[t.name] for t in shown), segments=len(manifest.segments), bad=count_bad(manifest.ingests),
         skipped=sum(s.skipped for s in sources), outside=sum(s.outside for s in sources), ingests=tuple(manifest.ingests),
     )  # fmt: skip
