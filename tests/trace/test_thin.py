@@ -30,11 +30,12 @@ from timelapse.model.program import spec_of
 from timelapse.run import replay
 from timelapse.trace import focus as focus_module
 from timelapse.trace import thin
+from timelapse.trace import whole as whole_module
 from timelapse.trace import writers as writers_module
 from timelapse.trace.columns import Columns, Seqs
 from timelapse.trace.knowledge import Ask, Uncompiled, Unfocused
 from timelapse.trace.moments import Past
-from timelapse.trace.whole import WholePast
+from timelapse.trace.whole import FromBeginning, WholePast, past_of
 from timelapse.trace.writers import writers
 
 
@@ -268,9 +269,12 @@ class Spreading(tl.Program, loop=100_000):
                 self.send(Label(node=other, label=e.label))
 
 
-@pytest.mark.parametrize("slices", [1, 3])
-def test_what_is_sent_again_hides_only_what_it_writes(slices: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys of states that are written before that are told from the events that matter, in slices from what matters of their starts."""
+@pytest.mark.parametrize(("slices", "slow"), [(1, False), (3, False), (3, True)])
+def test_what_is_sent_again_hides_only_what_it_writes(
+    slices: int, slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys of states that are written before that are told from the events that matter, in slices from what matters of their starts; or from
+    the log's beginning, where starts are slow to load."""
     rng = random.Random(4)
     events = [Edge(a=rng.randrange(40), b=rng.randrange(40))._at(n * tl.SECOND, n) for n in range(150)]
     run = replay(Spreading, MemoryLog(events, [Edge]), slices=slices, spark=False)
@@ -291,10 +295,24 @@ def test_what_is_sent_again_hides_only_what_it_writes(slices: int, monkeypatch: 
         patch.setattr(Past, "walk", _shut(Uncompiled))
         wanted = answers()
     monkeypatch.setattr(focus_module, "MOST", -1)
+    monkeypatch.setattr(whole_module, "_slow_starts", lambda run: slow)
+    assert type(past_of(run)) is (FromBeginning if slow else Past)
     assert answers() == wanted
     out = always(monkeypatch)
     assert answers() == wanted
     assert out() > 500
+
+
+def test_slices_that_begin_with_many_listed_members_are_not_begun_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To link each of them would take longer than to go through the log from its beginning."""
+    monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    events = [Edge(a=n, b=n // 2)._at(n * tl.SECOND, n) for n in range(90)]
+    for switch, slices, slow in (("native", 3, True), ("native", 1, False), ("python", 3, False)):
+        monkeypatch.setenv(SWITCH, switch)
+        run = replay(Spreading, MemoryLog(events, [Edge]), slices=slices, spark=False)
+        assert (type(past_of(run)) is FromBeginning) is slow
 
 
 def _shut(error: type[Exception]) -> Callable[..., Any]:

@@ -113,7 +113,7 @@ class Focus:
         last = {p: self._stores[p[0]].data.get(p[1], ABSENT) for p in places}
         if self.end >= self.past.cuts[self.slice_id + 1]:
             for (name, key), value in last.items():
-                if self.past.run.value_at_cut(name, key, self.slice_id + 1) != value:
+                if self.past.held(name, key, self.slice_id + 1) != value:
                     raise Unfocused(f"{name} ends otherwise")  # never seen; the slice is gone through then
         return found, last
 

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from timelapse.analysis import PassProgram
+from timelapse.analysis import PassProgram, analyse, final_pass
 from timelapse.env.machine import cores
 from timelapse.kernels.base import Abandoned, Tick
 from timelapse.kernels.choose import FLAT_EVENTS, WARM_EVENTS, SliceKernel, choice, repeated
 from timelapse.kernels.source import Source
 from timelapse.kernels.walk import Visit, Walk
+from timelapse.kinds.grouped import Grouped
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
 from timelapse.model.events import Event
@@ -34,24 +35,57 @@ from timelapse.trace.telling import going
 if TYPE_CHECKING:
     from timelapse.kernels.native.kernel import NativeKernel
 
+_SLOWER = 2
+"""So many events are gone through in the time that a member of a set takes to be loaded and linked, about."""
 _WAYS = 3
 """So often a question goes through the log, about."""
 
 
 def past_of(run: Run, progress: Progress | None = None) -> Past:
     """The moments of a run. Raises Uncompiled where only the serial loop knows; going through it may do so too."""
-    return (
-        WholePast(run, progress)
-        if any(use.what != "derive" for use in spec_of(run.need_program()).times)
-        else Past(run, progress)
+    if any(use.what != "derive" for use in spec_of(run.need_program()).times):
+        return WholePast(run, progress)
+    return FromBeginning(run, progress) if _slow_starts(run) else Past(run, progress)
+
+
+def _slow_starts(run: Run) -> bool:
+    """Whether what slices begin with takes longer to load than the log to go through: members that are listed are linked one by one."""
+    large = {
+        name
+        for name, spec in spec_of(run.need_program()).states.items()
+        if issubclass(spec.kind, Grouped)
+        and name in run.manifest.content
+        and _SLOWER * run.manifest.content[name].rows > run.events
+    }
+    if run.slices < 2 or not large or run.certificate["passes"]["final"] != "compiled":
+        return False
+    from timelapse.kernels.choose import choice, loaded_whole
+
+    program = run.need_program()
+    work = final_pass(analyse(program))
+    return choice(program, work, final=True).compiled and not large.isdisjoint(
+        loaded_whole(program, work, compiled=True)
     )
 
 
-class WholePast(Past):
+class FromBeginning(Past):
     """A run's log as one slice."""
 
     def _log(self) -> tuple[EventReader, Sequence[int]]:
         return super()._log()[0], (0, self.run.manifest.cuts[-1])
+
+    def changed(self, state: str, key: Any, slice_id: int) -> bool:
+        return any(self.run.changed(state, key, own) for own in range(self.run.slices))
+
+    def held(self, state: str, key: Any, slices: int) -> Any:
+        return self.run.value_at_cut(state, key, self.run.slices if slices else 0)
+
+    def starts(self, slice_id: int, states: Collection[str]) -> dict[str, pa.Table]:
+        return {}
+
+
+class WholePast(FromBeginning):
+    """The same for programs that reach into other times: going through it is compiled, or raises Uncompiled."""
 
     patience = 4
 
@@ -69,15 +103,6 @@ class WholePast(Past):
 
     def focus(self, slice_id: int, end: int) -> Focus:
         raise Unfocused("windows take the whole log")
-
-    def changed(self, state: str, key: Any, slice_id: int) -> bool:
-        return any(self.run.changed(state, key, own) for own in range(self.run.slices))
-
-    def held(self, state: str, key: Any, slices: int) -> Any:
-        return self.run.value_at_cut(state, key, self.run.slices if slices else 0)
-
-    def starts(self, slice_id: int, states: Collection[str]) -> dict[str, pa.Table]:
-        return {}
 
     def walk(
         self, slice_id: int, stops: Sequence[int], visit: Visit, *, states: Collection[str] | None = None,
