@@ -282,7 +282,7 @@ TL846 A correction that cannot be made
 Late rows that are put into their places (`--late correct`) move the `seq` of all later events, so handlers must not read it. What was published before may be retracted, so sinks must be able to take that back.
 
 TL847 A change of the program that is not safe
-With `--evolve` a live run goes on with another version of its program, from the states of the one before. A state that is gone and holds something, is declared in another way, or is looked back on for longer than was kept would be lost or made up: say what becomes of it (`--rename`, `--drop-state`, `--convert`), or run the new version as a shadow (`timelapse shadow`), which has seen all of the journal, and promote it. New fields of events are optional, since rows from before have none; fields of events and of records keep their types.
+With `--evolve` a live run goes on with another version of its program, from the states of the one before. A state that is gone and holds something, is declared in another way, or is looked back on for longer than was kept would be lost or made up: say what becomes of it (`--rename`, `--drop-state`, `--convert`), or run the new version as a shadow (`timelapse shadow`), which has seen all of the journal, and promote it. New fields of events are optional, since rows from before have none; fields of events and of records keep their types. `--reprocess-from` goes back to the last change of the program at most.
 
 TL848 A shadow that cannot be
 A shadow runs another version of the program on the journal of a live run, from its first row. It must be promoted with the program that it was made with, and the run must not go on from a replay, whose events are not in its journal.

@@ -169,6 +169,13 @@ def live(
             help="With --evolve: a function of a key and its value that gives the pairs of the state of this name. May repeat.",
         ),
     ] = None,
+    reprocess_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="With --evolve: from this time on its outputs take the place of those of the version before.",
+        ),
+    ] = None,
     promote: Annotated[
         str | None,
         typer.Option(
@@ -257,6 +264,7 @@ def live(
             ahead=None if ahead == "any" else ahead, not_before=None if not_before is None else parse_time("--not-before", not_before),
             sinks=[sink_of(text) for text in to or ()],
             evolve=migration_of(evolve, rename, drop_state, convert), promote=promote, rebuild=rebuild,
+            reprocess_from=None if reprocess_from is None else parse_time("--reprocess-from", reprocess_from),
             filters=[] if filters == ["none"] else filters, standby=standby, correct_every=correct_every, correct_rows=correct_rows,
             correct_within=None if correct_within == "any" else correct_within,
             checkpoint=checkpoint, quarantine=quarantine, max_quarantined=max_quarantined, once=once, start_from=None if start_from is None else find_run(start_from), allow_impure=allow_impure, progress=progress,

@@ -50,6 +50,22 @@ class Taken:
     rows: int
     first: int
 
+    def parted(self, ts: int) -> tuple[Taken, Taken]:
+        """Those before a time, and those from it on."""
+        places = {
+            name: int(np.searchsorted(table.column("ts").to_numpy(), ts))
+            for name, table in self.tables.items()
+        }
+        before = {name: self.tables[name].slice(0, at) for name, at in places.items() if at}
+        rest = {n: self.tables[n].slice(at) for n, at in places.items() if at < self.tables[n].num_rows}
+        return Taken.of(before), Taken.of(rest)
+
+    @classmethod
+    def of(cls, tables: Mapping[str, pa.Table]) -> Taken:
+        """Tables of which none is empty."""
+        first = min((int(t.column("ts")[0].as_py()) for t in tables.values()), default=0)
+        return cls(tables, sum(t.num_rows for t in tables.values()), first)
+
 
 class Held:
     """Rows that wait, by type. Each table is in the order of times."""

@@ -117,8 +117,19 @@ def sections_of(place: RunPlace, prepared: Prepared, last: Epoch) -> tuple[Corre
     )
     sections = {f"inserted/{name}": pa.concat_tables(own) for name, own in found.inserted.items()}
     seqs = np.concatenate([t.column("seq").to_numpy() for t in sections.values()])
-    feed = net(chain.epochs(place, running.start + 1, last.number), cut)
-    feed.shift(Shift.of(seqs))
+    return about, sections | replaced(place, running.start + 1, last, cut, Shift.of(seqs), found)
+
+
+def replaced(
+    place: RunPlace, first: int, last: Epoch, cut: int, shift: Shift, found: PutOut
+) -> dict[str, pa.Table]:
+    """The sections of an epoch after which `found` stands in the place of what epochs from `first` to `last` have put out from the time `cut` on.
+
+    `shift`: where rows have moved meanwhile.
+    """
+    sections: dict[str, pa.Table] = {}
+    feed = net(chain.epochs(place, first, last.number), cut)
+    feed.shift(shift)
     now = {**found.outputs, REJECTED: found.rejected}
     for name in sorted({*feed.names, *(n for n, tables in now.items() if tables)}):
         new = pa.concat_tables(now[name]) if now.get(name) else None
@@ -129,7 +140,7 @@ def sections_of(place: RunPlace, prepared: Prepared, last: Epoch) -> tuple[Corre
             sections["rejected" if name == REJECTED else f"out/{name}"] = more
     if found.quarantined:
         sections["quarantined"] = quarantined_table(found.quarantined)
-    return about, sections
+    return sections
 
 
 def difference(
@@ -140,7 +151,7 @@ def difference(
         new = new.filter(pa.array(new.column("ts").to_numpy() >= cut)).combine_chunks()
     stays = np.zeros(0 if old is None else len(old.seq), np.bool_)
     again = np.zeros(0 if new is None else new.num_rows, np.bool_)
-    if old is not None and new is not None:
+    if old is not None and new is not None and set(old.table.column_names) == set(new.column_names):
         seq = pa.chunked_array([pa.array(old.seq)])
         left = [seq if name == "seq" else old.table.column(name) for name in new.column_names]
         stays, again = common(left, new.columns)

@@ -29,7 +29,7 @@ from timelapse.streaming.arrivals import Held, Taken, arrivals
 from timelapse.streaming.correction import Pending, Plan, Prepared, sections_of, to_correct
 from timelapse.streaming.declared import fitted, types_of
 from timelapse.streaming.filters import Filter, Filters
-from timelapse.streaming.format import Change, Checkpoint, Epoch, LiveRun
+from timelapse.streaming.format import Checkpoint, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.kernel import OpenKernel
 from timelapse.streaming.pack import Pack, packed
@@ -39,13 +39,11 @@ from timelapse.streaming.rows import Batch, bad_rows, late_as_asked, parted
 from timelapse.streaming.rules import Rules
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.streams import Partition, StreamEntry, admit, completeness
+from timelapse.streaming.succession import Successor
 from timelapse.streaming.sums import Sums, by_name
 
 FORGOTTEN = 1 << 28
 """Bytes of texts beyond twice what it began with that a kernel may hold before it is made anew."""
-
-Successor = Callable[[Epoch], tuple[Change, Stand, list[str], int]]
-"""What a program that follows another one begins with behind an epoch; what was done, for people; the wall clock, microseconds."""
 
 
 class Head:
@@ -125,18 +123,18 @@ class Head:
 
     def _change(self, change: Successor, last: Epoch) -> None:
         """Have another program go on from here: an epoch of its own, which has where that program begins."""
-        about, stand, done, now = change(last)
+        made = change(last)
         if self.late.rows:
-            done.append(f"{self.late.rows:,} late rows that waited for a correction stay aside")
+            made.done.append(f"{self.late.rows:,} late rows that waited for a correction stay aside")
         self.late.drop(last.number)
         number = last.number + 1
         epoch = self._about(
-            number, now, last.complete, last.end_seq, 0, Sums(), begin=last.begin, decisions=done, ended=False,
-            last_change=number, change=about,
+            number, made.now, last.complete, last.end_seq, 0, Sums(), begin=last.begin, decisions=made.done, ended=False,
+            **made.about(number),
         )  # fmt: skip
-        self._put(epoch, checkpoints.sections_of(stand), {})
+        self._put(epoch, made.sections, {})
         self._changed_at = last.complete
-        for line in done:
+        for line in made.done:
             self._tell(line)
 
     def _begin_kernel(self, *, compiled: bool) -> None:

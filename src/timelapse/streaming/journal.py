@@ -26,7 +26,7 @@ from timelapse.store.parts import sync, write_part
 from timelapse.streaming import chain
 from timelapse.streaming.declared import types_of
 from timelapse.streaming.format import Epoch
-from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.place import LocalPlace, RunPlace
 from timelapse.streaming.versions import Inserted, corrections, journalled
 
 FOLDER = "journal"
@@ -101,11 +101,11 @@ def _extend(
     if current.event_types != types:
         covered = 0  # its rows have other fields: all are written anew
     later = corrections(place, last, covered) if covered else []
-    cuts = [p.about.correction.cut for p in later if p.about.correction is not None]
+    cuts = [p.about.correction.cut for p in later if p.about.correction is not None and p.about.rows]
     kept = [s for s in current.segments if covered and s.ts_last[-1] < min(cuts, default=INT64_MAX)]
     rows = sum(s.count for s in kept)
     if rows < current.count or not covered:
-        first = _first_reaching(place, kept[-1].ts_last[-1], last.number) if kept else 1
+        first = first_reaching(place, kept[-1].ts_last[-1], last.number) if kept else 1
     else:
         first = covered + 1
     if covered and last.end_seq - begins == current.count and not cuts:
@@ -148,7 +148,7 @@ def _cover(folder: Path, version: int, epoch: int) -> None:
     write_part(folder / COVERED, msgspec.json.encode({**known, str(version): epoch}), lasting=True)
 
 
-def _first_reaching(place: LocalPlace, ts: int, last: int) -> int:
+def first_reaching(place: RunPlace, ts: int, last: int) -> int:
     """The first epoch that goes up to a time or beyond."""
     low, high = 1, last
     while low < high:

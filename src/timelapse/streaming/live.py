@@ -39,6 +39,7 @@ from timelapse.streaming.opening import (
     newest_epoch,
     numbered,
     refuse_impure,
+    refuse_sinks,
     sources_of,
     streams_before,
 )
@@ -60,7 +61,7 @@ def live(
     trigger: Span = "500ms", trigger_rows: int | None = None, idle: Span | None = "10s", late: Late = "side", ahead: Span | None = "1h",
     not_before: Moment | None = None, checkpoint: Span = "30s", quarantine: bool = False, max_quarantined: int = 1000,
     once: bool = False, correct_every: Span = "10s", correct_rows: int | None = None, correct_within: Span | None = "1d", start_from: Run | str | Path | None = None, sinks: Sequence[Sink] = (), standby: Span | None = None,
-    evolve: bool | Migration = False, promote: str | None = None, rebuild: bool = False, filters: Sequence[str] | None = None, allow_impure: bool = False, progress: Progress | None = None,
+    evolve: bool | Migration = False, reprocess_from: Moment | None = None, promote: str | None = None, rebuild: bool = False, filters: Sequence[str] | None = None, allow_impure: bool = False, progress: Progress | None = None,
 ) -> Live:  # fmt: skip
     """Run a program on streams. Returns when it has begun; it goes on in the background until it is stopped.
 
@@ -89,7 +90,8 @@ def live(
     recorded; (): none). `Live.keep_out` changes it while the run goes on.
 
     `evolve`: this is the next version of the program of the live run that is there: an epoch records the change, and states of the same name and declaration go on;
-    a Migration says what becomes of others. What is unsafe is refused (TL847). `promote`: the same, with the states of the shadow of this name, which has seen all of the journal.
+    a Migration says what becomes of others. What is unsafe is refused (TL847). With `reprocess_from` it takes over from
+    that time on: the journal's rows since go through it, and what it puts out takes the place of what was put out, as retractions and additions (`Live.feed`). `promote`: the same, with the states of the shadow of this name, which has seen all of the journal.
     `rebuild`: use no checkpoint, and run the journal again from its beginning, or from where the program changed.
 
     Raises UsageError, RunError (TL943) where another program's run is at `out`, ImpureProgram. What happens later is raised by `Live.wait`.
@@ -103,14 +105,12 @@ def live(
     ):
         if rows is not None and rows < 1:
             raise UsageError(f"{name} is {rows}", hint="give 1 or more", code="TL810")
+    since = None if reprocess_from is None else micros(reprocess_from, "reprocess_from= (--reprocess-from)")
     if late == "correct":
         refuse_seq(given)
-        for sink in sinks:
-            if not getattr(sink, "retracts", False):
-                raise UsageError(
-                    f"{sink.text} cannot take retractions, which corrections of late rows bring", code="TL846",
-                    hint="leave late rows aside (--late side), or read the feed: Live.feed",
-                )  # fmt: skip
+        refuse_sinks(sinks, "corrections of late rows bring", "leave late rows aside (--late side)")
+    if since is not None:
+        refuse_sinks(sinks, "reprocess_from= (--reprocess-from) brings", "leave the sink out for good")
     refuse_impure(given, allowed=allow_impure)
     rules = Rules(
         micros_of(lateness, "lateness= (--lateness)"), late,
@@ -166,7 +166,23 @@ def live(
         )  # fmt: skip
     heard_by = Silent() if progress is None else progress
     folder = scratch_folder("live", large=True)
-    change = successor(place, run, before, known, declared, given, evolve, promote, origin, heard_by.note)
+    change = successor(
+        place,
+        run,
+        before,
+        known,
+        declared,
+        given,
+        evolve,
+        promote,
+        origin,
+        heard_by.note,
+        since,
+        rules.quarantine,
+    )
+    last = newest_epoch(place)
+    if since is not None and last is not None and last.fingerprint == fingerprint(given) and known == before:
+        heard_by.note("the live run is of this version already: nothing is processed again")
 
     def make_head(wait: Callable[[str, float], None]) -> Head:
         for attempt in range(_CHANGES):

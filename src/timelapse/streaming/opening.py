@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -25,6 +25,7 @@ from timelapse.streaming import chain
 from timelapse.streaming.format import EPOCHS, FORMAT, RUN, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.place import LocalPlace
+from timelapse.streaming.sinks.base import Sink, can_retract
 from timelapse.streaming.sources.base import LiveSource
 from timelapse.streaming.sources.choose import source_of as live_source
 from timelapse.streaming.sources.push import Push
@@ -39,6 +40,17 @@ def refuse_impure(program: Program, *, allowed: bool) -> None:
             bad[0].message, place=bad[0].place, code=bad[0].code,
             hint=f"{bad[0].remedy.removesuffix('.')}. allow_impure=True (--allow-impure) runs it all the same, and its journal cannot be replayed",
         )  # fmt: skip
+
+
+def refuse_sinks(sinks: Sequence[Sink], why: str, hint: str) -> None:
+    """Raise UsageError (TL846) for a sink that cannot take back what it has."""
+    for sink in sinks:
+        if not can_retract(sink):
+            raise UsageError(
+                f"{sink.text} cannot take retractions, which {why}",
+                code="TL846",
+                hint=f"{hint}, or read the feed: Live.feed",
+            )
 
 
 def event_classes(program: Program, streams: Mapping[Any, Any]) -> list[type[Event]]:

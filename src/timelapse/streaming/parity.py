@@ -17,7 +17,7 @@ from timelapse.streaming.declared import types_of
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.journal import journal, taking_out
 from timelapse.streaming.place import LocalPlace
-from timelapse.streaming.recovery import Recovery
+from timelapse.streaming.recovery import ANY, Recovery
 from timelapse.streaming.sums import digest_of
 
 
@@ -79,7 +79,7 @@ def _since_change(out: Path, program: Program, last: Epoch, began: float) -> Par
         place,
         program,
         types_of(place, run, last),
-        quarantine=_ANY if last.quarantined else None,
+        quarantine=ANY if last.quarantined else None,
         tell=lambda _: None,
         checkpoints=False,
     )
@@ -93,6 +93,3 @@ def _since_change(out: Path, program: Program, last: Epoch, began: float) -> Par
     return Parity(
         digest == found, last.number, running.rerun, digest, found, records, time.perf_counter() - began
     )
-
-
-_ANY = 1 << 40

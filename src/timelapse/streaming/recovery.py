@@ -33,6 +33,9 @@ from timelapse.streaming.sums import Sums, by_name
 from timelapse.streaming.versions import Inserted, common, corrections, journalled, shift_of, valid
 from timelapse.streaming.window import Block, JournalEnd
 
+ANY = 1 << 40
+"""As many failing events of an epoch as there are: the run has bounded them."""
+
 
 @dataclass
 class PutOut:
@@ -126,7 +129,7 @@ class Recovery:
         folder: Path | None = None, origin: Origin | None = None, checkpoints: bool = True, sliced: bool = False,
     ) -> None:  # fmt: skip
         self.checkpoints, self.sliced = checkpoints, sliced
-        self._place, self._program, self._types = place, program, list(types)
+        self._place, self.program, self._types = place, program, list(types)
         self._quarantine, self._tell, self._folder, self._origin = quarantine, tell, folder, origin
         self._lag = lag_of(program)
         self.restorable = is_restorable(program)
@@ -190,12 +193,12 @@ class Recovery:
             stand, sums, begin = self.base(), self._origin.sums(), self._origin.begin
             journal.begin(self._origin.count, begin, self._blocks_before())
         if found is not None:
-            stand, start = found.stand(self._program, self.base), found.about.epoch
+            stand, start = found.stand(self.program, self.base), found.about.epoch
             epoch = chain.read_epoch(self._place, start).about
             sums, begin = Sums.of(epoch), epoch.begin
             gone = self._recall(epoch, journal)
         kernel = OpenKernel(
-            self._program, self._types, journal, stand, quarantine=self._quarantine, folder=self._folder, gone=gone, compiled=compiled
+            self.program, self._types, journal, stand, quarantine=self._quarantine, folder=self._folder, gone=gone, compiled=compiled
         )  # fmt: skip
         self.stood = stand if self.keep else None
         made = Running(kernel, journal, sums, begin, stand.complete, start, journal.count)
@@ -205,19 +208,24 @@ class Recovery:
             made.checkpoint, made.changes, made.noted = found.name, found.changes, found.noted
         return made
 
-    def stand(self, last: Epoch | None) -> Stand:
-        """Where the program stands at the end of `last`. Raises as `begin` does."""
+    def stand(
+        self, last: Epoch | None, then: tuple[Taken, int] | None = None, *, compiled: bool = True
+    ) -> Stand:
+        """Where the program stands at the end of `last`, or after further rows, up to a time. Raises as `begin` does."""
         self.keep = True
-        running, _ = self.begin(last)
+        running, _ = self.begin(last, compiled=compiled)
         assert self.stood is not None
-        if running.complete is None or running.begin is None:
+        if then is None and (running.complete is None or running.begin is None):
             return self.stood
         try:
+            if then is not None:
+                running.put(*then)
             changes = running.kernel.changes()
         except Abandoned:
-            running, _ = self.begin(last, compiled=False)
-            changes = running.kernel.changes()
-        return self.stood.then(self._program, changes, running.complete or 0).trimmed(self._program)
+            if not compiled:
+                raise
+            return self.stand(last, then, compiled=False)
+        return self.stood.then(self.program, changes, running.complete or 0).trimmed(self.program)
 
     def _by_slices(self, last: Epoch | None, compiled: bool) -> Running | None:
         """The program at the end of `last`, by a replay of the journal, where that is quicker. Raises RunError (TL944) as `again` does."""
@@ -225,7 +233,7 @@ class Recovery:
             return None
         start = None if self._origin is None else self._origin.path
         found = replayed(
-            self._place, self._program, last, start, quarantine=self._quarantine is not None, folder=self._folder, tell=self._tell
+            self._place, self.program, last, start, quarantine=self._quarantine is not None, folder=self._folder, tell=self._tell
         )  # fmt: skip
         if found is None:
             return None
@@ -234,23 +242,41 @@ class Recovery:
         journal.begin(found.count, found.begin, blocks)
         self._compare(found.sums(), chain.read_epoch(self._place, last.number))
         kernel = OpenKernel(
-            self._program, self._types, journal, stand, quarantine=self._quarantine, folder=self._folder, compiled=compiled
+            self.program, self._types, journal, stand, quarantine=self._quarantine, folder=self._folder, compiled=compiled
         )  # fmt: skip
         self.stood = stand if self.keep else None
         made = Running(kernel, journal, found.sums(), found.begin, stand.complete, last.number, journal.count)
         made.whole, made.rerun = (last.number, stand), found.count
         return made
 
-    def at(self, stand: Stand, epoch: Epoch | None, *, compiled: bool = True) -> Running:
-        """A program that stands so at the end of an epoch (None: before the first)."""
-        journal = JournalEnd(self._types, self._lag)
+    def at(
+        self, stand: Stand, epoch: Epoch | None, *, compiled: bool = True, then: Taken | None = None,
+        gone: set[int] | None = None,
+    ) -> Running:  # fmt: skip
+        """A program that stands so at the end of an epoch (None: before the first), or after further rows.
+
+        `gone`: of these rows, those that were taken out; they stay so, as those before (None: it decides by itself what to take out).
+        """
+        journal, out = JournalEnd(self._types, self._lag), set[int]()
         if epoch is not None:
-            self._recall(epoch, journal)
+            out = self._recall(epoch, journal)
+        elif self._origin is not None:
+            journal.begin(self._origin.count, self._origin.begin, self._blocks_before())
+        if then is not None:
+            journal.add(then.tables, then.rows)
         kernel = OpenKernel(
-            self._program, self._types, journal, stand, quarantine=self._quarantine, folder=self._folder, compiled=compiled
+            self.program, self._types, journal, stand, quarantine=self._quarantine, folder=self._folder, compiled=compiled, gone=None if gone is None else out | gone
         )  # fmt: skip
-        begin, number = (None, 0) if epoch is None else (epoch.begin, epoch.number)
+        begin, number = (journal.ts_first, 0) if epoch is None else (epoch.begin, epoch.number)
         return Running(kernel, journal, Sums(), begin, stand.complete, number, journal.count)
+
+    def around(self, start: Epoch | None, reaching: int, last: Epoch, ts: int) -> tuple[Taken, Taken]:
+        """The rows of one epoch before a time and from it on, in the newest version; `start`: the last one before with rows."""
+        inserted, pack = Inserted(self._types), chain.read_epoch(self._place, reaching)
+        inserted.add_all(corrections(self._place, last, reaching - 1))
+        after = None if start is None else start.complete
+        seq = pack.about.first_seq if start is None else start.end_seq
+        return journalled(self._types, pack, inserted, after, seq).parted(ts)
 
     def _blocks_before(self, since: int | None = None) -> Sequence[Block]:
         """What of the log that the run goes on from `after=` handlers will still be called for."""
@@ -290,7 +316,7 @@ class Recovery:
                 taken = journalled(self._types, pack, inserted, until, journal.count)
                 journal.add(taken.tables, taken.rows)
                 until = pack.about.complete
-        return _taken_out(packs)
+        return taken_out(packs)
 
     def again(
         self, running: Running, first: int, last: Epoch, late: Inserted | None, found: PutOut | None,
@@ -355,7 +381,7 @@ def begun_in(pack: Pack[Epoch]) -> tuple[str, int | None]:
     return pack.about.change.fingerprint, pack.about.complete
 
 
-def _taken_out(packs: Iterable[Pack[Epoch]]) -> set[int]:
+def taken_out(packs: Iterable[Pack[Epoch]]) -> set[int]:
     """The events that were taken out in some epochs, in the numbering of the last one."""
     gone = np.zeros(0, np.int64)
     for pack in packs:

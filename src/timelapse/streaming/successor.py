@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
 
 from timelapse.errors import UsageError
 from timelapse.log.types import EventType
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.kept import keep_sources
 from timelapse.model.program import Program, as_program, spec_of
+from timelapse.moments import time_text
 from timelapse.run.describe import source_of
 from timelapse.run.parameters import params_text
 from timelapse.streaming.declared import declared_records, differences, put_out, refuse_other, unsafe
 from timelapse.streaming.evolution import Migration, migrated
-from timelapse.streaming.format import Change, Epoch, LiveRun
+from timelapse.streaming.format import Change, Correction, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
-from timelapse.streaming.head import Successor
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.reading import program_now, version_folder
-from timelapse.streaming.recovery import Recovery
+from timelapse.streaming.recovery import ANY, Recovery
+from timelapse.streaming.reprocessing import reprocessed, start_at
 from timelapse.streaming.shadow import Shadow
 from timelapse.streaming.stand import Stand
+from timelapse.streaming.succession import Succession, Successor
 
 
 def successor(
     place: LocalPlace, run: LiveRun, types: Sequence[EventType], then: Sequence[EventType], given: Sequence[EventType], new: Program,
-    evolve: bool | Migration, promote: str | None, origin: Origin | None, tell: Callable[[str], None],
+    evolve: bool | Migration, promote: str | None, origin: Origin | None, tell: Callable[[str], None], since: int | None = None,
+    quarantine: int | None = None,
 ) -> Successor | None:  # fmt: skip
     """What the program begins with, should it be another one than the run's: from the old one's states, or from a shadow's.
 
-    `types`: the run's event types; `then`: from here on; `given`: as the program declares them.
+    `types`: the run's event types; `then`: from here on; `given`: as the program declares them. `since`: what it puts out from this time on
+    takes the place of what was put out; failing events are taken out of that as `quarantine` says.
     """
     if promote is not None and evolve:
         raise UsageError(
@@ -38,13 +44,21 @@ def successor(
             hint="a shadow has its own states",
             code="TL810",
         )
+    if since is not None and not evolve:
+        raise UsageError(
+            "reprocess_from= (--reprocess-from) belongs to evolve= (--evolve)",
+            hint="it says from which time on the next version takes the place of the one before",
+            code="TL810",
+        )
     if promote is None and not evolve:
         return None
     kept: dict[str, Shadow] = {}
     migration = evolve if isinstance(evolve, Migration) else Migration()
 
-    def begin(last: Epoch) -> tuple[Change, Stand, list[str], int]:
+    def begin(last: Epoch) -> Succession:
         refuse_other(new, put_out(place, last), declared_records(new))
+        correction: Correction | None = None
+        sections: Mapping[str, pa.Table] = {}
         if promote is None:
             old = program_now(place, run, last) if migration.before is None else as_program(migration.before)
             if fingerprint(old) != last.fingerprint:
@@ -52,10 +66,26 @@ def successor(
                     new, "the files of the version before are not what ran",
                     "give it: evolve=tl.Migration(before=Old()); or run a shadow, and promote it",
                 )  # fmt: skip
-            recovery = Recovery(place, old, types, quarantine=None, tell=tell, origin=origin)
+            recovery = Recovery(
+                place, old, types, quarantine=ANY if last.quarantined else None, tell=tell, origin=origin
+            )
             if not recovery.restorable:
                 raise unsafe(new, "the version before runs as the serial loop", "begin another live run")
-            stand, done = migrated(old, new, recovery.stand(last), migration)
+            done: list[str] = []
+
+            def migrate(there: Stand) -> Stand:
+                found, done[:] = migrated(old, new, there, migration)
+                return found
+
+            start = None if since is None else start_at(place, new, last, since)
+            if start is None:
+                stand = migrate(recovery.stand(last))
+            else:
+                tell(f"{spec_of(new).name} goes through the journal again, from {time_text(start.ts)} on")
+                newer = Recovery(place, new, then, quarantine=quarantine, tell=tell, origin=origin)
+                again = reprocessed(place, recovery, newer, migrate, start, last)
+                stand, correction, sections = again.stand, again.correction, again.sections
+                done.append(again.done)
             if fingerprint(old) != fingerprint(new):
                 done.insert(0, f"the program changes: {spec_of(new).name} follows {spec_of(old).name}")
         else:
@@ -77,6 +107,6 @@ def successor(
             [(kind.name, list(kind.texts)) for kind in then] if then != types else [],
         )
         done += differences(types, then, given)
-        return about, stand, done, time.time_ns() // 1000
+        return Succession(about, stand, done, time.time_ns() // 1000, correction, sections)
 
     return begin

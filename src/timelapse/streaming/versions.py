@@ -44,6 +44,11 @@ class Shift:
         rising = np.sort(seqs)
         return cls(rising - np.arange(len(rising)))
 
+    @classmethod
+    def none(cls) -> Shift:
+        """No row has moved."""
+        return cls(np.zeros(0, np.int64))
+
     def __call__(self, seqs: I64) -> I64:
         """The seqs in the new version; -1 (no row) stays."""
         moved: I64 = seqs + np.searchsorted(self.bounds, seqs, side="right")
@@ -53,7 +58,7 @@ class Shift:
 def shift_of(pack: Pack[Epoch]) -> Shift:
     """What a correction's epoch has done to the rows of the version before."""
     seqs = [pack.table(f"inserted/{n}").column("seq").to_numpy() for n in pack.names("inserted")]
-    return Shift.of(np.concatenate(seqs))
+    return Shift.of(np.concatenate(seqs)) if seqs else Shift.none()
 
 
 def corrections(place: RunPlace, last: Epoch | None, after: int) -> list[Pack[Epoch]]:
@@ -157,8 +162,7 @@ def journalled(
             for kind in types
             if f"journal/{kind.name}" in pack.sections
         }
-        first = min((int(t.column("ts")[0].as_py()) for t in tables.values()), default=0)
-        return Taken(tables, about.rows, first)
+        return Taken.of(tables)
     for number, kind in enumerate(types):
         if f"journal/{kind.name}" in pack.sections:
             own = bare(kind, pack.table(f"journal/{kind.name}"))
@@ -218,12 +222,12 @@ class Feed:
             self._parts.setdefault(name, []).append(Published(table, seq, epochs))
 
     def _retract(self, name: str, gone: pa.Table) -> None:
-        columns = [c for c in gone.column_names if c != EPOCH]
         for number in np.unique(gone.column(EPOCH).to_numpy()):
             own = gone.filter(pa.array(gone.column(EPOCH).to_numpy() == number))
             for part in self._parts.get(name, []):
                 if not len(part.epoch) or part.epoch[0] != number:
                     continue
+                columns = part.table.column_names  # of the version that put them out
                 left = [part.table.column(c) for c in columns]
                 stays = ~common(left, [own.column(c) for c in columns])[0]
                 part.table = part.table.filter(pa.array(stays))

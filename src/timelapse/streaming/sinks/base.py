@@ -63,6 +63,11 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
+def can_retract(sink: Sink) -> bool:
+    """Whether it can take back what it has: with an attribute `retracts`."""
+    return bool(getattr(sink, "retracts", False))
+
+
 class Follower:
     """Has a sink follow a run's epochs, in a thread of its own: a slow sink holds nobody back."""
 
@@ -117,6 +122,11 @@ class Follower:
             packs: list[Pack[Epoch]] = []
             rows = 0
             for pack in chain.epochs(self._place, self.epoch + 1, min(newest, self.epoch + MOST_EPOCHS)):
+                if not can_retract(self.sink) and pack.names("retracted"):
+                    raise SinkError(
+                        f"epoch {pack.about.number:,} takes back outputs that were put out before", place=Place(self.sink.text),
+                        hint="it cannot: read the feed of additions and retractions (Live.feed)",
+                    )  # fmt: skip
                 packs.append(pack)
                 rows += sum(s.rows for name, s in pack.sections.items() if name.startswith("out/"))
                 if rows >= MOST_ROWS:
