@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-fast lint format bench bench-install lock clean
+.PHONY: install demo test test-fast times lint format bench bench-install lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -35,13 +35,18 @@ demo: install
 test: install
 	$(BIN)/python -m pytest $(or $(ARGS),$(IN_TWO))
 
-# While you work: of each test the first case, without Spark, other processes, the compiler, and what takes long.
+# While you work: of each test the first case, without Spark, other processes, the compiler, and what takes long: more than
+# half a second of processor time when `make times` measured it.
 test-fast: install
 	$(BIN)/python -m pytest $(IN_TWO) --first-cases -m "not (spark or process or compiled or slow)" $(ARGS)
 
+# Runs the tests and writes how long they took (tests/times.json), by which `slow` is marked and long files come first.
+times: install
+	$(BIN)/python -m pytest $(IN_TWO) --write-times $(ARGS)
+
 # Whole groups of tests (tests/groups.py), those that take long first (tests/conftest.py). Code that is compiled is kept:
 # without it each of two processes rewrites the assertions of all tests, and each process that a test starts compiles all modules.
-test test-fast: export PYTHONDONTWRITEBYTECODE =
+test test-fast times: export PYTHONDONTWRITEBYTECODE =
 IN_TWO := -n 2 --dist loadgroup --durations 25
 
 lint: install

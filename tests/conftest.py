@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import groups
 from tests.marks import derived, takes_session
+from tests.times import Measure, Times
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="of a test with parameters only the first case (make test-fast)",
     )
+    parser.addoption("--write-times", action="store_true", help="measure the tests for tests/times.json")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--write-times"):
+        config.pluginmanager.register(Measure(config), "timelapse-times")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -48,13 +55,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Spark's and the long files come first, so that no process is left with a long one when the other has ended.
     """
     first: dict[str, pytest.Item] = {}
-    long = {item.location[0] for item in items if item.get_closest_marker("slow")}
+    times = Times.read()
     for item in items:
         for name in derived(item):
             item.add_marker(name)
+        if times.is_slow(item):
+            item.add_marker("slow")
         if not list(item.iter_markers("spark")):
             first.setdefault(item.nodeid.partition("[")[0], item)
-    items.sort(key=lambda item: (not takes_session(item), item.location[0] not in long))
+    items.sort(key=lambda item: (not takes_session(item), -times.of_file(item)))
     if config.getoption("--first-cases"):
         kept = set(first.values())
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])

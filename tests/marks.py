@@ -1,7 +1,7 @@
 """Marks that follow from what a test takes: nobody has to think of them.
 
 `spark`: it takes the session, or the module or the case says so. `process`: it, or what it calls in the tests, uses `subprocess`.
-`compiled`: it has passes compiled to machine code. `slow` is written by hand.
+`compiled`: it has passes compiled to machine code. `slow` follows from what was measured (`tests/times.py`).
 """
 
 from __future__ import annotations

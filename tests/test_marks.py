@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.groups import SPARK, group_of
+from tests.times import Times, measured
 from timelapse.kernels.choose import SWITCH
 
 HOOKS = """
@@ -107,3 +109,29 @@ def test_processes_are_handed_whole_groups(tmp_path: Path) -> None:
     }  # fmt: skip
     assert {len({process for _, process in found}) for found in groups.values()} == {1}
     assert len({process for _, _, process in ran}) == 2
+
+
+def test_what_was_measured_is_slow(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """By the first of a test's cases; of files that are measured again nothing stays, of those that are gone neither."""
+    here, other = "tests/test_marks.py", "tests/test_kept.py"
+    root, own = Path(__file__).parents[1], "test_what_was_measured_is_slow"
+    old = Times(
+        {other: {"": 9.0, "test_a": 3.0}, here: {"": 8.0, "test_b": 2.0}, "tests/test_gone.py": {"": 1.0}}
+    )
+    made = old.with_measured({here: {own: [0.7, 0.1], "test_c": [0.1, 5.0]}}, root)
+    made.write(tmp_path / "times.json")
+    assert json.loads((tmp_path / "times.json").read_text()) == {
+        other: {"": 9.0, "test_a": 3.0}, here: {"": 5.9, own: 0.7}
+    }  # fmt: skip
+    read = Times.read(tmp_path / "times.json")
+    assert (read.is_slow(request.node), read.of_file(request.node)) == (True, 5.9)
+    assert not Times.read(tmp_path / "none").is_slow(request.node)
+
+
+def test_time_of_processes_is_measured() -> None:
+    found: list[float] = []
+    with measured(found):
+        subprocess.run(
+            [sys.executable, "-c", "import time\nwhile time.process_time() < 0.2: pass"], check=True
+        )
+    assert found[0] >= 0.2

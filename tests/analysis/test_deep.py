@@ -87,7 +87,6 @@ def _events(program: type[tl.Program], count: int) -> list[Event]:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", _BODIES)
 def test_deep_code_is_replayed_explained_and_traced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One pass, in slices, and as rewritten Python: the serial result; `explain`, `why`, `check` and `diff` answer."""

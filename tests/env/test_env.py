@@ -94,7 +94,6 @@ def test_no_java_at_all_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.Mon
         java.find()
 
 
-@pytest.mark.slow
 def test_spark_runs_on_the_bundled_java_when_java_is_hidden(tmp_path: Path) -> None:
     """A real Spark job with no Java in the environment; and nothing is left in the working folder."""
     tools = tmp_path / "tools"

@@ -39,7 +39,6 @@ def _outputs(run: Run, most: int) -> list[Any]:
     return found
 
 
-@pytest.mark.slow
 def test_ticks_and_delayed_calls_are_told_as_by_the_serial_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Random programs with windows, ticks and after=: events, outputs of every kind of step, states, histories."""
     answered = answers_of_few(monkeypatch)

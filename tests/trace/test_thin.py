@@ -56,7 +56,6 @@ def always(patch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: out
 
 
-@pytest.mark.slow
 def test_random_programs_with_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """What events read and who wrote it, two levels deep; states at moments; histories of keys."""
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))

@@ -25,7 +25,6 @@ SEEDS = [40, 41, 44, 45, 47, 52, 60]
 """45, 47, 52: ticks write what is read; 60: calls of after= that the run's end leaves out."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("few_stops", [False, True])
 def test_random_steps_are_told_as_by_the_serial_loop(
     few_stops: bool, monkeypatch: pytest.MonkeyPatch

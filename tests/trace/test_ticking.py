@@ -44,7 +44,6 @@ def ticks(run: Run, depth: int) -> list[Any]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("depth", [0, 2])
 def test_random_ticks_are_told_as_by_the_serial_loop(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With windows, `after=` and several ticks at one time; looking for writers too, by the events that matter."""

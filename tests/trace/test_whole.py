@@ -55,7 +55,6 @@ def alike(found: Any) -> Any:
     return [alike(v) for v in found] if isinstance(found, list) else found
 
 
-@pytest.mark.slow
 def test_random_programs_are_told_as_by_the_serial_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """What events read and who wrote it, two levels deep; states at moments; histories of keys."""
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))

@@ -1,0 +1,90 @@
+"""How long tests took when `make times` measured them, in `tests/times.json`: seconds of processor time, with that of ended processes.
+
+By it files that take long are run first, and tests are marked `slow`, which the inner loop leaves out. Nobody keeps it by hand.
+A test that it does not have is new, and not slow. Of a test with cases the first is measured: the inner loop runs no other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SLOW = 0.5
+"""Seconds."""
+PATH = Path(__file__).with_suffix(".json")
+
+
+class Times:
+    """Of each file, the seconds of all its tests (under ""), and of those of its tests that are slow."""
+
+    def __init__(self, files: dict[str, dict[str, float]]) -> None:
+        self._files = files
+
+    @classmethod
+    def read(cls, path: Path = PATH) -> Times:
+        return cls(json.loads(path.read_text()) if path.is_file() else {})
+
+    def of_file(self, item: pytest.Item) -> float:
+        return self._files.get(item.location[0], {}).get("", 0.0)
+
+    def is_slow(self, item: pytest.Item) -> bool:
+        return name_of(item) in self._files.get(item.location[0], {})
+
+    def with_measured(self, measured: dict[str, dict[str, list[float]]], root: Path) -> Times:
+        """What is known when some files were measured: files that are gone are dropped."""
+        files = {file: known for file, known in self._files.items() if (root / file).is_file()}
+        for file, tests in measured.items():
+            total = sum(sum(cases) for cases in tests.values())
+            slow = {name: round(cases[0], 1) for name, cases in sorted(tests.items()) if cases[0] > SLOW}
+            files[file] = {"": round(total, 1), **slow}
+        return Times(files)
+
+    def write(self, path: Path = PATH) -> None:
+        lines = [f"{json.dumps(file)}: {json.dumps(known)}" for file, known in sorted(self._files.items())]
+        path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def name_of(item: pytest.Item) -> str:
+    """A test's name within its file, without its case."""
+    return item.nodeid.partition("::")[2].partition("[")[0]
+
+
+class Measure:
+    """A plugin that measures all tests of a run, also in processes of pytest-xdist, and writes what it found."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._found: dict[str, dict[str, list[float]]] = {}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        with measured(self._found.setdefault(item.location[0], {}).setdefault(name_of(item), [])):
+            return (yield)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        for file, tests in getattr(node, "workeroutput", {}).get("timelapse_times", {}).items():
+            for name, cases in tests.items():
+                self._found.setdefault(file, {}).setdefault(name, []).extend(cases)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        if hasattr(self._config, "workeroutput"):
+            self._config.workeroutput["timelapse_times"] = self._found
+        else:
+            Times.read().with_measured(self._found, self._config.rootpath).write()
+
+
+@contextmanager
+def measured(into: list[float]) -> Iterator[None]:
+    before = sum(os.times()[:4])
+    try:
+        yield
+    finally:
+        into.append(sum(os.times()[:4]) - before)
