@@ -335,7 +335,7 @@ def test_again_takes_what_is_new(tmp_path: Path) -> None:
     assert Log.open(tmp_path / "log").version == 2
     changed = cli("ingest", path, "--late", "include")
     assert changed.code == 0, changed.err
-    assert "1.csv was taken in again: 1 events of its old version are gone" in changed.out.replace("\n", " ")
+    assert "1.csv was taken in again: 1 event of its old version is gone" in changed.out.replace("\n", " ")
     assert Log.open(tmp_path / "log").version == 3
     assert [e.ts for e in Log.open(tmp_path / "log").events()] == [10, 11, 20]
     assert cli("ingest", path, "--overwrite").code == 0

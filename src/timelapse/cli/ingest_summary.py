@@ -46,7 +46,7 @@ def print_summary(log: Log, seconds: float, events: str, *, as_json: bool) -> No
     print_noticed(last)
     _print_sums(last, info.ingests[:-1])
     if skipped:
-        line(("skipped   ", "dim"), f"{skipped:,} rows: {skipped_as(last.sources)}")
+        line(("skipped   ", "dim"), f"{many(skipped, 'row', 'rows')}: {skipped_as(last.sources)}")
     if (doubt := doubtful_times(info.ts_first, info.ts_last)) is not None:
         line(("warning   ", "yellow"), doubt)
     print_gaps(info)
