@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _PATIENT = 2_000_000
 """Over so many events a pass that is cut down to what is asked for is worth compiling, though the whole program is compiled."""
+WAYS = 3
+"""So often a question goes through the log, about."""
 _TOLD = 1024
 """Events that run as Python, between two times that progress is told; the first times come sooner, where each event takes long."""
 Visit = Callable[["Moment"], bool]
@@ -87,17 +89,20 @@ def slower_start(program: Program, work: PassProgram, known: PassProgram, events
 
 def walker(
     program: Program, work: PassProgram, starts: Mapping[str, pa.Table], events: int, *, final: bool = True,
-    quarantine: int | None = None,
+    quarantine: int | None = None, slow: int = 0,
 ) -> SliceKernel:  # fmt: skip
-    """A kernel to walk with, over so many events: it is not asked what a slice did."""
-    from timelapse.kernels.choose import FLAT_EVENTS, WARM_EVENTS, SliceKernel
+    """A kernel to walk with, over so many events: it is not asked what a slice did. `slow`: so many ran as Python for the same question."""
+    from timelapse.kernels import choose
 
-    # A question goes the same way several times, so machine code that is there is worth loading sooner.
-    share = WARM_EVENTS if events >= FLAT_EVENTS else events
-    return SliceKernel(
-        program, work, starts, events, final=final, prefetch=cores() > 1, quarantine=quarantine, asked=(), rows=False,
-        share=share,
-    )  # fmt: skip
+    # A question goes the same way several times, so machine code that is there is worth loading sooner, and the compiler worth
+    # waiting for.
+    share = choose.WARM_EVENTS if events >= choose.FLAT_EVENTS else events
+    waits = events >= choose.FLAT_EVENTS and WAYS * (slow + events) >= choose.COLD_EVENTS
+    with choose.repeated(-(-choose.COLD_EVENTS // events) if waits else 1):
+        return choose.SliceKernel(
+            program, work, starts, events, final=final, prefetch=cores() > 1, quarantine=quarantine, asked=(), rows=False,
+            share=share,
+        )  # fmt: skip
 
 
 class Walk:
@@ -225,4 +230,4 @@ def counted(events: Iterable[Event], tick: Tick) -> Iterator[Event]:
         yield event
 
 
-__all__ = ["Moment", "Untold", "Visit", "Walk", "counted", "slower_start", "walker"]
+__all__ = ["WAYS", "Moment", "Untold", "Visit", "Walk", "counted", "slower_start", "walker"]

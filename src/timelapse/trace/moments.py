@@ -53,6 +53,8 @@ class Past:
         self._starts: dict[int, dict[str, pa.Table]] = {}
         self._columns: Columns | None = None
         self._focus: Focus | None = None
+        self.slow = 0
+        """Events that were gone through as Python."""
         self.deep: set[str] = set()
         """States of which it was given up to find out read by read what is read of them."""
 
@@ -283,9 +285,11 @@ class Past:
         )
         kernel = walker(
             self.program, work, starts, hi - lo, final=work is self._work,
-            quarantine=self.quarantine if thin is None else None,
+            quarantine=self.quarantine if thin is None else None, slow=self.slow,
         )  # fmt: skip
         walk = Walk(kernel, source)
+        if not walk.compiled:
+            self.slow += hi - lo if thin is None else len(thin.seqs)
         try:
             slowly = (
                 ""

@@ -16,9 +16,9 @@ import pyarrow as pa
 from timelapse.analysis import PassProgram, analyse, final_pass
 from timelapse.env.machine import cores
 from timelapse.kernels.base import Abandoned, Tick
-from timelapse.kernels.choose import FLAT_EVENTS, WARM_EVENTS, SliceKernel, choice, repeated
+from timelapse.kernels.choose import COLD_EVENTS, FLAT_EVENTS, WARM_EVENTS, SliceKernel, choice, repeated
 from timelapse.kernels.source import Source
-from timelapse.kernels.walk import Visit, Walk
+from timelapse.kernels.walk import WAYS, Visit, Walk
 from timelapse.kinds.grouped import Grouped
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 _SLOWER = 2
 """So many events are gone through in the time that a member of a set takes to be loaded and linked, about."""
-_WAYS = 3
-"""So often a question goes through the log, about."""
+_SOON = 100_000
+"""From so many events on the compiler is waited for: what is left else is the serial loop."""
 
 
 def past_of(run: Run, progress: Progress | None = None) -> Past:
@@ -88,6 +88,10 @@ class WholePast(FromBeginning):
     """The same for programs that reach into other times: going through it is compiled, or raises Uncompiled."""
 
     patience = 4
+
+    def __init__(self, run: Run, progress: Progress | None = None) -> None:
+        super().__init__(run, progress)
+        self.slow = COLD_EVENTS // WAYS - _SOON
 
     def used_at(self, event: Event) -> Collection[Place]:
         try:
@@ -148,7 +152,7 @@ class WholePast(FromBeginning):
         # A question goes this way several times, and what is left else is the serial loop: machine code that is there is
         # worth loading sooner, and the compiler worth waiting for.
         share = max(hi, WARM_EVENTS) if hi >= FLAT_EVENTS else hi
-        with repeated(_WAYS if hi >= WARM_EVENTS else 1):
+        with repeated(WAYS if hi >= WARM_EVENTS else 1):
             kernel = SliceKernel(
                 self.program, work, {}, hi, final=True, prefetch=cores() > 1, alone=True, rows=False, asked=(), share=share
             )  # fmt: skip
