@@ -9,6 +9,7 @@ from tests.trace.programs import Antispam, Friendship, Message
 from tests.trace.test_event import messages
 from timelapse.kernels import choose
 from timelapse.kernels.native import build
+from timelapse.kernels.walk import Moment
 from timelapse.log import MemoryLog
 from timelapse.run import replay
 from timelapse.trace.moments import Past
@@ -29,8 +30,13 @@ def test_the_compiler_is_waited_for_once_much_ran_as_python(monkeypatch: pytest.
     monkeypatch.setattr(choose, "FLAT_EVENTS", 20)
     monkeypatch.setattr(choose, "WARM_EVENTS", 40)
     monkeypatch.setattr(choose, "COLD_EVENTS", 3 * 250)
-    past, found = Past(run), []
+    past, found = Past(run), list[object]()
+
+    def visit(moment: Moment) -> bool:
+        found.append(moment.value("total", ()))
+        return False
+
     for _ in range(4):
-        past.walk(0, [120], lambda moment: bool(found.append(moment.value("total", ()))))
+        past.walk(0, [120], visit)
     assert compiled == [False, False, True, True]
     assert len(set(map(repr, found))) == 1
