@@ -11,24 +11,24 @@ from importlib.resources import files
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 from timelapse.errors import SourceError, TimelapseError, UsageError
 from timelapse.model.program import spec_of
 from timelapse.streaming.live import Live
 from timelapse.streaming.serve.asking import Asking, read_row
 from timelapse.streaming.serve.guard import Guard, Refused, host_and_port, is_local, tokens_at
+from timelapse.streaming.serve.sending import MOST_BODY, Conversation, checked_key, rows_in
 from timelapse.streaming.serve.status import metrics, status
 from timelapse.streaming.serve.values import key_of, plain
 from timelapse.streaming.sources.push import Push
 
-MOST_BODY = 32 << 20
 MOST_QUESTION = 1 << 20
 MOST_LISTED = 1000
 _CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'"
@@ -54,7 +54,7 @@ class Server:
         self._app = _App(run, Guard(self.tokens, host))
         config = uvicorn.Config(
             self._app.starlette(), host=host, port=port, log_level="warning", access_log=False, lifespan="off", ssl_certfile=certificate,
-            ssl_keyfile=key, timeout_graceful_shutdown=2, server_header=False,
+            ssl_keyfile=key, timeout_graceful_shutdown=2, server_header=False, ws="websockets-sansio", ws_max_size=MOST_BODY,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
         self._socket = config.bind_socket() if port else _free(host)
@@ -110,6 +110,8 @@ class _App:
             self._route("/api/filters", self._filters, "operate", "POST"),
             self._route("/push/{type}", self._push, "push", "POST"),
             self._route("/push/{type}/{stream}", self._push, "push", "POST"),
+            WebSocketRoute("/push/{type}", self._converse),
+            WebSocketRoute("/push/{type}/{stream}", self._converse),
             self._route("/api/{what}", self._operate, "operate", "POST"),
         ]
         return Starlette(routes=routes)
@@ -214,19 +216,31 @@ class _App:
     # --- rows and operations ----------------------------------------------------------------------------
 
     async def _push(self, request: Request) -> Response:
-        push = self._run.push_of(request.path_params["type"], request.path_params.get("stream", ""))
-        if push is None:
-            raise Refused(404, "no stream of this name takes rows")
+        push = self._push_of(request)
         if request.headers.get("content-encoding", "identity") != "identity":
             raise Refused(415, "send rows as they are: compressed ones are not read")
         body = await _body(request, MOST_BODY)
         kind = request.headers.get("content-type", "application/x-ndjson").partition(";")[0].strip()
-        key = request.headers.get("idempotency-key", "")
-        if len(key) > 200:
-            raise Refused(400, "an Idempotency-Key has at most 200 characters")
-        table = await run_in_threadpool(_rows, push, body, kind)
+        key = checked_key(request.headers.get("idempotency-key", ""))
+        table = await run_in_threadpool(rows_in, push, body, kind)
         counted = await run_in_threadpool(push.send, table, id=key)
         return JSONResponse({"rows": table.num_rows, "counted": counted})
+
+    def _push_of(self, request: HTTPConnection) -> Push:
+        push = self._run.push_of(request.path_params["type"], request.path_params.get("stream", ""))
+        if push is None:
+            raise Refused(404, "no stream of this name takes rows")
+        return push
+
+    async def _converse(self, socket: WebSocket) -> None:
+        """Rows, message after message."""
+        try:
+            self._guard.check(socket, "push")
+            conversation = Conversation(socket, self._push_of(socket))
+        except Refused as refused:
+            await socket.send_denial_response(refused.response())
+            return
+        await conversation.hold()
 
     async def _filters(self, request: Request) -> Response:
         """Which rows are put aside from the next epoch on."""
@@ -262,27 +276,3 @@ def _moment(epoch: Any) -> dict[str, Any]:
         return {"epoch": 0, "complete": None, "age_seconds": None}
     age = max(0.0, time.time() - epoch.written / 1e6)
     return {"epoch": epoch.number, "complete": epoch.complete, "age_seconds": round(age, 3)}
-
-
-def _rows(push: Push, body: bytes, kind: str) -> pa.Table:
-    """The rows of a request. Raises ValueError: nothing of it counts then."""
-    if kind == "application/vnd.apache.arrow.stream":
-        try:
-            with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
-                table = reader.read_all()
-            table.validate(full=True)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise ValueError(f"the Arrow stream cannot be read: {error}") from None
-        return table
-    if kind == "application/json":
-        try:
-            found = msgspec.json.decode(body)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise ValueError(f"the body is no JSON: {error}") from None
-        rows = found if isinstance(found, list) else [found]
-        body = b"\n".join(map(msgspec.json.encode, rows))
-    elif kind not in ("application/x-ndjson", "application/jsonl", "text/plain"):
-        raise Refused(
-            415, "send application/json, application/x-ndjson or application/vnd.apache.arrow.stream"
-        )
-    return push.parsed(body)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
 from timelapse.errors import UsageError
@@ -76,7 +76,7 @@ class Guard:
     def __init__(self, tokens: Mapping[str, str], host: str) -> None:
         self._tokens, self._host = dict(tokens), host
 
-    def check(self, request: Request, right: str | None) -> None:
+    def check(self, request: HTTPConnection, right: str | None) -> None:
         """Raises Refused. `right`: what the request needs a token for; None: nothing."""
         named = urlsplit("//" + request.headers.get("host", "")).hostname or ""
         allowed = {*_LOCAL, self._host}

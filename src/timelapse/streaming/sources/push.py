@@ -89,6 +89,16 @@ class Push:
 
         Raises TypeMismatch and the like for rows that do not fit, TimeoutError, SourceError where the run has stopped.
         """
+        return self.sending(rows, id=id, timeout=timeout).result(timeout)
+
+    def sending(
+        self,
+        rows: Iterable[Event] | pa.Table,
+        *,
+        id: str = "",  # noqa: A002
+        timeout: float | None = 60.0,
+    ) -> Future[int]:
+        """The same without waiting until the rows are durable: that is when the result is there. Rows are written in the order of calls."""
         if not self._ready.wait(timeout):
             raise TimeoutError("the live run that is to read this stream was not started")
         if self._closed.is_set():
@@ -99,8 +109,12 @@ class Push:
             ) from self._failure
         table = rows if isinstance(rows, pa.Table) else self._table(rows)
         sent = _Sent(self._checked(table), id, Future())
-        self._queue.put(sent, timeout=timeout)
-        return sent.done.result(timeout)
+        sent.done.set_running_or_notify_cancel()  # who waits may leave; the rows are written
+        try:
+            self._queue.put(sent, timeout=timeout)
+        except queue.Full:
+            raise TimeoutError("too much was sent that is not written yet") from None
+        return sent.done
 
     def _table(self, rows: Iterable[Event]) -> pa.Table:
         events = list(rows)

@@ -1,0 +1,153 @@
+"""Rows over a WebSocket: each message is answered once it is durable, and counts once."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+import timelapse as tl
+from tests.streaming.test_live import FAST
+from tests.streaming.test_serve import Named, Names, rows
+from timelapse.streaming.live import Live
+from timelapse.streaming.serve.app import Server
+from timelapse.streaming.sources.push import Push
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Live, Server]]:
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    with tl.live(Names, {Named: tl.Push()}, tmp_path / "out", idle=None, **FAST) as run:
+        server = Server(run, "127.0.0.1:0")
+        yield run, server
+        server.close()
+
+
+@contextmanager
+def sender(
+    server: Server, path: str = "/push/Named", right: str = "push", **headers: str
+) -> Iterator[ClientConnection]:
+    sent = {
+        "Authorization": f"Bearer {server.tokens[right]}",
+        **{n.replace("_", "-"): v for n, v in headers.items()},
+    }
+    with connect(server.address.replace("http", "ws", 1) + path, additional_headers=sent) as socket:
+        yield socket
+
+
+def answer(socket: ClientConnection) -> Any:
+    return json.loads(socket.recv(timeout=60))
+
+
+def test_each_message_is_answered_in_order(served: tuple[Live, Server]) -> None:
+    run, server = served
+    with sender(server) as socket:
+        for n in range(200):
+            socket.send(rows("ann", "bob", start=10 * n + 1).decode())
+            if n == 100:
+                socket.send('{"ts": 5, "name": 7, "size": 1}')
+                socket.send("no row at all")
+        answers = [answer(socket) for _ in range(202)]
+        assert [a["message"] for a in answers] == list(range(1, 203))
+        assert [n for n, a in enumerate(answers) if "error" in a] == [101, 102]
+        assert "size" in answers[101]["error"] or "name" in answers[101]["error"]
+        assert all(a["counted"] == 2 for a in answers if "error" not in a)
+        table = pa.table({"ts": [10_000, 10_001], "name": ["eve", "end"], "size": [1, 1]})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        socket.send(sink.getvalue().to_pybytes())
+        assert answer(socket) == {"message": 203, "counted": 2}
+        socket.send(b"no stream of Arrow's")
+        assert "Arrow" in answer(socket)["error"]
+    run.until(lambda e: e.end_seq == 401)
+    assert [e.ts for e in run.journal().events(Named)] == [
+        *(10 * n + k for n in range(200) for k in (1, 2)),
+        10_000,
+    ]
+    assert run.parity().same
+
+
+def test_who_was_cut_off_sends_again(served: tuple[Live, Server]) -> None:
+    """Messages of a key are numbered: one that was durable counts once, whatever its sender has heard."""
+    run, server = served
+    messages = [rows("ann", start=n + 1).decode() for n in range(12)]
+    with sender(server, Idempotency_Key="device 7") as socket:
+        for message in messages[:8]:
+            socket.send(message)
+        assert [answer(socket)["counted"] for _ in range(3)] == [1, 1, 1]
+    run.until(lambda e: e.end_seq == 7)  # all eight are there; five answers were lost
+    with sender(server, "/push/Named?first=4", Idempotency_Key="device 7") as socket:
+        for message in messages[3:]:
+            socket.send(message)
+        found = [answer(socket) for _ in range(9)]
+    assert [a["message"] for a in found] == list(range(4, 13))
+    assert [a["counted"] for a in found] == [0] * 5 + [1] * 4
+    with sender(server, Idempotency_Key="device 8") as socket:
+        socket.send(rows("end", start=90).decode())
+        assert answer(socket)["counted"] == 1
+    run.until(lambda e: e.end_seq == 12)
+    assert run.get("n", "ann") == 0
+    assert sum(p.rows for p in run.last.partitions) == 13 if run.last else False
+
+
+def test_who_may_send(served: tuple[Live, Server]) -> None:
+    _, server = served
+    for path, right, headers, status in (
+        ("/push/Named", "read", {}, 401),
+        ("/push/Nobody", "push", {}, 404),
+        ("/push/Named/other", "push", {}, 404),
+        ("/push/Named?first=x", "push", {}, 400),
+        ("/push/Named", "push", {"Origin": "http://evil.example"}, 403),
+        ("/push/Named", "push", {"Idempotency_Key": "x" * 201}, 400),
+    ):
+        with pytest.raises(InvalidStatus) as caught, sender(server, path, right, **headers):
+            raise AssertionError
+        assert caught.value.response.status_code == status
+        assert b"error" in (caught.value.response.body or b"")
+
+
+def test_a_sender_is_not_listened_to_beyond_what_waits(
+    served: tuple[Live, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the disk does not answer, what waits of one sender is bounded; then all of it counts, in order."""
+    run, server = served
+    go_on, taken = threading.Event(), list[int]()
+    write, sending = Push._put, Push.sending
+
+    def slow(self: Push, new: Any) -> None:
+        go_on.wait(60)
+        write(self, new)
+
+    def counted(self: Push, *args: Any, **options: Any) -> Any:
+        taken.append(1)
+        return sending(self, *args, **options)
+
+    monkeypatch.setattr(Push, "_put", slow)
+    monkeypatch.setattr(Push, "sending", counted)
+    with sender(server) as socket:
+
+        def send() -> None:
+            for n in range(300):
+                socket.send(rows("ann", start=n + 1).decode())
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        end = time.monotonic() + 60
+        while len(taken) < 60 and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        assert 60 <= len(taken) <= 70
+        go_on.set()
+        assert [answer(socket) for _ in range(300)] == [{"message": n + 1, "counted": 1} for n in range(300)]
+        thread.join()
+    run.until(lambda e: e.end_seq == 299)
