@@ -137,7 +137,8 @@ CLUSTER = """
     sys.path.insert(0, ".")
     import user_rules
     spark = (SparkSession.builder.master("local-cluster[2,1,2048]").config("spark.ui.enabled", "false")
-             .config("spark.executor.memory", "1g").getOrCreate())
+             .config("spark.executor.memory", "1g")
+             .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC").getOrCreate())
     events = [user_rules.Tick(k=i % 5, ts=i // 3) for i in range(200)]
     log = tl.Log.write("log", {user_rules.Tick: spark.createDataFrame(
         [(e.k, e.ts) for e in events], "k long, ts long")}, spark=spark)

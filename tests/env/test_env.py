@@ -107,6 +107,7 @@ def test_spark_runs_on_the_bundled_java_when_java_is_hidden(tmp_path: Path) -> N
     work.mkdir()
     env = {k: v for k, v in os.environ.items() if not k.startswith(("JAVA", "JDK", "SPARK", "PYSPARK"))}
     env |= {"PATH": str(tools), "TIMELAPSE_CACHE": str(tmp_path / "cache")}
+    env |= {"SPARK_SUBMIT_OPTS": os.environ["SPARK_SUBMIT_OPTS"]}  # quick to start, as of all tests
     done = subprocess.run(
         [sys.executable, "-c", SMALL_JOB],
         env=env,

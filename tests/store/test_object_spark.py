@@ -26,7 +26,8 @@ from timelapse.env.spark_session import session
 from rules import Counting, Often
 
 log, out = sys.argv[1:]
-spark = session(master="local-cluster[2,1,1024]", conf={"spark.sql.shuffle.partitions": "2"})
+spark = session(master="local-cluster[2,1,1024]", conf={
+    "spark.sql.shuffle.partitions": "2", "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
 run = tl.replay(Counting, log, out, slices=3, engine="spark", spark=spark, strategy="staged")
 local = tl.replay(Counting, log, slices=2, engine="local")
 assert run.digest == local.digest, (run.digest, local.digest)
