@@ -365,7 +365,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         with tl.live(Watch(least=4), both, out, once=True) as run:
             run.wait(30)
     assert other.value.code == "TL943"
-    with pytest.raises(RunError):
+    with pytest.raises(RunError, match="in the run's order"):
         tl.live(Watch, {Hit: tmp_path / "in", Mark: tmp_path / "in"}, out)
     with pytest.raises(RunError):
         tl.live(Watch, both, tmp_path)

@@ -158,6 +158,12 @@ def live(
         known = grown(before, declared)
     except Unfit as error:
         raise unsafe(given, error.what, error.hint) from None
+    names = [kind.name for kind in declared]
+    if (order := [kind.name for kind in known if kind.name in names]) != names:
+        raise RunError(
+            f"the live run orders rows of the same time by the event types {', '.join(order)}, and these streams are given as {', '.join(names)}",
+            place=Place(str(place)), code="TL943", hint="give them in the run's order, new ones last",
+        )  # fmt: skip
     if known != before and promote is None and not evolve:
         raise RunError(
             f"the live run has other event types: {'; '.join(differences(before, known, declared))}",
