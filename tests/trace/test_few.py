@@ -21,8 +21,12 @@ from timelapse.log import MemoryLog
 from timelapse.model.program import spec_of
 from timelapse.moments import time_text
 from timelapse.run import Run, replay
+from timelapse.trace import few as few_module
 from timelapse.trace import timed
+from timelapse.trace.few import Few
+from timelapse.trace.knowledge import Unfocused
 from timelapse.trace.steps import MISSING
+from timelapse.trace.whole import WholePast
 
 
 def _outputs(run: Run, most: int) -> list[Any]:
@@ -148,6 +152,22 @@ def test_nothing_is_gone_through_where_little_matters(monkeypatch: pytest.Monkey
     assert told(run, list(range(0, 200, 9)), [])
     for key, table in ((1, "spent"), ((1, 3), "shops"), ((2, 4), "by_hour")):
         run.history(table, (key, 1) if table == "spent" else key, at=150)
+
+
+def test_beside_the_serial_loop_much_searching_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is given up for the sake of going through the log compiled is done after all where that cannot be."""
+    run = replay(Hours, payments(4, 200), spark=False)
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("the whole log is gone through")
+
+    asked = list(range(0, 200, 9))
+    wanted = told(run, asked, [])
+    monkeypatch.setattr(timed.All, "__init__", refuse)
+    monkeypatch.setattr(few_module, "_OFTEN", -1)
+    with pytest.raises(Unfocused, match="far apart"):
+        Few(WholePast(run), 200).writes([("spent", (1, 1))], None, None)
+    assert told(run, asked, []) == wanted
 
 
 class Alarm(tl.Event):

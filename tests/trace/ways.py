@@ -17,7 +17,7 @@ from timelapse.trace.whole import WholePast
 def without_few(patch: pytest.MonkeyPatch) -> None:
     """From here on nobody looks at the events that matter alone."""
 
-    def refuse(*_: Any) -> Any:
+    def refuse(*_: Any, **__: Any) -> Any:
         raise Unfocused("a test says so")
 
     patch.setattr(Few, "__init__", refuse)

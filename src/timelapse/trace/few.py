@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 MOST = 60_000
 """Events that are run for one question."""
+_OFTEN = 1.5
+"""So often as much as all of the log may be read for single events: to go through it from its beginning takes longer."""
 _ALONE = ("last", "ago", "after", "every", "derive")
 """What programs may do that are looked into so."""
 
@@ -52,13 +54,13 @@ def number_of(ts: int, phase: int, root: int, place: int) -> int:
 class Few:
     """The events of a run that matter. What was found for one question is of use to the next about the same events."""
 
-    def __init__(self, past: Past, end: int) -> None:
-        """`end`: events from there on are not asked about. Raises Unfocused."""
+    def __init__(self, past: Past, end: int, *, patient: bool = False) -> None:
+        """`end`: events from there on are not asked about. `patient`: nothing else is left but the serial loop. Raises Unfocused."""
         self.past = past
         if any(use.what not in _ALONE for use in past.spec.times):
             raise Unfocused("events and writes are dated")
         self.known = past.stepwise
-        self.matter = Matter(past, self.known, 0, end, (), MOST)
+        self.matter = Matter(past, self.known, 0, end, (), MOST, often=_OFTEN, patient=patient)
         self.refused = past.refused()
         self.asked: dict[int, Event] = {}
         """Events that are gone through as they are, with all their fields."""

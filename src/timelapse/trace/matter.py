@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LONGEST = 1 << 24
 """Events of a stretch whose columns are kept in memory."""
-_OFTEN = 0.6
+OFTEN = 0.6
 """So much of a stretch is read for single events of it, at most: beyond, going through it costs no more."""
 _ROUNDS, _FEWER, _LONG = 40, 6, 1 << 20
 """Reads that are found out one after the other; fewer in a stretch of more events than that, which is searched each time."""
@@ -46,16 +46,26 @@ def place_of(spec: StateSpec, stored: Any) -> Any:
 class Matter:
     """Events lo <= seq < end. `most`: so many are run for one question; Unfocused is raised beyond.
 
-    `skip`: events that had no effect.
+    `skip`: events that had no effect. `often`: see OFTEN. `patient`: what matters is worth much searching.
     """
 
     def __init__(
-        self, past: Past, known: Knowledge, lo: int, end: int, skip: Collection[int], most: int
+        self,
+        past: Past,
+        known: Knowledge,
+        lo: int,
+        end: int,
+        skip: Collection[int],
+        most: int,
+        *,
+        often: float = OFTEN,
+        patient: bool = False,
     ) -> None:
         if end - lo > LONGEST:
             raise Unfocused("the stretch is long")
         self._past, self._known, self.lo, self.end = past, known, lo, end
-        self._skip, self._most = skip, most
+        self._skip, self._most, self._patient = skip, most, patient
+        self._often = often
         self._types = {cls.__name__: cls for cls in past.spec.events}
         self._columns: Columns | None = None
         self._rows: dict[tuple[int, tuple[str, ...]], Event] = {}
@@ -73,10 +83,10 @@ class Matter:
 
         Raises Unfocused beyond; of a long stretch also, later on, as soon as one of the same states is read so.
         """
-        deep, long = self._past.deep, self.end - self.lo > _LONG
+        deep, long = self._past.deep, self.end - self.lo > _LONG and not self._patient
         for _ in range(_FEWER if long else _ROUNDS):
             yield
-            if any(name in deep for name, _ in unknown):
+            if not self._patient and any(name in deep for name, _ in unknown):
                 break
         if long:
             deep.update(name for name, _ in unknown)
@@ -167,7 +177,7 @@ class Matter:
             if (seq, names) not in self._rows:
                 missing.setdefault((cls, names), []).append(seq)
         for (cls, names), own in missing.items():
-            if self._columns.spent > _OFTEN:
+            if self._columns.spent > self._often and not self._patient:
                 raise Unfocused("what matters lies far apart")
             for event in self._columns.events(cls, np.asarray(own, np.int64), names):
                 self._rows[event.seq, names] = event

@@ -23,7 +23,8 @@ def answered(
     *,
     most: int | None = None,
 ) -> T:
-    """The answer of the first way that has one: the events that matter, alone; the log gone through compiled; the serial loop.
+    """The answer of the first way that has one: the events that matter, alone, if that is soon done; the log gone through compiled; the
+    events that matter, however long that takes; the serial loop.
 
     `end`: events from there on are not asked about. `by_slices`: what answers where nothing happens but log events. `most`: TooLong is
     raised where the serial loop would have to go through more events.
@@ -43,6 +44,11 @@ def answered(
             return by_slices()
         except Uncompiled as reason:
             uncompiled = str(reason)
+    if isinstance(past, WholePast):
+        try:
+            return ask(Few(past, end, patient=True))  # beside the serial loop it is quick
+        except Unfocused as reason:
+            why = str(reason)
     if most is not None and past.run.events > most:
         raise TooLong(why)
     return ask(timed.All(past.run, past.progress, "; ".join(filter(None, [why, uncompiled])), end=end))
