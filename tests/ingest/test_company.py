@@ -179,3 +179,54 @@ def test_init_finds_separators_and_files_without_a_header(tmp_path: Path) -> Non
 def test_types_of_values(values: list[object], kind: str, missing: bool) -> None:
     found = infer("x", values)
     assert (found.type, found.missing) == (kind, missing)
+
+
+def test_init_looks_at_files_whose_names_do_not_tell_what_they_are(tmp_path: Path) -> None:
+    """It named an option that it does not have. What it writes for tables is a definition that an ingest takes."""
+    (tmp_path / "pairs.txt").write_text(
+        "src dst time\n" + "".join(f"{n} 7 {1767225600 + n}\n" for n in range(30))
+    )
+    (tmp_path / "things.dump").write_text(
+        "".join(
+            f'{{"t":{1767225600 + n},"items":[{",".join(n % 2 * ["{}"])}]}}\n'.replace("{}", '{"sku":"a"}')
+            for n in range(30)
+        )
+    )
+    (tmp_path / "auth.log").write_text(
+        "Jan  1 00:00:00 host sshd[1]: Failed\nJan  1 00:00:01 host sshd[22]: no, Failed again\n"
+    )
+    done = cli(
+        "init",
+        *(tmp_path / name for name in ("pairs.txt", "things.dump", "auth.log")),
+        "--out",
+        tmp_path / "out",
+    )
+    assert done.code == 0, done.err
+    assert "Auth is plain text: say its columns by a regex" in done.out
+    text = (tmp_path / "out" / "log.toml").read_text()
+    assert 'format = "csv"  # guessed' in text
+    assert 'format = "json"  # guessed' in text
+    assert "#     Jan  1 00:00:00 host sshd[1]: Failed" in text
+    assert "items: " not in (tmp_path / "out" / "events.py").read_text()
+    made = cli("ingest", tmp_path / "out" / "log.toml", "--types", "Pairs,Things")
+    assert made.code == 0, made.err
+    assert made.out.count("30 = 15 events + 15 skipped") == 1
+    assert Log.open(tmp_path / "out" / "log").count == 45
+
+
+def test_init_writes_names_that_events_take_and_reads_days_and_commas(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(
+        "2nd;amount;when\n" + "".join(f"{n};{n},50;{n + 1:02}/01/2026 10:00\n" for n in range(20))
+    )
+    assert cli("init", tmp_path / "a.csv", "--out", tmp_path / "out").code == 0
+    events, definition = ((tmp_path / "out" / name).read_text() for name in ("events.py", "log.toml"))
+    assert "c2nd: int" in events
+    assert 'time_format = "%d/%m/%Y %H:%M"' in definition
+    compute = events.partition("float, and ")[2].partition("\n")[0]
+    (tmp_path / "out" / "events.py").write_text(events.replace("amount: str", "amount: float"))
+    (tmp_path / "out" / "log.toml").write_text(f"{definition}{compute}\n")
+    done = cli("ingest", tmp_path / "out" / "log.toml")
+    assert done.code == 0, done.err
+    shown = cli("log", tmp_path / "out" / "log", "--head", "1").out
+    assert "c2nd=0" in shown
+    assert "amount=0.5" in shown

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from timelapse.cli.options import Json, examples
+from timelapse.display import many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,7 +75,13 @@ def init(
     for path, text in texts.items():
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
-    todo = [f"{f.type} has no column that looks like a time" for f in found if f.ts is None]
+    todo = [
+        f"{f.type} is plain text: say its columns by a regex, and declare them as fields"
+        if f.format == "text"
+        else f"{f.type} has no column that looks like a time"
+        for f in found
+        if f.ts is None
+    ]
     if as_json:
         print_json({
             "events": str(events), "definition": str(definition), "todo": todo,
@@ -86,7 +93,7 @@ def init(
         when = "no time" if f.ts is None else f"time {f.ts.name!r}"
         line(
             (f.type, "bold"),
-            f"  {f.files:,} {f.format} files, {len(f.columns)} columns, {when} ({f.rows:,} rows looked at)",
+            f"  {many(f.files, f'{f.format} file', f'{f.format} files')}, {many(len(f.columns), 'column', 'columns')}, {when} ({f.rows:,} rows looked at)",
         )
     for what in todo:
         line(("to do     ", "yellow"), what)
@@ -160,7 +167,12 @@ def definition_text(found: Sequence[Looked], folder: Path, log: str) -> str:
 def _source(one: Looked, folder: Path) -> Iterator[str]:
     yield "[[source]]"
     yield f'type = "{one.type}"'
-    yield f"files = {_text(_relative(one.data, folder))}  # {one.files:,} files; {one.rows:,} rows looked at"
+    yield f"files = {_text(_relative(one.data, folder))}  # {many(one.files, 'file', 'files')}; {one.rows:,} rows looked at"
+    if one.guessed:
+        yield f'format = "{one.format}"  # guessed from the first lines'
+    if one.format == "text":
+        yield '# regex = "(?P<ts>...) ... (?P<name>...)"  # to do: its named groups are the columns. The first line:'
+        yield f"#     {_comment(one.line[:200])}"
     if one.format == "csv":
         if one.sep != ",":
             yield f"sep = {_text(one.sep)}  # guessed"
@@ -170,7 +182,9 @@ def _source(one: Looked, folder: Path) -> Iterator[str]:
     for note in one.notes:
         yield f"# {_comment(note)}"
     if one.ts is None:
-        yield '# ts = "..."  # to do: no column looks like a time'
+        yield '# ts = "..."  # to do: ' + (
+            "a group of regex" if one.format == "text" else "no column looks like a time"
+        )
     else:
         others = [c.name for c in one.columns if c.time and c is not one.ts]
         yield f"ts = {_text(one.ts.name)}  # guessed{_comment(f'; also times: {chr(44).join(others)}') if others else ''}"

@@ -186,17 +186,24 @@ def format_of(source: Source, files: Sequence[SourceFile]) -> Format:
         return source.format
     if source.regex is not None:
         return "text"
-    seen: set[Format | None] = set()
-    for file in files:
-        path = Path(file.path)
-        suffix = Path(path.stem).suffix if path.suffix in _PACKED else path.suffix
-        seen.add(_SUFFIXES.get(suffix.lower()))
+    seen = {_by_suffix(file) for file in files}
     if len(seen) == 1 and (only := seen.pop()) is not None:
         return only
     raise IngestError(
         "the format is not clear from the files' suffixes", place=Place(files[0].path), code="TL411",
         hint="say format= (--format): csv, json, parquet, orc, avro or text",
     )  # fmt: skip
+
+
+def told_by_suffix(files: Sequence[SourceFile]) -> bool:
+    """Whether the suffix of some file is known."""
+    return any(_by_suffix(file) is not None for file in files)
+
+
+def _by_suffix(file: SourceFile) -> Format | None:
+    path = Path(file.path)
+    suffix = Path(path.stem).suffix if path.suffix in _PACKED else path.suffix
+    return _SUFFIXES.get(suffix.lower())
 
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (

@@ -18,10 +18,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from timelapse.errors import IngestError, Place
+from timelapse.errors import IngestError
 from timelapse.ingest import lines as text_lines
 from timelapse.ingest import table_files
-from timelapse.ingest.files import Format, SourceFile, check_is_text, format_of, list_files
+from timelapse.ingest.files import Format, SourceFile, check_is_text, format_of, list_files, told_by_suffix
 from timelapse.ingest.source import Source
 from timelapse.ingest.texts import rows_of
 
@@ -45,12 +45,13 @@ _TIMES = (
 )
 """Names of the event time, the likeliest first."""
 _FORMATS = (
-    "%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%Y/%m/%d %H:%M:%S", "%d/%b/%Y:%H:%M:%S %z",
-    "%a, %d %b %Y %H:%M:%S %z",
+    "%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d/%m/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M",
+    "%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%d/%b/%Y:%H:%M:%S %z", "%a, %d %b %Y %H:%M:%S %z",
 )  # fmt: skip
 _UNITS = (("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_000))
 _EARLIEST, _LATEST = 946_684_800, 2_208_988_800
 """Seconds of the years 2000 and 2040: numbers between them, in some unit, are taken for times."""
+_COMMA = re.compile(r"[+-]?\d+,\d+\Z")
 _MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}\Z")
 
 
@@ -75,7 +76,7 @@ class Seen:
         """A name that Python takes."""
         last = self.name.replace("[]", "").replace(".", "_")
         plain = re.sub(r"\W", "_", last).strip("_") or "column"
-        plain = f"_{plain}" if plain[0].isdigit() else plain
+        plain = f"c{plain}" if plain[0].isdigit() else plain
         return f"{plain}_" if keyword.iskeyword(plain) or plain in ("ts", "seq") else plain
 
 
@@ -92,6 +93,10 @@ class Looked:
     ts: Seen | None
     sep: str = ","
     header: bool = True
+    guessed: bool = False
+    """Whether the format was: the files' suffixes do not tell it."""
+    line: str = ""
+    """The first line of plain text."""
     notes: list[str] = field(default_factory=list)
     renamed: list[tuple[Seen, Seen]] = field(default_factory=list)
     """Columns of which each file has one: the second may be the first under a new name."""
@@ -115,10 +120,11 @@ def _renamed(columns: Sequence[Seen], per_file: Sequence[dict[str, list[Any]]]) 
 def look(data: str, type_: str | None = None) -> Looked:
     """What the files under a path, folder or glob hold. Raises IngestError where there are none, or they cannot be read."""
     files = list_files([data])
-    format_ = format_of(Source(data), files)
+    guessed = None if told_by_suffix(files) else _guessed(files[0])
+    format_ = guessed or format_of(Source(data), files)
     chosen = [files[k] for k in sorted({(len(files) - 1) * n // max(1, _FILES - 1) for n in range(_FILES)})]
     name = type_ or _type_name(data, files)
-    found = Looked(name, data, len(files), format_, 0, [], None)
+    found = Looked(name, data, len(files), format_, 0, [], None, guessed=guessed is not None)
     per_file: list[dict[str, list[Any]]] = []
     for file in chosen:
         if format_ in ("csv", "json", "text"):
@@ -128,12 +134,8 @@ def look(data: str, type_: str | None = None) -> Looked:
         elif format_ == "json":
             per_file.append(_json(file))
         elif format_ == "text":
-            raise IngestError(
-                "plain text has no columns",
-                place=Place(file.path),
-                code="TL411",
-                hint="describe it: regex= (--regex)",
-            )
+            found.line = next(iter(found.line.splitlines() or _lines(file)), "")
+            per_file.append({})
         else:
             per_file.append(_table(format_, file))
     for folder in chosen[0].partition:
@@ -146,7 +148,10 @@ def look(data: str, type_: str | None = None) -> Looked:
         if format_ == "json" and ('"' in column or "\\" in column or not column.isprintable()):
             found.notes.append(f"left out: the key {column!r} cannot be read")
             continue
-        seen = infer(column, [v for one in per_file for v in one.get(column, [])])
+        own = [v for one in per_file for v in one.get(column, [])]
+        if not any(own) and any(other.startswith(f"{column}[]") for other in names):
+            continue  # rows whose list is empty, of one that is taken apart
+        seen = infer(column, own)
         without = [file.path for one, file in zip(per_file, chosen, strict=True) if column not in one and one]
         if without:
             seen.missing = True
@@ -157,7 +162,7 @@ def look(data: str, type_: str | None = None) -> Looked:
         found.columns.append(seen)
     found.ts = _time_among(found.columns)
     found.renamed = _renamed(found.columns, per_file)
-    if not any(per_file):
+    if not any(per_file) and not found.line:
         found.notes.append("the files looked at have no rows")
     return found
 
@@ -170,6 +175,20 @@ def _type_name(data: str, files: Sequence[SourceFile]) -> str:
     words = [w for w in re.split(r"[^A-Za-z]+", re.split(r"[.=]", plain)[0]) if w]
     found = "".join(w[:1].upper() + w[1:] for w in words) or "Row"
     return f"{found}Event" if keyword.iskeyword(found) else found
+
+
+def _guessed(file: SourceFile) -> Format | None:
+    """The format of text whose name does not tell it, by its lines; None where it is none, or has none."""
+    try:
+        check_is_text(file, "text")
+    except IngestError:
+        return None
+    if not (lines := _lines(file)):
+        return None
+    if lines[0].startswith("{"):
+        return "json"
+    apart = (*_SEPARATORS, " ") if not any("  " in line for line in lines) else _SEPARATORS
+    return "csv" if max(_agreement(lines, sep) for sep in apart) >= 1 else "text"
 
 
 # --- samples --------------------------------------------------------------------------------------------
@@ -365,6 +384,9 @@ def _texts(seen: Seen, texts: Sequence[str]) -> None:
         )
         if len(fitting) > 1:
             seen.notes.append(f"day and month could be either way round: {' or '.join(fitting)}")
+    elif all(_COMMA.match(t) for t in texts):
+        read = f"compute = {{ {seen.field} = \"cast(replace({seen.field}, ',', '.') as double)\" }}"
+        seen.notes.append(f"numbers with a comma: make it float, and {read}")
     elif sum(_MAIL.match(t) is not None for t in texts) * 2 > len(texts):
         seen.notes.append(f'looks like mail addresses: hash = ["{seen.field}"] keeps them out of the log')
 

@@ -57,7 +57,7 @@ def gaps_of(days: Mapping[str, Mapping[str, int]], types: Sequence[str]) -> list
             usual = median(around) if len(around) >= 3 else 0
             if usual >= _LEAST and counts[n] < _FEW * usual and (counts[n] or _others(days, every[n], name)):
                 found.append(
-                    f"{name} has {counts[n]:,} events on {every[n]}, and about {usual:,.0f} on the days around it"
+                    f"{name} has {many(counts[n], 'event', 'events')} on {every[n]}, and about {usual:,.0f} on the days around it"
                 )
     return found
 
