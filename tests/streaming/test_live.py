@@ -345,6 +345,37 @@ def test_a_handler_that_raises(tmp_path: Path) -> None:
     assert run.parity().same
 
 
+class Ticking(tl.Program):
+    n: tl.Counter[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        if e.size < 0:
+            raise ValueError("negative")
+        self.n[e.who] += e.size
+
+    @tl.every(10)
+    def tick(self) -> None:
+        self.emit(Seen(who=0, n=self.n[0]))
+
+
+def test_an_event_that_cannot_be_taken_out_says_what_can_be_done(tmp_path: Path) -> None:
+    """Ticks begin with the first event. A filter keeps it out; without a processed row the program cannot be changed."""
+    out, push = tmp_path / "out", tl.Push()
+    run = tl.live(Ticking, {Hit: push}, out, quarantine=True, idle=None, **FAST)
+    push.send([Hit(who=0, size=-1, ts=1_003), Hit(who=0, size=2, ts=1_005), Hit(who=0, size=2, ts=1_031)])
+    with pytest.raises(HandlerError, match="negative") as caught:
+        run.wait(60)
+    assert "--filter" in str(caught.value)
+    assert "replay with" not in str(caught.value)
+    with pytest.raises(RunError, match="no row was processed yet"):
+        tl.live(Watch, {Hit: tl.Push(), Mark: tl.Push()}, out, evolve=True, **FAST).wait(60)
+    with tl.live(Ticking, {Hit: tl.Push()}, out, filters=["Hit: size < 0"], idle=None, **FAST) as run:
+        last = run.until(lambda e: e.end_seq == 1)
+    assert sum(p.filtered for p in last.partitions) == 1
+    assert run.parity().same
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "out"
     (tmp_path / "in").mkdir()

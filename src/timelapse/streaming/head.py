@@ -27,7 +27,7 @@ from timelapse.moments import time_text
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import Held, Taken, arrivals
 from timelapse.streaming.correction import Pending, Plan, Prepared, sections_of, to_correct
-from timelapse.streaming.declared import fitted, types_of
+from timelapse.streaming.declared import fitted, types_of, unsafe
 from timelapse.streaming.filters import Filter, Filters
 from timelapse.streaming.format import Checkpoint, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
@@ -105,8 +105,12 @@ class Head:
         if self.last is not None and self.last.last_change:
             begun, self._changed_at = begun_in(chain.read_epoch(self._place, self.last.last_change))
         if self._is_another(begun, self.last):
-            if change is None or self.last is None or self.last.complete is None:
+            if change is None:
                 raise self._another(Place(str(self._place)))
+            if self.last is None or self.last.complete is None:
+                raise unsafe(
+                    self._program, "no row was processed yet", "begin another live run, in another directory"
+                )
             self._change(change, self.last)
         self._begin_kernel(compiled=True)
         self._recovery.checkpoints = True
@@ -162,10 +166,6 @@ class Head:
         last = 0 if self.last is None else self.last.number
         notes = [*notes, *checkpoints.noted(self._place, epoch + 1, last)]
         return [text for number, text in notes if number == stream]
-
-    def kind(self, name: str) -> EventType:
-        """An event type by its name."""
-        return next(t for t in self._types if t.name == name)
 
     def follow(self) -> int:
         """Take over the epochs that another process has committed since. Returns how many. Raises as opening does."""
@@ -282,7 +282,7 @@ class Head:
     ) -> None:
         partition = self.partition(batch.stream, batch.partition)
         entry = next(s for s in self.streams if s.number == batch.stream)
-        kind = self.kind(entry.type)
+        kind = next(t for t in self._types if t.name == entry.type)
         new = batch.offsets > partition.position
         if self._origin is not None and self._origin.complete is not None:
             in_log = new & (batch.ts <= self._origin.complete)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from timelapse.analysis import analyse, final_pass
+from timelapse.errors import HandlerError
 from timelapse.kernels.base import PassResult, no_tick
 from timelapse.kernels.choose import COLD_EVENTS, SliceKernel
 from timelapse.kernels.lowered import lowered_once
@@ -27,6 +28,12 @@ from timelapse.streaming.window import JournalEnd
 from timelapse.tables.apply import empty
 from timelapse.tables.effectlog import PRESENT, since
 from timelapse.tables.lookup import MappedTable
+
+STAYS = (
+    "it cannot be taken out: what its event did stands already, or the program's ticks begin with it. Go on with a program that is mended (--evolve), "
+    "or keep such rows out while they still come (--filter)"
+)
+"""What to do where an event fails although failing ones are taken out."""
 
 
 def lag_of(program: Program) -> int:
@@ -122,6 +129,12 @@ class OpenKernel:
             )  # fmt: skip
         result = self._kernel.run(source, no_tick)
         if result.failure is not None:
+            if (
+                self._work.takes_out
+                and isinstance(result.failure, HandlerError)
+                and result.failure.reproducible
+            ):
+                result.failure.hint = STAYS
             raise result.failure
         self.complete = complete
         return result
