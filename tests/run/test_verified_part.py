@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import timelapse as tl
 from tests.cli.run_cli import cli
+from timelapse.engine.job import change_path
 from timelapse.log import Log
 from timelapse.run import verify as verify_module
+from timelapse.run.data import DirectoryData
 from timelapse.run.verify import covering
 
 PROGRAM = """
@@ -113,3 +116,27 @@ def test_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert part.code == 0
     assert "compared nothing: the first 100 of" in part.out
     assert cli("verify", "@1", "--events", "10%", "--json").json["covers"] is False
+
+
+def test_each_change_of_a_slice_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a change that is another one than the slice's is found at the slice's end."""
+    log = Log.from_events(tmp_path / "log", [E(n=i, ts=i) for i in range(400)])
+    run = tl.replay(Late, log, tmp_path / "run", slices=40, spark=False)
+    read: list[Path] = []
+    real = DirectoryData._change_table
+
+    def noted(data: DirectoryData, path: Path) -> pa.Table | None:
+        read.append(path)
+        return real(data, path)
+
+    def another(data: DirectoryData, path: Path) -> pa.Table | None:
+        return real(data, change_path(data.path, 18, "seen") if path == read[19] else path)
+
+    monkeypatch.setattr(DirectoryData, "_change_table", noted)
+    found = run.verify()
+    assert (found.ok, found.boundaries) == (True, 40)
+    assert len(read) == len(set(read)) == 40
+    monkeypatch.setattr(DirectoryData, "_change_table", another)
+    found = run.verify()
+    assert found.divergence is not None
+    assert found.divergence.name == f"seen (before seq {run.manifest.cuts[20]})"

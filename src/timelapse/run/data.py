@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,6 +41,9 @@ class RunData(Protocol):
 
     def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
         """The state table after the first `slices` slices."""
+
+    def tables_at_cuts(self, spec: StateSpec) -> Iterator[pa.Table]:
+        """The state tables after the first slice, after two, and so on: each slice's change is read and applied once."""
 
     def value_at_cut(self, spec: StateSpec, key: Any, slices: int) -> Any:
         """What is under a key after the first `slices` slices; ABSENT: nothing."""
@@ -205,6 +209,13 @@ class DirectoryData:
         changes = [self._change_table(change_path(self.path, i, spec.name)) for i in range(slices)]
         return merge.fold(spec, empty(spec), [table for table in changes if table is not None])
 
+    def tables_at_cuts(self, spec: StateSpec) -> Iterator[pa.Table]:
+        table = empty(spec)
+        for slice_id in itertools.count():
+            change = self._change_table(change_path(self.path, slice_id, spec.name))
+            table = table if change is None else merge.fold(spec, table, [change])
+            yield table
+
     def value_at_cut(self, spec: StateSpec, key: Any, slices: int) -> Any:
         for slice_id in range(slices - 1, -1, -1):
             row = self._change(spec, key, slice_id)
@@ -253,6 +264,10 @@ class MemoryData:
 
     def state_at_cut(self, spec: StateSpec, slices: int) -> pa.Table:
         return state_table(spec, self._states(spec.name).items() if slices else ())
+
+    def tables_at_cuts(self, spec: StateSpec) -> Iterator[pa.Table]:
+        while True:  # it has one slice
+            yield self.state_at_cut(spec, 1)
 
     def value_at_cut(self, spec: StateSpec, key: Any, slices: int) -> Any:
         return self._states(spec.name).get(key, ABSENT) if slices else ABSENT

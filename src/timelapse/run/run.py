@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -339,6 +339,10 @@ class Run:
         """The same as a table, as it is stored (tables/table.py)."""
         spec = state if isinstance(state, StateSpec) else self.state_spec(state)
         return self._data.state_at_cut(spec, slices)
+
+    def tables_at_cuts(self, spec: StateSpec) -> Iterator[pa.Table]:
+        """A state's tables after the first slice, after two, and so on. Take no more than there are slices."""
+        return self._data.tables_at_cuts(spec)
 
     def value_at_cut(self, name: str, key: Any, slices: int) -> Any:
         """What a state holds under a key (as it is stored) after the first `slices` slices; ABSENT: nothing."""
