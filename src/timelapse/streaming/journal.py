@@ -55,9 +55,18 @@ def journal(out: Path, upto: int | None = None) -> tuple[Log, Epoch | None]:
         return Log.open(folder), last
 
 
-def taking_out(log: Log, *, asked: bool) -> dict[str, Any]:
-    """Options of a replay of the journal that takes out what fails, where that is asked for: as much as it is, since a live run bounds it by epoch."""
-    return {"quarantine": True, "max_quarantined": max(1, log.count)} if asked else {}
+def as_live(log: Log, last: Epoch, start_from: str | Path | None, *, takes_out: bool) -> dict[str, Any]:
+    """Options of a replay of the journal up to an epoch that does what the live run did.
+
+    `takes_out`: failing events, as many as there are, since a live run bounds them by epoch.
+    """
+    found: dict[str, Any] = {
+        "until": None if last.begin is None else last.complete,
+        "start_from": start_from,
+        "cache": False,
+        "allow_impure": True,
+    }
+    return found | ({"quarantine": True, "max_quarantined": max(1, log.count)} if takes_out else {})
 
 
 def _create(folder: Path, types: tuple[EventType, ...]) -> None:

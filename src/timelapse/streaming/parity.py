@@ -15,7 +15,7 @@ from timelapse.run import replay
 from timelapse.streaming import chain
 from timelapse.streaming.declared import types_of
 from timelapse.streaming.format import Epoch
-from timelapse.streaming.journal import journal, taking_out
+from timelapse.streaming.journal import as_live, journal
 from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.recovery import ANY, Recovery
 from timelapse.streaming.sums import digest_of
@@ -56,12 +56,9 @@ def parity(out: Path, program: Program, *, spark: Any = False, upto: int | None 
         return Parity(True, 0, 0, "", "", {}, 0.0)
     if last.last_change:
         return _since_change(out, program, last, began)
-    begun = last.begin is not None
     start = chain.read_run(LocalPlace(out))[0].start_from
-    run = replay(
-        program, log, spark=spark, until=last.complete if begun else None, cache=False, allow_impure=True, start_from=start,
-        **taking_out(log, asked=last.quarantined > 0),
-    )  # fmt: skip
+    options = as_live(log, last, start, takes_out=last.quarantined > 0)
+    run = replay(program, log, spark=spark, **options)
     ours = {name: row.rows for name, row in last.outputs.items()}
     names = sorted({*ours, *run.counts})
     records = {name: (ours.get(name, 0), run.counts.get(name, 0)) for name in names}

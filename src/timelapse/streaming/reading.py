@@ -21,7 +21,7 @@ from timelapse.store.places import absolute_path
 from timelapse.streaming import chain
 from timelapse.streaming.declared import joined
 from timelapse.streaming.format import Epoch, LiveRun
-from timelapse.streaming.journal import journal, taking_out
+from timelapse.streaming.journal import as_live, journal
 from timelapse.streaming.pack import Pack
 from timelapse.streaming.parity import Parity, parity
 from timelapse.streaming.place import LocalPlace
@@ -195,10 +195,8 @@ class Reading:
                 hint="timelapse parity checks what came since; timelapse replay PROGRAM OUT/journal tells what one version does with all of it",
             )  # fmt: skip
         if last is not None:
-            own = taking_out(log, asked=last.quarantined > 0)
-            options = {**own, "allow_impure": True, "cache": False, **options}
-        until = None if last is None or last.begin is None else last.complete
-        return replay(self.program, log, until=until, start_from=self._run.start_from, **options)
+            options = as_live(log, last, self._run.start_from, takes_out=last.quarantined > 0) | options
+        return replay(self.program, log, **options)
 
     def why(self, output: str | int, *, depth: int = 1, last: int = 3) -> Explanation:
         """Why the run put out a record: `Spam:88121`, as `Run.why`. It replays the journal, and raises as `replay` does."""

@@ -17,7 +17,7 @@ from timelapse.run import replay
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming.format import Epoch
 from timelapse.streaming.handover import Origin
-from timelapse.streaming.journal import journal, taking_out
+from timelapse.streaming.journal import as_live, journal
 from timelapse.streaming.place import LocalPlace, RunPlace
 
 SLICED_ROWS = 200_000
@@ -41,10 +41,7 @@ def replayed(
     aside = (
         scratch_folder("rebuilt", large=True) if folder is None else folder
     ) / f"rebuilt-{uuid.uuid4().hex}"
-    run = replay(
-        program, log, aside, until=last.complete, cache=False, resumable=True, allow_impure=True, start_from=start,
-        **taking_out(log, asked=quarantine),
-    )  # fmt: skip
+    run = replay(program, log, aside, resumable=True, **as_live(log, last, start, takes_out=quarantine))
     try:
         found = Origin(run, program)
     except ReplayError as error:
