@@ -25,10 +25,7 @@ from timelapse.streaming.place import RunPlace
 from timelapse.streaming.rows import Batch
 from timelapse.streaming.sinks.base import Follower
 from timelapse.streaming.sources.base import LiveSource
-from timelapse.streaming.sources.delta import DeltaSource
-from timelapse.streaming.sources.files import Files
 from timelapse.streaming.sources.push import Push
-from timelapse.streaming.sources.spark_feed import SparkFeed
 from timelapse.streaming.streams import StreamEntry
 
 MOST_ROWS = 1_000_000
@@ -219,7 +216,7 @@ class Loop:
         for entry, source in self._sources:
             head.stream(entry)
             own = [p for p in head.partitions.values() if p.stream == entry.number]
-            notes = head.notes(entry.number) if isinstance(source, Files | DeltaSource) else []
+            notes = head.notes(entry.number) if source.noted else []
             source.start(entry.number, self._kinds[entry.type], own, notes, self._wake.set)
             if warning := getattr(source, "warning", ""):
                 self._progress.note(f"{entry.text}, {source.text}: {warning}; they are read as they appear")
@@ -348,7 +345,9 @@ class Loop:
         began, batches = time.monotonic(), self._poll(head)
         if self._timing.trigger_rows is None:
             return batches
-        while _rows(batches) < self._most_rows and any(_may_give(source) for _, source in self._sources):
+        while _rows(batches) < self._most_rows and any(
+            not (source.ended or source.waits) for _, source in self._sources
+        ):
             left = self._timing.trigger - (time.monotonic() - began)
             if left <= 0 or self._stop.is_set() or not self._resumed.is_set() or self._filters:
                 break
@@ -465,11 +464,6 @@ class Loop:
         self._tell_once(what)
         self._stop.wait(seconds)
         self.health.state, self.health.problem = "running", ""
-
-
-def _may_give(source: LiveSource) -> bool:
-    """Whether further rows may come before an epoch is committed."""
-    return not (source.ended or (isinstance(source, SparkFeed) and source.waits))
 
 
 def _rows(batches: Sequence[Batch]) -> int:

@@ -28,8 +28,6 @@ from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.sinks.base import Sink, can_retract
 from timelapse.streaming.sources.base import LiveSource
 from timelapse.streaming.sources.choose import source_of as live_source
-from timelapse.streaming.sources.push import Push
-from timelapse.streaming.sources.spark_feed import SparkFeed
 from timelapse.streaming.streams import StreamEntry
 
 
@@ -115,11 +113,7 @@ def sources_of(
         named = given if isinstance(given, Mapping) else {"": given}
         for name, one in named.items():
             source = live_source(one, cls, once=once)
-            if isinstance(source, Push):
-                source.use(place)
-            elif isinstance(source, SparkFeed):
-                source.use(place.root)
-                source.trigger = trigger
+            source.use(place, trigger)
             found.append((cls.__name__, name, source))
     return found
 

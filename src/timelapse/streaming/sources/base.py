@@ -17,12 +17,27 @@ from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.segment import fields_table
 from timelapse.log.types import EventType
+from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.rows import Bad, Batch
 from timelapse.streaming.streams import I64, Partition
 
 
 class LiveSource(Protocol):
     """A stream of one event type. All calls come from one thread, but `wake` may be called from any."""
+
+    @property
+    def noted(self) -> bool:
+        """Whether it has to know again what it noted: epochs are asked for that when it starts."""
+        return False
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing more comes before what it gave is committed."""
+        return False
+
+    def use(self, place: LocalPlace, trigger: float) -> None:
+        """Before it starts: where the run is, and the seconds between two epochs."""
+        return
 
     @property
     def text(self) -> str:

@@ -24,7 +24,7 @@ from timelapse.ingest.parse import parse_table
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import batch_of, check_begin, table_plan
+from timelapse.streaming.sources.base import LiveSource, batch_of, check_begin, table_plan
 from timelapse.streaming.streams import Partition
 
 ONE = "table"
@@ -58,7 +58,7 @@ class DeltaTable:
         check_begin(self.begin)
 
 
-class DeltaSource:
+class DeltaSource(LiveSource):
     """A Delta table as a source. `once`: the rows of the version that it has now."""
 
     def __init__(self, given: DeltaTable, *, once: bool = False) -> None:
@@ -78,6 +78,8 @@ class DeltaSource:
     @property
     def text(self) -> str:
         return f"the Delta table {self._where}"
+
+    noted = True  # which it has read
 
     def start(
         self,

@@ -24,7 +24,7 @@ from timelapse.ingest.prepare import front_to_back, prepare_files, read_task
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import batch_of
+from timelapse.streaming.sources.base import LiveSource, batch_of
 from timelapse.streaming.streams import Partition
 
 ONE = "files"
@@ -42,7 +42,7 @@ class _Taken(msgspec.Struct, frozen=True):
     size: int
 
 
-class Files:
+class Files(LiveSource):
     """A folder, a pattern, or several: new files are read as they appear. `once`: those that are there now, and no more."""
 
     def __init__(self, source: Source, *, once: bool = False) -> None:
@@ -59,6 +59,8 @@ class Files:
     @property
     def text(self) -> str:
         return "files " + ", ".join(os.path.abspath(p) if "://" not in p else p for p in self._source.paths)
+
+    noted = True  # which it has read
 
     def start(
         self,

@@ -17,7 +17,7 @@ from timelapse.ingest.prepare import prepare_files
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import batch_of
+from timelapse.streaming.sources.base import LiveSource, batch_of
 from timelapse.streaming.streams import Partition
 
 ONE = "file"
@@ -26,7 +26,7 @@ _LINE = 120
 """Bytes that a line has, about."""
 
 
-class Follow:
+class Follow(LiveSource):
     """One file of CSV, JSON lines or text that is only ever added to. `once`: what it has now, and no more."""
 
     def __init__(self, source: Source, *, once: bool = False) -> None:

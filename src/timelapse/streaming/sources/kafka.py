@@ -22,7 +22,7 @@ from timelapse.ingest.plan import Plan
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import batch_of, check_begin, line_plan
+from timelapse.streaming.sources.base import LiveSource, batch_of, check_begin, line_plan
 from timelapse.streaming.streams import Partition
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Kafka:
         )
 
 
-class KafkaSource:
+class KafkaSource(LiveSource):
     """A Kafka topic as a source. `once`: up to the end that each partition has now."""
 
     def __init__(self, given: Kafka, *, once: bool = False) -> None:

@@ -22,7 +22,7 @@ from timelapse.ingest.parse import parse_table
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import batch_of, check_begin, table_plan
+from timelapse.streaming.sources.base import LiveSource, batch_of, check_begin, table_plan
 from timelapse.streaming.streams import Partition
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class PostgresTable:
         return cls(dsn, table, by, layout)
 
 
-class PostgresSource:
+class PostgresSource(LiveSource):
     """A table as a source. `once`: the rows that it has now."""
 
     def __init__(self, given: PostgresTable, *, once: bool = False) -> None:

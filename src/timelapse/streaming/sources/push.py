@@ -25,9 +25,9 @@ from timelapse.log.segment import table_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
 from timelapse.streaming.pack import Pack, packed
-from timelapse.streaming.place import RunPlace
+from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import fields_of, line_plan
+from timelapse.streaming.sources.base import LiveSource, fields_of, line_plan
 from timelapse.streaming.streams import Partition
 
 ONE = "push"
@@ -57,7 +57,7 @@ class _Sent:
     done: Future[int]
 
 
-class Push:
+class Push(LiveSource):
     """A stream that rows are sent to: `send` in Python, POST over HTTP (`timelapse live --listen`).
 
     `send` returns when the rows are durable. What is sent again under the same `id` is accepted and not counted again.
@@ -249,8 +249,7 @@ class Push:
 
     # --- the source -----------------------------------------------------------------------------------
 
-    def use(self, place: RunPlace) -> None:
-        """Where segments are."""
+    def use(self, place: LocalPlace, trigger: float) -> None:
         self._place = place
 
     def start(

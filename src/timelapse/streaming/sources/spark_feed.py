@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +24,9 @@ from timelapse.ingest.batches import Batch as Parsed
 from timelapse.ingest.parse import parse_table
 from timelapse.ingest.source import Source
 from timelapse.log.types import EventType
+from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.rows import Batch
-from timelapse.streaming.sources.base import batch_of, table_plan
+from timelapse.streaming.sources.base import LiveSource, batch_of, table_plan
 from timelapse.streaming.streams import Partition
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class _Given:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-class SparkFeed:
+class SparkFeed(LiveSource):
     """A streaming DataFrame as a source. `layout`: how its columns become fields (tl.Source). `once`: what its source has now."""
 
     def __init__(self, frame: DataFrame, layout: Source, *, once: bool = False, trigger: float = 0.5) -> None:
@@ -74,9 +74,8 @@ class SparkFeed:
 
     text = "a streaming DataFrame"
 
-    def use(self, out: Path) -> None:
-        """Where the run is."""
-        self._out = out
+    def use(self, place: LocalPlace, trigger: float) -> None:
+        self._out, self.trigger = place.root, trigger
 
     def start(
         self,
