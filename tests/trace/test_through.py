@@ -19,7 +19,7 @@ from timelapse.kernels.native import build
 from timelapse.log import MemoryLog
 from timelapse.model.program import spec_of
 from timelapse.run import replay
-from timelapse.trace import passing, through
+from timelapse.trace import passing, thin, through
 
 SEEDS = [40, 41, 44, 45, 47, 52, 60]
 """45, 47, 52: ticks write what is read; 60: calls of after= that the run's end leaves out."""
@@ -31,6 +31,8 @@ def test_random_steps_are_told_as_by_the_serial_loop(
 ) -> None:
     """Events, outputs of every kind of step, states, histories; `few_stops`: writers take several passes."""
     monkeypatch.setattr(build, "_get", lambda text, *, compile_it: emulated(text))
+    monkeypatch.setattr(thin, "LEAST", 0 if few_stops else 1 << 30)
+    monkeypatch.setattr(thin, "_SHARE", 1)
     if few_stops:
         for name, value in (("_TAIL", 1), ("_EVENLY", 2), ("_LIKELY", 1), ("_NEAR", 1), ("_CLOSER", 2)):
             monkeypatch.setattr(passing, name, value)
@@ -42,7 +44,16 @@ def test_random_steps_are_told_as_by_the_serial_loop(
         searched += 1
         return found
 
+    thinned, alone = passing.thinned, 0
+
+    def left(*args: Any, **given: Any) -> Any:
+        nonlocal alone
+        found = thinned(*args, **given)
+        alone += found is not None
+        return found
+
     monkeypatch.setattr(through, "newest_writes", counting)
+    monkeypatch.setattr(passing, "thinned", left)
     for seed in SEEDS:
         program = load_source(windowed_program(seed, timed=True))()
         if not spec_of(program).times:
@@ -60,3 +71,4 @@ def test_random_steps_are_told_as_by_the_serial_loop(
             wanted = [told(run, seqs, times), _outputs(run, 3)]
         assert json.dumps(mine, default=repr) == json.dumps(wanted, default=repr), seed
     assert searched > 20
+    assert (alone > 5) is few_stops

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from timelapse.errors import HandlerError, ReplayError
+from timelapse.errors import HandlerError, ReplayError, TimelapseError
 from timelapse.ids import Phase
 from timelapse.kernels.base import Abandoned
 from timelapse.kinds.base import ABSENT
@@ -22,6 +22,7 @@ from timelapse.trace.columns import Seqs
 from timelapse.trace.few import number_of, place_of_number
 from timelapse.trace.knowledge import Ask, Place, Uncompiled, Unfocused
 from timelapse.trace.steps import Tick
+from timelapse.trace.thin import Thinned, thinned
 from timelapse.trace.whole import WholePast
 
 if TYPE_CHECKING:
@@ -130,9 +131,10 @@ class Stepped:
 class Passing:
     """One way through all steps of events seq < `hi`, up to a time. Raises Uncompiled."""
 
-    def __init__(self, past: WholePast, hi: int, end: int) -> None:
+    def __init__(self, past: WholePast, hi: int, end: int, thin: Thinned | None = None) -> None:
         self._past = past
-        self.kernel, self._source = past.stepping(hi, end)
+        self.kernel, self._source = past.stepping(hi, end, thin)
+        self._count = hi if thin is None else len(thin.seqs)
 
     def go(self, stops: Callable[[Stepped], Iterable[tuple[int, Callable[[], bool]] | None]]) -> None:
         """Go through it. `stops`: see NativeKernel.walk."""
@@ -144,7 +146,7 @@ class Passing:
             base += batch.events
             return stops(stepped)
 
-        with self._past.going(self._source.hi) as tick:
+        with self._past.going(self._count) as tick:
             try:
                 self.kernel.walk_steps(self._source, here, tick)
             except Abandoned as why:
@@ -191,8 +193,26 @@ class _Newest:
         self._cuts: dict[int, int] = {}
         """How many steps come before the step with a number, for the ends."""
         self._refused = past.refused_steps()
+        self._thin: Thinned | None = None
+        """The events that matter: the others need not happen."""
 
     def found(self) -> dict[timed.Ask, list[timed.Written]]:
+        with suppress(Unfocused):
+            names = {name for name, _ in self._places}
+            if (
+                self._past.stepwise.needed(names) <= names
+            ):  # of keys that others depend on there soon are too many
+                self._thin = thinned(
+                    self._past, 0, self._hi, self._places, (), self._past.columns, refused=()
+                )
+        if self._thin is not None:
+            try:
+                return self._found()
+            except (TimelapseError, Uncompiled):  # it does not run alone
+                self._thin = None
+        return self._found()
+
+    def _found(self) -> dict[timed.Ask, list[timed.Written]]:
         stretches = self._pass(self._first())
         for _ in range(_PASSES):
             unclear = {s: None for ask in self._ends for s in self._unclear(self._before(stretches, ask))}
@@ -269,7 +289,7 @@ class _Newest:
 
     def _pass(self, stops: Callable[[Stepped], Seqs]) -> dict[Place, list[_Stretch]]:
         """Go through the log: between which stops each place was written, in order."""
-        passing = Passing(self._past, self._hi, self._end)
+        passing = Passing(self._past, self._hi, self._end, self._thin)
         if passing.kernel.unit.ticks and self._past.ticks_write({name for name, _ in self._places}):
             raise Uncompiled("ticks may have written it")  # they are no steps of a batch
         found: dict[Place, list[_Stretch]] = {place: [] for place in self._places}

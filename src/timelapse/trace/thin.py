@@ -233,15 +233,16 @@ def _joined(parts: Iterable[Seqs]) -> Seqs:
 
 
 def thinned(
-    past: Past, lo: int, hi: int, places: Collection[Place], events: Collection[Event], wanted: Wanted
-) -> Thinned | None:
+    past: Past, lo: int, hi: int, places: Collection[Place], events: Collection[Event], wanted: Wanted,
+    refused: Collection[int] | None = None,
+) -> Thinned | None:  # fmt: skip
     """The log of the events lo <= seq < hi that matter to some places and to what is done at some events, of which some fields are
-    wanted; None: it is not worth it."""
+    wanted; None: it is not worth it. `refused`: those that had no effect, not given: as the run says."""
     if hi - lo < LEAST:
         return None
     try:
         thinning = Thinning(past, lo, hi)
-        seqs = thinning.seqs(places, events, past.refused())
+        seqs = thinning.seqs(places, events, past.refused() if refused is None else refused)
     except Unfocused:
         return None
     return thinning.left(seqs, events, wanted)

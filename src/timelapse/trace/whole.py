@@ -31,6 +31,7 @@ from timelapse.trace.focus import Focus
 from timelapse.trace.knowledge import Place, Uncompiled, Unfocused
 from timelapse.trace.moments import Past
 from timelapse.trace.telling import going
+from timelapse.trace.thin import Thinned
 
 if TYPE_CHECKING:
     from timelapse.kernels.native.kernel import NativeKernel
@@ -146,8 +147,8 @@ class WholePast(FromBeginning):
             else found or "for so few events machine code is not worth loading"
         )
 
-    def stepping(self, hi: int, end: int) -> tuple[NativeKernel, Source]:
-        """A kernel for all steps up to a time, and what it reads: events seq < `hi`. Raises Uncompiled."""
+    def stepping(self, hi: int, end: int, thin: Thinned | None = None) -> tuple[NativeKernel, Source]:
+        """A kernel for all steps up to a time, and what it reads: events seq < `hi`, or those of them that are left. Raises Uncompiled."""
         work = self._work
         # A question goes this way several times, and what is left else is the serial loop: machine code that is there is
         # worth loading sooner, and the compiler worth waiting for.
@@ -160,7 +161,8 @@ class WholePast(FromBeginning):
         if native is None or not native.unit.steps:
             raise Uncompiled(self._why_python(work, kernel.why_python))
         classes = {c.__name__: c for c in heard(self.spec, self.reader.types) if c.__name__ in work.columns}
-        return native, Source(self.reader, 0, hi, classes, work.columns, begin=self.reader.ts_first, end=end)
+        reader = self.reader if thin is None else thin
+        return native, Source(reader, 0, hi, classes, work.columns, begin=self.reader.ts_first, end=end)
 
     def going(self, events: int) -> AbstractContextManager[Tick]:
         """Progress through so many events of the log."""
