@@ -44,7 +44,7 @@ def test_random_steps_are_told_as_by_the_serial_loop(
         searched += 1
         return found
 
-    thinned, alone = passing.thinned, 0
+    thinned, alone = thin.thinned, 0
 
     def left(*args: Any, **given: Any) -> Any:
         nonlocal alone
