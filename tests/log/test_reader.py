@@ -200,6 +200,32 @@ def test_a_class_may_see_fewer_fields_in_another_order(tmp_path: Path) -> None:
         assert (seen.flag, seen.at, seen.ts, seen.seq) == (True, 7, 5, 0)  # type: ignore[attr-defined]
 
 
+def test_times_and_places_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are those of the events, with some taken out too; and what was found does not travel."""
+    events = [(Plain(a=n, b=0, ts=n // 3 * 2) if n % 2 else Never(x=n, ts=n // 3 * 2)) for n in range(100)]
+    log = Log.from_events(tmp_path / "log", events, [Plain, Never], block=16)
+    reads: list[int] = []
+    real = LogReader._read
+
+    def noted(*args: Any) -> pa.Table:
+        reads.append(1)
+        return real(*args)
+
+    monkeypatch.setattr(LogReader, "_read", noted)
+    for gone in ((), (0, 5, 16, 17, 99)):
+        reader = replace(log.reader, excluded=gone, count=100 - len(gone))
+        left = [n for n in range(100) if n not in gone]
+        expected = [max((n // 3 * 2 for n in left if n < seq), default=None) for seq in range(101)]
+        places = [next((n for n in range(100) if n // 3 * 2 >= ts), 100) for ts in range(-1, 70)]
+        for times in range(2):
+            reads.clear()
+            assert [reader.ts_before(seq) for seq in range(101)] == expected
+            assert [reader.seq_at(ts) for ts in range(-1, 70)] == places
+            assert bool(reads) is (times == 0)
+        assert len(pickle.dumps(reader)) == len(pickle.dumps(replace(reader)))
+        assert pickle.loads(pickle.dumps(reader)) == reader
+
+
 def test_gaps_in_seq_are_kept_in_memory() -> None:
     """Given numbers stay; cuts fall between events."""
     events = [Plain(1, 1, ts=0, seq=5), Plain(2, 2, ts=0, seq=9), Plain(3, 3, ts=4, seq=10)]

@@ -9,8 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -118,6 +119,9 @@ class SameEvents:
         return self.base.ts_first
 
 
+_MOST_FOUND = 4096
+
+
 @dataclass(frozen=True)
 class LogReader:
     """A stored log's events. Picklable and small: it holds where things are, no data and no open files."""
@@ -144,6 +148,20 @@ class LogReader:
         files = sum(len(s.taken) for i in manifest.ingests for s in i.sources)
         return cls(pinned(root), manifest.event_types, segments, count, bases, excluded=excluded, files=files)
 
+    @cached_property
+    def _found(self) -> dict[tuple[str, int], int]:
+        """What `seq_at` and `ts_before` found by reading a block: every pass of a replay asks the same of a slice's ends."""
+        return {}
+
+    def _keep(self, what: str, asked: int, found: int) -> int:
+        if len(self._found) >= _MOST_FOUND:
+            self._found.clear()
+        self._found[what, asked] = found
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_found"}
+
     @property
     def _end(self) -> int:
         return self.count + len(self.excluded)
@@ -166,6 +184,9 @@ class LogReader:
         return events + int(np.searchsorted(gone, events, side="right"))
 
     def seq_at(self, ts: int) -> int:
+        known = self._found.get(("seq", ts))
+        if known is not None:
+            return known
         for segment in self.segments:
             if segment.ts_last[-1] < ts:
                 continue
@@ -174,7 +195,9 @@ class LogReader:
             if segment.ts_first[block] >= ts:
                 return lo
             parts = [self._read(segment, block, file, ()) for file in segment.files if file.rows[block]]
-            return lo + sum(int(np.searchsorted(np.asarray(p["ts"]), ts)) for p in parts)
+            return self._keep(
+                "seq", ts, lo + sum(int(np.searchsorted(np.asarray(p["ts"]), ts)) for p in parts)
+            )
         return self._end
 
     def ts_before(self, seq: int) -> int | None:
@@ -184,6 +207,9 @@ class LogReader:
             last, place = last - 1, place - 1
         if last < 0:
             return None
+        known = self._found.get(("ts", last))
+        if known is not None:
+            return known
         segment = self.segments[bisect_right(self._bases, last) - 1]
         block = bisect_right(segment.starts, last - segment.base) - 1
         if last + 1 - segment.base == [*segment.starts, segment.count][block + 1]:
@@ -193,7 +219,7 @@ class LogReader:
                 part = self._read(segment, block, file, ())
                 row = int(np.searchsorted(part["seq"].to_numpy(), last))
                 if row < part.num_rows and part["seq"][row].as_py() == last:
-                    return int(part["ts"].cast(pa.int64())[row].as_py())
+                    return self._keep("ts", last, int(part["ts"].cast(pa.int64())[row].as_py()))
         raise LogError(f"the log has no event {last}", place=Place(self._shown), code="TL405")
 
     @property
