@@ -23,6 +23,11 @@ class Seen(tl.Record, key="who"):
     device: str | None
 
 
+class Label(tl.Record):
+    who: int
+    number: int
+
+
 class Later(tl.Program):
     """Hit has a device besides and no note, its size may be missing; refunds are heard."""
 

@@ -254,20 +254,29 @@ def test_sinks_have_outputs_of_all_versions(tmp_path: Path, monkeypatch: pytest.
         def sinks() -> list[Sink]:
             return [Delta(tmp_path / "delta"), Parquet(tmp_path / "parquet"), Postgres(server.dsn)]
 
+        import deltalake
+        import psycopg
+
+        with psycopg.connect(
+            server.dsn
+        ) as connection:  # made beforehand, with columns that the database fills
+            connection.execute(
+                "CREATE TABLE seen (id bigserial PRIMARY KEY, written timestamptz NOT NULL DEFAULT now(), ts timestamptz, "
+                "phase bigint, seq bigint, ordinal bigint, who bigint, n bigint)"
+            )
         first, second, refunds = made(11)
         fed(First(), out, {Hit: first}, sinks=sinks())
         evolve = Migration(before=First())
         fed(later.Later(), out, {later.Hit: second, later.Refund: refunds}, evolve=evolve, sinks=sinks())
         expected = set(rows(Reading.open(out, later.Later()).outputs(Seen)))
-        import deltalake
-        import psycopg
-
         names = ["ts", "who", "n", "device"]
         delta = deltalake.DeltaTable(str(tmp_path / "delta" / "Seen")).to_pyarrow_table()
         assert set(rows(delta)) == expected
         assert delta.num_rows == len(rows(delta))
         with psycopg.connect(server.dsn) as connection:
             found = connection.execute(f"SELECT {', '.join(names)} FROM seen").fetchall()
+            nullable = "SELECT column_name FROM information_schema.columns WHERE table_name = 'seen' AND is_nullable = 'NO'"
+            assert {name for (name,) in connection.execute(nullable)} == {"id", "written"}
         assert {(round(ts.timestamp() * 1e6), who, n, device) for ts, who, n, device in found} == expected
         files = pa.concat_tables(
             [pq.read_table(f) for f in sorted((tmp_path / "parquet").rglob("*.parquet"))],
@@ -316,3 +325,50 @@ def test_rows_are_fitted_to_a_later_version() -> None:
     way = pa.table({"ts": [5], "@stream": [0], "who": [2]})
     assert fitted(kind, way).column_names == ["ts", "@stream", "who", "more"]
     assert fitted(kind, fitted(kind, way)).equals(fitted(kind, way))
+
+
+class Label(tl.Record):
+    who: int
+    label: str
+
+
+class Labelled(tl.Program):
+    n: tl.Counter[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[e.who] += e.size
+        self.emit(Label(who=e.who, label="x"))
+
+
+class Numbered(tl.Program):
+    n: tl.Counter[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[e.who] += e.size
+        self.emit(later.Label(who=e.who, number=e.size))
+
+
+def test_a_delta_table_where_a_version_leaves_a_field_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that had to be there; and the version after the next has it again."""
+    monkeypatch.setenv("TIMELAPSE_KERNEL", "interpreted")
+    deltalake = pytest.importorskip("deltalake")
+    first, _, _ = made(4)
+    before: tl.Program | None = None
+    for n, program in enumerate((Labelled(), Numbered(), Labelled())):
+        evolve: Any = False if before is None else Migration(before=before)
+        sinks = [Delta(tmp_path / "delta")]
+        fed(program, tmp_path / "out", {Hit: first[20 * n : 20 * n + 20]}, evolve=evolve, sinks=sinks)
+        before = program
+    expected = Reading.open(tmp_path / "out", Labelled()).outputs("Label")
+    table = deltalake.DeltaTable(str(tmp_path / "delta" / "Label")).to_pyarrow_table()
+    found, wanted = (
+        sorted(
+            zip(*(t.column(c).to_pylist() for c in ("seq", "who", "label", "number")), strict=True), key=repr
+        )
+        for t in (table, expected)
+    )
+    assert found == wanted

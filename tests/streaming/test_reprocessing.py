@@ -14,7 +14,7 @@ import timelapse as tl
 from tests.depth import deep
 from tests.streaming import later_version as later
 from tests.streaming import test_declared as declared
-from tests.streaming.test_evolution import FAST, First, Hit, Second, Seen, Tied, Wider, fed, hits, rows
+from tests.streaming.test_evolution import FAST, First, Hit, Second, Seen, Tied, Wake, Wider, fed, hits, rows
 from timelapse.errors import HandlerError, RunError, UsageError
 from timelapse.run import run_serial
 from timelapse.streaming.evolution import Migration
@@ -271,3 +271,90 @@ def test_a_run_that_goes_on_from_a_replay(tmp_path: Path) -> None:
     serial = run_serial(Tied(at=at), done, until=end.complete)
     assert rows(found.outputs(Seen)) == [r for r in rows(serial.table(Seen)) if r[0] > at]
     assert found.parity().same
+
+
+class Ticking(tl.Program):
+    by: int = 1
+    n: tl.Counter[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[e.who] += e.size
+
+    @tl.every(10)
+    def tick(self) -> None:
+        self.n[7] += self.by
+        self.emit(Seen(who=7, n=self.n[7]))
+
+
+class TickingTied(tl.Program):
+    at: int = 0
+    n: tl.Counter[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[e.who] += e.size
+
+    @tl.every(10)
+    def tick(self) -> None:
+        self.n[7] += 1 if self.now <= self.at else 1000
+        self.emit(Seen(who=7, n=self.n[7]))
+
+
+def test_ticks_between_the_end_of_a_replay_and_the_first_row(tmp_path: Path) -> None:
+    """Those before the time are the older version's."""
+    events = hits(random.Random(6), 20, 1_000)
+    rest = hits(random.Random(7), 20, 1_340)
+    log = tl.Log.from_events(tmp_path / "log", events)
+    tl.replay(Ticking(), log, tmp_path / "run", resumable=True, spark=False)
+    out, end = tmp_path / "out", events[-1].ts
+    fed(Ticking(), out, rest[:10], parts=1, start_from=tmp_path / "run")
+    since = end + 100
+    fed(Ticking(by=1000), out, rest[10:], evolve=Migration(before=Ticking()), reprocess_from=since)
+    found = Reading.open(out, Ticking(by=1000))
+    last = found.last
+    assert last is not None
+    done = [e for e in [*events, *rest] if e.ts <= (last.complete or 0)]
+    serial = run_serial(TickingTied(at=since - 1), done, until=last.complete)
+    assert rows(found.outputs(Seen)) == [r for r in rows(serial.table(Seen)) if r[0] > end]
+    assert found.parity().same
+
+
+class Quiet(tl.Program):
+    """It puts out nothing any more."""
+
+    n: tl.Counter[int]
+    marked: tl.Set[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[e.who] += e.size
+        self.send(Wake(who=e.who), after=25, key=e.who)
+
+    @tl.on(Wake)
+    def wake(self, e: Wake) -> None:
+        self.marked.add(e.who)
+
+
+@pytest.mark.parametrize("since", [None, 0])
+def test_what_only_versions_before_have_put_out(since: int | None, tmp_path: Path) -> None:
+    """No outputs of a record are none, and not an error, where a version before has put some out."""
+    out, events = tmp_path / "out", hits(random.Random(1), 60, 1_000)
+    fed(First(), out, events[:40])
+    before = Reading.open(out, First())
+    had = before.outputs(Seen)
+    fed(Quiet(), out, events[40:], evolve=Migration(before=First()), reprocess_from=since)
+    found = Reading.open(out, Quiet())
+    last = found.last
+    assert last is not None
+    assert found.feed(Seen, after=last.last_change).num_rows == 0
+    assert found.outputs(Seen, after=last.last_change).column_names == had.column_names
+    assert found.outputs(Seen).num_rows == (had.num_rows if since is None else 0)
+    assert found.newest(Seen).num_rows == (4 if since is None else 0)
+    with tl.live(Quiet(), {Hit: tl.Push()}, out, **FAST) as run:
+        run.until(lambda e: True)
+        if since is None:
+            newest = run.latest("Seen", 3)[0].column("ts").to_pylist()
+            assert newest == had.column("ts").to_pylist()[:-4:-1]
+    with pytest.raises(UsageError, match="records so far: Seen"):
+        found.outputs("Nothing")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from tests.streaming.test_live import FAST
 from tests.streaming.test_serve import Named, Names, rows
 from timelapse.streaming.live import Live
 from timelapse.streaming.serve.app import Server
+from timelapse.streaming.serve.sending import Conversation
 from timelapse.streaming.sources.push import Push
 
 
@@ -151,3 +153,63 @@ def test_a_sender_is_not_listened_to_beyond_what_waits(
         assert [answer(socket) for _ in range(300)] == [{"message": n + 1, "counted": 1} for n in range(300)]
         thread.join()
     run.until(lambda e: e.end_seq == 299)
+
+
+def test_who_leaves_while_the_most_waits_is_let_go(
+    served: tuple[Live, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, server = served
+    go_on, held, taken = threading.Event(), list[int](), list[int]()
+    write, hold, sending = Push._put, Conversation.hold, Push.sending
+
+    def slow(self: Push, new: Any) -> None:
+        go_on.wait(60)
+        write(self, new)
+
+    def taking(self: Push, *args: Any, **options: Any) -> Any:
+        taken.append(1)
+        return sending(self, *args, **options)
+
+    async def counted(self: Conversation) -> None:
+        held.append(1)
+        try:
+            await hold(self)
+        finally:
+            held.append(-1)
+
+    monkeypatch.setattr(Push, "_put", slow)
+    monkeypatch.setattr(Push, "sending", taking)
+    monkeypatch.setattr(Conversation, "hold", counted)
+    with sender(server) as socket:
+        socket.close_timeout = 0.1
+        for n in range(100):
+            socket.send(rows("ann", start=n + 1).decode())
+        end = time.monotonic() + 60
+        while len(taken) < 66 and time.monotonic() < end:
+            time.sleep(0.01)
+    go_on.set()
+    while held != [1, -1] and time.monotonic() < end:
+        time.sleep(0.01)
+    assert held == [1, -1]
+    run.until(lambda e: e.end_seq >= 63)  # what it sent counts
+
+
+def test_streams_of_what_arrow_does_not_have_are_answered(served: tuple[Live, Server]) -> None:
+    """Whatever comes, the conversation goes on."""
+    _, server = served
+    table = pa.table({"ts": [10], "name": ["eve"], "size": [1]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data, kinds = sink.getvalue().to_pybytes(), set[str]()
+    rng = random.Random(3)
+    with sender(server) as socket:
+        for _ in range(400):
+            some = bytearray(data)
+            for _ in range(rng.randint(1, 6)):
+                some[rng.randrange(len(some))] = rng.randrange(256)
+            socket.send(bytes(some))
+            kinds.add(answer(socket).get("error", "")[-40:])
+        socket.send(rows("end", start=90).decode())
+        assert answer(socket) == {"message": 401, "counted": 1}
+    assert any("not implemented" in text for text in kinds)

@@ -25,7 +25,7 @@ from timelapse.store.places import absolute_path
 from timelapse.store.scratch import scratch_folder
 from timelapse.streaming import chain
 from timelapse.streaming.correction import refuse_seq
-from timelapse.streaming.declared import Unfit, differences, grown, joined, types_of, unsafe
+from timelapse.streaming.declared import Unfit, differences, grown, joined, put_out, types_of, unsafe
 from timelapse.streaming.evolution import Migration
 from timelapse.streaming.filters import Filter, read_filter
 from timelapse.streaming.format import Epoch
@@ -347,7 +347,7 @@ class Live(Reading):
     def latest(self, record: str, most: int) -> tuple[pa.Table, Epoch | None]:
         """The last outputs of a record type, the newest first, and the last epoch. Raises UsageError as `outputs` does."""
         last = self.last_here
-        if last is None or record not in last.schemas:
+        if last is None or not (record in last.schemas or record in put_out(self._place, last)):
             return self.outputs(record), last
         found: list[pa.Table] = []
         rows, number = 0, last.number
@@ -358,7 +358,7 @@ class Live(Reading):
                 rows += table.num_rows
             number -= 1
         if not found:
-            return pa.ipc.read_schema(pa.py_buffer(last.schemas[record])).empty_table(), last
+            return self._none_of(record, last), last
         whole = joined(found[::-1])
         return whole.take(
             pa.array(range(whole.num_rows - 1, max(-1, whole.num_rows - 1 - most), -1), pa.int64())

@@ -19,7 +19,7 @@ from timelapse.model.program import Program
 from timelapse.run.run import Run
 from timelapse.store.places import absolute_path
 from timelapse.streaming import chain
-from timelapse.streaming.declared import joined
+from timelapse.streaming.declared import joined, put_out
 from timelapse.streaming.format import Epoch, LiveRun
 from timelapse.streaming.journal import as_live, journal
 from timelapse.streaming.pack import Pack
@@ -108,7 +108,10 @@ class Reading:
         """No outputs of a record type. Raises UsageError where there is none of that name."""
         if last is not None and name in last.schemas:
             return pa.ipc.read_schema(pa.py_buffer(last.schemas[name])).empty_table()
-        known = [] if last is None else sorted(last.schemas)
+        had = {} if last is None else put_out(self._place, last)  # by versions of the program before, too
+        if name in had:
+            return pa.schema(list(had[name].items())).empty_table()
+        known = sorted(had)
         raise UsageError(
             f"nothing was put out as {name}", place=Place(str(self.path)), code="TL810",
             hint=f"{meant(name, known)}records so far: {', '.join(known) or 'none'}",

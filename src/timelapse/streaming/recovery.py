@@ -140,6 +140,11 @@ class Recovery:
         self._changed = 0
         """The epoch at which this program began, where it was not the first."""
 
+    @property
+    def floor(self) -> int | None:
+        """Where the run ended that live goes on from."""
+        return None if self._origin is None else self._origin.complete
+
     def base(self) -> Stand:
         """Where the program stood before its first epoch."""
         if self._changed:

@@ -76,7 +76,8 @@ def reprocessed(
     """Run the newer version from `start` to the end of `last`. `old` runs the version before up to there, and `migrate` tells where the
     newer one begins then. Raises as `Recovery.again` does."""
     rows, _ = old.around(start.behind, start.reaching, last, start.ts)
-    begun = start.behind is not None or rows.rows > 0
+    # Where live goes on from a run, ticks and timers may come before the first row.
+    begun = start.behind is not None or rows.rows > 0 or (old.floor is not None and old.floor < start.ts - 1)
     stand = migrate(old.stand(start.behind, (rows, start.ts - 1) if begun else None))
     found = PutOut()
     try:

@@ -39,7 +39,7 @@ def rows_in(push: Push, body: bytes, kind: str) -> pa.Table:
             with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
                 table = reader.read_all()
             table.validate(full=True)
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
             raise ValueError(f"the Arrow stream cannot be read: {error}") from None
         return table
     if kind == "application/json":
@@ -82,10 +82,16 @@ class Conversation:
                 text = message.get("text")
                 body = message["bytes"] if text is None else text.encode()
                 kind = "application/vnd.apache.arrow.stream" if text is None else "application/x-ndjson"
-                await self._answers.put((self._number, await run_in_threadpool(self._take, body, kind)))
+                await self._wait((self._number, await run_in_threadpool(self._take, body, kind)), answering)
                 self._number += 1
         finally:
             answering.cancel()
+
+    async def _wait(self, taken: tuple[int, Future[int] | str], answering: asyncio.Task[None]) -> None:
+        """Have a message wait for its answer; not once nobody answers, since the sender has left while the most waited."""
+        putting = asyncio.create_task(self._answers.put(taken))
+        await asyncio.wait((putting, answering), return_when=asyncio.FIRST_COMPLETED)
+        putting.cancel()
 
     def _take(self, body: bytes, kind: str) -> Future[int] | str:
         """Have the rows of a message written; or why not."""
@@ -109,7 +115,7 @@ async def _outcome(done: Future[int] | str) -> dict[str, Any]:
         return {"error": done}
     try:
         return {"counted": await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(done)), _WAIT)}
-    except (TimelapseError, OSError) as error:  # TimeoutError is one
+    except Exception as error:  # whatever it is, the sender hears of it
         return {"error": str(error) or "it was not durable within a minute: send it again"}
 
 

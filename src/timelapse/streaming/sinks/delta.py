@@ -57,6 +57,8 @@ class Delta:
         from deltalake import CommitProperties, Transaction, write_deltalake
         from deltalake.exceptions import CommitFailedError, DeltaError
 
+        # A later version of the program may have other fields, so any may be missing; Delta keeps a column's rule for good.
+        table = table.cast(pa.schema([field.with_nullable(True) for field in table.schema]))
         there = self._table(record)
         if there is not None and self.marker(record) != before:
             raise OSError("another process has added to the table meanwhile")

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 _MARKERS = "timelapse_marker"
 _READ = "SELECT run, epoch, hash FROM {}.{} WHERE record = %s"
 _READ_LOCKED = "SELECT run, epoch, hash FROM {}.{} WHERE record = %s FOR UPDATE"
-_COLUMNS = "SELECT column_name, is_nullable FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
+_COLUMNS = """SELECT column_name, is_nullable = 'NO' AND column_default IS NULL AND is_identity = 'NO' AND is_generated = 'NEVER'
+FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"""
+"""With whether a row has to give a value: it need not where the database has one."""
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -138,10 +140,10 @@ class Postgres:
         for field in schema:
             if field.name not in had:
                 self._alter(connection, name, f"ADD COLUMN {{}} {_type_of(field)}", field.name)
-            elif had[field.name] == "NO" and field.nullable:
+            elif had[field.name] and field.nullable:
                 self._alter(connection, name, "ALTER COLUMN {} DROP NOT NULL", field.name)
-        for column, nullable in had.items():
-            if nullable == "NO" and column not in schema.names:
+        for column, needed in had.items():
+            if needed and column not in schema.names:
                 self._alter(connection, name, "ALTER COLUMN {} DROP NOT NULL", column)
 
     def _alter(self, connection: Any, name: str, what: str, column: str) -> None:

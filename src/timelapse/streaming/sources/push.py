@@ -133,7 +133,7 @@ class Push(LiveSource):
         schema = pa.schema([pa.field("ts", pa.int64(), nullable=False), *self._kind.schema])
         try:
             found = table.select(schema.names).cast(schema)
-        except (KeyError, pa.ArrowInvalid, ValueError, pa.ArrowNotImplementedError) as error:
+        except (KeyError, ValueError, pa.ArrowException) as error:
             raise UsageError(
                 f"the table does not fit {self._kind}: {error}",
                 hint="give `ts` in microseconds and the event's fields",
