@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from timelapse.kernels.native import compile as compiling
 from timelapse.kernels.native.lowering.lower import _LITERAL, _numbered
 from timelapse.kernels.native.machine import store
 from timelapse.kernels.native.memory import arithmetic as word
+from timelapse.kernels.native.memory.primitives import nearest_quotient
 from timelapse.kernels.native.parallel import Compiling
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.usual import are_compiled
@@ -48,6 +50,38 @@ def test_instructions_do_what_python_means() -> None:
             assert int(one) == int(other), (a, b, found, meant)
     assert word.plus_left(word.plus(2**63 - 1, 1), 2**63 - 1, 1)
     assert not word.minus_left(word.minus(5, 7), 5, 7)
+
+
+def test_quotients_of_large_integers_are_pythons() -> None:
+    """The float nearest to the exact one, at ties and at whatever floats do not hold."""
+    rng = random.Random(7)
+    ends = [
+        0,
+        1,
+        2,
+        3,
+        7,
+        2**52 + 1,
+        2**53,
+        2**53 + 1,
+        2**54 + 2,
+        2**54 + 6,
+        2**55 - 1,
+        2**61 + 2**8,
+        2**62 - 1,
+        2**62,
+    ]
+    pairs = [*itertools.product(ends, ends[1:])]
+    for _ in range(4000):
+        a, b = rng.getrandbits(rng.randint(1, 62)), rng.getrandbits(rng.randint(1, 62)) or 1
+        pairs += [(a, b), (a & -(1 << rng.randint(1, 40)), b & -(1 << rng.randint(1, 20)) or 1)]
+        near = (2 * rng.getrandbits(53) + 1) * b  # a tie, or next to one
+        pairs += [(near + d, b) for d in (-1, 0, 1) if near + d <= 2**62]
+    for a, b in pairs:
+        for x, y in ((a, b), (-a, b), (a, -b), (-a, -b)):
+            meant = x / y
+            assert repr(nearest_quotient(np.int64(x), np.int64(y))) == repr(meant), (x, y)
+            assert repr(float(nearest_quotient.py_func(x, y))) == repr(meant), (x, y)
 
 
 KEPT = """SIGNATURE = (int64,)

@@ -222,12 +222,16 @@ def _integers(out: Writer, op: ast.operator, x: Value, y: Value) -> Value:
     if isinstance(op, ast.Mult):
         return _product(out, x, y)
     if isinstance(op, ast.Div):
-        for side in (x, y):
-            if not is_exact(side):
-                out.exit_if(f"not (-{EXACT} <= {side.code} <= {EXACT})")
+        large = [side.code for side in (x, y) if not is_exact(side)]
+        for code in large:
+            out.exit_if(f"not (-{_SMALL} <= {code} <= {_SMALL})")
         if type(y.const) is not int or y.const == 0:
             out.raises_if(f"{b} == 0", by_zero(op, floats=False))
-        return out.temp("float", f"{as_float(x)} / {as_float(y)}")
+        quotient = f"{as_float(x)} / {as_float(y)}"
+        if large:  # Python's is the float nearest to the exact quotient
+            exact = " and ".join(f"-{EXACT} <= {code} <= {EXACT}" for code in large)
+            quotient = f"{quotient} if {exact} else nearest_quotient({as_int(x)}, {as_int(y)})"
+        return out.temp("float", quotient)
     if isinstance(op, ast.FloorDiv | ast.Mod):
         if y.const == -1:
             return negated(out, x) if isinstance(op, ast.FloorDiv) else Value("int", "0", const=0)

@@ -8,6 +8,8 @@ own, written out from `wide`.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from timelapse.kernels.native.machine.jit import primitive
@@ -269,3 +271,22 @@ def rebase(slots, base, first):  # type: ignore[no-untyped-def]
         base[j, 0] = slots[j, 0]
         for w in range(1, base.shape[1]):
             base[j, w] = slots[j, first + w - 1]
+
+
+@primitive()
+def nearest_quotient(a, b):  # type: ignore[no-untyped-def]
+    """The float nearest to a / b, for integers up to 2^62 and b not 0: as Python divides those that floats do not hold.
+
+    Long division gives 55 bits of the quotient at least, and the last one tells whether anything is left; so the conversion to a float rounds
+    as the exact quotient would.
+    """
+    x, y = abs(a), abs(b)
+    whole, rest, shift = x // y, x % y, 0
+    while x and whole < 1 << 55:
+        whole, rest, shift = whole * 2, rest * 2, shift + 1
+        if rest >= y:
+            whole, rest = whole + 1, rest - y
+    if rest:
+        whole |= 1
+    found = math.ldexp(np.float64(whole), -shift)
+    return -found if (a < 0) != (b < 0) else found
