@@ -358,3 +358,28 @@ def test_what_only_versions_before_have_put_out(since: int | None, tmp_path: Pat
             assert newest == had.column("ts").to_pylist()[:-4:-1]
     with pytest.raises(UsageError, match="records so far: Seen"):
         found.outputs("Nothing")
+
+
+class Delayed(tl.Program):
+    by: int = 1
+    n: tl.Counter[int]
+
+    @tl.on(Hit)
+    def hit(self, e: Hit) -> None:
+        self.n[e.who] += self.by
+
+    @tl.on(Hit, after=100)
+    def later(self, e: Hit) -> None:
+        self.emit(Seen(who=e.who, n=self.n[e.who]))
+
+
+def test_parity_after_a_change_calls_handlers_for_events_of_the_replay_before(tmp_path: Path) -> None:
+    events = hits(random.Random(6), 40, 1_000)
+    log = tl.Log.from_events(tmp_path / "log", events[:20])
+    tl.replay(Delayed(), log, tmp_path / "run", resumable=True, spark=False)
+    out = tmp_path / "out"
+    fed(Delayed(), out, events[20:24], start_from=tmp_path / "run")
+    fed(Delayed(by=2), out, events[24:], evolve=Migration(before=Delayed()))
+    found = Reading.open(out, Delayed(by=2))
+    parity = found.parity()
+    assert parity.same, parity.text
