@@ -1,7 +1,7 @@
 """Arithmetic with Python's meaning, or an exit to the interpreter.
 
 `exit_if(condition)` leaves the compiled function; Python goes on from there. So each rule may give up
-on rare inputs: integers outside int64, zero divisors, integers beyond 2^53 where Python divides them
+on rare inputs: integers outside int64, zero divisors, integers beyond 2^62 where Python divides them
 exactly.
 """
 
