@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +21,7 @@ from timelapse.log.types import EventType, event_types
 from timelapse.run import run_serial
 from timelapse.streaming.declared import Unfit, differences, fitted, grown
 from timelapse.streaming.evolution import Migration
+from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.reading import Reading
 from timelapse.streaming.shadow import Shadow
 from timelapse.streaming.sinks import Delta, Parquet, Postgres
@@ -372,3 +374,20 @@ def test_a_delta_table_where_a_version_leaves_a_field_out(
         for t in (table, expected)
     )
     assert found == wanted
+
+
+class Named(msgspec.Struct):
+    name: str
+
+
+def test_columns_of_a_pack_are_aligned() -> None:
+    """Wherever its sections begin: Arrow computes with them as they are."""
+    for size in range(1, 9):
+        about = Named(name="x" * size)
+        data, _ = packed(about, {"a": pa.table({"n": list(range(size))}), "b": pa.table({"m": [1.5] * size})})
+        pack = Pack("name", data, Named, "")
+        for name in ("a", "b"):
+            for column in pack.table(name).columns:
+                assert all(
+                    b.address % 8 == 0 for chunk in column.chunks for b in chunk.buffers() if b is not None
+                )

@@ -21,6 +21,8 @@ from timelapse.errors import Place, StorageError
 
 _MAGIC = b"TLpack1\n"
 _FIXED = len(_MAGIC) + 8
+_ALIGNED = 8
+"""Arrow's kernels want each buffer to begin at a multiple of its values' width."""
 H = TypeVar("H", bound=msgspec.Struct)
 
 
@@ -110,7 +112,10 @@ class Pack(Generic[H]):
         body = self._data[self._first + section.at : self._first + section.at + section.bytes]
         if len(body) != section.bytes or zlib.crc32(body) != section.crc32:
             raise self._altered(f"its section {name} is not what was written")
-        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+        data = pa.py_buffer(body)
+        if data.address % _ALIGNED:  # its columns would lie as it does
+            data = pa.py_buffer(bytes(body))
+        with pa.ipc.open_stream(data) as reader:
             return reader.read_all()
 
     def check(self) -> None:
