@@ -217,10 +217,11 @@ def test_the_final_pass_agrees() -> None:
     ran, left = agree(READS, count=150)
     assert ran == 150
     assert left == 0
-    ran, left = agree(
-        READS, count=100, edges=True, seed=4
-    )  # NaN, and what is too large, are Python's to refuse
-    assert 0 < left < ran
+    ran, left = agree(READS, count=100, edges=True, seed=4)
+    assert (
+        50 < ran < 100
+    )  # NaN, and what is too large, are Python's to refuse: events at which that happens fail
+    assert left == 0  # sums beyond 2^53 are divided as Python does
 
 
 @pytest.mark.parametrize("edges", [False, True])
