@@ -10,7 +10,7 @@ import msgspec
 
 from timelapse.errors import Place, RunError, StorageError, TimelapseError
 from timelapse.streaming.format import FORMAT, NEWEST, REMEDY, RUN, Epoch, LiveRun, epoch_name
-from timelapse.streaming.pack import Pack, hash_of
+from timelapse.streaming.pack import Pack, hash_of, header
 from timelapse.streaming.place import RunPlace
 
 _PAUSES = (0.0, 0.05, 0.2, 1.0, 2.0)
@@ -51,21 +51,40 @@ def read_epoch(place: RunPlace, number: int) -> Pack[Epoch]:
     try:
         data = place.read(name)
     except FileNotFoundError:
-        raise StorageError(
-            "the epoch is gone, and later ones need it",
-            place=Place(f"{place}/{name}"),
-            hint=REMEDY,
-            code="TL931",
-        ) from None
+        raise _gone(place, name) from None
     found = Pack(f"{place}/{name}", data, Epoch, REMEDY)
-    if found.about.number != number:
+    _check_number(found.about, number, found.name)
+    return found
+
+
+def read_about(place: RunPlace, number: int) -> Epoch:
+    """What an epoch says of itself, without its sections: one that changes the program has all states. Raises as `read_epoch` does."""
+    name = epoch_name(number)
+    try:
+        found = header(f"{place}/{name}", place.pieces(name), Epoch, REMEDY)
+    except FileNotFoundError:
+        raise _gone(place, name) from None
+    _check_number(found, number, f"{place}/{name}")
+    return found
+
+
+def _gone(place: RunPlace, name: str) -> StorageError:
+    return StorageError(
+        "the epoch is gone, and later ones need it",
+        place=Place(f"{place}/{name}"),
+        hint=REMEDY,
+        code="TL931",
+    )
+
+
+def _check_number(about: Epoch, number: int, name: str) -> None:
+    if about.number != number:
         raise StorageError(
-            f"the file was altered: it has epoch {found.about.number}",
-            place=Place(found.name),
+            f"the file was altered: it has epoch {about.number}",
+            place=Place(name),
             hint=REMEDY,
             code="TL931",
         )
-    return found
 
 
 def newest(place: RunPlace) -> int:

@@ -35,7 +35,7 @@ def types_of(place: RunPlace, run: LiveRun, last: Epoch | None) -> Types:
     """The event types of a live run at the end of an epoch, in the order in which they order rows of the same time."""
     found, number = run.types, 0 if last is None else last.last_change
     while number:
-        change = chain.read_epoch(place, number).about.change
+        change = chain.read_about(place, number).change
         assert change is not None
         if change.types:
             found = change.types
@@ -146,7 +146,7 @@ def put_out(place: RunPlace, last: Epoch) -> Records:
         for name, data in about.schemas.items():
             schema = pa.ipc.read_schema(pa.py_buffer(data))
             found.setdefault(name, {}).update({field.name: field.type for field in schema})
-        about = chain.read_epoch(place, about.last_change - 1).about if about.last_change > 1 else None
+        about = chain.read_about(place, about.last_change - 1) if about.last_change > 1 else None
     return found
 
 

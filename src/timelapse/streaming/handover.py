@@ -23,6 +23,8 @@ from timelapse.run.manifest import REMEDY
 from timelapse.run.parameters import params_text
 from timelapse.run.run import Run
 from timelapse.store.parts import CheckedFile
+from timelapse.streaming.format import LiveRun
+from timelapse.streaming.place import LocalPlace
 from timelapse.streaming.stand import Seen, Stand
 from timelapse.streaming.sums import Sums
 from timelapse.streaming.window import Block
@@ -135,6 +137,16 @@ class Origin:
         lo = self._reader.seq_at(since + 1)
         chunks = self._reader.chunks(lo, self.count, {t.name: None for t in self._reader.types})
         return [Block.of(chunk.seq_lo, chunk.seq_hi, chunk.tables) for chunk in chunks if chunk.tables]
+
+
+def origin_of(place: LocalPlace, live: LiveRun, program: Program) -> Origin | None:
+    """The run that a live run goes on from, as the program that the live run began with reads it; None where there is none. `program`: what it is now."""
+    from timelapse.streaming.reading import program_of
+
+    if live.start_from is None:
+        return None
+    first = program if live.fingerprint == fingerprint(program) else program_of(place.root, live)
+    return Origin(Run.open(live.start_from), first)
 
 
 def _unfit(run: Run, why: str, hint: str) -> ReplayError:

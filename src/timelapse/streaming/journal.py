@@ -162,7 +162,7 @@ def first_reaching(place: RunPlace, ts: int, last: int) -> int:
     low, high = 1, last
     while low < high:
         middle = (low + high) // 2
-        complete = chain.read_epoch(place, middle).about.complete
+        complete = chain.read_about(place, middle).complete
         if complete is None or complete < ts:
             low = middle + 1
         else:

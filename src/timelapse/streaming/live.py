@@ -29,7 +29,7 @@ from timelapse.streaming.declared import Unfit, differences, grown, joined, put_
 from timelapse.streaming.evolution import Migration
 from timelapse.streaming.filters import Filter, read_filter
 from timelapse.streaming.format import Epoch
-from timelapse.streaming.handover import Origin
+from timelapse.streaming.handover import Origin, origin_of
 from timelapse.streaming.head import Head
 from timelapse.streaming.lease import EVERY
 from timelapse.streaming.loop import Health, Loop, Timing
@@ -44,7 +44,7 @@ from timelapse.streaming.opening import (
     streams_before,
 )
 from timelapse.streaming.place import LocalPlace
-from timelapse.streaming.reading import Reading, program_of
+from timelapse.streaming.reading import Reading
 from timelapse.streaming.rules import Rules
 from timelapse.streaming.sinks.base import Follower, Sink
 from timelapse.streaming.sinks.callback import Callback
@@ -143,12 +143,9 @@ def live(
     origin = None if start_from is None else Origin(Run.of(start_from), given)
     made = sources_of(streams, place, once=once, trigger=timing.trigger)
     run, run_hash = begin_run(place, given, types, origin)
-    if origin is None and run.start_from is not None:
-        origin = Origin(
-            Run.open(run.start_from),
-            given if run.fingerprint == fingerprint(given) else program_of(place.root, run),
-        )
-    elif origin is not None and run.start_from != str(origin.path.absolute()):
+    if origin is None:
+        origin = origin_of(place, run, given)
+    elif run.start_from != str(origin.path.absolute()):
         raise RunError(
             "the live run that is there goes on from another run, or from none", place=Place(str(place)), code="TL943",
             hint="leave start_from= (--start-from) out, or write to another directory",

@@ -10,14 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from timelapse.engine.digest import run_digest
-from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program
 from timelapse.run import replay
-from timelapse.run.run import Run
 from timelapse.streaming import chain
 from timelapse.streaming.declared import types_of
-from timelapse.streaming.format import Epoch, LiveRun
-from timelapse.streaming.handover import Origin
+from timelapse.streaming.format import Epoch
+from timelapse.streaming.handover import origin_of
 from timelapse.streaming.journal import as_live, journal
 from timelapse.streaming.kernel import lag_of
 from timelapse.streaming.place import LocalPlace
@@ -72,16 +70,6 @@ def parity(out: Path, program: Program, *, spark: Any = False, upto: int | None 
     )
 
 
-def _origin(place: LocalPlace, run: LiveRun, program: Program) -> Origin | None:
-    """The run that live goes on from: `after=` handlers may still be called for events of its log."""
-    from timelapse.streaming.reading import program_of
-
-    if run.start_from is None:
-        return None
-    first = program if run.fingerprint == fingerprint(program) else program_of(place.root, run)
-    return Origin(Run.open(run.start_from), first)
-
-
 def _since_change(out: Path, program: Program, last: Epoch, began: float) -> Parity:
     """What was put out since the program changed: from where it began then, run again as Python, without any checkpoint."""
     place = LocalPlace(out)
@@ -93,7 +81,7 @@ def _since_change(out: Path, program: Program, last: Epoch, began: float) -> Par
         quarantine=ANY if last.quarantined else None,
         tell=lambda _: None,
         checkpoints=False,
-        origin=_origin(place, run, program) if lag_of(program) else None,
+        origin=origin_of(place, run, program) if lag_of(program) else None,
     )
     running, _ = recovery.begin(last, compiled=False, compare=False)
     sums = running.sums

@@ -208,7 +208,7 @@ class Recovery:
         self.stood = stand if self.keep else None
         made = Running(kernel, journal, sums, begin, stand.complete, start, journal.count)
         if self._changed:
-            made.earlier = put_out(self._place, chain.read_epoch(self._place, self._changed).about)
+            made.earlier = put_out(self._place, chain.read_about(self._place, self._changed))
         if found is not None:
             made.checkpoint, made.changes, made.noted = found.name, found.changes, found.noted
         return made

@@ -59,12 +59,12 @@ def start_at(place: RunPlace, new: Program, last: Epoch, since: int) -> Start | 
         if corrected >= number and cut < since:
             since, number = cut, first_reaching(place, cut, last.number)
     if number <= last.last_change:
-        at = chain.read_epoch(place, last.last_change).about.complete
+        at = chain.read_about(place, last.last_change).complete
         raise unsafe(
             new, f"it cannot process again what came before epoch {last.last_change:,}, where the program changed ({'' if at is None else time_text(at)})",
             "give a later time; or run a shadow, which goes through all of the journal, and promote it",
         )  # fmt: skip
-    before = chain.read_epoch(place, number - 1).about if number > 1 else None
+    before = chain.read_about(place, number - 1) if number > 1 else None
     begun = before is not None and before.complete is not None and before.begin is not None
     return Start(since, number, before if begun else None)
 
@@ -123,7 +123,7 @@ def _run(
 
 def _go_on(running: Running, place: RunPlace, rest: Taken, number: int, found: PutOut) -> None:
     """The rest of an epoch."""
-    complete = chain.read_epoch(place, number).about.complete
+    complete = chain.read_about(place, number).complete
     assert complete is not None
     running.rerun += rest.rows
     found.add(running.put(rest, complete))
