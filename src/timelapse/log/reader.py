@@ -241,7 +241,7 @@ class LogReader:
                     if first >= last or not file.rows[block]:
                         continue
                     whole = last - first == end - start
-                    part = None if whole else _cut(self._read(segment, block, file, ()), first, last)
+                    part = None if whole else cut_rows(self._read(segment, block, file, ()), first, last)
                     count += file.rows[block] if part is None else part.num_rows
         return count
 
@@ -264,7 +264,7 @@ class LogReader:
                         continue
                     tables = {}
                     for number, table in files.blocks(entries, block, wanted):
-                        part = kept(_cut(table, first, last), excluded, first, last)
+                        part = kept(cut_rows(table, first, last), excluded, first, last)
                         if part.num_rows:
                             tables[self.types[number].name] = part
                     yield Chunk(first, last, tables)
@@ -463,7 +463,7 @@ def _check_fields(kind: EventType, fields: Sequence[str] | None, where: str) -> 
             )  # fmt: skip
 
 
-def _cut(table: pa.Table, lo: int, hi: int) -> pa.Table:
+def cut_rows(table: pa.Table, lo: int, hi: int) -> pa.Table:
     """The rows with lo <= seq < hi of a table sorted by seq."""
     if table.num_rows == 0:
         return table

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from timelapse.engine.digest import run_digest
 from timelapse.model.program import Program
 from timelapse.run import replay
 from timelapse.streaming import chain
@@ -85,8 +82,7 @@ def _since_change(out: Path, program: Program, last: Epoch, began: float) -> Par
     )
     running, _ = recovery.begin(last, compiled=False, compare=False)
     sums = running.sums
-    schemas = {name: pa.ipc.read_schema(pa.py_buffer(data)) for name, data in sums.schemas.items()}
-    digest = run_digest({n: s.sum() for n, s in sums.outputs.items()}, schemas, sums.rejected.sum())
+    digest = sums.digest
     ours, theirs = ({name: row.rows for name, row in side.items()} for side in (last.outputs, sums.outputs))
     records = {name: (ours.get(name, 0), theirs.get(name, 0)) for name in sorted({*ours, *theirs})}
     found = digest_of(last)

@@ -17,7 +17,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from timelapse.engine.digest import run_digest
 from timelapse.engine.job import SumRow
 from timelapse.errors import Place, RunError, StorageError, UsageError
 from timelapse.kernels.base import Abandoned
@@ -342,8 +341,7 @@ class Shadow:
         if self.on is None:
             return found
         sums = self.on.sums
-        schemas = {name: pa.ipc.read_schema(pa.py_buffer(data)) for name, data in sums.schemas.items()}
-        found.digest = run_digest({n: s.sum() for n, s in sums.outputs.items()}, schemas, sums.rejected.sum())
+        found.digest = sums.digest
         found.rows = self.on.journal.count
         found.records = dict(self.compared)
         return found

@@ -29,6 +29,12 @@ class Sums:
     def of(cls, epoch: Epoch) -> Sums:
         return cls(dict(epoch.outputs), dict(epoch.schemas), epoch.rejected, epoch.quarantined)
 
+    @property
+    def digest(self) -> str:
+        """That of a run that has put out the same."""
+        schemas = {name: pa.ipc.read_schema(pa.py_buffer(data)) for name, data in self.schemas.items()}
+        return run_digest({n: s.sum() for n, s in self.outputs.items()}, schemas, self.rejected.sum())
+
     def then(self, tables: Mapping[str, pa.Table], result: PassResult) -> Sums:
         outputs, schemas = dict(self.outputs), dict(self.schemas)
         for name, table in tables.items():
@@ -42,8 +48,7 @@ class Sums:
 
 def digest_of(epoch: Epoch) -> str:
     """The digest of all that a live run has put out up to an epoch's end: that of a replay of its journal."""
-    schemas = {name: pa.ipc.read_schema(pa.py_buffer(data)) for name, data in epoch.schemas.items()}
-    return run_digest({n: s.sum() for n, s in epoch.outputs.items()}, schemas, epoch.rejected.sum())
+    return Sums.of(epoch).digest
 
 
 def by_name(result: PassResult) -> dict[str, pa.Table]:

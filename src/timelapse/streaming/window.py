@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from timelapse.log.reader import Chunk, Columns
+from timelapse.log.reader import Chunk, Columns, cut_rows
 from timelapse.log.rows import rows_of
 from timelapse.log.types import EventType
 from timelapse.model.events import Event
@@ -59,7 +59,7 @@ class JournalEnd:
         self.count += rows
         for start in range(lo, self.count, BLOCK):
             end = min(start + BLOCK, self.count)
-            parts = tables if rows <= BLOCK else {n: _between(t, start, end) for n, t in tables.items()}
+            parts = tables if rows <= BLOCK else {n: cut_rows(t, start, end) for n, t in tables.items()}
             block = Block.of(start, end, {name: table for name, table in parts.items() if table.num_rows})
             self._blocks.append(block)
             if self.ts_first is None:
@@ -117,7 +117,7 @@ class JournalEnd:
                 if table is None:
                     continue
                 if (first, last) != (block.lo, block.hi):
-                    table = _between(table, first, last)
+                    table = cut_rows(table, first, last)
                 if table.num_rows:
                     tables[name] = table if fields is None else table.select(["seq", "ts", *fields])
             yield Chunk(first, last, tables)
@@ -126,9 +126,3 @@ class JournalEnd:
         self, lo: int, hi: int, classes: Mapping[str, type[Event]], columns: Columns | None = None
     ) -> Iterator[Event]:
         return rows_of(self, lo, hi, classes, columns)
-
-
-def _between(table: pa.Table, lo: int, hi: int) -> pa.Table:
-    """The rows with lo <= seq < hi."""
-    first, last = np.searchsorted(table.column("seq").to_numpy(), [lo, hi]).tolist()
-    return table.slice(first, last - first)

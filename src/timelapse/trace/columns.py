@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from timelapse.analysis.origins import Part
 from timelapse.env.machine import cores
 from timelapse.log.part import reading
-from timelapse.log.reader import Chunk, EventReader, LogReader
+from timelapse.log.reader import Chunk, EventReader, LogReader, cut_rows
 from timelapse.log.rows import row_maker
 from timelapse.model.events import Event
 
@@ -92,7 +92,7 @@ class Columns:
             first, last = max(lo, chunk.seq_lo), min(hi, chunk.seq_hi)
             if first < last:
                 own = {
-                    n: _between(chunk.tables[n].select(names[n]), first, last)
+                    n: cut_rows(chunk.tables[n].select(names[n]), first, last)
                     for n in names
                     if n in chunk.tables
                 }
@@ -208,12 +208,6 @@ def _joined(one: Chunk, other: Chunk) -> Chunk:
         else:
             tables[name] = table
     return Chunk(one.seq_lo, one.seq_hi, tables)
-
-
-def _between(table: pa.Table, lo: int, hi: int) -> pa.Table:
-    seqs = table.column("seq").to_numpy()
-    first, last = np.searchsorted(seqs, [lo, hi]).tolist()
-    return table.slice(first, last - first)
 
 
 def _is_light(kind: pa.DataType) -> bool:
