@@ -1,4 +1,4 @@
-"""Random programs whose handlers send, and go over the members of SetOfs."""
+"""Random programs whose handlers send, and go over what stands under keys of SetOfs and MapOfs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ _TYPES = {"int": "int", "str": "str", "float": "float", "bool": "bool", "bytes":
           "str?": "str | None", "float?": "float | None"}  # fmt: skip
 _SETS = (("int", "int"), ("int", "int"), ("int", "str"), ("str", "int"), ("pair", "int"), ("int", "mixed"),
          ("bool", "bytes"), ("int", "pair"), ("int", "bool"))  # fmt: skip
+_MAPS = (("int", "int", "int"), ("int", "int", "int"), ("int", "str", "float"), ("str", "pair", "int?"), ("pair", "int", "str"),
+         ("int", "mixed", "str?"), ("bool", "bytes", "bool"))  # fmt: skip
+_DEFAULTS = {"int": "2", "float": "0.5", "str": '"ab"', "bool": "True"}
 _SHOWN = {"int": "int", "str": "str", "pair": "tuple[int, int]", "mixed": "tuple[str, bool]", "bool": "bool",
           "bytes": "bytes"}  # fmt: skip
 
@@ -28,8 +31,7 @@ class Sender(Writer):
         super().__init__(rng, size)
         self.features -= {"emit_local", "list_out", "top", "recursion", "try", "walrus"}
         self.sets = [(f"z{n}", *rng.choice(_SETS)) for n in range(rng.randint(0, 2))]
-        self.within: list[str] = []
-        """The sets that loops around are going over."""
+        self.maps = [(f"y{n}", *rng.choice(_MAPS)) for n in range(rng.randint(0, 2))]
 
     def program(self) -> str:
         text = super().program()
@@ -38,6 +40,11 @@ class Sender(Writer):
         text = text.replace("class Out(tl.Record):", f"{made}class Out(tl.Record):")
         loop = rng.choice(["", "", "", ", loop=40", ", loop=9", ", loop=3"])
         states = [f"    {n}: tl.SetOf[{_SHOWN[k]}, {_SHOWN[m]}]" for n, k, m in self.sets]
+        states += [
+            f"    {n}: tl.MapOf[{_SHOWN[k]}, {_SHOWN[f]}, {_TYPES[v]}]"
+            + (f" = tl.state(default={_DEFAULTS[v]})" if v in _DEFAULTS else "")
+            for n, k, f, v in self.maps
+        ]
         return text.replace(
             'class P(Base):\n    """Random."""\n',
             f'class P(Base{loop}):\n    """Random."""\n' + "\n".join(["", *states, ""]),
@@ -58,6 +65,12 @@ class Sender(Writer):
                 return
             if self.sets and self.writes and rng.random() < 0.25:
                 self._put(level)
+                return
+            if self.maps and self.writes and rng.random() < 0.25:
+                self._write_field(level)
+                return
+            if self.maps and depth > 0 and self.loops < 2 and rng.random() < 0.3:
+                self._go_over_fields(level, depth - 1)
                 return
             if self.sets and depth > 0 and self.loops < 2 and rng.random() < 0.3:
                 self._go_over(level, depth - 1)
@@ -89,8 +102,54 @@ class Sender(Writer):
 
     def _put(self, level: int) -> None:
         name, key, member = self.rng.choice(self.sets)
-        what = self.rng.choice(["add", "add", "add", "discard"])
+        if self.rng.random() < 0.2:
+            made = self.name("v")
+            self._line(level, f"{made} = self.{name}.count({self._part(key)})")
+            self.locals[made] = "int"
+        what = self.rng.choice(["add", "add", "add", "add", "discard", "discard", "del"])
+        if what == "del":
+            self._line(level, f"del self.{name}[{self._part(key)}]")
+            return
         self._line(level, f"self.{name}.{what}({self._part(key)}, {self._part(member)})")
+
+    def _write_field(self, level: int) -> None:
+        """Something is done to a MapOf."""
+        rng = self.rng
+        name, key, field, value = rng.choice(self.maps)
+        k, f, v = self._part(key), self._part(field), self.expr(value, 1)
+        forms = [
+            f"self.{name}[{k}, {f}] = {v}", f"self.{name}.set(({k}, {f}), {v})", f"self.{name}.setdefault(({k}, {f}), {v})",
+            f"del self.{name}[{k}, {f}]", f"self.{name}.pop(({k}, {f}))", f"self.{name}.clear({k})",
+        ]  # fmt: skip
+        if value == "int":
+            forms += [f"self.{name}[{k}, {f}] += {v}"] * 3
+        if rng.random() < 0.3:
+            made = self.name("v")
+            self._line(level, f"{made} = self.{name}.count({k})")
+            self.locals[made] = "int"
+        self._line(level, rng.choice(forms))
+
+    def _go_over_fields(self, level: int, depth: int) -> None:
+        rng, before = self.rng, dict(self.locals)
+        name, key, field, value = rng.choice(self.maps)
+        over = f"self.{name}.fields({self._part(key)})"
+        f, v = self.name("m"), self.name("m")
+        if rng.random() < 0.2:
+            made = self.name("v")
+            self._line(level, f"{made} = any({f} == {self._part(field)} for {f}, {v} in {over})")
+            self.locals[made] = "bool"
+            return
+        self._line(level, f"for {f}, {v} in {f'reversed({over})' if rng.random() < 0.2 else over}:")
+        self.locals |= {f: field, v: value}
+        was, self.breakable = self.breakable, True
+        self.loops += 1
+        if self.writes and rng.random() < 0.6:
+            self._write_field(level + 1)
+        if self.writes and rng.random() < 0.6:
+            self._emit(level + 1)
+        self._block(level + 1, depth)
+        self.loops -= 1
+        self.breakable, self.locals = was, before
 
     def _go_over(self, level: int, depth: int) -> None:
         rng, before = self.rng, dict(self.locals)

@@ -14,6 +14,8 @@ from timelapse.kernels.native.memory.members import Members
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.effects import ADD, SET, Delta, Journal
+from timelapse.kinds.grouped import Grouped
+from timelapse.kinds.mapof import MapOf
 from timelapse.kinds.setof import SetOf
 from timelapse.model.types import TupleType
 
@@ -111,7 +113,7 @@ class NativeStore:
 
 
 class _GroupedStore(NativeStore):
-    """That of a SetOf whose members are counted by key, or listed."""
+    """That of a SetOf or MapOf of which what stands under keys is counted, or listed."""
 
     __slots__ = ("_heads", "_members", "counts")
 
@@ -155,23 +157,36 @@ class _GroupedStore(NativeStore):
         return [pair for pair in self._members.under(key) if self.get(pair, ABSENT) is not ABSENT]
 
 
-class _NativeSetOf(SetOf):
-    """Its index is that of the compiled pass."""
+class _Indexed(Grouped):
+    """A state whose index is that of the compiled pass."""
 
+    __slots__ = ()
+    _grouped: _GroupedStore
+
+    def count(self, key: Any) -> int:
+        if self._grouped.counts is None:
+            return len(self._under(key))
+        found: int = self._grouped.counts.get(self._outer(key), 0)
+        return found
+
+    def _under(self, key: Any) -> dict[Any, Any]:
+        return {self._key_and_member(pair)[1]: pair for pair in self._grouped.under(self._outer(key))}
+
+
+class _NativeSetOf(_Indexed, SetOf):
     __slots__ = ("_grouped",)
 
     def __init__(self, spec: StateSpec, store: _GroupedStore) -> None:
         super().__init__(spec, store)
         self._grouped = store
 
-    def count(self, key: Any) -> int:
-        if self._grouped.counts is None:
-            return super().count(key)
-        found: int = self._grouped.counts.get(self._outer(key), 0)
-        return found
 
-    def _under(self, key: Any) -> dict[Any, Any]:
-        return {self._key_and_member(pair)[1]: pair for pair in self._grouped.under(self._outer(key))}
+class _NativeMapOf(_Indexed, MapOf):
+    __slots__ = ("_grouped",)
+
+    def __init__(self, spec: StateSpec, store: _GroupedStore) -> None:
+        super().__init__(spec, store)
+        self._grouped = store
 
 
 def outer_key(spec: StateSpec, stored: Any) -> Any:
@@ -299,10 +314,11 @@ def live_state(
     counts: NativeTable | None = None, members: Members | None = None,
 ) -> Any:  # fmt: skip
     """What handlers see of a table: the state, or its delta. With `turn`: a worker's part of an exact state. `counts`,
-    `members`: of a SetOf."""
+    `members`: of a SetOf or MapOf."""
     spec, form = table.spec, table.layout.form
     if form == "exact" and (counts is not None or members is not None):
-        return _NativeSetOf(spec, _GroupedStore(table, counts, members, journal))
+        made = _NativeMapOf if issubclass(spec.kind, MapOf) else _NativeSetOf
+        return made(spec, _GroupedStore(table, counts, members, journal))
     if form == "exact":
         store = NativeStore(table, journal)
         return spec.kind(spec, store if turn is None else OwnStore(store, turn, place))

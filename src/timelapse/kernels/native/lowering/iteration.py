@@ -12,6 +12,8 @@ from timelapse.kernels.native.lowering.emitter import Frame
 from timelapse.kernels.native.lowering.numbers import arithmetic
 from timelapse.kernels.native.lowering.stateful import Stateful
 from timelapse.kernels.native.lowering.states import StateCode
+from timelapse.kernels.native.lowering.states.grouped import Listed
+from timelapse.kernels.native.lowering.states.mapof import MapOfCode
 from timelapse.kernels.native.lowering.states.setof import SetOfCode
 from timelapse.kernels.native.lowering.values import NONE, Env, ReadsAll, Refused, Value
 from timelapse.kernels.native.memory.layout import key_kinds, value_words
@@ -33,9 +35,6 @@ class Rounds:
 
 class Iteration(Stateful):
     """Finds out what loops go over."""
-
-    _listing = "listing"
-    """The variable that says where the next list goes: behind those that loops around are going over."""
 
     def _expr(self, node: ast.expr, env: Env, frame: Frame) -> Value:
         """Write an expression; its value."""
@@ -64,7 +63,11 @@ class Iteration(Stateful):
             case ast.Subscript(value=base, slice=part) if isinstance(
                 state := self._state_of(base, env), SetOfCode
             ):
-                return self._members(state, self._fixed(self._expr(part, env, frame)))
+                return self._members(state, "[k]", self._fixed(self._expr(part, env, frame)))
+            case ast.Call(func=ast.Attribute(value=base, attr="fields"), args=[part], keywords=[]) if (
+                isinstance(state := self._state_of(base, env), MapOfCode)
+            ):
+                return self._members(state, ".fields()", self._fixed(self._expr(part, env, frame)))
         if isinstance(node, ast.List | ast.Set):
             if isinstance(node, ast.Set):
                 raise Refused("a loop over a set", self._line)
@@ -117,30 +120,26 @@ class Iteration(Stateful):
 
         return Rounds(count, item)
 
-    def _members(self, state: SetOfCode, key: Value) -> Rounds | list[Value]:
-        """`x[k]` of a SetOf: its members in their order, as they are now."""
+    def _members(self, state: Listed, what: str, key: Value) -> Rounds | list[Value]:
+        """`x[k]` of a SetOf, `x.fields(k)` of a MapOf: what stands under a key in its order, as it is now."""
         inner = state.spec.inner
         assert inner is not None
         kinds = [kind.name if isinstance(kind, ScalarType) else "" for kind in parts_of(inner)]
         if any(kind not in _SORTED for kind in kinds):
-            raise Refused(f"{state.spec.name}[k], whose members are {inner.text}", self._line)
-        first, width = self._listing, len(kinds)
-        listing = state.members(key, first)
-        if listing is None:
+            raise Refused(f"{state.spec.name}{what}, under whose keys there are {inner.text}", self._line)
+        found = state.members(key, what)
+        if found is None:
             return []
-        count = self.temp("int", listing)
-        self.line(f"if {first} + 2 * {count.code} > listed.shape[0]:")
-        self.line(f"    return left(j, u, {LISTS})")
+        first, count = found
         texts = sum(1 << place for place, kind in enumerate(kinds) if kind in ("str", "bytes"))
-        self.line(f"in_order(listed, {first}, {count.code}, N{width}, N{texts}, N0, starts, spelt)")
-        self._listing = self.temp("int", f"{first} + {count.code}").code
-        self.unit.lists = max(self.unit.lists, width)
+        self.line(f"in_order(listed, {first}, {count}, N{len(kinds)}, N{texts}, N0, starts, spelt)")
+        self._listing = self.temp("int", f"{first} + {count}").code
 
         def item(i: Value) -> Value:
-            row = self.temp("int", f"{first} + {i.code}").code
-            return state.value([f"listed[{row}, {w}]" for w in range(width)], inner)
+            own, value = state.member(first, i)
+            return own if value is None else Value("tuple", items=(own, value))
 
-        return Rounds(count, item)
+        return Rounds(Value("int", count), item)
 
     def _range(self, args: Sequence[Value]) -> Rounds | list[Value]:
         if any(a.kind != "int" for a in args):

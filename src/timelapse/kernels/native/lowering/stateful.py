@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from timelapse.errors import Place
 from timelapse.kernels.native.lowering.emitter import Emitter
@@ -10,6 +12,7 @@ from timelapse.kernels.native.lowering.states import StateCode, state_code
 from timelapse.kernels.native.lowering.states.forms import view_of
 from timelapse.kernels.native.lowering.values import Env, Refused, SelfRef
 from timelapse.kernels.native.memory.layout import Layout, mode_of
+from timelapse.kernels.native.unit import LISTS
 from timelapse.kernels.native.windows import heads_spec, members_spec, views_in
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import TimeUse, spec_of
@@ -19,6 +22,9 @@ from timelapse.tables.table import key_types
 
 class Stateful(Emitter):
     """Finds what writes a state's operations."""
+
+    _listing = "listing"
+    """The variable that says where the next list goes: behind those that loops around are going over."""
 
     def _state_of(self, node: ast.expr, env: Env) -> StateCode | None:
         if isinstance(node, ast.Attribute) and self._is_self(node.value, env):
@@ -73,6 +79,25 @@ class Stateful(Emitter):
         code = self.hidden(heads)
         code.mapped = False  # it never has a start state
         return code
+
+    def list_of(self, code: Callable[[str], str], words: int) -> tuple[str, str]:
+        """List something behind what loops around are going over: from where on, and how much. `code` lists it from a place on;
+        `words`: of each row."""
+        first = self._listing
+        count = self.temp("int", code(first)).code
+        self.line(f"if {first} + 2 * {count} > listed.shape[0]:")
+        self.line(f"    return left(j, u, {LISTS})")
+        self.unit.lists = max(self.unit.lists, words)
+        return first, count
+
+    @contextmanager
+    def rounds(self, count: str) -> Iterator[str]:
+        """Lines written inside run so many times; gives the number of the round."""
+        n = self.name("n")
+        self._loops += 1
+        with self.block(f"for {n} in range({count}):"):
+            yield n
+        self._loops -= 1
 
     def _view_of(self, node: ast.expr, env: Env) -> StateCode | None:
         """The view that `self.x.last(W)` or `self.x.ago(L)` stands for."""

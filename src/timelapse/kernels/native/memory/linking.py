@@ -1,4 +1,4 @@
-"""The members of a SetOf by key, where a pass lists them: for each key a list through all pairs that were ever there.
+"""What stands under a key of a SetOf or MapOf, where a pass lists it: for each key a list through all pairs that were ever there.
 
 A node of it has the next node's number (0: there is none), then the pair's words. Nodes are only ever added: a pair that is taken
 out stays where it is, and is passed over. The flag LINKED of a pair's row says that it is in the list, a hidden state where
@@ -36,14 +36,18 @@ def link_rows(nodes, marks, heads, mask, place, slots, rows, width, outer):  # t
 
 
 @primitive()
-def list_members(listed, first, nodes, marks, node, slots, mask, outer, inner, flag):  # type: ignore[no-untyped-def]
-    """List the members of the key whose list begins at a node, in no order. What does not fit is counted only."""
+def list_members(listed, first, nodes, marks, node, slots, mask, outer, inner, flag, place, size):  # type: ignore[no-untyped-def]
+    """List what stands under the key whose list begins at a node, in no order, with `size` words of its value from `place` on. What
+    does not fit is counted only."""
     n = first
     while node != 0:
         there = True
-        if marks[DROPPED] != 0:
+        if marks[DROPPED] != 0 or size != 0:
             i = row_of(slots, mask, nodes, node, IN_ROW, outer + inner)
             there = slots[i, 0] & flag != 0
+            if there and n < listed.shape[0]:
+                for w in range(size):
+                    listed[n, inner + w] = slots[i, place + w]
         if there:
             if n < listed.shape[0]:
                 for w in range(inner):

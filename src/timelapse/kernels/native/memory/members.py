@@ -1,4 +1,4 @@
-"""The lists of a SetOf's members (linking.py) as a compiled pass begins with them, and where an event runs as Python."""
+"""The lists of what stands under keys of a SetOf or MapOf (linking.py) as a compiled pass begins with them, and where an event runs as Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AT_ONCE = 1 << 16
 
 
 class Members:
-    """The lists of one SetOf. `table` has its pairs, `heads` where the lists begin."""
+    """The lists of one SetOf or MapOf. `table` has its pairs, `heads` where the lists begin."""
 
     def __init__(self, table: NativeTable, heads: NativeTable) -> None:
         self._table, self.heads = table, heads

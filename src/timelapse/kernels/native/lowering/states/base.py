@@ -51,6 +51,8 @@ class Writer(Protocol):
     def hidden(self, spec: StateSpec) -> StateCode: ...
     def members_of(self, spec: StateSpec) -> StateCode: ...
     def heads_of(self, spec: StateSpec) -> StateCode: ...
+    def list_of(self, code: Callable[[str], str], words: int) -> tuple[str, str]: ...
+    def rounds(self, count: str) -> AbstractContextManager[str]: ...
     @property
     def counted(self) -> Collection[str]: ...
     @property
@@ -335,7 +337,15 @@ class StateCode:
         if self.mode != "ignored":
             row = self.find(words)
             with self._out.block(f"if {self.has(row)}:"):
+                self._goes(key, row)
                 self.drop(row)
+
+    def _comes(self, key: Value | None, row: str) -> None:
+        """Before a row is written: what views see of it."""
+        self.stamp(row)
+
+    def _goes(self, key: Value | None, row: str) -> None:
+        """Before a key that is there is taken out. Views see that it is not there."""
 
     # --- values -----------------------------------------------------------------------------------
 

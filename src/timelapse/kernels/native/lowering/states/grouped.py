@@ -1,16 +1,19 @@
-"""What the compiled forms of SetOf and MapOf share: their keys.
+"""What the compiled forms of SetOf, MapOf and Mean share: their keys. And of SetOf and MapOf: what stands under a key.
 
-Operations on everything under a key need an index, which only Python keeps, if their kind has no way of its own: passes with
-those run as Python.
+How much that is is a hidden counter, where a pass asks for it; what it is, a list through all of it that begins in a hidden state
+(memory/linking.py).
 """
 
 from __future__ import annotations
 
-from timelapse.kernels.native.lowering.states.base import StateCode
-from timelapse.kernels.native.lowering.values import Refused, Value
-from timelapse.model.types import TupleType, ValueType
+import ast
 
-_INDEXED = ("fields", "count", "clear", "items")
+from timelapse.kernels.native.lowering.states.base import StateCode, one
+from timelapse.kernels.native.lowering.values import Refused, Value
+from timelapse.kernels.native.memory.layout import LINKED, value_words
+from timelapse.kernels.native.memory.linking import DROPPED, NEXT
+from timelapse.kernels.native.unit import LINKS
+from timelapse.model.types import TupleType, ValueType
 
 
 class Paired(StateCode):
@@ -37,7 +40,108 @@ class Paired(StateCode):
             raise Refused(f"a key of {self.spec.name} of another type")
         return value.items
 
-    def _method(self, name: str, key: Value | None, given: dict[str, Value]) -> Value:
-        if name in _INDEXED:
-            raise Refused(f"{self.spec.name}.{name}(), which needs an index")
-        return super()._method(name, key, given)
+
+class Listed(Paired):
+    """What stands under a key is counted, listed and taken out."""
+
+    def members(self, key: Value, what: str) -> tuple[str, str] | None:
+        """List what stands under a key, in no order: from where on, and how much it is. None where there is nothing. `what`: the
+        operation, for messages."""
+        if self.views is not None:
+            raise Refused(f"{self.spec.name}{what}, of a state of which there are windows")
+        heads = self._out.heads_of(self.spec)
+        words = self._declared(heads, key)
+        if not self.known():
+            return None
+        head = heads.word(heads.find(words), heads.layout.place)
+        i, layout, outer = self.ordinal, self.layout, heads.layout.width
+        sizes = f"N{outer}, N{layout.width - outer}, N{layout.present}, N{layout.place}, N{layout.size}"
+        return self._out.list_of(
+            lambda first: (
+                f"list_members(listed, {first}, nodes{i}, linked{i}, {head}, {self.table}, m{self._index}, {sizes})"
+            ),
+            layout.width - outer + layout.size,
+        )
+
+    def _declared(self, hidden: StateCode, key: Value) -> str:
+        """The words of a declared key."""
+        try:
+            return hidden.key(key)
+        except Refused as refusal:
+            raise Refused(f"a key of {self.spec.name} of another type", refusal.line) from None
+
+    def member(self, first: str, number: Value) -> tuple[Value, Value | None]:
+        """What stands under a key, from such a list by its number; and its value, if the kind has one."""
+        inner = self.spec.inner
+        assert inner is not None
+        row, width = self._out.temp("int", f"{first} + {number.code}").code, value_words(inner)
+        own = self.value([f"listed[{row}, {w}]" for w in range(width)], inner)
+        if self.spec.value is None or not self.spec.kind.has_value:
+            return own, None
+        found = [f"listed[{row}, {width + w}]" for w in range(self.layout.size)]
+        if self.spec.value != self.layout.stored:
+            found = ["1", *found]
+        return own, self.value(found, self.spec.value)
+
+    def clear(self, key: Value, what: str) -> None:
+        """Take out all that stands under a key."""
+        found = self.members(key, what)
+        if found is None:
+            return
+        out, (first, count) = self._out, found
+        heads = out.heads_of(self.spec)
+        words, outer = self._declared(heads, key), heads.layout.width
+        with out.rounds(count) as n:
+            row = out.temp("int", f"{first} + {n}").code
+            inner = [out.temp("int", f"listed[{row}, {w}]").code for w in range(self.layout.width - outer)]
+            self.drop(self.find(", ".join([words, *inner])))
+        with out.block(f"if {count} != 0:"):
+            out.line(f"linked{self.ordinal}[{DROPPED}] = 1")
+            if self.spec.name in out.counted:
+                out.members_of(self.spec).change(key, ast.Sub(), lambda: Value("int", count))
+
+    def number_of(self, key: Value) -> Value:
+        """How much stands under a key."""
+        if self.views is not None:
+            raise Refused(f"{self.spec.name}.count(), of a state of which there are windows")
+        counted = self._out.members_of(self.spec)
+        if self.mode == "ignored":
+            counted.key(key)
+            return Value("int", "0", const=0)
+        return counted.get(key)
+
+    def _link(self, key: Value | None, row: str) -> None:
+        """A row that is written may be of a pair that was never there: it goes to the list of what stands under its key."""
+        out, i = self._out, self.ordinal
+        heads = out.heads_of(self.spec)
+        with out.block(f"if {self.flags(row)} & {LINKED} == 0:"):
+            out.line(f"if linked{i}[{NEXT}] >= nodes{i}.shape[0]:")
+            out.line(f"    return left(j, u, {LINKS})")
+            head = heads.claim(heads.key(self._outer(key)))
+            heads.save(head)
+            self.save(row)
+            given = f"{heads.table}, {head}, N{heads.layout.place}, {self.table}, {row}, N{self.layout.width}"
+            out.line(f"link(nodes{i}, linked{i}, {given})")
+
+    def _comes(self, key: Value | None, row: str) -> None:
+        if self.spec.name in self._out.counted:
+            with self._out.block(f"if {self.lacks(row)}:"):
+                self._out.members_of(self.spec).change(self._outer(key), ast.Add(), single)
+        if self.spec.name in self._out.indexed:
+            self._link(key, row)
+        super()._comes(key, row)
+
+    def _goes(self, key: Value | None, row: str) -> None:
+        if self.spec.name in self._out.counted:
+            self._out.members_of(self.spec).change(self._outer(key), ast.Sub(), single)
+        if self.spec.name in self._out.indexed:
+            self._out.line(f"linked{self.ordinal}[{DROPPED}] = 1")
+        super()._goes(key, row)
+
+    def _outer(self, key: Value | None) -> Value:
+        return self._certain(one(key, self.spec.name)).items[0]
+
+
+def single() -> Value:
+    """The number 1."""
+    return Value("int", "1", const=1)

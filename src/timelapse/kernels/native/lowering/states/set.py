@@ -51,13 +51,6 @@ class SetCode(StateCode):
             self._out.line(f"push(w{i}, k{i}, {self._out.now}, {row}, N{int(present)})")
         self._mark(row, present)
 
-    def _comes(self, key: Value | None, row: str) -> None:
-        """Before an element is put in: what views see of it."""
-        self.stamp(row)
-
-    def _goes(self, key: Value | None, row: str) -> None:
-        """Before an element that is there is taken out. Views see that it is not there."""
-
     def _mark(self, row: str, present: bool) -> None:
         self.save(row)
         self._out.line(f"mark({self.table}, {row}, {present}, N{self.layout.present})")

@@ -75,7 +75,7 @@ class ValueLikeCode(StateCode):
         total = self.words(arithmetic(self._out, op, old, amount()), self.kind)
         if writes:
             row = self.claim(words)
-        self.stamp(row)
+        self._comes(key, row)
         self.put(row, total)
 
     def _get_or(self, key: Value | None, default: Value | None) -> Value:
@@ -106,7 +106,7 @@ class ValueCode(ValueLikeCode):
         words = self.key(key)
         if self.mode != "ignored":
             row = self.claim(words)
-            self.stamp(row)
+            self._comes(key, row)
             self.put(row, given)
 
     def delete(self, key: Value | None) -> None:
@@ -128,6 +128,7 @@ class ValueCode(ValueLikeCode):
             return self.value(given, self.kind)
         row = self.claim(words)
         with self._out.block(f"if {self.lacks(row)}:"):
+            self._comes(key, row)
             self.put(row, given)
         return self.read(row)
 
@@ -138,6 +139,7 @@ class ValueCode(ValueLikeCode):
         row = self.find(words)
         found = self.read(row)
         with self._out.block(f"if {self.has(row)}:"):
+            self._goes(key, row)
             self.drop(row)
         return found
 
