@@ -85,8 +85,8 @@ class Maps(tl.Program):
     def ask(self, e: Ask) -> None:
         for n, (f, v) in enumerate(self.plain.fields(e.a), 1):
             self.emit(Seen(what=n, n=f, s="", x=v + self.plain[e.a, f]))
-        for f, v in self.words.fields((e.a, e.s)):
-            self.emit(Seen(what=2, n=self.words.count((e.a, e.s)), s=v, x=1.0 if f == "ab" else 2.5))
+        for w, t in self.words.fields((e.a, e.s)):
+            self.emit(Seen(what=2, n=self.words.count((e.a, e.s)), s=t, x=1.0 if w == "ab" else 2.5))
         for (n, s, on), (x, k) in reversed(self.mixed.fields(e.s)):
             self.emit(Seen(what=3, n=n + k, s=s, x=x if on else -x))
         for m in self.groups[e.a]:
