@@ -28,6 +28,7 @@ from timelapse.streaming.head import Head
 from timelapse.streaming.pack import Pack, hash_of
 from timelapse.streaming.rows import Bad, Batch
 from timelapse.streaming.rules import Rules
+from timelapse.streaming.spread import IN_KERNEL, Slicing
 from timelapse.streaming.streams import Limits, StreamEntry
 from timelapse.streaming.sums import digest_of
 
@@ -199,12 +200,16 @@ def run_of(program: tl.Program) -> LiveRun:
     return LiveRun(FORMAT, "0", "run", "P", None, fingerprint(program), {}, types, "")
 
 
-def opened(place: SimulatedPlace, program: tl.Program, rules: Rules, told: list[str]) -> Head:
+def opened(
+    place: SimulatedPlace, program: tl.Program, rules: Rules, told: list[str], slicing: Slicing = IN_KERNEL
+) -> Head:
     def wait(what: str, seconds: float) -> None:
         told.append(what)
 
     run = run_of(program)
-    head = Head(place, program, run, hash_of(b"run"), TYPES, rules, wait=wait, tell=told.append)
+    head = Head(
+        place, program, run, hash_of(b"run"), TYPES, rules, wait=wait, tell=told.append, slicing=slicing
+    )
     for stream in STREAMS:
         head.stream(stream)
     return head
@@ -272,6 +277,7 @@ def drive(
     crash: float = 0.0,
     trouble: float = 0.0,
     rivals: int = 1,
+    slicing: Slicing = IN_KERNEL,
 ) -> list[str]:
     """Run heads over a world until everything is read and committed, however often they die."""
     rng, told = world.rng, list[str]()
@@ -283,7 +289,7 @@ def drive(
         try:
             head = heads[number]
             if head is None:
-                head = heads[number] = opened(place, program, rules, told)
+                head = heads[number] = opened(place, program, rules, told, slicing)
                 if head.last is None or not head.partitions:
                     declare(head, world)
             positions = {at: p.position for at, p in head.partitions.items()}

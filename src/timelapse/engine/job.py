@@ -69,6 +69,8 @@ class Job:
     """So many slices at the beginning are those of a run that this one starts from: they do not run."""
     clock: int | None = None
     """The time to which the clock of that run went on after its last event."""
+    ends: tuple[int | None, ...] = ()
+    """The times up to which given slices go, where the log does not have their events any more."""
     resumable: bool = False
     """Whether rows of states that are looked back on are wanted at the end, for a run that starts from this one."""
     marks: bool = False
@@ -92,6 +94,8 @@ class Job:
 
     def end_of(self, slice_id: int) -> int | None:
         """The time up to which a slice goes: its last event's, of whatever type, or `until`."""
+        if slice_id < len(self.ends):
+            return self.ends[slice_id]
         if slice_id not in self._last_times:
             self._last_times[slice_id] = self.reader.ts_before(self.cuts[slice_id + 1])
         last = self._last_times[slice_id]

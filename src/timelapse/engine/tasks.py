@@ -39,7 +39,6 @@ from timelapse.kernels.repair import RepairKernel, guess, specs_of
 from timelapse.kernels.source import Source
 from timelapse.kernels.timed import TimedKernel
 from timelapse.kernels.windows import Before
-from timelapse.kinds.base import StateSpec
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
 from timelapse.model.failure import Quarantined
@@ -175,10 +174,8 @@ def _final(job: Job, task: Task, report: Report) -> TaskResult:
 
 def _final_chain(job: Job, task: Task, report: Report) -> TaskResult:
     def starts(job: Job, index: int, slice_id: int, states: Sequence[str] = ()) -> dict[str, pa.Table]:
-        return {
-            name: fold(spec, lambda i, n=name: change_path(job.out, i, n), slice_id)  # type: ignore[misc]
-            for name, spec in spec_of(job.program).states.items() if not states or name in states
-        }  # fmt: skip
+        names = states or tuple(spec_of(job.program).states)
+        return {name: _reached(job, name, slice_id) for name in names}
 
     return _run_final(job, task, starts, report)
 
@@ -191,10 +188,13 @@ def _run_final(job: Job, task: Task, starts: Starts, report: Report) -> TaskResu
     return result
 
 
-def fold(spec: StateSpec, path_of: Callable[[int], Path], slices: int) -> pa.Table:
-    """The state after the first `slices` slices, from what each of them changed."""
-    paths = [path for path in map(path_of, range(slices)) if path.exists()]
-    return merge.fold(spec, empty(spec), [read_table(path) for path in paths])
+def _reached(job: Job, state: str, slice_id: int) -> pa.Table:
+    """A state at a slice's start: from where it is a table already, by what each slice since has changed."""
+    spec, first = spec_of(job.program).states[state], min(slice_id, job.given)
+    path = job.start_path(first, state)
+    start, first = (read_table(path), first) if first and path.exists() else (empty(spec), 0)
+    changes = [change_path(job.out, index, state) for index in range(first, slice_id)]
+    return merge.fold(spec, start, [read_table(change) for change in changes if change.exists()])
 
 
 # --- both -----------------------------------------------------------------------------------------

@@ -24,7 +24,8 @@ from timelapse.streaming import chain
 from timelapse.streaming.format import Correction, Epoch
 from timelapse.streaming.pack import Pack
 from timelapse.streaming.place import RunPlace
-from timelapse.streaming.recovery import PutOut, Running
+from timelapse.streaming.recovery import PutOut
+from timelapse.streaming.running import Running
 from timelapse.streaming.streams import I64, Admitted, Bools
 from timelapse.streaming.versions import EPOCH, REJECTED, Inserted, Published, Shift, common, net
 

@@ -17,8 +17,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from timelapse.errors import Place, RunError
-from timelapse.kernels.base import Abandoned, PassResult, quarantined_table
+from timelapse.errors import Place, RunError, StorageError
+from timelapse.ids import INT64_MIN
+from timelapse.kernels.base import Abandoned, quarantined_table
 from timelapse.log.types import EventType
 from timelapse.model.fingerprint import fingerprint
 from timelapse.model.program import Program
@@ -32,15 +33,18 @@ from timelapse.streaming.filters import Filter, Filters
 from timelapse.streaming.format import Checkpoint, Epoch, LiveRun
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.kernel import OpenKernel
+from timelapse.streaming.marks import Marks
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import RunPlace
-from timelapse.streaming.recovery import Recovery, Running, begun_in
+from timelapse.streaming.recovery import Recovery, begun_in
 from timelapse.streaming.rows import Batch, bad_rows, late_as_asked, parted
 from timelapse.streaming.rules import Rules
+from timelapse.streaming.running import Closed, Running
+from timelapse.streaming.spread import IN_KERNEL, Slicing, Spread
 from timelapse.streaming.stand import Stand
-from timelapse.streaming.streams import Partition, StreamEntry, admit, completeness
+from timelapse.streaming.streams import Partition, StreamEntry, admit
 from timelapse.streaming.succession import Successor
-from timelapse.streaming.sums import Sums, by_name
+from timelapse.streaming.sums import Emitted, Sums
 
 FORGOTTEN = 1 << 28
 """Bytes of texts beyond twice what it began with that a kernel may hold before it is made anew."""
@@ -56,7 +60,7 @@ class Head:
     def __init__(
         self, place: RunPlace, program: Program, run: LiveRun, run_hash: str, types: Sequence[EventType], rules: Rules, *,
         wait: Callable[[str, float], None], tell: Callable[[str], None], folder: Path | None = None, origin: Origin | None = None,
-        change: Successor | None = None, rebuild: bool = False,
+        change: Successor | None = None, rebuild: bool = False, slicing: Slicing = IN_KERNEL,
     ) -> None:  # fmt: skip
         self._place, self._program, self._types = place, program, tuple(types)
         self.run, self.rules = run, rules
@@ -66,8 +70,11 @@ class Head:
         self._recovery = Recovery(
             place, program, types, quarantine=rules.quarantine, tell=tell, folder=folder, origin=origin, checkpoints=not rebuild, sliced=True
         )  # fmt: skip
-        self.partitions: dict[tuple[int, str], Partition] = {}
-        self.streams: list[StreamEntry] = []
+        self.marks = Marks(rules.lateness)
+        self.spread = Spread(
+            place, program, types, slicing, quarantine=rules.quarantine, tell=tell, folder=folder
+        )
+        """Epochs of many rows are processed by it."""
         self._held = Held(types)
         self.last: Epoch | None = None
         self._hash = run_hash
@@ -90,14 +97,13 @@ class Head:
             if about.run != self.run.run:
                 raise RunError("the epochs are of another live run", place=Place(pack.name), code="TL940")
             self._hash = pack.hash
-            self.streams = list(about.streams)
-            self.partitions = {(p.stream, p.name): msgspec.structs.replace(p) for p in about.partitions}
+            self.marks.follow(about)
             self.filters = Filters(about.filters, self._types)
             if self.rules.late == "correct":
                 for earlier in chain.epochs(self._place, about.corrected + 1, number):
                     self.late.follow(earlier)
             if about.lateness != self.rules.lateness:  # marks are others now: what is complete stays so
-                self._close_all(about.complete)
+                self.marks.close(about.complete)
             if about.held:
                 for earlier in chain.epochs(self._place, about.held_from, number):
                     self._held.recall(earlier, about.complete)
@@ -194,8 +200,7 @@ class Head:
             self._held.take(about.complete, 0)
         self.late.follow(pack)
         self.last, self._hash = about, pack.hash
-        self.streams = list(about.streams)
-        self.partitions = {(p.stream, p.name): msgspec.structs.replace(p) for p in about.partitions}
+        self.marks.follow(about)
         self.filters = Filters(about.filters, self._types)
 
     # --- an epoch -----------------------------------------------------------------------------------
@@ -212,19 +217,18 @@ class Head:
         """How many rows wait until all before them is complete, and the memory they take."""
         return self._held.rows, self._held.nbytes
 
+    @property
+    def partitions(self) -> dict[tuple[int, str], Partition]:
+        """How far partitions were read, by stream and name."""
+        return self.marks.partitions
+
     def stream(self, entry: StreamEntry) -> None:
         """A stream takes part from now on. Its number is its own for good."""
-        known = {s.number: s for s in self.streams}
-        known[entry.number] = entry
-        self.streams = [known[number] for number in sorted(known)]
+        self.marks.stream(entry)
 
     def partition(self, stream: int, name: str) -> Partition:
         """A partition; one that was not there before appears now."""
-        found = self.partitions.get((stream, name))
-        if found is None:
-            number = sum(p.stream == stream for p in self.partitions.values())
-            found = self.partitions[stream, name] = Partition(stream, number, name, floor=self.complete)
-        return found
+        return self.marks.partition(stream, name, self.complete)
 
     def keep_out(self, entries: Sequence[Filter]) -> None:
         """From the next epoch on, which records it, rows that one of these fits are put aside as they come. Raises UsageError."""
@@ -241,48 +245,35 @@ class Head:
         """
         decisions = self.filters.take_told()
         sections: dict[str, list[pa.Table]] = {}
-        before = [(p.position, p.cursor) for p in self.partitions.values()]
+        before = self.marks.places()
         for batch in batches:
             self._admit(batch, now, sections, decisions)
-        # One after the other, those first that hold the others back: the last one has held back nobody.
-        reached = self._completeness(active, ended=False)
-        for partition in sorted(
-            (self.partition(*at) for at in idle), key=lambda p: p.mark(self.rules.lateness)
-        ):
-            if not partition.idle:
-                partition.idle = True
-                decisions.append(f"{self._shown(partition)} is idle")
-                reached = self._completeness(active, ended=False, before=reached)
+        told, complete = self.marks.idle([self.partition(*at) for at in idle], active, self.complete)
+        decisions += told
         # Rows that wait in this epoch's file: those that are not complete yet, or else they stand in the journal.
         arrived = {
             name.removeprefix("held/"): tables
             for name, tables in sections.items()
             if name.startswith("held/")
         }
-        complete = self._completeness(active, ended=ended, before=reached)
-        read = before != [(p.position, p.cursor) for p in self.partitions.values()]
-        if not (sections or decisions or read or complete != self.complete):
+        complete = self.marks.ended(self.complete) if ended else complete
+        if not (sections or decisions or before != self.marks.places() or complete != self.complete):
             return None
         if ended:
-            self._close_all(complete)
+            self.marks.close(complete)
         for name, tables in arrived.items():
             for table in tables:
                 self._held.add(name, table)
             whole = pa.concat_tables(tables)
-            left = (
-                whole
-                if complete is None
-                else whole.filter(pa.array(np.asarray(whole.column("ts")) > complete))
-            )
-            sections[f"held/{name}"] = [left]
+            waits = np.asarray(whole.column("ts")) > (INT64_MIN if complete is None else complete)
+            sections[f"held/{name}"] = [whole.filter(pa.array(waits))]
         return self._commit(batches, sections, complete, decisions, now, ended=ended)
 
     def _admit(
         self, batch: Batch, now: int, sections: dict[str, list[pa.Table]], decisions: list[str]
     ) -> None:
         partition = self.partition(batch.stream, batch.partition)
-        entry = next(s for s in self.streams if s.number == batch.stream)
-        kind = next(t for t in self._types if t.name == entry.type)
+        kind = next(t for t in self._types if t.name == self.marks.entry(batch.stream).type)
         new = batch.offsets > partition.position
         if self._origin is not None and self._origin.complete is not None:
             in_log = new & (batch.ts <= self._origin.complete)
@@ -294,7 +285,7 @@ class Head:
         bad = [b for b in batch.bad if b.offset > partition.position]
         if (len(ts) or bad) and partition.idle:
             partition.idle, partition.floor = False, self.complete
-            decisions.append(f"{self._shown(partition)} is active again")
+            decisions.append(f"{self.marks.shown(partition)} is active again")
         found = admit(partition, ts, self.rules.lateness, self.rules.limits, now)
         stale = None
         found, filtered = self.filters.applied(partition, kind, ts, fields, found)
@@ -321,26 +312,6 @@ class Head:
         ends = [self._changed_at, None if self._origin is None else self._origin.complete]
         return max((ts for ts in ends if ts is not None), default=None)
 
-    def _close_all(self, complete: int | None) -> None:
-        """No row at or before a time is accepted any more, whatever the marks say."""
-        for partition in self.partitions.values():
-            partition.floor = complete
-
-    def _shown(self, partition: Partition) -> str:
-        stream = next(s for s in self.streams if s.number == partition.stream)
-        return f"{stream.text} {partition.name}".strip()
-
-    def _completeness(
-        self, active: Sequence[int] | None, *, ended: bool, before: int | None = None
-    ) -> int | None:
-        before = self.complete if before is None else before
-        if ended:
-            greatest = [p.greatest for p in self.partitions.values() if p.greatest is not None]
-            known = [*greatest, *([] if self.complete is None else [self.complete])]
-            return max(known, default=None)
-        own = [p for p in self.partitions.values() if active is None or p.stream in active]
-        return completeness(own, self.rules.lateness, before)
-
     def _commit(
         self, batches: Sequence[Batch], sections: Mapping[str, list[pa.Table]], complete: int | None, decisions: Sequence[str],
         now: int, *, ended: bool,
@@ -356,15 +327,14 @@ class Head:
         self._held.came(number, tables, complete)
         sums = self.on.sums
         if begin is not None and complete is not None:
-            result = self._process(taken, first_seq, complete)
-            outputs = by_name(result)
+            emitted = self._process(taken, first_seq, complete)
             sums, self.on.begin = self.on.sums, begin
             tables |= {f"journal/{name}": table for name, table in taken.tables.items()}
-            tables |= {f"out/{name}": table for name, table in outputs.items()}
-            if result.rejected is not None and result.rejected.num_rows:
-                tables["rejected"] = result.rejected
-            if result.quarantined:
-                tables["quarantined"] = quarantined_table(result.quarantined)
+            tables |= {f"out/{name}": table for name, table in emitted.outputs.items()}
+            if emitted.rejected.num_rows:
+                tables["rejected"] = emitted.rejected
+            if emitted.quarantined:
+                tables["quarantined"] = quarantined_table(emitted.quarantined)
         streams = {(b.stream, note) for b in batches for note in b.notes}
         self.late.add(number, tables, self.rules.late)
         about = self._about(
@@ -380,8 +350,8 @@ class Head:
         return Epoch(
             number=number, run=self.run.run, previous=self._hash, writer=self.writer, attempt=uuid.uuid4().hex, written=now,
             fingerprint=self._fingerprint, lateness=self.rules.lateness, late_rows=self.rules.late, complete=complete,
-            first_seq=first_seq, rows=rows, streams=self.streams,
-            partitions=sorted(self.partitions.values(), key=lambda p: (p.stream, p.number)),
+            first_seq=first_seq, rows=rows, streams=self.marks.streams,
+            partitions=self.marks.ordered,
             held=self._held.rows, held_from=self._held.first(number),
             outputs=sums.outputs, schemas=sums.schemas, rejected=sums.rejected, quarantined=sums.quarantined,
             **{
@@ -446,44 +416,74 @@ class Head:
     sections: Mapping[str, pa.Table] = {}
     """What the last epoch has: for who follows in the same process."""
 
-    def _process(self, taken: Taken, first_seq: int, complete: int) -> PassResult:
+    def _process(self, taken: Taken, first_seq: int, complete: int) -> Emitted:
         before = self.complete
         if before is not None and taken.rows and is_silent(self._program, before, taken.first):
             name = min(taken.tables, key=lambda n: int(taken.tables[n].column("seq")[0].as_py()))
             raise silent(self._program, before, name, taken.first, first_seq)
         try:
-            return self.on.put(taken, complete)
+            return self._in_slices(taken, complete) or self.on.put(taken, complete)
         except Abandoned as why:
-            self._tell(f"handlers run as Python from now on: {why.reason}")
-            self._begin_kernel(compiled=False)
+            self._give_up(why)
             return self.on.put(taken, complete)
 
+    def _in_slices(self, taken: Taken, complete: int) -> Emitted | None:
+        """Process rows as time slices, where there are so many of them; None where it is the open kernel's turn."""
+        if not self.spread.takes(taken, taken_out=0 if self.last is None else self.last.quarantined):
+            return None
+        try:
+            stand = self.on.stand(self._program, self._place, self._recovery.base, self._here())
+        except StorageError as error:
+            self._tell(f"an epoch was not processed in slices: {error}")
+            return None
+        number = 1 if self.last is None else self.last.number + 1
+        done = self.spread.run(number, stand, self.on.journal, taken, complete)
+        if done is None:
+            return None
+        self.on = self._recovery.closed(self.on, done.stand, number)
+        self.on.journal.add(taken.tables, taken.rows)
+        self.on.took(self._program, done.emitted, complete)
+        return done.emitted
+
+    def _give_up(self, why: Abandoned) -> None:
+        self._tell(f"handlers run as Python from now on: {why.reason}")
+        self._begin_kernel(compiled=False)
+
     # --- checkpoints ----------------------------------------------------------------------------------
+
+    def _here(self) -> Checkpoint | None:
+        """A checkpoint of this moment; None where nothing has happened yet."""
+        last = self.last
+        if last is None or last.complete is None or last.begin is None:
+            return None
+        return Checkpoint(
+            self.run.run, last.number, self._hash, last.complete, self._fingerprint, whole=False
+        )
 
     def checkpoint(self) -> str | None:
         """Write what was done to states since the last checkpoint. Returns its name; None where there is nothing to write.
 
         Raises OSError and StorageError, after which the next one has what this one lacks.
         """
-        last = self.last
-        if not self._recovery.restorable or last is None or last.complete is None or last.begin is None:
+        about = self._here()
+        if not self._recovery.restorable or about is None:
             return None
         if self.on.checkpoint and not self._place.exists(self.on.checkpoint):
             self._begin_kernel(compiled=True)  # removed while this followed or corrected (collecting.py)
+        if isinstance(self.on.opened, Closed):
+            return self.on.save(self._place, about, None)
         try:
             changes = self.kernel.changes()
         except Abandoned as why:
-            self._tell(f"handlers run as Python from now on: {why.reason}")
-            self._begin_kernel(compiled=False)
+            self._give_up(why)
             changes = self.kernel.changes()
-        about = Checkpoint(
-            self.run.run, last.number, self._hash, last.complete, self._fingerprint, whole=False
-        )
         return self.on.save(self._place, about, changes)
 
     def renew(self) -> bool:
         """After a checkpoint: make the kernel anew where it holds far more texts than it began with. Whether it was."""
-        if self.kernel.text_bytes <= self._texts + FORGOTTEN or self.on.unsaved:
+        if isinstance(self.on.opened, Closed) or self.on.unsaved:
+            return False
+        if self.kernel.text_bytes <= self._texts + FORGOTTEN:
             return False
         self._begin_kernel(compiled=True)
         return True

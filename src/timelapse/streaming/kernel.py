@@ -62,7 +62,7 @@ class OpenKernel:
         self, program: Program, types: Sequence[EventType], journal: JournalEnd, stand: Stand | None = None, *,
         quarantine: int | None = None, folder: Path | None = None, gone: set[int] | None = None, compiled: bool = True,
     ) -> None:  # fmt: skip
-        self.program, self.journal = program, journal
+        self.program, self.journal, self.given_up = program, journal, not compiled
         self._spec = spec_of(program)
         self._work = replace(final_pass(analyse(program)), takes_out=quarantine is not None)
         self._stand = Stand() if stand is None else stand

@@ -386,13 +386,13 @@ class Live(Reading):
     @property
     def compiled(self) -> bool | None:
         """Whether handlers run as machine code; None before it has begun."""
-        return None if self._loop.head is None else self._loop.head.kernel.compiled
+        return None if self._loop.head is None else self._loop.head.on.opened.compiled
 
     @property
     def why_python(self) -> str:
         """Why they do not."""
         head = self._loop.head
-        return "" if head is None else head.kernel.why_python
+        return "" if head is None else head.on.opened.why_python
 
     def follow(self, each: Callable[[Epoch, Mapping[str, Any]], None]) -> None:
         """Have a function called with each committed epoch and its sections, in the run's own thread: it must be quick."""

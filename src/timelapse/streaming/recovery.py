@@ -10,26 +10,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from timelapse.errors import Place, RunError
-from timelapse.kernels.base import Abandoned, PassResult
+from timelapse.kernels.base import Abandoned
 from timelapse.log.types import EventType
 from timelapse.model.failure import Quarantined
 from timelapse.model.program import Program
 from timelapse.streaming import chain, checkpoints
 from timelapse.streaming.arrivals import PLACE, Taken
-from timelapse.streaming.declared import Records, fitted, put_out, refuse_other
-from timelapse.streaming.format import Checkpoint, Epoch
+from timelapse.streaming.declared import fitted, put_out
+from timelapse.streaming.format import Epoch
 from timelapse.streaming.handover import Origin
 from timelapse.streaming.kernel import OpenKernel, is_restorable, lag_of
 from timelapse.streaming.pack import Pack
 from timelapse.streaming.place import RunPlace
+from timelapse.streaming.running import Closed, Running
 from timelapse.streaming.sliced import replayed
 from timelapse.streaming.stand import Stand
-from timelapse.streaming.sums import Sums, by_name
+from timelapse.streaming.sums import Emitted, Sums
 from timelapse.streaming.versions import Inserted, common, corrections, journalled, shift_of, valid
 from timelapse.streaming.window import Block, JournalEnd
 
@@ -47,75 +47,12 @@ class PutOut:
     inserted: dict[str, list[pa.Table]] = field(default_factory=dict)
     """By event type: rows that were inserted, as they stand in the journal."""
 
-    def add(self, result: PassResult) -> None:
-        for name, table in by_name(result).items():
+    def add(self, emitted: Emitted) -> None:
+        for name, table in emitted.outputs.items():
             self.outputs.setdefault(name, []).append(table)
-        if result.rejected is not None and result.rejected.num_rows:
-            self.rejected.append(result.rejected)
-        self.quarantined += result.quarantined
-
-
-@dataclass
-class Running:
-    """A program that stands at the end of an epoch, and what it needs to go on."""
-
-    kernel: OpenKernel
-    journal: JournalEnd
-    sums: Sums
-    begin: int | None
-    """The time of the journal's first row."""
-    complete: int | None
-    start: int
-    """The epoch from whose end it ran: that of a checkpoint, or 0."""
-    first: int
-    """The seq from which it ran."""
-    checkpoint: str = ""
-    changes: int = 0
-    """How many checkpoints there are since a whole one."""
-    noted: tuple[int, list[tuple[int, str]]] = (0, [])
-    rerun: int = 0
-    """Rows of the journal that ran again."""
-    whole: tuple[int, Stand] | None = None
-    """Where it stood at the end of an epoch from which it ran, and of which there is no checkpoint: it needs a whole one first."""
-    unsaved: list[tuple[Checkpoint, PassResult]] = field(default_factory=list)
-    """Checkpoints that could not be written yet, in order."""
-
-    earlier: Records = field(default_factory=dict)
-    """What versions of the program before this one have put out."""
-
-    def put(self, taken: Taken, complete: int) -> PassResult:
-        """Process further rows of the journal, up to a time. Raises HandlerError, Abandoned, RunError (TL847)."""
-        first = self.journal.count
-        self.journal.add(taken.tables, taken.rows)
-        result = self.kernel.run(first, first + taken.rows, complete)
-        self.journal.forget(complete)
-        self.complete = complete
-        outputs = by_name(result)
-        if self.earlier:
-            new = {name: t for name, t in outputs.items() if name not in self.sums.schemas}
-            fields = {name: {f.name: f.type for f in table.schema} for name, table in new.items()}
-            refuse_other(self.kernel.program, self.earlier, fields)
-        self.sums = self.sums.then(outputs, result)
-        return result
-
-    def save(self, place: RunPlace, about: Checkpoint, changes: PassResult) -> str:
-        """Write a checkpoint of what was done to states since the last one, and those before it that could not be written. Returns its name."""
-        self.unsaved.append((about, changes))
-        if self.whole is not None:
-            number, stand = self.whole
-            base = msgspec.structs.replace(
-                about, epoch=number, hash=chain.read_epoch(place, number).hash, complete=stand.complete or 0, whole=True,
-                seen=[part.end for part in stand.seen], notes=checkpoints.noted(place, 1, number), noted=True,
-            )  # fmt: skip
-            self.checkpoint, _ = checkpoints.write_whole(place, base, stand)
-            self.whole, self.changes, self.noted = None, 0, (number, base.notes)
-        while self.unsaved:
-            about, changes = self.unsaved[0]
-            about = msgspec.structs.replace(about, parent=self.checkpoint)
-            self.checkpoint, _ = checkpoints.write_changes(place, about, changes)
-            self.changes += 1
-            del self.unsaved[0]
-        return self.checkpoint
+        if emitted.rejected.num_rows:
+            self.rejected.append(emitted.rejected)
+        self.quarantined += emitted.quarantined
 
 
 class Recovery:
@@ -275,6 +212,20 @@ class Recovery:
         begin, number = (journal.ts_first, 0) if epoch is None else (epoch.begin, epoch.number)
         return Running(kernel, journal, Sums(), begin, stand.complete, number, journal.count)
 
+    def closed(self, running: Running, stand: Stand, number: int) -> Running:
+        """A program whose rows up to the end of an epoch were processed elsewhere, and which stands so there: a kernel is made when it is asked for."""
+        before, given_up = running.opened, running.opened.given_up
+
+        def make() -> OpenKernel:
+            return OpenKernel(
+                self.program, self._types, running.journal, stand, quarantine=self._quarantine, folder=self._folder, compiled=not given_up
+            )  # fmt: skip
+
+        return replace(
+            running, opened=Closed(stand, make, given_up, before.compiled, before.why_python), checkpoint="", changes=0,
+            whole=(number, stand), unsaved=[],
+        )  # fmt: skip
+
     def around(self, start: Epoch | None, reaching: int, last: Epoch, ts: int) -> tuple[Taken, Taken]:
         """The rows of one epoch before a time and from it on, in the newest version; `start`: the last one before with rows."""
         inserted, pack = Inserted(self._types), chain.read_epoch(self._place, reaching)
@@ -349,9 +300,9 @@ class Recovery:
                     continue
                 running.rerun += taken.rows
                 before = running.complete
-                result = running.put(taken, about.complete)
+                emitted = running.put(taken, about.complete)
                 if found is not None:
-                    found.add(result)
+                    found.add(emitted)
                 if found is not None and late is not None:
                     self._note_inserted(taken, late.between(before, about.complete), found)
             if late is None and compare and about.number >= exact:

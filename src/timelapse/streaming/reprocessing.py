@@ -21,7 +21,8 @@ from timelapse.streaming.declared import put_out, unsafe
 from timelapse.streaming.format import Correction, Epoch
 from timelapse.streaming.journal import first_reaching
 from timelapse.streaming.place import RunPlace
-from timelapse.streaming.recovery import PutOut, Recovery, Running, taken_out
+from timelapse.streaming.recovery import PutOut, Recovery, taken_out
+from timelapse.streaming.running import Running
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.versions import Shift, corrections
 

@@ -31,7 +31,8 @@ from timelapse.streaming.format import REMEDY, Checkpoint, Epoch
 from timelapse.streaming.kernel import is_restorable, lag_of
 from timelapse.streaming.pack import Pack, packed
 from timelapse.streaming.place import LocalPlace
-from timelapse.streaming.recovery import PutOut, Recovery, Running
+from timelapse.streaming.recovery import PutOut, Recovery
+from timelapse.streaming.running import Running
 from timelapse.streaming.stand import Stand
 from timelapse.streaming.sums import Sums
 from timelapse.streaming.versions import REJECTED, Feed, common, net, valid, with_seq

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -42,18 +42,26 @@ class Stand:
 
     def then(self, program: Program, changes: PassResult, complete: int) -> Stand:
         """Where the program stands after a further part of the journal, that did this."""
+        return self.after(program, [(changes, complete)])
+
+    def after(self, program: Program, parts: Sequence[tuple[PassResult, int]]) -> Stand:
+        """The same after several parts, one after the other: what each did, and the time up to which it goes."""
         specs, widths = spec_of(program).states, kept(program)
+        names = dict.fromkeys(name for changes, _ in parts for name in changes.effects)
         states = {
-            name: _after(specs[name], self.states, effects) for name, effects in changes.effects.items()
+            name: _after(specs[name], self.states, [c.effects[name] for c, _ in parts if name in c.effects])
+            for name in names
         }
-        as_of = {state for state, form in changes.rows if form == PRESENT}
-        effects = {name: changes.effects[name] for name in as_of if name in changes.effects}
-        seen = [*self.seen, Seen(complete, changes.rows, effects)] if changes.rows else []
-        stood = {name: self.stood.get(name, empty(specs[name])) for name in as_of}
-        while seen and all(seen[0].end <= complete - widths[state] for state, _ in seen[0].rows):
-            for name, table in seen[0].effects.items():
-                stood[name] = _after(specs[name], stood, table)
-            del seen[0]
+        complete, seen, stood = self.complete, [*self.seen], dict(self.stood)
+        for changes, complete in parts:
+            as_of = {state for state, form in changes.rows if form == PRESENT}
+            effects = {name: changes.effects[name] for name in as_of if name in changes.effects}
+            seen = [*seen, Seen(complete, changes.rows, effects)] if changes.rows else []
+            stood = {name: stood.get(name, empty(specs[name])) for name in as_of}
+            while seen and all(seen[0].end <= complete - widths[state] for state, _ in seen[0].rows):
+                for name, table in seen[0].effects.items():
+                    stood[name] = _after(specs[name], stood, [table])
+                del seen[0]
         return Stand({**self.states, **states}, tuple(seen), stood, complete)
 
     def trimmed(self, program: Program) -> Stand:
@@ -72,6 +80,6 @@ class Stand:
         return replace(self, seen=tuple(found))
 
 
-def _after(spec: StateSpec, states: Mapping[str, pa.Table], effects: pa.Table) -> pa.Table:
-    held = states.get(spec.name, empty(spec))
-    return merge.fold(spec, held, [effects]) if effects.num_rows else held
+def _after(spec: StateSpec, states: Mapping[str, pa.Table], effects: Sequence[pa.Table]) -> pa.Table:
+    held, some = states.get(spec.name, empty(spec)), [table for table in effects if table.num_rows]
+    return merge.fold(spec, held, some) if some else held

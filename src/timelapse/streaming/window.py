@@ -65,6 +65,13 @@ class JournalEnd:
             if self.ts_first is None:
                 self.ts_first = block.first
 
+    def followed_by(self, tables: Mapping[str, pa.Table], rows: int) -> JournalEnd:
+        """This and the rows of an epoch that follow. It stays as it is."""
+        found = JournalEnd(self.types, self._keep)
+        found.begin(self.count, self.ts_first, self._blocks)
+        found.add(tables, rows)
+        return found
+
     def forget(self, now: int) -> None:
         """Forget what no handler is called for after this time."""
         gone = 0

@@ -1,0 +1,128 @@
+"""A program that stands at the end of an epoch of a live run, and what it needs to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from timelapse.kernels.base import PassResult
+from timelapse.model.program import Program
+from timelapse.streaming import chain, checkpoints
+from timelapse.streaming.arrivals import Taken
+from timelapse.streaming.declared import Records, refuse_other
+from timelapse.streaming.format import Checkpoint
+from timelapse.streaming.kernel import OpenKernel
+from timelapse.streaming.place import RunPlace
+from timelapse.streaming.stand import Stand
+from timelapse.streaming.sums import Emitted, Sums
+from timelapse.streaming.window import JournalEnd
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A program whose last rows were processed without a kernel of this process: where it stands, and how a kernel is made there.
+
+    The others are those of the kernel before.
+    """
+
+    stand: Stand
+    make: Callable[[], OpenKernel]
+    given_up: bool
+    compiled: bool
+    why_python: str
+
+
+@dataclass
+class Running:
+    """A program that stands at the end of an epoch."""
+
+    opened: OpenKernel | Closed
+    journal: JournalEnd
+    sums: Sums
+    begin: int | None
+    """The time of the journal's first row."""
+    complete: int | None
+    start: int
+    """The epoch from whose end it ran: that of a checkpoint, or 0."""
+    first: int
+    """The seq from which it ran."""
+    checkpoint: str = ""
+    changes: int = 0
+    """How many checkpoints there are since a whole one."""
+    noted: tuple[int, list[tuple[int, str]]] = (0, [])
+    rerun: int = 0
+    """Rows of the journal that ran again."""
+    whole: tuple[int, Stand] | None = None
+    """Where it stood at the end of an epoch from which it ran, and of which there is no checkpoint: it needs a whole one first."""
+    unsaved: list[tuple[Checkpoint, PassResult]] = field(default_factory=list)
+    """Checkpoints that could not be written yet, in order."""
+
+    earlier: Records = field(default_factory=dict)
+    """What versions of the program before this one have put out."""
+
+    @property
+    def kernel(self) -> OpenKernel:
+        """The program in this process, which is loaded where it is not there."""
+        if isinstance(self.opened, Closed):
+            self.opened = self.opened.make()
+        return self.opened
+
+    def put(self, taken: Taken, complete: int) -> Emitted:
+        """Process further rows of the journal, up to a time. Raises HandlerError, Abandoned, RunError (TL847)."""
+        first, kernel = self.journal.count, self.kernel
+        self.journal.add(taken.tables, taken.rows)
+        emitted = Emitted.of(kernel.run(first, first + taken.rows, complete))
+        self.took(kernel.program, emitted, complete)
+        return emitted
+
+    def took(self, program: Program, emitted: Emitted, complete: int) -> None:
+        """The rows that the journal has in addition are processed, up to a time."""
+        self.journal.forget(complete)
+        self.complete = complete
+        if self.earlier:
+            new = {name: t for name, t in emitted.outputs.items() if name not in self.sums.schemas}
+            fields = {name: {f.name: f.type for f in table.schema} for name, table in new.items()}
+            refuse_other(program, self.earlier, fields)
+        self.sums = self.sums.then(emitted)
+
+    def stand(
+        self, program: Program, place: RunPlace, base: Callable[[], Stand], about: Checkpoint | None
+    ) -> Stand:
+        """Where it stands. `about`: a checkpoint of this moment, which may still be written then; None where nothing has happened. `base`: where the
+        program stood before its first epoch. Raises Abandoned, StorageError (TL931)."""
+        if isinstance(self.opened, Closed):
+            return self.opened.stand
+        if about is not None:
+            self.unsaved.append((about, self.opened.changes()))
+        if self.whole is not None:
+            _, found = self.whole
+        elif self.checkpoint:
+            found = checkpoints.load(place, self.checkpoint).stand(program, base)
+        else:
+            found = base()
+        parts = [(changes, about.complete) for about, changes in self.unsaved]
+        return found.after(program, parts) if parts else found
+
+    def save(self, place: RunPlace, about: Checkpoint, changes: PassResult | None) -> str:
+        """Write a checkpoint of what was done to states since the last one (None: nothing), and those before it that could not be written.
+        Returns its name."""
+        if changes is not None:
+            self.unsaved.append((about, changes))
+        if self.whole is not None:
+            (number, stand), (upto, notes) = self.whole, self.noted
+            notes = [*notes, *checkpoints.noted(place, upto + 1, number)]
+            base = msgspec.structs.replace(
+                about, epoch=number, hash=chain.read_epoch(place, number).hash, complete=stand.complete or 0, whole=True,
+                seen=[part.end for part in stand.seen], notes=notes, noted=True,
+            )  # fmt: skip
+            self.checkpoint, _ = checkpoints.write_whole(place, base, stand)
+            self.whole, self.changes, self.noted = None, 0, (number, notes)
+        while self.unsaved:
+            about, changes = self.unsaved[0]
+            about = msgspec.structs.replace(about, parent=self.checkpoint)
+            self.checkpoint, _ = checkpoints.write_changes(place, about, changes)
+            self.changes += 1
+            del self.unsaved[0]
+        return self.checkpoint
