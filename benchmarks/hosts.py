@@ -55,7 +55,8 @@ class Way:
     program: type[tl.Program]
     data: type[Dataset]
     limit: int
-    params: Mapping[str, Any] | None = None
+    params: tuple[tuple[str, Any], ...] = ()
+    """Names with values: ways are keys of dicts."""
     exponent: float | None = None
     seed: int = 7
 
@@ -69,7 +70,7 @@ WAYS = (
     Way("antispam", "anti-spam", IntAntispam, Dataset, 20_000_000),
     Way("python", "anti-spam, handlers stay Python", PythonAntispam, Dataset, 400_000),
     Way("windowed", "windowed spam", WindowedSpam, Dataset, 1_000_000, seed=8),
-    Way("ledger", "transfers", Ledger, Moves, 4_000_000, {"opening": OPENING}),
+    Way("ledger", "transfers", Ledger, Moves, 4_000_000, (("opening", OPENING),)),
     Way("antispam-hot", "anti-spam, hot keys (Zipf 2)", IntAntispam, Dataset, 20_000_000, exponent=2.0),
 )
 """Shared seeds mean shared results: the two forms of anti-spam flag the same."""
@@ -100,7 +101,7 @@ def candidate(point: Point) -> Candidate:
     options = {
         "program": point.way.program.__name__, "engine": "spark", "master": f"local-cluster[{point.hosts},1,2048]",
         "executors": point.hosts, "slices": point.slices, "strategy": "staged" if point.slices > 1 else "chain",
-        "params": None if point.way.params is None else dict(point.way.params),
+        "params": dict(point.way.params) or None,
     }  # fmt: skip
     title = f"{point.way.title}, {point.hosts} hosts, {point.slices} slices"
     return Candidate(point.name, title, "replay_spark.py", options, shares=f"hosts-{point.hosts}")
@@ -159,7 +160,7 @@ def run_of(point: Point, one: Measured) -> RunSeen:
     assert one.details is not None
     assert one.median is not None
     tasks = tuple(TaskSeen(**task) for task in one.details["tasks"])
-    return RunSeen(point.events, point.slices, one.median, tasks)
+    return RunSeen(point.events, point.slices, one.warm[-1], tasks, tuple(one.details["cuts"]))
 
 
 def simulated(point: Point, one: Measured, plan: Plan, costs: Costs) -> float:
@@ -168,7 +169,10 @@ def simulated(point: Point, one: Measured, plan: Plan, costs: Costs) -> float:
     cuts = [int(c) for c in details.get("cuts", ())]
     if point.slices == 1 or len(cuts) < 3:
         return one_pass(costs, point.events)
-    shares = [(b - a) / (cuts[-1] - cuts[0]) for a, b in itertools.pairwise(cuts)]
+    # A task may take several slices together: to the schedule they are one.
+    begins = sorted({t["first"] for t in details["tasks"] if t["kind"] == "final"})
+    ends = [*(cuts[first] for first in begins), cuts[-1]]
+    shares = [(b - a) / (cuts[-1] - cuts[0]) for a, b in itertools.pairwise(ends)]
     world = World(point.hosts, bandwidth=math.inf)
     return play(plan.shapes, costs, world, point.events, shares, int(details.get("lead", 0))).seconds
 

@@ -45,6 +45,8 @@ class Costs:
     keys: tuple[float, float] = (1.0, 1.0)
     """Rows that n events leave: a * n ** b (Heaps' law), over all states."""
     states: int = 1
+    single: float | None = None
+    """Of a replay in one pass beside its events; None: a run's and a task's."""
 
     def rows(self, events: float) -> float:
         """Rows of all states after so many events."""
@@ -85,7 +87,8 @@ class Played:
 
 def one_pass(costs: Costs, events: float) -> float:
     """Seconds of one pass, slice after slice, on one core of one machine."""
-    return costs.whole + costs.task + costs.one * events
+    beside = costs.whole + costs.task if costs.single is None else costs.single
+    return beside + costs.one * events
 
 
 def play(
@@ -248,12 +251,22 @@ class RunSeen:
     slices: int
     seconds: float
     tasks: tuple[TaskSeen, ...]
+    cuts: tuple[int, ...] = ()
+    """Where its slices begin and end; (): they are alike."""
+
+    def before(self, slice_id: int) -> float:
+        """Events before a slice."""
+        if not self.cuts:
+            return self.events / self.slices * slice_id
+        return self.cuts[slice_id] - self.cuts[0]
 
 
 def costs_of(runs: Sequence[RunSeen], stages: int, states: int) -> Costs:
     """Costs from runs on one executor: of one slice, and of several. Medians, so that one bad moment does not count.
 
-    Raises ValueError where a kind of task is missing.
+    What a task takes beside its work, and a run beside its tasks, is fitted to what runs took longer than all their tasks
+    inside: the one core is always busy there, since further tasks wait for it. Raises ValueError where a kind of task is
+    missing.
     """
     alone = [run for run in runs if run.slices == 1]
     several = [run for run in runs if run.slices > 1]
@@ -266,27 +279,35 @@ def costs_of(runs: Sequence[RunSeen], stages: int, states: int) -> Costs:
     ]  # fmt: skip
     finals = [t for t in tasks if t.kind == "final" and t.events]
     one = [t for run in alone for t in run.tasks if t.kind.startswith("final") and t.events]
-    first = {(run.events, run.slices): _first_rows(run) for run in several}
-    keys = heaps([(events / slices, rows) for (events, slices), rows in first.items() if rows])
+    keys = heaps([point for run in runs for point in _first_rows(run)])
+    whole, task = _beside(runs)
     made = Costs(
         tuple(passes), _median([(t.inside - t.load) / t.events for t in finals]), _median([t.inside / t.events for t in one]),
-        max(0.0, _median([t.waited - t.inside for t in tasks if t.kind != "merge"])), 0.0, 0.0, 0.0, keys, states,
+        task, 0.0, 0.0, whole, keys, states,
     )  # fmt: skip
-    loads, merges, wholes = [], [], []
+    loads, merges = [], []
     for run in several:
-        each = run.events / run.slices
         for t in run.tasks:
             if t.kind == "final" and t.first:
-                rows = min(made.rows(each * t.first), made.rows(t.events))
+                rows = min(made.rows(run.before(t.first)), made.rows(t.events))
                 loads.append(t.load / rows if rows else 0.0)
             if t.kind == "merge":
-                rows = made.rows(each * (t.last + 1)) / states
+                rows = made.rows(run.before(t.last + 1)) / states
                 merges.append(t.inside / rows if rows else 0.0)
-        wholes.append(run.seconds - sum(t.waited for t in run.tasks if t.kind != "merge"))
-    wholes += [run.seconds - sum(t.waited for t in run.tasks) for run in alone]
-    return replace(
-        made, load=_median(loads), merge=_mean(merges), whole=max(0.0, _median(wholes)),
-    )  # fmt: skip
+    single = _median([run.seconds - sum(t.inside for t in run.tasks) for run in alone])
+    return replace(made, load=_median(loads), merge=_mean(merges), single=max(0.0, single))
+
+
+def _beside(runs: Sequence[RunSeen]) -> tuple[float, float]:
+    """Seconds of a run beside its tasks, and of each task beside its work: a line through all runs, by least squares."""
+    work = [[t for t in run.tasks if t.kind != "merge"] for run in runs]
+    extra = [run.seconds - sum(t.inside for t in own) for run, own in zip(runs, work, strict=True)]
+    counts = [float(len(own)) for own in work]
+    mx, my = _mean(counts), _mean(extra)
+    spread = sum((x - mx) ** 2 for x in counts)
+    task = sum((x - mx) * (y - my) for x, y in zip(counts, extra, strict=True)) / spread if spread else 0.0
+    task = min(max(task, 0.0), max(my / mx, 0.0))
+    return max(0.0, my - task * mx), task
 
 
 def heaps(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -303,9 +324,9 @@ def heaps(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return math.exp(my - b * mx), b
 
 
-def _first_rows(run: RunSeen) -> int:
-    """Rows that the first slice leaves."""
-    return max((t.rows for t in run.tasks if t.kind == "final" and t.first == 0 == t.last), default=0)
+def _first_rows(run: RunSeen) -> list[tuple[float, float]]:
+    """Events and rows that the first slice leaves; of several slices that a task took together, nobody knows."""
+    return [(t.events, t.rows) for t in run.tasks if t.kind.startswith("final") and t.first == 0 == t.last and t.rows]
 
 
 def _median(values: Sequence[float]) -> float:
