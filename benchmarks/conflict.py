@@ -19,8 +19,8 @@ from benchmarks.report import Report, Table, times
 from benchmarks.suites import Settings
 from timelapse.analysis import analyse
 from timelapse.errors import ReplayError
-from timelapse.kernels.interpreted import InterpretedKernel
-from timelapse.kernels.repair import RepairKernel, guess, specs_of
+from timelapse.kernels.iterate.repair import RepairKernel, guess, specs_of
+from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.source import Source
 from timelapse.log import Log
 from timelapse.plan import make_plan
@@ -142,14 +142,16 @@ def _measured(log: Log, program: SlowLedger) -> dict[str, Any]:
         raise ReplayError("repair found another state than the serial order", code="TL507")
     rows = recording.rows
     effects = np.add.reduceat(rows.effects != 0, rows.begins[:-1]) if len(rows.seqs) else np.zeros(1)
-    share = 1.0 if repair.repaired.reason else repair.repaired.again / max(1, repair.repaired.events)
+    took = repaired.repaired
+    assert took is not None
+    share = 1.0 if took.reason else took.again / max(1, took.events)
     counts = {"Transfer": log.count}
     plan = make_plan(analysis, counts=counts, cores=2, threads=2, measured=Measured(order / events, share))
     g, r = guessed / order, mended / order
     # A share a runs in order while b is guessed (a = g b); b is repaired; then b and as much again run in order.
     b = 1 / (g + 2)
     return {
-        "refused": float(np.mean(effects == 0)), "again": share, "longest": repair.repaired.depth,
+        "refused": float(np.mean(effects == 0)), "again": share, "longest": took.depth,
         "order": order / events * 1e6, "guess": guessed / events * 1e6, "repair": mended / events * 1e6,
         "ideal": g * b + r * b + b, "planned": "iterate" if plan.mode == "staged" else "chain",
     }  # fmt: skip

@@ -326,7 +326,11 @@ def heaps(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def _first_rows(run: RunSeen) -> list[tuple[float, float]]:
     """Events and rows that the first slice leaves; of several slices that a task took together, nobody knows."""
-    return [(t.events, t.rows) for t in run.tasks if t.kind.startswith("final") and t.first == 0 == t.last and t.rows]
+    return [
+        (t.events, t.rows)
+        for t in run.tasks
+        if t.kind.startswith("final") and t.first == 0 == t.last and t.rows
+    ]
 
 
 def _median(values: Sequence[float]) -> float:

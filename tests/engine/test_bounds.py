@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from timelapse.kernels.bounds import Int, Read, plain
+from timelapse.kernels.iterate.bounds import Int, Read, plain
 
 _COMPARE: list[Any] = [
     lambda a, b: a > b, lambda a, b: a < b, lambda a, b: a >= b, lambda a, b: a <= b, lambda a, b: a == b,

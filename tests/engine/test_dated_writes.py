@@ -10,8 +10,8 @@ import pytest
 import timelapse as tl
 from timelapse.analysis import analyse
 from timelapse.errors import HandlerError, RunError
-from timelapse.kernels.pending import Writes
-from timelapse.kernels.stores import TrackedStore
+from timelapse.kernels.python.pending import Writes
+from timelapse.kernels.python.stores import TrackedStore
 from timelapse.kinds.effects import Journal
 from timelapse.model.pending import PENDING, WRITES, DatedWrite
 from timelapse.plan import make_plan

@@ -250,6 +250,6 @@ def test_a_chain_goes_on_from_files(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     log = tl.Log.from_events(tmp_path / "log", events, [Message])
     expected = tl.run_serial(Kinds, events)
     monkeypatch.setattr("timelapse.engine.tasks.state_memory", lambda: 1)
-    monkeypatch.setattr("timelapse.kernels.rowlog.BLOCK", 4)
+    monkeypatch.setattr("timelapse.kernels.python.rowlog.BLOCK", 4)
     run = tl.replay(Kinds, log, slices=6, spark=False, strategy="chain")
     assert (run.digest, run.state_digest) == (expected.digest, expected.state_digest)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import timelapse as tl
-from timelapse.kernels import rowlog
-from timelapse.kernels.extremes import Extremes
-from timelapse.kernels.versions import Folds, Versions
+from timelapse.kernels.python import rowlog
+from timelapse.kernels.python.extremes import Extremes
+from timelapse.kernels.python.versions import Folds, Versions
 from timelapse.testing import assert_same
 
 BLOCK = 32

@@ -16,8 +16,8 @@ from tests.writers.sending import sending
 from tests.writers.sources import in_other_times, load_source, random_events, random_program
 from timelapse.analysis import analyse
 from timelapse.errors import HandlerError, RunError
-from timelapse.kernels.pending import Pending
-from timelapse.kernels.stores import TrackedStore
+from timelapse.kernels.python.pending import Pending
+from timelapse.kernels.python.stores import TrackedStore
 from timelapse.model.pending import PENDING
 from timelapse.model.program import spec_of
 from timelapse.plan import make_plan

@@ -20,7 +20,8 @@ from timelapse.divergence import assert_same
 from timelapse.engine.executor import Done, LocalExecutor, Watch
 from timelapse.engine.job import Task
 from timelapse.errors import HandlerError, PlanError
-from timelapse.kernels import budget, repair, sweep
+from timelapse.kernels import budget
+from timelapse.kernels.iterate import repair, sweep
 from timelapse.log import Log, MemoryLog
 from timelapse.model.program import spec_of
 from timelapse.plan import make_plan

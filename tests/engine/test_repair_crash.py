@@ -20,11 +20,11 @@ from timelapse.run import Run, replay, run_serial
 
 CHILD = """
     import sys
-    import timelapse.kernels.recording as recording
+    import timelapse.kernels.iterate.recording as recording
     from tests.engine.dying import dying
     from tests.engine.repair_programs import Bank
     from tests.engine.test_repair import moves
-    from timelapse.kernels.repair import RepairKernel
+    from timelapse.kernels.iterate.repair import RepairKernel
     from timelapse.run import replay
 
     out, where, count = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -6,8 +6,8 @@ import pytest
 
 from tests.engine.programs import A, B, Chained
 from timelapse.analysis import analyse, final_pass
-from timelapse.kernels import interpreted
-from timelapse.kernels.interpreted import InterpretedKernel, next_size
+from timelapse.kernels.python import interpreted
+from timelapse.kernels.python.interpreted import InterpretedKernel, next_size
 from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
 

@@ -236,7 +236,7 @@ def test_quarantine_takes_the_rows_too() -> None:
 
 def test_rows_wait_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With blocks of a few rows everything is the same, and what a window has left behind is forgotten."""
-    from timelapse.kernels import rowlog
+    from timelapse.kernels.python import rowlog
 
     monkeypatch.setattr(rowlog, "BLOCK", 4)
     events = random_log(LOG, seed=4, count=60)

@@ -13,7 +13,7 @@ from tests.native.oracle import assert_equal
 from timelapse.analysis import PassProgram
 from timelapse.kernels.base import PassResult
 from timelapse.kernels.choose import SWITCH, SliceKernel
-from timelapse.kernels.flat.kernel import FlatKernel
+from timelapse.kernels.python.flat.kernel import FlatKernel
 from timelapse.kernels.source import Source
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event

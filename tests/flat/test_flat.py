@@ -19,9 +19,9 @@ from tests.writers.sources import load_source, random_events, random_program
 from timelapse.analysis import analyse, final_pass
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import SWITCH
-from timelapse.kernels.flat import kernel
+from timelapse.kernels.python.flat import kernel
+from timelapse.kernels.python.stores import PlainStore
 from timelapse.kernels.source import Source
-from timelapse.kernels.stores import PlainStore
 from timelapse.kinds.base import StateOptions
 from timelapse.kinds.counter import Counter
 from timelapse.log import MemoryLog

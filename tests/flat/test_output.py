@@ -10,7 +10,7 @@ import pytest
 import timelapse as tl
 from tests.flat.agree import agree
 from timelapse.ids import INT64_MAX, INT64_MIN
-from timelapse.kernels.flat.output import Packed, Tuples, rows_of
+from timelapse.kernels.python.flat.output import Packed, Tuples, rows_of
 from timelapse.model.order import in_order
 
 

@@ -10,7 +10,7 @@ import pytest
 import timelapse as tl
 from tests.flat.agree import agree
 from timelapse.analysis import analyse, final_pass
-from timelapse.kernels.flat.kernel import FlatKernel
+from timelapse.kernels.python.flat.kernel import FlatKernel
 from timelapse.kinds.base import ABSENT
 from timelapse.model.order import in_order
 from timelapse.model.program import spec_of

@@ -10,7 +10,7 @@ import timelapse as tl
 from tests.flat.agree import agree
 from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
-from timelapse.kernels.flat.kernel import FlatKernel
+from timelapse.kernels.python.flat.kernel import FlatKernel
 from timelapse.model.order import in_order
 from timelapse.model.program import spec_of
 

@@ -16,7 +16,7 @@ from tests.analysis.test_passes import check_interference, check_passes
 from tests.writers.sources import load_source, random_events, random_program
 from timelapse import serial
 from timelapse.errors import DefinitionError, IntRange, PlanError, TypeMismatch
-from timelapse.kernels.stores import NullStore, PlainStore, TrackedStore
+from timelapse.kernels.python.stores import NullStore, PlainStore, TrackedStore
 from timelapse.kinds.base import StateOptions, StateSpec
 from timelapse.kinds.effects import Journal, undo
 from timelapse.model.program import spec_of

@@ -13,7 +13,7 @@ from timelapse.kinds.base import State
 
 SRC = Path(tl.__file__).parent
 FILES = {module.rpartition(".")[2] for module in registry.MODULES.values()}
-ROOMS = ("kinds", "kernels/flat/kinds", "kernels/native/lowering/states")
+ROOMS = ("kinds", "kernels/python/flat/kinds", "kernels/native/lowering/states")
 
 REST = {
     "analysis/idioms/addition.py": {"Counter", "Sum", "Value"},
@@ -25,7 +25,7 @@ REST = {
     "kernels/native/views.py": {"SetOf"},
     "kernels/native/windows.py": {"Counter"},
     "kernels/rehearsal.py": {"Counter", "Max", "Set", "Value"},
-    "kernels/tracer.py": {"Counter", "Set"},
+    "kernels/iterate/tracer.py": {"Counter", "Set"},
     "model/pending.py": {"Value"},
     "reporting/states.py": {"Sum"},
     "trace/recorder.py": {"SetOf"},

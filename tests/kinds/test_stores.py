@@ -14,16 +14,16 @@ import timelapse
 import timelapse as tl
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import UsageError
+from timelapse.kernels.iterate.tracer import TracedStore, Untraceable
 from timelapse.kernels.native.looking import _Noting
 from timelapse.kernels.native.memory.layout import layout_of
 from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.views import Foreign, NativeStore, OwnStore, Turn, _GroupedStore
-from timelapse.kernels.rowlog import EffectLog
-from timelapse.kernels.steplog import NotedLoop, NotedStore
-from timelapse.kernels.stores import NullStore, PlainStore, TrackedStore
-from timelapse.kernels.tracer import TracedStore, Untraceable
-from timelapse.kernels.windows import LoggedStore
+from timelapse.kernels.python.rowlog import EffectLog
+from timelapse.kernels.python.stores import NullStore, PlainStore, TrackedStore
+from timelapse.kernels.python.windows import LoggedStore
+from timelapse.kernels.takeout.steplog import NotedLoop, NotedStore
 from timelapse.kinds import past
 from timelapse.kinds.base import ABSENT, Store
 from timelapse.kinds.effects import Journal, undo

@@ -10,9 +10,9 @@ import pytest
 from tests.native.oracle import same
 from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
-from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.lowering.lower import Lowering
+from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.log import MemoryLog
 
 INTS = [0, 1, -1, 2, 3, -7, 62, 63, 64, 2**31, 2**53, 2**53 + 1, -(2**53) - 1, 2**62, 2**63 - 1, -(2**63)]

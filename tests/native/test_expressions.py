@@ -9,9 +9,9 @@ import timelapse as tl
 from tests.native.oracle import same
 from tests.writers.sources import load_source
 from timelapse.analysis import analyse, final_pass
-from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.kernel import NativeKernel
 from timelapse.kernels.native.lowering.lower import Lowering
+from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.log import MemoryLog
 
 INTS = [

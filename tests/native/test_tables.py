@@ -20,7 +20,7 @@ from timelapse.kernels.native.memory.strings import Interned
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.memory.words import decode, encode, to_arrow, to_words
 from timelapse.kernels.native.views import fill, live_state
-from timelapse.kernels.stores import TrackedStore
+from timelapse.kernels.python.stores import TrackedStore
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.effects import Journal, undo
 from timelapse.model.program import spec_of

@@ -20,8 +20,8 @@ from timelapse.kernels.choose import SWITCH, SliceKernel, choice
 from timelapse.kernels.native import build, kernel
 from timelapse.kernels.native.lowering.lower import lowered
 from timelapse.kernels.native.memory import hashtable
+from timelapse.kernels.python.timed import TimedKernel
 from timelapse.kernels.source import Source
-from timelapse.kernels.timed import TimedKernel
 from timelapse.log import MemoryLog
 from timelapse.model.events import Event
 from timelapse.model.program import Program, spec_of

@@ -15,8 +15,8 @@ from tests.quarantine.test_times import Later
 from tests.quarantine.test_times import Move as LaterMove
 from timelapse import serial
 from timelapse.errors import HandlerError, TooManyQuarantined, UsageError
-from timelapse.kernels import taking
 from timelapse.kernels.choose import SWITCH
+from timelapse.kernels.takeout import taking
 from timelapse.progress import Silent
 from timelapse.run import Run, start
 from timelapse.run.reference import run_serial

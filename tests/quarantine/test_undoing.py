@@ -11,8 +11,8 @@ import timelapse as tl
 from tests.depth import deep
 from timelapse import serial
 from timelapse.errors import HandlerError, TooManyQuarantined
-from timelapse.kernels import steplog, taking, undoing
-from timelapse.kernels.taking import without_failing
+from timelapse.kernels.takeout import steplog, taking, undoing
+from timelapse.kernels.takeout.taking import without_failing
 from timelapse.log import MemoryLog
 from timelapse.model.failure import quarantined_row
 

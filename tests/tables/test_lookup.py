@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timelapse as tl
-from timelapse.kernels.starts import KEY_BYTES, bytes_of, starting
+from timelapse.kernels.python.starts import KEY_BYTES, bytes_of, starting
 from timelapse.kinds.base import ABSENT, StateOptions, StateSpec
 from timelapse.model.types import DecimalType
 from timelapse.tables import lookup

@@ -22,7 +22,7 @@ from timelapse.engine.job import Job, SliceReport
 from timelapse.engine.outcome import Outcome
 from timelapse.engine.reads import ReadsReader, event_class, reads_class
 from timelapse.kernels.choose import WARM_EVENTS, cold_events, prepare, runs_compiled
-from timelapse.kernels.interpreted import RECORDER
+from timelapse.kernels.python.interpreted import RECORDER
 from timelapse.log.decoded import DecodedReader
 from timelapse.log.reader import EventReader
 from timelapse.model.events import Event

@@ -26,7 +26,7 @@ from timelapse.engine.outcome import Outcome
 from timelapse.engine.world import REAL, World
 from timelapse.errors import HandlerError
 from timelapse.kernels.choose import leaves_lock, share_of
-from timelapse.kernels.interpreted import RECORDER
+from timelapse.kernels.python.interpreted import RECORDER
 from timelapse.model.fingerprint import Unsure
 from timelapse.model.program import Program, spec_of
 from timelapse.plan import Plan

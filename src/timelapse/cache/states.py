@@ -18,8 +18,8 @@ from timelapse.cache.key import CoreKey
 from timelapse.cache.store import Head, Store, take
 from timelapse.engine.boundary import Boundary, boundaries, files_of
 from timelapse.engine.job import ROWS, STARTS, Job, SliceReport, SumRow
+from timelapse.kernels.python.steps import calls_ahead
 from timelapse.kernels.source import Source
-from timelapse.kernels.steps import calls_ahead
 from timelapse.model.program import spec_of
 
 KIND = "states"

@@ -119,7 +119,7 @@ class Job:
         return self.scratch / start_name(slice_id, state)
 
     def recording_path(self, attempt: str) -> Path:
-        """What one attempt at a pass found the events of a slice to do from a guessed start (kernels/recording.py)."""
+        """What one attempt at a pass found the events of a slice to do from a guessed start (kernels/iterate/recording.py)."""
         return self.scratch / "recordings" / attempt
 
     def rows_path(self, slice_id: int, state: str, form: str) -> Path:

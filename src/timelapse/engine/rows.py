@@ -16,7 +16,7 @@ import pyarrow as pa
 from timelapse.engine.boundary import rows_before
 from timelapse.engine.checked import Checked
 from timelapse.engine.job import Job, SliceReport, SumRow, Task
-from timelapse.kernels.windows import Earlier
+from timelapse.kernels.python.windows import Earlier
 from timelapse.kinds.base import StateSpec
 from timelapse.model.program import spec_of
 from timelapse.store.parts import part_at
@@ -30,7 +30,7 @@ Rows = Mapping[tuple[str, str], pa.Table]
 
 
 class Before:
-    """What a pass that begins at a slice asks of the slices before it (kernels/windows.py).
+    """What a pass that begins at a slice asks of the slices before it (kernels/python/windows.py).
 
     `starts`: a state at an earlier slice's start. `read` opens a table.
     """

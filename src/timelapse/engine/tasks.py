@@ -32,13 +32,14 @@ from timelapse.errors import HandlerError
 from timelapse.kernels.base import Abandoned, PassResult
 from timelapse.kernels.budget import Spent
 from timelapse.kernels.choose import SliceKernel, is_compiled_alone
+from timelapse.kernels.iterate.recording import Recording, read, write
+from timelapse.kernels.iterate.repair import RepairKernel, guess, specs_of
+from timelapse.kernels.kernel import Kernel
 from timelapse.kernels.lowered import lowered_once
 from timelapse.kernels.parts import Part
-from timelapse.kernels.recording import Recording, read, write
-from timelapse.kernels.repair import RepairKernel, guess, specs_of
+from timelapse.kernels.python.timed import TimedKernel
+from timelapse.kernels.python.windows import Before
 from timelapse.kernels.source import Source
-from timelapse.kernels.timed import TimedKernel
-from timelapse.kernels.windows import Before
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.events import Event
 from timelapse.model.failure import Quarantined
@@ -142,7 +143,7 @@ def _repair(job: Job, task: Task, report: Report) -> TaskResult:
         attempt = task.attempts[job.cuts.index(lo) - task.first]
         return read(states, job.recording_path(attempt)) if attempt else None
 
-    def begin(known: Mapping[str, Start]) -> RepairKernel:
+    def begin(known: Mapping[str, Start]) -> Kernel:
         return RepairKernel(
             job.program,
             work,
@@ -216,7 +217,7 @@ def _exact(job: Job, task: Task) -> Starts:
 def _run_slices(
     job: Job, task: Task, index: int, starts: Starts, report: Report,
     keep: Keep,
-    kernel_of: Callable[[Mapping[str, Start]], RepairKernel] | None = None, *, given_up: bool = False,
+    kernel_of: Callable[[Mapping[str, Start]], Kernel] | None = None, *, given_up: bool = False,
     written: Callable[[], None] = lambda: None,
 ) -> TaskResult:  # fmt: skip
     """Run a pass over the task's slices, one after the other. `given_up`: it could not do so compiled.
@@ -247,12 +248,12 @@ def _run_slices(
     asked = job.resumable and bool(job.passes[-1].logs)
     alone = task.kind == "final_chain" and task.first == 0 and not asked
 
-    def begin(known: Mapping[str, Start], before: Before | None) -> SliceKernel | TimedKernel | RepairKernel:
+    def begin(known: Mapping[str, Start], before: Before | None) -> Kernel:
         if kernel_of is not None:
             return kernel_of(known)
         if serial:
             return TimedKernel(job.program, job.quarantine)
-        made = SliceKernel(
+        return SliceKernel(
             job.program, work, known, events, final=final, prefetch=task.threads > 1, memory=memory,
             ahead=task.ahead,
             quarantine=job.quarantine, workers=task.threads if final else 1,
@@ -260,9 +261,6 @@ def _run_slices(
             share=share, gone=gone,
             companions=job.aside.companions if final and job.aside is not None else (),
         )  # fmt: skip
-        if job.aside is not None and made.accompanied:
-            job.aside.used = True
-        return made
 
     def starts_at(slice_id: int, state: str) -> pa.Table:
         return starts(job, index, slice_id, (state,))[state]
@@ -272,7 +270,9 @@ def _run_slices(
     # Only states whose changes are in files can be brought up to date there.
     exact = sorted(spec_of(job.program).states if final else work.exact)
     spill = Spill(job, exact, known) if final or set(exact) <= set(work.targets) else None
-    kernel = begin(known, rows.Before(job, task.first, starts_at, Checked(job, task).table))
+    kernel: Kernel = begin(known, rows.Before(job, task.first, starts_at, Checked(job, task).table))
+    if job.aside is not None and kernel.accompanied:
+        job.aside.used = True
     account.update(kernel.seconds)
     account["load"] = time.perf_counter() - started - sum(kernel.seconds.values())
     whole = kernel_of is not None or job.aside is not None or spill is None or bool(work.delta)
@@ -339,8 +339,8 @@ def _run_slices(
                 return result
             if joined is None:
                 slice_report = SliceReport(slice_id, done.events, pending=done.pending)
-                if isinstance(kernel, RepairKernel):
-                    slice_report.repaired = RepairRow(**vars(kernel.repaired))
+                if done.repaired is not None:
+                    slice_report.repaired = RepairRow(**vars(done.repaired))
                 keep(slice_report, done)
                 if job.aside is not None and done.beside:
                     keep_beside(job, job.aside, slice_id, done.beside, task.threads)
@@ -372,7 +372,7 @@ def _run_slices(
                     written()
                     now = spill.stop()
                     if now is not None:
-                        before = kernel.carried() if isinstance(kernel, SliceKernel) else None
+                        before = kernel.carried()
                         del kernel, done  # before the new one takes memory
                         give_back(cycles=True)
                         kernel = begin(now, before)

@@ -79,6 +79,22 @@ class Abandoned(Exception):
 
 
 @dataclass
+class Repaired:
+    """What repairing a slice took."""
+
+    events: int = 0
+    """That were recorded."""
+    again: int = 0
+    """That ran again because they would have decided otherwise."""
+    depth: int = 0
+    """The longest chain of such events, each of which touches what the one before wrote."""
+    rest: int = 0
+    """That ran as in a chain, after it was given up."""
+    reason: str = ""
+    """Why it was given up, or not begun."""
+
+
+@dataclass
 class PassResult:
     """What one pass did over one slice.
 
@@ -104,6 +120,9 @@ class PassResult:
     """What output parts of other programs have put out that ran beside it (companions.py); None where one was given up."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Where the time went, by phase (read, decode, kernel, write), as far as the kernel tells them apart."""
+
+    repaired: Repaired | None = None
+    """Of a slice that was guessed: what repairing it took."""
 
     @property
     def nbytes(self) -> int:

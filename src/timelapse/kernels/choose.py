@@ -15,13 +15,13 @@ from timelapse.kernels import budget
 from timelapse.kernels.base import PassResult, Tick
 from timelapse.kernels.clock import Clock
 from timelapse.kernels.companions import Companion
-from timelapse.kernels.flat.kernel import FlatKernel
-from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.lowered import kept_whole, lowered_pass, refused, viewed
+from timelapse.kernels.python.flat.kernel import FlatKernel
+from timelapse.kernels.python.interpreted import InterpretedKernel
+from timelapse.kernels.python.starts import can_be_looked_up, starting
+from timelapse.kernels.python.steps import SteppingKernel, has_steps
+from timelapse.kernels.python.windows import Before
 from timelapse.kernels.source import Source
-from timelapse.kernels.starts import can_be_looked_up, starting
-from timelapse.kernels.steps import SteppingKernel, has_steps
-from timelapse.kernels.windows import Before
 from timelapse.model.program import Program, spec_of
 from timelapse.tables.levels import Start
 from timelapse.tables.table import to_dict

@@ -17,7 +17,7 @@ import pyarrow as pa
 from timelapse.analysis.result import PassProgram
 from timelapse.env.machine import cores
 from timelapse.kernels.base import Tick
-from timelapse.kernels.interpreted import InterpretedKernel
+from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.source import Source
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.kinds.effects import Journal

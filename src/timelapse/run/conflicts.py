@@ -11,8 +11,8 @@ import pyarrow as pa
 from timelapse.analysis import Analysis
 from timelapse.analysis.result import PassProgram
 from timelapse.kernels.base import PassResult
-from timelapse.kernels.interpreted import InterpretedKernel
-from timelapse.kernels.repair import RepairKernel, guess, specs_of
+from timelapse.kernels.iterate.repair import RepairKernel, guess, specs_of
+from timelapse.kernels.python.interpreted import InterpretedKernel
 from timelapse.kernels.source import Source
 from timelapse.log.reader import EventReader
 from timelapse.log.types import heard
@@ -137,9 +137,10 @@ def _sample(program: Program, work: PassProgram, reader: EventReader) -> Measure
     if recording.reason:
         return None
     repair = RepairKernel(program, work, states(), _QUARTER, recording=lambda _: recording)
-    if repair.run(source(3), _untold).failure is not None:
+    mended = repair.run(source(3), _untold)
+    if mended.failure is not None or mended.repaired is None:
         return None
-    found = repair.repaired
+    found = mended.repaired
     share = 1.0 if found.reason else found.again / max(1, found.events)
     return Measured(seconds / events, share)
 

@@ -1,8 +1,8 @@
 """Replaying with events taken out, where something happens at other times than the events'.
 
-An event that fails in its own step is undone there and then, and the pass goes on (kernels/steps.py): where that moves no
+An event that fails in its own step is undone there and then, and the pass goes on (kernels/python/steps.py): where that moves no
 time at which the log or a slice begins or ends, nothing else has to be done. What fails later has had effects: then
-the events are found by going through the log once more (kernels/taking.py), and the replay is over the log without them.
+the events are found by going through the log once more (kernels/takeout/taking.py), and the replay is over the log without them.
 """
 
 from __future__ import annotations

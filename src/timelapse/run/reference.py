@@ -14,9 +14,9 @@ from timelapse import __version__, serial
 from timelapse.engine.digest import hash_outputs, hash_rejected, run_digest, state_digest
 from timelapse.engine.job import same_name
 from timelapse.ids import INT64_MAX
-from timelapse.kernels import timed
 from timelapse.kernels.base import quarantined_table
-from timelapse.kernels.taking import without_failing
+from timelapse.kernels.python import timed
+from timelapse.kernels.takeout.taking import without_failing
 from timelapse.kinds.base import ABSENT, StateSpec
 from timelapse.log import Log, MemoryLog
 from timelapse.log.only import OnlyReader

@@ -1,7 +1,7 @@
 """Taking events out of the log for programs in which something happens at other times than the events'.
 
 What stems from an event may happen long after it: a dated event, a call L later. Where that raises, undoing it is
-not enough: the event is to count as if it had not been in the log (kernels/taking.py).
+not enough: the event is to count as if it had not been in the log (kernels/takeout/taking.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from timelapse.errors import UsageError
 from timelapse.ids import INT64_MAX
-from timelapse.kernels.taking import without_failing
+from timelapse.kernels.takeout.taking import without_failing
 from timelapse.log import MemoryLog
 from timelapse.log.only import OnlyReader
 from timelapse.log.part import PartReader

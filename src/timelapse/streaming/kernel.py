@@ -15,10 +15,11 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.errors import HandlerError
 from timelapse.kernels.base import PassResult, no_tick
 from timelapse.kernels.choose import COLD_EVENTS, SliceKernel
+from timelapse.kernels.kernel import EpochKernel
 from timelapse.kernels.lowered import lowered_once
+from timelapse.kernels.python.timed import TimedKernel
+from timelapse.kernels.python.windows import Earlier
 from timelapse.kernels.source import Source
-from timelapse.kernels.timed import TimedKernel
-from timelapse.kernels.windows import Earlier
 from timelapse.log.types import EventType, heard
 from timelapse.model.decimals import in_usual_context
 from timelapse.model.program import Program, spec_of
@@ -79,11 +80,9 @@ class OpenKernel:
     @lowered_once()
     def _make(
         self, quarantine: int | None, folder: Path | None, gone: set[int], *, compiled: bool
-    ) -> SliceKernel | TimedKernel:
+    ) -> EpochKernel:
         if self._work.serial is not None:
-            loop = TimedKernel(self.program, quarantine)
-            loop.open = True
-            return loop
+            return TimedKernel(self.program, quarantine, open=True)
         stand = self._stand
         begun = stand.complete is not None
         return SliceKernel(
@@ -93,7 +92,7 @@ class OpenKernel:
         )  # fmt: skip
 
     def _before(self, state: str, form: str, width: int) -> Earlier:
-        """What the windows of a new kernel begin with (kernels/windows.py)."""
+        """What the windows of a new kernel begin with (kernels/python/windows.py)."""
         end = self._stand.complete
         assert end is not None
         tables = [part.rows[state, form] for part in self._stand.seen if (state, form) in part.rows]
@@ -142,22 +141,17 @@ class OpenKernel:
     @in_usual_context
     def changes(self) -> PassResult:
         """What was done to states since this was last called. Raises Abandoned."""
-        assert isinstance(self._kernel, SliceKernel), "the serial loop is not restorable"
         return self._kernel.changes()
 
     @property
     def text_bytes(self) -> int:
         """What the texts take that it has met: a compiled kernel forgets none."""
-        return self._kernel.text_bytes if isinstance(self._kernel, SliceKernel) else 0
+        return self._kernel.text_bytes
 
     def state(self, name: str) -> Any:
         """A state as handlers use it, as it stands. It must not be written to."""
-        if isinstance(self._kernel, TimedKernel):
-            return self._kernel.state(name)
         return self._kernel.live(name)
 
     def items(self, name: str) -> Iterator[tuple[Any, Any]]:
         """The keys of a state, with what is stored under them. Nothing may be processed meanwhile."""
-        if isinstance(self._kernel, TimedKernel):
-            return iter(self._kernel.values(name).items())
         return self._kernel.held(name)

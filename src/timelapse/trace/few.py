@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from timelapse.errors import TimelapseError
 from timelapse.ids import Phase
-from timelapse.kernels.stores import NullStore
+from timelapse.kernels.python.stores import NullStore
 from timelapse.kinds.grouped import Grouped, Under
 from timelapse.log.reader import EventReader
 from timelapse.model.binding import bind

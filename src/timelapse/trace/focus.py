@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from timelapse.errors import TimelapseError
-from timelapse.kernels.interpreted import InterpretedKernel
-from timelapse.kernels.stores import NullStore
+from timelapse.kernels.python.interpreted import InterpretedKernel
+from timelapse.kernels.python.stores import NullStore
 from timelapse.kernels.walk import Moment, Visit
 from timelapse.kinds.base import ABSENT
 from timelapse.kinds.effects import Journal

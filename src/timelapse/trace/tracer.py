@@ -16,9 +16,9 @@ from timelapse.analysis import analyse, final_pass
 from timelapse.analysis.result import PassProgram
 from timelapse.errors import ReplayError, TimelapseError
 from timelapse.ids import Phase
-from timelapse.kernels.interpreted import InterpretedKernel
-from timelapse.kernels.steps import Step as KernelStep
-from timelapse.kernels.steps import SteppingKernel
+from timelapse.kernels.python.interpreted import InterpretedKernel
+from timelapse.kernels.python.steps import Step as KernelStep
+from timelapse.kernels.python.steps import SteppingKernel
 from timelapse.kernels.walk import Moment
 from timelapse.kinds.effects import Journal
 from timelapse.model.events import Event, Record

@@ -8,7 +8,6 @@ from typing import Any
 from timelapse.analysis.result import ByKey, PassProgram
 from timelapse.errors import HandlerError
 from timelapse.ids import Phase
-from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.looking import Views
 from timelapse.kernels.native.memory.effectlog import EffectLog
 from timelapse.kernels.native.memory.members import Members
@@ -16,7 +15,8 @@ from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.ticks import TickRoom
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.views import Turn, fill, live_state
-from timelapse.kernels.steps import Step, SteppingKernel
+from timelapse.kernels.python.interpreted import InterpretedKernel
+from timelapse.kernels.python.steps import Step, SteppingKernel
 from timelapse.kinds.effects import Journal
 from timelapse.log.reader import Chunk
 from timelapse.log.rows import row_maker

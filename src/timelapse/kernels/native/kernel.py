@@ -13,7 +13,6 @@ from timelapse.analysis.result import PassProgram
 from timelapse.kernels import budget
 from timelapse.kernels.base import Abandoned, PassResult, Tick, no_tick
 from timelapse.kernels.clock import Clock
-from timelapse.kernels.interpreted import InterpretedKernel
 from timelapse.kernels.native.build import compiled
 from timelapse.kernels.native.decode import Batch, Decoder
 from timelapse.kernels.native.fallback import Credit, Fallback, handed_over
@@ -35,10 +34,11 @@ from timelapse.kernels.native.taken import TakenOut
 from timelapse.kernels.native.ticks import TickRoom
 from timelapse.kernels.native.unit import ABROAD, HOPELESS, LEAVE, LISTED, ROOM, SPENT, Unit, left
 from timelapse.kernels.native.views import Foreign, live_state
+from timelapse.kernels.python.interpreted import InterpretedKernel
+from timelapse.kernels.python.steps import calls_ahead
+from timelapse.kernels.python.stores import TrackedStore
+from timelapse.kernels.python.windows import Before
 from timelapse.kernels.source import Source
-from timelapse.kernels.steps import calls_ahead
-from timelapse.kernels.stores import TrackedStore
-from timelapse.kernels.windows import Before
 from timelapse.kinds.effects import Journal
 from timelapse.log.reader import Chunk
 from timelapse.model.events import Event

@@ -17,8 +17,8 @@ import pyarrow as pa
 from timelapse.ids import INT64_MAX, INT64_MIN
 from timelapse.kernels.native.decode import Batch
 from timelapse.kernels.native.unit import Unit
+from timelapse.kernels.python.steps import Step, ticks_of
 from timelapse.kernels.source import Source
-from timelapse.kernels.steps import Step, ticks_of
 from timelapse.log.reader import Chunk
 from timelapse.model.program import Program, spec_of
 

@@ -12,7 +12,7 @@ from timelapse.kernels.native.memory.effectlog import EffectLog
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.unit import Unit
 from timelapse.kernels.native.windows import members_spec
-from timelapse.kernels.windows import Before
+from timelapse.kernels.python.windows import Before
 from timelapse.kinds.base import StateSpec
 from timelapse.tables.effectlog import rows_table
 

@@ -11,7 +11,7 @@ from timelapse.kernels.native.memory.effectlog import EffectLog
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.views import Foreign, NativeStore, live_state, outer_key
 from timelapse.kernels.native.windows import MODERATE, USED
-from timelapse.kernels.stores import PlainStore
+from timelapse.kernels.python.stores import PlainStore
 from timelapse.kinds.base import ABSENT, State, StateSpec
 from timelapse.kinds.effects import Journal
 from timelapse.kinds.extremum import Max

@@ -19,7 +19,7 @@ import pyarrow as pa
 from timelapse.kernels.native.memory import sliding
 from timelapse.kernels.native.memory.table import NativeTable
 from timelapse.kernels.native.windows import BASE, HEAD, KEPT, MODERATE, USED, Sliding
-from timelapse.kernels.windows import Earlier
+from timelapse.kernels.python.windows import Earlier
 from timelapse.store.failures import writing
 from timelapse.store.scratch import scratch_root
 from timelapse.tables.rowhash import one_array

@@ -1,0 +1,500 @@
+"""The kernel that runs handlers as ordinary Python."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, islice
+from pathlib import Path
+from types import CodeType, TracebackType
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from timelapse.analysis.result import PassProgram
+from timelapse.errors import HandlerError, UsageError
+from timelapse.ids import Phase
+from timelapse.kernels.base import (
+    REJECTED_SCHEMA,
+    PassResult,
+    Tick,
+    output_schema,
+    table_of,
+)
+from timelapse.kernels.python.starts import bytes_of
+from timelapse.kernels.python.stores import NullStore, PlainStore, TrackedStore
+from timelapse.kernels.python.windows import Windows
+from timelapse.kernels.source import Source
+from timelapse.kinds.base import ABSENT
+from timelapse.kinds.effects import Delta, Journal, undo
+from timelapse.model.binding import bind
+from timelapse.model.events import Event, Record
+from timelapse.model.failure import Quarantined, handler_error, is_reproducible, quarantined_row
+from timelapse.model.pending import WRITES
+from timelapse.model.program import Program, Rejection, rejection, runtime, spec_of
+from timelapse.model.times import check_sent, loop_bound
+from timelapse.tables.apply import Change, changes_table
+from timelapse.tables.table import effect_table, transposed
+
+RECORDER = "tl_record"
+"""The name of handlers that put out what others read (cache/reads.py)."""
+FIRST_TICK, _TICK = 64, 8192
+"""After how many events progress is told, at first and at most."""
+_OFTEN, _SELDOM = 0.1, 0.5
+"""Seconds between two such moments: below the one there may be more events between them, above the other fewer."""
+
+Row = tuple[int, int, int, int, Record]
+Refusal = tuple[int, int, int, str, str, str]
+
+
+class InterpretedKernel:
+    """Runs a pass's handlers over events, one by one.
+
+    `starts` holds, for each exact state, its value per key at the start; the kernel takes the
+    dicts over. A state missing there starts empty. `live` may give other objects for some states:
+    those are kept by somebody else, and what they collect is not in the results. With `quarantine` an
+    event at which a handler raises is undone and listed, and the next one follows; at most so many of a slice: the
+    next one fails, and its error has them (HandlerError.taken). `journal`: the one that those states write to, where
+    they have one. `rows`: whether what a slice did to states that are looked back on is asked for; `folder`: where such rows may wait.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        work: PassProgram,
+        starts: Mapping[str, dict[Any, Any]],
+        *,
+        final: bool,
+        quarantine: int | None = None,
+        live: Callable[[str, Journal | None], Any] = lambda name, journal: None,
+        journal: Journal | None = None,
+        rows: bool = True,
+        folder: Path | None = None,
+    ) -> None:
+        self._program = program
+        self._work = work
+        self._final = final
+        self._spec = spec_of(program)
+        self._quarantine = quarantine
+        self._journal: Journal | None = journal
+        if journal is None and (work.rejects or quarantine is not None):
+            self._journal = []
+        self.windows: Windows | None = None
+        """Its views of the past, where the program has any."""
+        if work.logs or (WRITES in self._spec.states and not work.timeless):
+            self.windows = Windows(program, work, self._journal, final=final, folder=folder, keep=rows)
+        self._deltas: dict[str, Delta] = {}
+        self._tracked: dict[str, TrackedStore] = {}
+        self._plain: dict[str, PlainStore] = {}
+        self._stores: dict[str, TrackedStore | PlainStore] = {}
+        """Of all exact states."""
+        self._emitted: list[Record] = []
+        self._rows: dict[type[Record], list[Row]] = {}
+        self._reads: dict[type[Record], list[Record]] = {}
+        self._refused: list[Refusal] = []
+        self._turn = 0
+        self._derived: deque[Event] = deque()
+        """Events that the one under way has sent, and that are still to be handled: within the same transaction."""
+        self._derivations = 0
+        self._current: Event | None = None
+        """The one of them that is being handled."""
+        self._quarantined: list[Quarantined] = []
+        self.open = self._is_begun = False
+        """Open: a slice goes on from run to run until `changes` is called; runs give what was put out."""
+        self.states = states = dict[str, Any]()
+        """What handlers see."""
+        for name in self._spec.states:
+            given = live(name, self._journal)
+            states[name] = self._state(name, starts.get(name, {})) if given is None else given
+        records = any(h.name == RECORDER for h in work.handlers)
+        emit = self._emit_or_read if records else self._emit
+        runtime = {
+            "emit": emit if final else _drop, "reject": _reject, "now": 0, "send": self._send,
+            "cancel": self._cancel,
+        }  # fmt: skip
+        self._bound = bind(program, states, runtime, work.members)
+        if self.windows is not None:
+            self.windows.use(self._bound.__dict__)
+        self._by_type: dict[type[Event], tuple[Any, ...]] = {}
+        self._names: dict[CodeType, str] = {}
+        for handler in work.handlers:
+            self._names[handler.function.__code__] = handler.name
+            for event in handler.events:
+                self._by_type[event] = (*self._by_type.get(event, ()), handler.function)
+
+    def _state(self, name: str, start: dict[Any, Any]) -> Any:
+        spec, work = self._spec.states[name], self._work
+        if name in work.delta:
+            delta = self._deltas[name] = spec.kind.delta(spec, self._journal)
+            if self.windows is not None:
+                delta.told = self.windows.told(name)
+            return delta
+        if name not in work.exact:
+            ignored: Any = spec.kind(spec, NullStore())
+            ignored._clock = self.windows
+            return ignored
+        store: TrackedStore | PlainStore
+        if name in work.targets or self._final or self._journal is not None:
+            store = tracked = TrackedStore(start, self._journal)
+            if name in work.targets or self._final:
+                self._tracked[name] = tracked
+        else:
+            store = self._plain[name] = PlainStore(start)
+        self._stores[name] = store
+        state: Any = spec.kind(spec, store) if self.windows is None else self.windows.state(name, store)
+        state._clock = self.windows
+        return state
+
+    @runtime("emit")
+    def _emit(self, record: Record) -> None:
+        if not isinstance(record, Record):
+            raise not_a_record(record)
+        self._emitted.append(record)
+
+    @runtime("emit")
+    def _emit_or_read(self, record: Record) -> None:
+        """In a pass that records what handlers read: that is no output, and has no place among them."""
+        if isinstance(record, Record) and record.__reads__:
+            self._reads.setdefault(type(record), []).append(record)
+        else:
+            self._emit(record)
+
+    @runtime("send")
+    def _send(
+        self, event: Event, *, after: int | None = None, at: int | None = None, key: Any = None
+    ) -> None:
+        if (after, at, key) != (None, None, None):
+            refuse_dated()
+        check_sent(self._spec, event)
+        self._derive(event)
+
+    @runtime("cancel")
+    def _cancel(self, event: type[Event], *, key: Any) -> None:
+        refuse_dated()
+
+    def _derive(self, event: Event) -> None:
+        self._derivations += 1
+        if self._derivations > self._spec.loop:
+            raise loop_bound(self._spec)
+        self._derived.append(event)
+
+    def _next(self, ts: int, root: int) -> Event:
+        """The derived event whose turn it is."""
+        self._current = current = self._derived.popleft()._at(ts, root)
+        return current
+
+    def _settle(self) -> None:
+        """A transaction with derived events is over, in one way or the other."""
+        self._derived.clear()
+        self._derivations = 0
+        self._current = None
+
+    def state(self, name: str) -> dict[Any, Any]:
+        """The live values of an exact target state."""
+        return self._tracked[name].data
+
+    def store(self, name: str) -> TrackedStore | PlainStore:
+        """Where an exact state's values are."""
+        return self._stores[name]
+
+    @property
+    def turn(self) -> object:
+        """What the loop over events is at, roughly: the time of the event, and which round of how many events."""
+        return (self._turn, self._bound.__dict__["now"]) if self._turn % 2 else None
+
+    def take_written(self, name: str, key: Any) -> bool:
+        """Whether a key of an exact state was written since the slice began, or since this was last asked."""
+        return self._tracked[name].before.pop(key, self) is not self
+
+    @property
+    def journal(self) -> Journal | None:
+        """What the event under way has written, if it may have to be undone."""
+        return self._journal
+
+    @property
+    def refusals(self) -> int:
+        """Events of the slice that were rejected so far."""
+        return len(self._refused)
+
+    @property
+    def state_bytes(self) -> int:
+        """What the exact states take in memory, roughly."""
+        tracked = (store.data for store in self._tracked.values())
+        return bytes_of(chain(tracked, (store.data for store in self._plain.values())))
+
+    def delta(self, name: str) -> Delta:
+        """What collects the effects on a state that is not known."""
+        return self._deltas[name]
+
+    def resume(self, name: str, before: dict[Any, Any]) -> None:
+        """Go on in the middle of a slice: what the keys of an exact state that were written held at its start."""
+        if name in self._tracked:
+            self._tracked[name].before = before
+
+    def begin(self) -> None:
+        """A new slice begins, or the next part of one."""
+        if not (self.open and self._is_begun):
+            self._is_begun = True
+            for delta in self._deltas.values():
+                delta.clear()
+            for tracked in self._tracked.values():
+                tracked.before = {}
+            if self.windows is not None:
+                self.windows.begin()
+        self._rows = {}
+        self._reads = {}
+        self._refused = []
+        self._quarantined = []
+
+    def run(self, events: Iterator[Event], tick: Tick) -> PassResult:
+        """Process one slice. After a failure the kernel's state is of no use."""
+        self.begin()
+        return self.go_on(events, tick)
+
+    def run_source(self, source: Source, tick: Tick) -> PassResult:
+        """The same for events that are read from somewhere."""
+        return self.run(source.events(), tick)
+
+    def go_on_source(self, source: Source, tick: Tick) -> PassResult:
+        """Process the rest of the slice that was begun, read from somewhere."""
+        return self.go_on(source.events(), tick)
+
+    def one(self, event: Event, shown: Callable[[], Event]) -> HandlerError | None:
+        """Process a single event; the failure, if it fails and stays in the log, at the event as it is `shown`."""
+        _, failure, _ = self._chunk(iter((event,)))
+        if failure is None or self._take_out(event, failure):
+            return None
+        return self._fatal(shown(), failure)
+
+    def go_on(self, events: Iterator[Event], tick: Tick) -> PassResult:
+        """Process the rest of the slice that was begun."""
+        result = PassResult()
+        size = FIRST_TICK
+        while True:
+            began = time.perf_counter()
+            done, failure, event = self._chunk(islice(events, size))
+            result.events += done
+            if failure is not None:
+                if event is None:
+                    raise failure  # reading the log failed, no handler did
+                if self._take_out(event, failure):
+                    tick(done)
+                    continue
+                result.failure = self._fatal(event, failure)
+                result.failed_seq, result.quarantined = self._seq_in_log(event), self._quarantined
+                return result
+            tick(done)
+            if done < size:
+                break
+            size = next_size(size, time.perf_counter() - began)
+        self._finish(result)
+        return result
+
+    def _finish(self, result: PassResult) -> None:
+        """What the slice, or a part of it, did and put out."""
+        result.quarantined = self._quarantined
+        if not self.open:
+            self.changes(result)
+        if self._final:
+            result.outputs, result.rejected = self.put_out()
+
+    def changes(self, result: PassResult) -> None:
+        """What the slice did to states. It ends here."""
+        if not self._is_begun:
+            self.begin()
+        for name, delta in self._deltas.items():
+            result.effects[name] = effect_table(delta)
+        for name, tracked in self._tracked.items():
+            result.effects[name], result.changes[name] = self._changed(name, tracked)
+        if self.windows is not None:
+            result.rows = self.windows.rows()
+        self._is_begun = False
+
+    def _changed(self, name: str, tracked: TrackedStore) -> tuple[pa.Table, Change]:
+        """What the slice did to an exact state."""
+        return changes_table(self._spec.states[name], tracked.before, tracked.data, ABSENT)
+
+    def go_through(self, events: Iterator[Event]) -> None:
+        """Process events for the states alone: what they put out is forgotten. Raises HandlerError."""
+        while True:
+            _, failure, event = self._chunk(events)
+            self._rows.clear()
+            self._refused.clear()
+            if failure is None:
+                return
+            if event is None:
+                raise failure  # reading the log failed, no handler did
+            if not self._take_out(event, failure):
+                raise self._fatal(event, failure)
+
+    def take_reads(self) -> dict[type[Record], list[Record]]:
+        """What was recorded of reads since the last call."""
+        found, self._reads = self._reads, {}
+        return found
+
+    def put_out(self) -> tuple[dict[type[Record], pa.Table], pa.Table]:
+        """The records and the rejections of the slice so far."""
+        outputs = {cls: _table(cls, found) for cls, found in self._rows.items()}
+        for cls, read in self._reads.items():
+            outputs[cls] = _table(cls, [(0, 0, 0, 0, r) for r in read])
+        return outputs, table_of(REJECTED_SCHEMA, self._refused)
+
+    def take_quarantined(self) -> list[Quarantined]:
+        """The events taken out of the log in the slice so far."""
+        return self._quarantined
+
+    def add_quarantined(self, rows: list[Quarantined]) -> None:
+        """Somebody else took these out, in the same slice."""
+        self._quarantined += rows
+
+    @property
+    def quarantined_count(self) -> int:
+        """How many events were taken out of the log in the slice so far."""
+        return len(self._quarantined)
+
+    def _take_out(self, event: Event, failure: Exception) -> bool:
+        """Undo an event that failed, if such events are to be taken out of the log."""
+        if (
+            self._quarantine is None
+            or not is_reproducible(failure)
+            or not self._handler_of(failure.__traceback__)
+        ):
+            return False
+        assert self._journal is not None
+        if len(self._quarantined) >= self._quarantine:
+            return False
+        undo(self._journal)
+        self._emitted.clear()
+        self._quarantined.append(quarantined_row(self._failed(event, failure, brief=True)))
+        self._settle()
+        return True
+
+    @property
+    def derives(self) -> bool:
+        """Whether the event that is being handled, or at which a handler has raised, is one that was sent."""
+        return self._current is not None
+
+    def _seq_in_log(self, event: Event) -> int:
+        """The seq of what failed, if it comes from the log itself: then it can be shown with all its fields."""
+        return event.seq if self._current is None else -1
+
+    def _fatal(self, event: Any, failure: Exception) -> HandlerError:
+        """The error for what stays in the log; with what was taken out before, where this is one too many."""
+        error = self._failed(event, failure)
+        full = self._quarantine is not None and len(self._quarantined) >= self._quarantine
+        if full and error.seq >= 0 and error.reproducible:
+            error.taken = tuple(self._quarantined)
+        return error
+
+    def _failed(self, event: Event, failure: Exception, *, brief: bool = False) -> HandlerError:
+        handler = self._handler_of(failure.__traceback__)
+        if not handler and _beyond(failure.__traceback__):
+            raise failure  # reading the log failed, no handler did
+        current = event if self._current is None else self._current
+        return handler_error(self._program, current, handler, failure, (event.ts, event.seq), brief=brief)
+
+    def _chunk(self, events: Iterator[Event]) -> tuple[int, Exception | None, Event | None]:
+        """The hot loop. Returns the number of events done, and what failed at which event."""
+        done = 0
+        by_type = self._by_type
+        bound = self._bound
+        live = bound.__dict__
+        emitted = self._emitted
+        journal = self._journal
+        rows, refused = self._rows, self._refused
+        derived = self._derived
+        rejects = self._work.rejects
+        event: Event | None = None
+        self._turn += 1
+        try:
+            for event in events:
+                done += 1
+                live["now"] = event.ts
+                try:
+                    for handler in by_type.get(type(event), ()):
+                        handler(bound, event)
+                    if derived:
+                        while derived:
+                            current = self._next(event.ts, event.seq)
+                            for handler in by_type.get(type(current), ()):
+                                handler(bound, current)
+                        self._settle()
+                except Rejection as refusal:
+                    if journal is None or not rejects:
+                        raise RuntimeError("an event was rejected in a pass that rejects none") from refusal
+                    undo(journal)
+                    self._settle()
+                    emitted[:] = [] if refusal.record is None or not self._final else [refusal.record]
+                    name = self._handler_of(refusal.__traceback__)
+                    place = (event.ts, Phase.LOG_EVENT, event.seq)
+                    refused.append((*place, type(event).__name__, name, refusal.reason))
+                if journal:
+                    journal.clear()
+                if emitted:
+                    for ordinal, record in enumerate(emitted):
+                        row = (event.ts, Phase.LOG_EVENT, event.seq, ordinal, record)
+                        rows.setdefault(type(record), []).append(row)
+                    emitted.clear()
+        except Exception as error:
+            return done, error, event
+        finally:
+            self._turn += 1
+        return done, None, None
+
+    def _handler_of(self, trace: TracebackType | None) -> str:
+        """The handler that a traceback from the hot loop passes through."""
+        while trace is not None:
+            name = self._names.get(trace.tb_frame.f_code)
+            if name is not None:
+                return name
+            trace = trace.tb_next
+        return ""
+
+
+def refuse_dated(*_: Any, **__: Any) -> NoReturn:
+    """What `self.cancel`, and `self.send` to another time, do where nobody knew of them when the program was defined."""
+    raise UsageError(
+        "self.send to another time, or self.cancel, outside the program's methods",
+        hint="call it in a method of the program: what reaches into other times is found when the class is defined",
+        code="TL865",
+    )  # fmt: skip
+
+
+def _beyond(trace: TracebackType | None) -> bool:
+    """Whether something was raised in code that the hot loop called, not in the loop itself."""
+    return trace is not None and trace.tb_next is not None
+
+
+@runtime("emit")
+def _drop(record: Record) -> None:
+    """Outputs of a pass that is not the final one go nowhere; what is none raises as it does there."""
+    if not isinstance(record, Record):
+        raise not_a_record(record)
+
+
+def not_a_record(value: object) -> TypeError:
+    return TypeError(f"emit takes a tl.Record, not {type(value).__name__}")
+
+
+@runtime("reject")
+def _reject(reason: str | Record = "") -> None:
+    raise rejection(reason)
+
+
+def _table(cls: type[Record], rows: list[Row]) -> pa.Table:
+    """Outputs as a table in the stored columns, in order."""
+    schema = output_schema(cls)
+    *columns, records = transposed(rows, 5)
+    # Rows do not iterate for users; here they are the tuples that they are underneath.
+    columns += transposed([tuple(tuple.__iter__(r)) for r in records], len(cls.__fields__))
+    return pa.table(
+        [pa.array(column, f.type) for column, f in zip(columns, schema, strict=True)], schema=schema
+    )
+
+
+def next_size(size: int, seconds: float) -> int:
+    """How many events until progress is told again, after so many took so long: handlers may take milliseconds each."""
+    if seconds < _OFTEN:
+        return min(_TICK, size * 4)
+    return max(1, size // 4) if seconds > _SELDOM else size

@@ -1,0 +1,1 @@
+"""Which events are taken out of a log because one that stems from them fails, perhaps long after."""

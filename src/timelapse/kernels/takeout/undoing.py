@@ -1,0 +1,452 @@
+"""Taking an event out of what the serial loop has done, with all that stems from it.
+
+The loop stands where it would stand had it begun again without the event: of its recent steps, those of the event are taken
+out, and those that read what has changed are done again, first to last, as long as anything changes (kernels/takeout/steplog.py).
+A step that is done again finds before it exactly what the log without the event leaves there. So the first one that
+fails is the first one to fail in that log, and its event is taken out next.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from heapq import heappop, heappush
+from typing import Any
+
+from timelapse.errors import HandlerError
+from timelapse.ids import Phase
+from timelapse.kernels.takeout.cells import Cell, Reads
+from timelapse.kernels.takeout.looking import CellHistory, PastDone, Told
+from timelapse.kernels.takeout.steplog import Key, Note, NotedLoop, NotedStore, Step, key_of
+from timelapse.kinds.base import ABSENT
+from timelapse.kinds.past import Done, History, Operation
+from timelapse.model.agenda import Agenda, Dated
+from timelapse.model.program import Program
+from timelapse.serial import DictStore, Loop
+
+_GONE: Any = object()
+"""In the place of a value: the step has removed the key."""
+_PLAIN = (int, str, bytes, bool, type(None))
+_ROOM = 4
+"""A step that is put in between two leaves behind it all but one of 2**_ROOM parts of the room between them."""
+
+
+class CannotUndo(Exception):
+    """What would have to be done again is not kept any more: begin again."""
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether nobody can tell two values apart. False where that is not sure."""
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind in _PLAIN:
+        return bool(a == b)
+    if kind is float:
+        return bool(a == b and a != 0.0)
+    if kind is dict:
+        return list(a) == list(b) and all(same(a[name], b[name]) for name in a)
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return False
+
+
+class _PastStore(DictStore):
+    """A state's values as an earlier step finds them. `data`: what that step itself writes."""
+
+    def __init__(self, past: _Past, front: NotedStore) -> None:
+        super().__init__(past._journal)
+        self._past, self._cells = past, front.cells
+
+    def get(self, key: Any, default: Any) -> Any:
+        value = self._value(key, noted=True)
+        return default if value is ABSENT else value
+
+    def _value(self, key: Any, *, noted: bool) -> Any:
+        own = self.data.get(key, ABSENT)
+        if own is not ABSENT:
+            return ABSENT if own is _GONE else own
+        if noted:
+            cell = self._cells.cell(key)
+            self._past.reads[cell] = None
+            return cell.before(self._past.number)
+        found = self._cells.found.get(key)
+        return self._cells.data.get(key, ABSENT) if found is None else found.before(self._past.number)
+
+    def drop(self, key: Any) -> None:
+        if self._value(key, noted=False) is ABSENT:
+            self._value(key, noted=True)
+        else:
+            self.put(key, _GONE)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        self._past.reads[self._cells.whole] = None
+        found = {
+            key: self._value(key, noted=False)
+            for key in {**self._cells.data, **self._cells.found, **self.data}
+        }
+        return [(key, value) for key, value in found.items() if value is not ABSENT]
+
+    def stored_under(self, head: tuple[Any, ...]) -> Iterable[Any]:
+        self._past.reads[self._cells.under(head)] = None
+        keys = {*self._cells.stored_under(head), *(key for key in self.data if key[: len(head)] == head)}
+        return [key for key in keys if self._value(key, noted=False) is not ABSENT]
+
+    def written(self) -> Iterator[tuple[Cell, Any]]:
+        """What the step leaves under the keys that it wrote."""
+        for key, value in self.data.items():
+            yield self._cells.cell(key), ABSENT if value is _GONE else value
+
+
+class _PastAgenda(Agenda):
+    """Collects what a step that is done again dates, and which timers it sets. What it dated before stays the same object."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: Sequence[Dated] = ()
+        self.dates: list[Dated] = []
+        self.timers: dict[Any, Any] = {}
+
+    def begin(self, before: Sequence[Dated]) -> None:
+        self.before, self.dates, self.timers = before, [], {}
+
+    def date(self, dated: Dated) -> None:
+        place = len(self.dates)
+        if place < len(self.before) and _same_dated(self.before[place], dated):
+            dated = self.before[place]
+        self.dates.append(dated)
+        if dated.timer is not None:
+            self.timers[dated.timer] = dated
+
+    def disarm(self, timer: Any) -> None:
+        self.timers[timer] = ABSENT
+
+    def undo(self) -> None:
+        self.dates, self.timers = [], {}
+
+
+def _same_dated(a: Dated, b: Dated) -> bool:
+    def content(dated: Dated) -> tuple[Any, ...]:
+        call = None if dated.write is None else dated.write[1:]
+        event = None if dated.event is None else (dated.event.ts, dated.event.seq, *dated.event._values())
+        return dated.due, dated.root, dated.name, dated.handler, dated.timer, type(dated.event), event, call
+
+    return same(content(a), content(b))
+
+
+class _Past(Loop):
+    """Does single steps again, each where it stood."""
+
+    def __init__(self, program: Program, front: NotedLoop) -> None:
+        self._front = front
+        self.number = 0
+        self.reads: dict[Reads, None] = {}
+        self.done: list[PastDone] = []
+        super().__init__(program)
+        self.agenda = self._agenda = _PastAgenda()
+        self.pasts: list[_PastStore] = list(self._stores.values())  # type: ignore[arg-type]
+
+    def _store(self, name: str) -> DictStore:
+        return _PastStore(self, self._front.stores[name])
+
+    def _read(self, what: Reads) -> None:
+        self.reads[what] = None
+
+    def _versions(self, name: str, store: DictStore, keep: int) -> History:
+        return CellHistory(keep, self._front.stores[name].cells, lambda: self.number, self._read)
+
+    def _operations(self, name: str, keep: int) -> Done:
+        front = self._front.done[len(self.done)]
+        self.done.append(done := PastDone(keep, front, lambda: self.number, self._read))
+        return done
+
+    def do(self, step: Step) -> bool:
+        """Whether what it did stays. Raises HandlerError."""
+        self.number, self.reads = step.number, {}
+        self.agenda.begin(step.dates)
+        self.outcome.refused.clear()
+        self.outcome.outputs.clear()
+        for store in self.pasts:
+            store.data.clear()
+        for done in self.done:
+            done.own.clear()
+        dated = step.dated
+        if dated is not None and dated.write is not None:
+            self._write(replace(dated, write=(self.states[dated.name], *dated.write[1:])))
+        else:
+            ts, phase, _, _ = step.key
+            self._transaction(step.event, step.handlers, ts, phase, step.root)
+        return not self.outcome.refused
+
+    @property
+    def emitted(self) -> list[Any]:
+        return self._emitted[:]
+
+
+class Undoing:
+    """Takes events out of what a loop has done. `took` is told of each further one that fails on the way: it raises where that one
+    cannot be taken out."""
+
+    def __init__(self, program: Program, front: NotedLoop, took: Callable[[HandlerError], None]) -> None:
+        self._front, self._took = front, took
+        self._past = _Past(program, front)
+        self._out: set[int] = set()
+        self._queue: list[tuple[Key, int, Step | Dated]] = []
+        self._pushed = 0
+        self._changed: dict[Cell, None] = {}
+        self._timers: dict[Dated, None] = {}
+        """What may or may not be pending from now on."""
+        self.again = 0
+        """So many steps were done again."""
+
+    def take_out(self, root: int) -> None:
+        """Between two steps: the loop is to stand where it would without that event, which has failed just now."""
+        self._take_tree(root)
+        while self._queue:
+            item = heappop(self._queue)[-1]
+            if isinstance(item, Dated):
+                self._look_at(item)
+            elif item.waiting:
+                item.waiting = False
+                if item.root in self._out or not self._happens(item.dated):
+                    self._delete(item)
+                else:
+                    self._do(item, new=False)
+        self._settle()
+
+    def _take_tree(self, root: int) -> None:
+        if self._front.begins(root) is None:
+            raise CannotUndo
+        self._out.add(root)
+        for step in self._front.trees[root]:
+            self._wait(step)
+
+    def _push(self, key: Key, item: Step | Dated) -> None:
+        self._pushed += 1
+        heappush(self._queue, (key, self._pushed, item))
+
+    def _wait(self, step: Step) -> None:
+        if not step.waiting:
+            step.waiting = True
+            self._push(step.key, step)
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def _happens(self, dated: Dated | None) -> bool:
+        """Whether something dated happens, as far as the steps before it are right. What is not dated does."""
+        if dated is None or not dated.note.valid or dated.root in self._out:
+            return dated is None
+        if dated.timer is None:
+            return True
+        return self._front.agenda.cells.cell(dated.timer).before(self._number_at(key_of(dated))) is dated
+
+    def _look_at(self, dated: Dated) -> None:
+        """Have something dated happen, if it should have, or not."""
+        step, key, due = dated.note.step, key_of(dated), self._happens(dated)
+        if step is not None and not due:
+            self._delete(step)
+        elif step is None and due:
+            self._do(Step(self._between(key), key, dated.root, dated.event, dated.handlers, dated), new=True)
+
+    def _place(self, key: Key) -> int:
+        return bisect_left(self._front.order, key, key=lambda step: step.key)
+
+    def _number_at(self, key: Key) -> int:
+        """The number of the step that stands there, or next after it."""
+        place = self._place(key)
+        return self._front.order[place].number if place < len(self._front.order) else self._front._number
+
+    def _between(self, key: Key) -> int:
+        """A number for a step that is to stand there."""
+        place = self._place(key)
+        after = self._number_at(key)
+        before = self._front.order[place - 1].number if place else after - 2
+        room = after - before
+        if room < 2 or not place:
+            raise CannotUndo
+        return before + max(1, room >> _ROOM)
+
+    def _do(self, step: Step, *, new: bool) -> None:
+        """Do a step again, or for the first time, where it stands."""
+        self.again += 1
+        past, front = self._past, self._front
+        try:
+            kept = past.do(step)
+        except HandlerError as failure:
+            self._took(failure)
+            self._take_tree(failure.seq)
+            return
+        agenda, number = past.agenda, step.number
+        if new:
+            self._enter(step)
+        refusal = None if kept else past.outcome.refused[-1]
+        step.emitted, step.refusal = past.emitted, refusal
+        self._date(step, agenda.dates)
+        if step.dated is not None and step.dated.timer is not None:
+            agenda.timers.setdefault(step.dated.timer, ABSENT)
+        timers = front.agenda.cells
+        left = {cell: value for store in past.pasts for cell, value in store.written()} if kept else {}
+        left |= {timers.cell(timer): value for timer, value in agenda.timers.items()}
+        for cell in step.writes:
+            if cell not in left:
+                self._unwrite(cell, number)
+        for cell, value in left.items():
+            self._rewrite(cell, number, value, step.key[0])
+        step.writes = list(left)
+        told = {
+            here.operations.told(key): [operation for _, operation in own]
+            for here, there in zip(front.done, past.done, strict=True)
+            for key, own in there.own.items() if own
+        }  # fmt: skip
+        for one in {**dict.fromkeys(step.told), **told}:
+            self._tell(one, step, told.get(one, []))
+        step.told = tuple(told)
+        self._read(step, past.reads)
+
+    def _enter(self, step: Step) -> None:
+        front = self._front
+        front.order.insert(self._place(step.key), step)
+        front.hold(step)
+        assert step.dated is not None
+        step.dated.note.step = step
+        step.dated.alive = False
+
+    def _delete(self, step: Step) -> None:
+        front = self._front
+        step.waiting = False
+        del front.order[front.place_of(step)]
+        front.release(step)
+        if step.dated is not None:
+            step.dated.note.step = None
+        if step.key[1] == Phase.LOG_EVENT:
+            front.outcome.events -= 1
+        for dated in (*step.later, *step.dates):
+            self._withdraw(dated)
+        for cell in step.writes:
+            self._unwrite(cell, step.number)
+        for told in step.told:
+            self._tell(told, step, [])
+        self._read(step, {})
+
+    def _read(self, step: Step, now: dict[Reads, None]) -> None:
+        """Note what a step reads."""
+        before = dict.fromkeys(step.reads)
+        for reads in before:
+            if reads not in now:
+                place = bisect_left(reads.readers, step.number)
+                if reads.readers[place : place + 1] == [step.number]:
+                    del reads.readers[place]
+        for reads in now:
+            if reads not in before:
+                insort(reads.readers, step.number)
+        step.reads = list(now)
+
+    # --- what is dated ----------------------------------------------------------------------------
+
+    def _date(self, step: Step, dates: Sequence[Dated]) -> None:
+        """Note what a step dates now."""
+        front = self._front
+        stays = {id(dated) for dated in dates}
+        for dated in step.dates:
+            if id(dated) not in stays:
+                self._withdraw(dated)
+        for place, dated in enumerate(dates, len(step.later) + 1):
+            if dated.note is None:
+                dated.note = Note()
+                dated.issue = front.agenda.issue(step.number, place)
+                if dated.write is not None:
+                    dated.write = (front.states[dated.name], *dated.write[1:])
+                self._timers[dated] = None
+                if key_of(dated) < front.frontier:
+                    dated.alive = False
+                    self._push(key_of(dated), dated)
+                else:
+                    front.agenda.put(dated)
+        step.dates = dates
+
+    def _withdraw(self, dated: Dated) -> None:
+        """What dated it does so no more."""
+        dated.note.valid = False
+        self._timers[dated] = None
+        if dated.note.step is not None:
+            self._push(key_of(dated), dated)
+
+    # --- cells ------------------------------------------------------------------------------------
+
+    def _unwrite(self, cell: Cell, number: int) -> None:
+        """A step has not written it after all."""
+        place = bisect_left(cell.numbers, number)
+        old = cell.values[place]
+        del cell.numbers[place], cell.values[place]
+        if cell.times is not None:
+            del cell.times[place]
+        self._change(cell, number, old, cell.values[place - 1])
+
+    def _rewrite(self, cell: Cell, number: int, value: Any, ts: int) -> None:
+        """A step has left something else in it."""
+        place = bisect_left(cell.numbers, number)
+        if place < len(cell.numbers) and cell.numbers[place] == number:
+            old, cell.values[place] = cell.values[place], value
+        else:
+            old = cell.values[place - 1]
+            cell.numbers.insert(place, number)
+            cell.values.insert(place, value)
+            if cell.times is not None:
+                cell.times.insert(place, ts)
+        self._change(cell, number, old, value)
+
+    def _change(self, cell: Cell, number: int, old: Any, new: Any) -> None:
+        """What a cell holds after a step has changed: who read it is to do so again."""
+        self._changed[cell] = None
+        if cell.cells is self._front.agenda.cells:
+            if old is not new:
+                self._changed_timer(old)
+                self._changed_timer(new)
+            return
+        if same(old, new):
+            return
+        place = bisect_right(cell.numbers, number)
+        until = cell.numbers[place] if place < len(cell.numbers) else self._front._number
+        self._do_again(cell, number, until)
+        for reads in cell.cells.wide(cell.key):
+            self._do_again(reads, number, self._front._number)
+
+    def _tell(self, told: Told, step: Step, done: list[Operation]) -> None:
+        """What a step has done on a key, of a state whose operations are kept."""
+        if not same(told.of(step.number), done):
+            told.put(step.number, step.key[0], done)
+            for reads in (told, told.operations.whole):
+                self._do_again(reads, step.number, self._front._number)
+
+    def _changed_timer(self, dated: Any) -> None:
+        if dated is not ABSENT:
+            self._timers[dated] = None
+            if key_of(dated) < self._front.frontier:
+                self._push(key_of(dated), dated)
+
+    def _do_again(self, reads: Reads, after: int, until: int) -> None:
+        """Have the steps that read it done again, of those after one up to and including another."""
+        readers, steps = reads.readers, self._front.steps
+        for place in range(bisect_right(readers, after), bisect_right(readers, until)):
+            step = steps.get(readers[place])
+            if step is not None:
+                self._wait(step)
+
+    def _settle(self) -> None:
+        """Have the loop stand where the last of its steps left it."""
+        for cell in self._changed:
+            data, value = cell.cells.data, cell.values[-1]
+            if value is ABSENT:
+                data.pop(cell.key, None)
+            else:
+                data[cell.key] = value
+        front = self._front
+        for dated in self._timers:
+            pending = dated.note.valid and dated.note.step is None and key_of(dated) > front.frontier
+            if pending and dated.timer is not None:
+                pending = front.agenda.cells.cell(dated.timer).values[-1] is dated
+            dated.alive = pending
+        self._changed, self._timers = {}, {}
