@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -184,3 +185,39 @@ def test_units_of_time_are_there_without_being_asked_for() -> None:
         "import timelapse, sys; sys.exit(not {'SECOND', 'MINUTE', 'HOUR', 'DAY'} <= vars(timelapse).keys())"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- what is said of the layout is true -----------------------------------------------------------------
+
+PACKAGE = SRC / "timelapse"
+_NAMED = re.compile(r"`((?:[a-z_]+/)*[a-z_]+\.py|(?:[a-z_]+/)+)`")
+
+
+def test_files_that_are_named_exist() -> None:
+    """In docs/architecture.md, and in the guides that rooms begin with."""
+    wrong = []
+    for page in ("docs/architecture.md", "CONTRIBUTING.md"):
+        for name in _NAMED.findall((ROOT / page).read_text(encoding="utf-8")):
+            places = [
+                ROOT / name,
+                PACKAGE / name,
+                *PACKAGE.glob(f"streaming/*/{name}"),
+                PACKAGE / "reporting" / name,
+            ]
+            if not any(place.exists() for place in places):
+                wrong.append(f"{page}: {name}")
+    guides = list(PACKAGE.rglob("__init__.py"))
+    for file in guides:
+        doc = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        wrong += [
+            f"{file.relative_to(SRC)}: {name}" for name in _NAMED.findall(doc)
+            if not any((place / name).exists() for place in (file.parent, PACKAGE, PACKAGE.parent.parent))
+        ]  # fmt: skip
+    assert not wrong
+
+
+def test_every_room_is_in_the_table() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    rooms = [p.name for p in PACKAGE.iterdir() if (p / "__init__.py").exists()]
+    table = text[text.index("## The rooms") : text.index("## Where a change goes")]
+    assert [room for room in rooms if f"`{room}/`" not in table] == []

@@ -14,4 +14,8 @@ under a hash of exactly what it depends on (`key.py`):
 A cache must never change a result. Hence: what cannot be hashed for certain is not kept (the reason is
 shown); an entry is checked against SHA-256 sums of all its files before anything is taken from it;
 whatever is missing, damaged or in the way means that the run does the work itself (`store.py`).
+
+Begin with `rerun.py`, what a replay asks, and `key.py`, which names what start states depend on. `store.py`
+keeps checked entries, `older.py` finds what holds of entries over another version of the log, `reads.py`
+keeps what output parts read.
 """

@@ -1,4 +1,10 @@
-"""Comparing runs: what another version of a program does differently."""
+"""Comparing runs: what another version of a program does differently.
+
+Begin with `differences.py`. `match.py` finds which output of one run is which of the other, `records.py`
+says what is gone, new and changed, `by_parts.py` does so part by part, as jobs. `causes.py` finds the
+condition that differs. `labels.py` and `score.py` judge by labels, `sweeps.py` replays many settings,
+`enforcing.py` makes a program that enforces its own flags.
+"""
 
 from timelapse.compare.causes import Cause
 from timelapse.compare.conditions import Condition, figures_of

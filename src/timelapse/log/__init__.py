@@ -1,4 +1,10 @@
-"""The stored log: a total order, columnar segments, readers for any process."""
+"""The stored log: a total order, columnar segments, readers for any process.
+
+Begin with `reader.py`: the small description of a log that travels to workers, and reads ranges and
+columns. `manifest.py` has what is known without reading events, `segment.py` the files. `versions.py` lists
+versions and makes one without a person's events. `part.py`, `only.py` and `joined.py` are logs made of
+logs. `log.py` is `tl.Log`.
+"""
 
 from __future__ import annotations
 

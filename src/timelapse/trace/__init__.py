@@ -1,4 +1,11 @@
-"""Looking into a run: one event under observation, why it put something out or not, a key through time."""
+"""Looking into a run: one event under observation, why it put something out or not, a key through time.
+
+Begin with `why.py` and `ways.py`, which tries the quickest way first. `event.py` does one event again under
+observation: `instrument.py` rewrites handlers, `recorder.py` is told, `steps.py` is what comes of it.
+`focus.py` and `matter.py` find the events that matter, `thin.py` the same in arrays; `moments.py`,
+`whole.py`, `through.py`, `few.py` and `timed.py` are ways through a log. `history.py` follows a key,
+`critical.py` finds the critical path.
+"""
 
 from timelapse.trace.event import event, events
 from timelapse.trace.explanation import Explanation
